@@ -1,0 +1,56 @@
+# Sourced by the launchers: finds the checkout and a Python, makes the virtual environment ready.
+# Expects PROGRAM (for messages) and BIN (this directory); sets CHECKOUT, VENV, PYTHON, and
+# ROCKETMQ_HOME unless it is set. POSIX sh. Everything it says goes to stderr.
+
+fail() {
+  echo "$PROGRAM: $*" >&2
+  exit 1
+}
+
+need_linux() {
+  [ "$(uname -s)" = Linux ] ||
+    fail "needs Linux, this is $(uname -s): run it in a Linux container or virtual machine"
+}
+
+# Sets PYTHON: the virtual environment's own, else the first interpreter >= 3.11 that can make one.
+find_python() {
+  too_old=
+  no_venv=
+  for candidate in "$VENV/bin/python" ${BROKER_PYTHON:-python3.13 python3.12 python3.11 python3.14 \
+    python3 /usr/bin/python3 /usr/local/bin/python3}; do
+    command -v "$candidate" >/dev/null 2>&1 || continue
+    "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || {
+      too_old="$too_old $candidate"
+      continue
+    }
+    "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1 || {
+      no_venv=$candidate
+      continue
+    }
+    PYTHON=$candidate
+    return
+  done
+  [ -z "$no_venv" ] ||
+    fail "$no_venv cannot make virtual environments: install its venv module" \
+      "(Debian, Ubuntu: apt install python3-venv)"
+  [ -z "$too_old" ] ||
+    fail "needs Python 3.11 or newer (too old or broken:$too_old): install python3.11," \
+      "or set BROKER_PYTHON to the path of one"
+  fail "needs Python 3.11 or newer and found none: install it" \
+    "(Debian, Ubuntu: apt install python3 python3-venv), or set BROKER_PYTHON to the path of one"
+}
+
+# prepare [--extra NAME]...: installs what setup.cfg asks for, once.
+prepare() {
+  "$PYTHON" -I "$CHECKOUT/tools/prepare_venv.py" --venv "$VENV" --program "$PROGRAM" "$@" || exit 1
+}
+
+CHECKOUT=$(dirname "$BIN")
+VENV=${BROKER_VENV:-$CHECKOUT/.venv}
+case $VENV in /*) ;; *) VENV=$(pwd)/$VENV ;; esac
+ROCKETMQ_HOME=${ROCKETMQ_HOME:-$CHECKOUT}
+PYTHONPATH=$CHECKOUT
+PYTHONSAFEPATH=1
+export ROCKETMQ_HOME PYTHONPATH PYTHONSAFEPATH
+need_linux
+find_python

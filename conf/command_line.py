@@ -1,0 +1,140 @@
+"""The flags of the launchers: -n -c -p -m -h, their usage text and exit codes.
+
+Runs once at a program's start, before anything is opened. Kin: srvutil's ServerUtil (commons-cli
+with its POSIX parser): `-n x`, `-nx`, `--namesrvAddr x`, `--namesrvAddr=x`, `-pm`. Unlike the
+original, a word that is no option stops the start instead of being dropped.
+"""
+
+from __future__ import annotations
+
+import getopt
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conf.errors import ConfigError, StartupExitError
+from conf.properties import Setting
+from conf.settings_file import read_settings_file
+
+EXIT_OK = 0
+EXIT_USAGE = 1
+EXIT_BAD_SETTING = 253
+EXIT_NO_HOME = 254
+EXIT_CANNOT_START = 255
+
+_ADDRESS = re.compile(r"[^\s,;]+:(?P<port>[0-9]{1,5})")
+_UNUSED_VARIABLES = ("JAVA_HOME", "JAVA_OPT", "JAVA_OPT_EXT", "RMQ_NUMA_NODE")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One flag: `-short`, `--long`, with a value or without."""
+
+    short: str
+    long: str
+    takes_value: bool
+    doc: str
+
+
+NAMESRV_ADDR = Option(
+    "n",
+    "namesrvAddr",
+    True,
+    "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'",
+)
+CONFIG_FILE = Option("c", "configFile", True, "Settings file, key=value lines or YAML (*.yaml)")
+PRINT_ALL = Option("p", "printConfigItem", False, "Print all config item")
+PRINT_IMPORTANT = Option("m", "printImportantConfig", False, "Print important config item")
+HELP = Option("h", "help", False, "Print help")
+
+
+def parse_command_line(
+    program: str, arguments: Sequence[str], options: Sequence[Option]
+) -> dict[str, str]:
+    """The given options by long name ("" for flags). Raises StartupExitError for -h and misuse."""
+    by_name = {f"-{option.short}": option for option in options}
+    by_name.update({f"--{option.long}": option for option in options})
+    short = "".join(option.short + (":" if option.takes_value else "") for option in options)
+    long = [option.long + ("=" if option.takes_value else "") for option in options]
+    try:
+        pairs, rest = getopt.gnu_getopt(list(arguments), short, long)
+    except getopt.GetoptError as error:
+        raise _misuse(program, options, error.msg) from error
+    given = {by_name[name].long: value for name, value in pairs}
+    if HELP.long in given:
+        raise StartupExitError(EXIT_OK, usage(program, options))
+    if rest:
+        reason = f"argument {rest[0]!r} is no option; settings go into the file named by -c"
+        raise _misuse(program, options, reason)
+    return given
+
+
+def usage(program: str, options: Sequence[Option]) -> str:
+    """The help text, laid out as the original's."""
+    ordered = sorted(options, key=lambda option: option.short)
+    synopsis = " ".join(
+        f"[-{option.short} <arg>]" if option.takes_value else f"[-{option.short}]"
+        for option in ordered
+    )
+    names = [
+        f" -{option.short},--{option.long}" + (" <arg>" if option.takes_value else "")
+        for option in ordered
+    ]
+    width = max(map(len, names)) + 3
+    lines = [f"{name:<{width}}{option.doc}" for name, option in zip(names, ordered, strict=True)]
+    return "\n".join([f"usage: {program} {synopsis}", *lines])
+
+
+def config_file(given: Mapping[str, str]) -> tuple[Path | None, list[Setting]]:
+    """The -c file (absolute) and its settings. Raises StartupExitError when it cannot be read."""
+    if CONFIG_FILE.long not in given:
+        return None, []
+    path = Path(given[CONFIG_FILE.long])
+    try:
+        return path.absolute(), read_settings_file(path)
+    except ConfigError as error:
+        raise cannot_start(error) from error
+
+
+def require_home(home: str | None) -> str:
+    """The install directory. Raises StartupExitError with the original's words when unset."""
+    if not home:
+        raise StartupExitError(
+            EXIT_NO_HOME,
+            "Please set the ROCKETMQ_HOME variable in your environment to match the location of"
+            " the RocketMQ installation",
+        )
+    return home
+
+
+def require_addresses(addresses: str) -> tuple[str, ...]:
+    """The items of a `;` list of ip:port. Raises StartupExitError with the original's words."""
+    items = tuple(item.strip() for item in addresses.rstrip(";").split(";"))
+    for item in items:
+        match = _ADDRESS.fullmatch(item)
+        if match is None or int(match["port"]) > 65535:
+            raise StartupExitError(
+                EXIT_BAD_SETTING,
+                f"The Name Server Address[{addresses}] illegal, please set it as follows,"
+                ' "127.0.0.1:9876;192.168.0.1:9876"',
+            )
+    return items
+
+
+def unused_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """One warning that names the variables of the Java launchers that are set, or none."""
+    found = [name for name in _UNUSED_VARIABLES if environment.get(name)]
+    if not found:
+        return ()
+    return (f"environment variables of the Java launchers have no effect here: {', '.join(found)}",)
+
+
+def cannot_start(error: ConfigError) -> StartupExitError:
+    """The exit of a start whose settings cannot be used."""
+    return StartupExitError(EXIT_CANNOT_START, str(error), to_stdout=False)
+
+
+def _misuse(program: str, options: Sequence[Option], reason: str) -> StartupExitError:
+    text = f"{program}: {reason}\n{usage(program, options)}"
+    return StartupExitError(EXIT_USAGE, text)

@@ -1,0 +1,263 @@
+"""The keys of RocketMQ 4.9.8 and 5.3.3 that this broker knows and leaves without effect.
+
+One list, by reason, so that a settings file of the original works: a start names those it found
+in one warning. A key that a settings class declares is never looked up here. `REFUSED` holds the
+keys that must not be ignored quietly: their harmless value passes, any other stops the start,
+because the operator would get less than the file promises. Data only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+ALIASES: Final[Mapping[str, str]] = {
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+    "metricsPromExporterPort": "metricsPort",
+    "metricsPromExporterHost": "metricsAddress",
+    "haMaxGapNotInSync": "haSlaveFallbehindMax",
+}
+"""Another spelling (4.3 and older, 5.x) to the key it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An ignored key whose other values stop the start. `harmless` values are in lower case."""
+
+    harmless: frozenset[str]
+    reason: str
+
+
+def _only(harmless: str, reason: str) -> Refusal:
+    way_out = f"set it to {harmless} or remove the line" if harmless else "remove the line"
+    return Refusal(frozenset({harmless}), f"{reason}; {way_out}")
+
+
+_OPEN = "access control is not available, everybody could send and read"
+_NO_LOOKUP = "name servers are not looked up; name them in namesrvAddr"
+REFUSED: Final[Mapping[str, Refusal]] = {
+    "aclEnable": _only("false", _OPEN),
+    "authenticationEnabled": _only("false", _OPEN),
+    "authorizationEnabled": _only("false", _OPEN),
+    "useTLS": _only("false", "connections are not encrypted here"),
+    "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
+    "enableControllerMode": _only("false", "controller mode is not available"),
+    "enableControllerInNamesrv": _only("false", "controller mode is not available"),
+    "enableSlaveActingMaster": _only("false", "a slave does not act as master here"),
+    "storeType": _only("default", "only the file store is available"),
+    "configManagerVersion": _only("v1", "only config/*.json files are available"),
+    "messageStorePlugIn": _only("", "store plug-ins are not available"),
+    "readOnlyCommitLogStorePaths": _only("", "messages of further paths would be missing"),
+    "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
+    "duplicationEnable": _only("false", "duplication mode is not available"),
+    "enableLmq": _only("false", "light message queues are not available"),
+    "enableMultiDispatch": _only("false", "multi dispatch is not available"),
+    "fetchNamesrvAddrByAddressServer": _only("false", _NO_LOOKUP),
+    "fetchNameSrvAddrByDnsLookup": _only("false", _NO_LOOKUP),
+    "clusterTest": _only("false", "routes of another environment are not available"),
+}
+
+
+def _keys(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Access control of 4.9.8 and 5.x: not built (switching it on is refused).
+_ACCESS_CONTROL = _keys(
+    """
+    aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond aclEnable authConfigPath
+    authenticationEnabled authenticationMetadataProvider authenticationProvider
+    authenticationStrategy authenticationWhitelist authorizationEnabled
+    authorizationMetadataProvider authorizationProvider authorizationStrategy
+    authorizationWhitelist clusterName configName initAuthenticationUser
+    innerClientAuthenticationCredentials migrateAuthFromV1Enabled
+    statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
+    statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
+    userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
+    """
+)
+
+# Stores and high-availability modes that are not built: DLedger, controller, RocksDB, tiered.
+_OTHER_STORES = _keys(
+    """
+    allAckInSyncStateSet asyncLearner brokerElectionPriority checkSyncStateSetPeriod
+    cleanRocksDBDirtyCQIntervalMin commitLogRollingInterval commitLogRollingMinimumSize
+    configManagerVersion controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers
+    dLegerSelfId enableAutoInSyncReplicas enableBatchPush enableControllerMode
+    enableDLegerCommitLog enableRemoteEscape enableRocksDBLog enableSlaveActingMaster
+    fetchControllerAddrByDnsLookup haMaxTimeSlaveNotCatchup inBrokerContainer isEnableBatchPush
+    memTableFlushIntervalMs minInSyncReplicas objectStoreAccessKey objectStoreBucket
+    objectStoreEndpoint objectStoreSecretKey preferredLeaderId readAheadCacheEnable
+    readAheadCacheExpireDuration readAheadCacheSizeThresholdRate readAheadMessageCountThreshold
+    readAheadMessageSizeThreshold realTimePersistRocksDBConfig recordGetMessageResult
+    replicasPerDiskPartition rocksdbCQDoubleWriteEnable rocksdbCompressionType
+    rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold skipPreOnline
+    statRocksDBCQIntervalSec storePathBrokerIdentity storePathEpochFile storeType
+    syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFromLastFile
+    tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
+    tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable
+    tieredStoreDeleteFileEnable tieredStoreDeleteFileInterval tieredStoreFilePath
+    tieredStoreFileReservedTime tieredStoreGroupCommit tieredStoreGroupCommitCount
+    tieredStoreGroupCommitSize tieredStoreGroupCommitTimeout tieredStoreIndexFileMaxHashSlotNum
+    tieredStoreIndexFileMaxIndexNum tieredStoreMaxGroupCommitCount tieredStoreMaxPendingLimit
+    totalReplicas
+    """
+)
+
+# Thread pools and queues of the Java broker: requests run on the loop here.
+_THREADS_AND_QUEUES = _keys(
+    """
+    ackMessageThreadPoolNums ackThreadPoolQueueCapacity batchDispatchRequestThreadPoolNums
+    clientCallbackExecutorThreads clientManageThreadPoolNums
+    clientManagerThreadPoolQueueCapacity clientWorkerThreads compactionThreadNum
+    consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity dispatchCqThreads
+    endTransactionThreadPoolNums heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity
+    litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity
+    loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity
+    processReplyMessageThreadPoolNums pullMessageThreadPoolNums putMessageFutureThreadPoolNums
+    putThreadPoolQueueCapacity recoverThreadPoolNums replyThreadPoolQueueCapacity
+    sendMessageThreadPoolNums serverAsyncSemaphoreValue serverCallbackExecutorThreads
+    serverOnewaySemaphoreValue serverSelectorThreads serverWorkerThreads
+    timerGetMessageThreadNum timerPutMessageThreadNum
+    """
+)
+
+# Socket and Netty settings: buffers are the kernel's business, and there is no Netty.
+_SOCKETS = _keys(
+    """
+    channelNotActiveInterval clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
+    clientSocketSndBufSize disableCallbackExecutor disableNettyWorkerGroup
+    enableReconnectForGoAway enableShutdownGracefully maxReconnectIntervalTimeSeconds
+    scanAvailableNameSrv serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable
+    serverSocketRcvBufSize serverSocketSndBufSize shutdownWaitTimeSeconds socksProxyConfig
+    useEpollNativeSelector useTLS writeBufferHighWaterMark writeBufferLowWaterMark
+    """
+)
+
+# Pop consumption, timer wheel, light queues, compaction, cold data: features of 5.x clients.
+_POP_AND_TIMER = _keys(
+    """
+    allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync cgColdReadThreshold
+    coldCtrStrategyEnable coldDataFlowControlEnable coldDataScanEnable commercialTimerCount
+    compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
+    defaultMessageRequestMode defaultPopShareQueueNum dispatchCqCacheNum enableAsyncReput
+    enableCompaction enableLmq enableLmqStats enableMultiDispatch
+    enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck
+    enablePopBufferMerge enablePopLog enablePopMessageThreshold enableRetryTopicV2
+    enableSkipLongAwaitingAck globalColdReadThreshold initPopOffsetByCheckMsgInMem
+    litePullMessageEnable lockInStrictMode mappedFileSizeTimerLog
+    mapperFileSizeBatchConsumeQueue maxLmqConsumeQueueNum maxOffsetMapSize maxPopPollingSize
+    popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut
+    popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
+    popConsumerKVServiceLog popFromRetryProbability popInflightMessageThreshold
+    popLongPollingForceNotifyInterval popPollingMapSize popPollingSize
+    popResponseReturnActualRetryTopic popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
+    recallMessageEnable recheckReputOffsetFromCq retrieveMessageFromPopRetryTopicV1
+    reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime
+    searchBcqByCacheEnable serverLoadBalancerEnable skipWhenCKRePutReachMaxTimes
+    splitRegistrationSize timerColdDataCheckIntervalMs timerCongestNumEachSlot
+    timerEnableCheckMetrics timerEnableRetryUntilSuccess timerFlushIntervalMs
+    timerInterceptDelayLevel timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
+    timerProgressLogIntervalMs timerRollWindowSlot timerSkipUnknownError timerStopEnqueue
+    timerWheelEnable usePIDColdCtrStrategy waitTimeMillsInLitePullQueue
+    """
+)
+
+# What is left of BrokerConfig: unused there too, or one fixed behaviour here.
+_BROKER = _keys(
+    """
+    accountStatsEnable accountStatsPrintZeroValues asyncSendEnable
+    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerConfigPath
+    brokerHeartbeatInterval brokerNotActiveTimeoutMillis channelExpiredTimeout
+    cleanOfflineBrokerInterval clearRetryTopicWhenDeleteTopic commercialBaseCount
+    commercialBigCount commercialEnable commercialSizePerMsg commercialTransCount
+    compatibleWithOldNameSrv consumerFallbehindThreshold consumerOffsetUpdateVersionStep
+    delayOffsetUpdateVersionStep disableConsumeIfConsumerReadSlowly enableBroadcastOffsetStore
+    enableCalcFilterBitMap enableCreateSysGroup enableFastChannelEventProcess
+    enableMixedMessageType enableNetWorkFlowControl enableRegisterProducer
+    enableSingleTopicRegister enableSplitRegistration estimateAccumulation
+    expectConsumerNumUseFilter fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
+    fetchNamesrvAddrInterval filterDataCleanTimeSpan filterServerNums filterSupportRetry
+    flushConsumerOffsetHistoryInterval forwardTimeout highSpeedMode
+    loadBalancePollNameServerInterval maxDelayTime maxErrorRateOfBloomFilter
+    maxStatsIdleTimeInMinutes messageStorePlugIn metricGrpcExporterIntervalInMills
+    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
+    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+    metricsOtelCardinalityLimit printChannelGroups printChannelGroupsMinNum
+    realTimeNotifyConsumerChange recoverConcurrently rejectPullConsumerEnable
+    rmqAddressServerDomain rmqAddressServerSubGroup sendHeartbeatTimeoutMillis
+    subscriptionExpiredTimeout syncBrokerMemberGroupPeriod transactionMetricFlushInterval
+    transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
+    updateNameServerAddrPeriod useServerSideResetOffset useStaticSubscription
+    validateSystemTopicWhenUpdateTopic waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
+    """
+)
+
+# What is left of MessageStoreConfig: one mechanism here where Java has a choice.
+_STORE = _keys(
+    """
+    accessMessageInMemoryHotRatio autoMessageVersionOnTopicLen bitMapLengthConsumeQueueExt
+    bottomMostCompressionTypeForConsumeQueueStore cleanSwapedMapInterval
+    commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
+    commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
+    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dataReadAheadEnable
+    debugLockEnable destroyMapedFileIntervalForcibly disappearTimeAfterStart diskFallRecorded
+    dispatchFromSenderThread duplicationEnable enableBuildConsumeQueueConcurrently
+    enableCleanExpiredOffset enableConsumeQueueExt enableScheduleAsyncDeliver
+    enableScheduleMessageStats enabledAppendPropCRC fastFailIfNoBufferInStorePool
+    flushCommitLogTimed flushLeastPagesWhenWarmMapedFile forceVerifyPropCRC haFlowControlEnable
+    isScanAvailableNameSrv logicQueueForceSwapMapInterval logicQueueSwapMapInterval
+    logicQueueSwapMapReserveFileNum logicalDiskSpaceCleanForciblyThreshold
+    mappedFileSizeConsumeQueueExt mappedFileSwapEnable maxAsyncPutMessageRequests
+    maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan maxFilterMessageSize
+    maxHaTransferByteInSecond maxRecoveryCommitlogFiles maxSlaveResendLength maxTopicLength
+    osPageCacheBusyTimeOutMills pullBatchMaxMessageCount putConsumeQueueDataByFileChannel
+    putMessageTimeout putMsgIndexHightWater readOnlyCommitLogStorePaths readUnCommitted
+    redeleteHangedFileInterval sampleCountThreshold sampleSteps
+    scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
+    spinLockCollisionRetreatOptimalDegree storePathDLedgerCommitLog
+    syncMasterFlushOffsetWhenStartup topicQueueLockNum transientStorePoolEnable
+    transientStorePoolSize travelCqFileNumWhenGetMessage useABSLock
+    useReentrantLockWhenPutMessage wakeCommitWhenPutMessage wakeFlushWhenPutMessage
+    warmMapedFileEnable
+    """
+)
+
+# NamesrvConfig, ControllerConfig and NettyServerConfig: what the name server does not need.
+_NAMESRV_ONLY = _keys(
+    """
+    clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clusterTest
+    controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId
+    controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums
+    controllerType defaultThreadPoolNums defaultThreadPoolQueueCapacity
+    deleteTopicWithBrokerRegistration electMasterMaxRetryCount enableAllTopicList
+    enableControllerInNamesrv enableElectUncleanMaster enableShutdownGracefully enableTopicList
+    jraftConfig mappedFileSize metricGrpcExporterIntervalInMills
+    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
+    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+    metricsPromExporterHost metricsPromExporterPort needWaitForService notifyBrokerRoleChanged
+    notifyMinBrokerIdChanged processReadEvent productEnvName returnOrderTopicConfigToBroker
+    scanInactiveMasterInterval serverAsyncSemaphoreValue serverCallbackExecutorThreads
+    serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
+    serverSelectorThreads serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads
+    shutdownWaitTimeSeconds supportActingMaster unRegisterBrokerQueueCapacity
+    useEpollNativeSelector waitSecondsForService writeBufferHighWaterMark
+    writeBufferLowWaterMark
+    """
+)
+
+IGNORED_BROKER_KEYS: Final = frozenset().union(
+    _ACCESS_CONTROL,
+    _OTHER_STORES,
+    _THREADS_AND_QUEUES,
+    _SOCKETS,
+    _POP_AND_TIMER,
+    _BROKER,
+    _STORE,
+)
+"""Of the broker, whose one key space is that of four Java classes."""
+
+IGNORED_NAMESRV_KEYS: Final = _NAMESRV_ONLY
+"""Of the name server."""

@@ -1,0 +1,160 @@
+"""The one place that touches log handlers: one file for each process, rotated into otherdays/.
+
+Runs once at a process's start. Files under $HOME/logs/rocketmqlogs/[brokerLogDir/], named as the
+original's where it has the name:
+
+    supervisor -> broker.log      remoting -> remoting.log (with all broker logic)
+    store      -> store.log       ha -> ha.log       namesrv -> namesrv.log
+
+Two brokers of one host may share the directory (isolateLogEnable keeps them apart): a line is one
+O_APPEND write, and the rotation holds a file lock and looks whether another process was faster.
+The original's other files (stats.log, watermark.log, ...) do not exist: their lines are in these.
+"""
+
+from __future__ import annotations
+
+import enum
+import fcntl
+import logging
+import logging.handlers
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from conf.errors import ConfigError
+
+MAX_FILE_BYTES: Final = 128 << 20
+MAX_OLD_FILES: Final = 10
+FORMAT: Final = "%(asctime)s %(levelname)s %(threadName)s %(name)s - %(message)s"
+_FILE_NAMES: Final = {"supervisor": "broker"}
+
+
+class LogLevel(enum.IntEnum):
+    """The levels a settings file may name."""
+
+    DEBUG = logging.DEBUG
+    INFO = logging.INFO
+    WARN = logging.WARNING
+    ERROR = logging.ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingConfig:
+    """Settings of the log files of every program."""
+
+    log_dir: str = field(
+        default="~/logs/rocketmqlogs",
+        metadata={"key": "logDir", "doc": "directory of the log files"},
+    )
+    log_level: LogLevel = field(
+        default=LogLevel.INFO, metadata={"key": "logLevel", "doc": "least level that is written"}
+    )
+    isolate_log_enable: bool = field(
+        default=False,
+        metadata={
+            "key": "isolateLogEnable",
+            "doc": "each broker of a host logs into its own <brokerName>_<brokerId>/",
+        },
+    )
+
+
+def log_directory(config: LoggingConfig, broker_name: str = "", broker_id: int = 0) -> Path:
+    """Where the files of this broker (or name server: no broker name) go."""
+    base = Path(config.log_dir).expanduser()
+    if config.isolate_log_enable and broker_name:
+        return base / f"{broker_name}_{broker_id}"
+    return base
+
+
+def configure_logging(
+    process_name: str,
+    log_dir: str | Path,
+    *,
+    level: int = logging.INFO,
+    console: bool = False,
+) -> Path:
+    """Sends the root logger to the process's file, with `console` warnings also to stderr.
+
+    Returns the file's path. A second call in one process changes nothing. Raises ConfigError when
+    the file cannot be written.
+    """
+    root = logging.getLogger()
+    for handler in root.handlers:
+        if isinstance(handler, SharedRotatingFileHandler):
+            return Path(handler.baseFilename)
+    path = Path(log_dir) / f"{_FILE_NAMES.get(process_name, process_name)}.log"
+    formatter = logging.Formatter(FORMAT)
+    file_handler = _open_handler(path)
+    file_handler.setFormatter(formatter)
+    root.addHandler(file_handler)
+    if console:
+        stream = logging.StreamHandler(sys.stderr)
+        stream.setLevel(logging.WARNING)
+        stream.setFormatter(formatter)
+        root.addHandler(stream)
+    root.setLevel(level)
+    logging.captureWarnings(True)
+    return path
+
+
+def _open_handler(path: Path) -> SharedRotatingFileHandler:
+    try:
+        (path.parent / "otherdays").mkdir(parents=True, exist_ok=True)
+        return SharedRotatingFileHandler(path)
+    except OSError as error:
+        way_out = "make the directory writable, or set logDir to another one"
+        raise ConfigError(
+            [f"{path}: cannot write the log file: {error.strerror}; {way_out}"]
+        ) from (error)
+
+
+class SharedRotatingFileHandler(logging.handlers.RotatingFileHandler):
+    """A rotating file that several processes may append to.
+
+    Old files are otherdays/<name>.1.log (newest) and up. Guarded by the handler's own lock
+    between threads, by flock on the log file between processes.
+    """
+
+    def __init__(
+        self, path: Path, max_bytes: int = MAX_FILE_BYTES, max_old: int = MAX_OLD_FILES
+    ) -> None:
+        self._old = path.parent / "otherdays"
+        self._stem = path.name.removesuffix(".log")
+        super().__init__(path, maxBytes=max_bytes, backupCount=max_old, encoding="utf-8")
+
+    def rotation_filename(self, default_name: str) -> str:
+        """otherdays/<name>.<n>.log for the library's <name>.log.<n>."""
+        number = default_name.rpartition(".")[2]
+        return str(self._old / f"{self._stem}.{number}.log")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the line; first follows a file that another process has rotated away."""
+        if not self._is_current():
+            self._reopen()
+        super().emit(record)
+
+    def doRollover(self) -> None:  # noqa: N802 - the library's name
+        """Rotates, unless another process has done it while this one waited for the lock."""
+        with open(self.baseFilename, "a", encoding="utf-8") as guard:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            if self._is_current():
+                super().doRollover()
+            else:
+                self._reopen()
+
+    def _reopen(self) -> None:
+        if self.stream is not None:
+            self.stream.close()
+        self.stream = self._open()
+
+    def _is_current(self) -> bool:
+        if self.stream is None:
+            return False
+        try:
+            there = os.stat(self.baseFilename)
+        except FileNotFoundError:
+            return False
+        here = os.fstat(self.stream.fileno())
+        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)

@@ -1,0 +1,75 @@
+"""A settings file of either kind, as a list of settings that know their line.
+
+`*.yaml` and `*.yml` are YAML (UTF-8, one flat mapping of scalars, safe loading only: the text of
+each value is kept as written, so `deleteWhen: 04` stays 04); every other name is Java properties.
+Used at a start and when the admin request saves a change; knows no key.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from conf.errors import ConfigError
+from conf.properties import ENCODING, Setting, parse_properties
+
+YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def read_settings_file(path: Path) -> list[Setting]:
+    """All settings of the file. Raises ConfigError: unreadable, bad syntax, a key given twice."""
+    is_yaml = path.suffix in YAML_SUFFIXES
+    text = _read_text(path, "utf-8" if is_yaml else ENCODING)
+    settings = parse_yaml(text, str(path)) if is_yaml else parse_properties(text, str(path))
+    _refuse_duplicates(settings)
+    return settings
+
+
+def parse_yaml(text: str, name: str) -> list[Setting]:
+    """The settings of YAML `text`. Raises ConfigError when it is not a flat mapping of scalars."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError([f"{name}{line}: not YAML: {error.problem}"]) from error
+    except yaml.YAMLError as error:
+        raise ConfigError([f"{name}: not YAML: {error}"]) from error
+    if root is None:
+        return []
+    if not isinstance(root, yaml.MappingNode):
+        raise ConfigError([f"{name}:1: expected lines of the form 'key: value'"])
+    return [_scalar_setting(key, value, name) for key, value in root.value]
+
+
+def _scalar_setting(key: yaml.Node, value: yaml.Node, name: str) -> Setting:
+    source = f"{name}:{key.start_mark.line + 1}"
+    if not isinstance(key, yaml.ScalarNode) or not isinstance(value, yaml.ScalarNode):
+        shown = key.value if isinstance(key, yaml.ScalarNode) else "?"
+        raise ConfigError([f"{source}: {shown}: expected one plain value, not a list or mapping"])
+    is_null = value.tag == "tag:yaml.org,2002:null"
+    return Setting(str(key.value), "" if is_null else str(value.value).strip(), source)
+
+
+def _read_text(path: Path, encoding: str) -> str:
+    try:
+        return path.read_bytes().decode(encoding)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError([f"{path}: cannot read the settings file: {reason}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: not {encoding} text (byte {error.start})"]) from error
+
+
+def _refuse_duplicates(settings: list[Setting]) -> None:
+    first: dict[str, Setting] = {}
+    problems = []
+    for setting in settings:
+        earlier = first.setdefault(setting.key, setting)
+        if earlier is not setting:
+            problems.append(
+                f"{setting.source}: key {setting.key!r} is already set at {earlier.source};"
+                " keep one of the two"
+            )
+    if problems:
+        raise ConfigError(problems)

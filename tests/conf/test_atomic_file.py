@@ -1,0 +1,101 @@
+"""conf.atomic_file: a crash at any step leaves the file or its backup whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conf.atomic_file import backup_path, write_atomic
+
+
+class Crash(BaseException):
+    """The process ends here: nothing behind this point runs."""
+
+
+def write_until(monkeypatch: pytest.MonkeyPatch, path: Path, data: bytes, step: int) -> bool:
+    """Writes with a crash before the `step`-th call that changes a directory; True if it struck."""
+    calls = iter(range(1000))
+
+    def crashing(real: Any) -> Any:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if next(calls) == step:
+                raise Crash
+            return real(*arguments, **keywords)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("replace", "link", "fsync", "open"):
+            patch.setattr(os, name, crashing(getattr(os, name)))
+        try:
+            write_atomic(path, data, backup=True)
+        except Crash:
+            return True
+    return False
+
+
+def test_creates_directories_and_replaces(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.json"
+    write_atomic(path, b"1")
+    write_atomic(path, b"2")
+    assert path.read_bytes() == b"2"
+    assert [item.name for item in path.parent.iterdir()] == ["b.json"]
+
+
+def test_backup_is_the_text_before(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    for text in (b"1", b"2", b"3"):
+        write_atomic(path, text, backup=True)
+    assert (path.read_bytes(), backup_path(path).read_bytes()) == (b"3", b"2")
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["b.json", "b.json.bak"]
+
+
+def test_crash_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    struck = True
+    step = 0
+    while struck:
+        path = tmp_path / f"{step}.json"
+        write_atomic(path, b"1", backup=True)
+        write_atomic(path, b"2", backup=True)
+        struck = write_until(monkeypatch, path, b"3", step)
+        assert path.read_bytes() in (b"2", b"3")
+        assert backup_path(path).read_bytes() in (b"1", b"2")
+        write_atomic(path, b"4", backup=True)  # what the crash left is no obstacle
+        assert path.read_bytes() == b"4"
+        step += 1
+    assert step > 5
+
+
+def test_damaged_file_does_not_replace_a_good_backup_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old text may be torn by another program: until the new one is there, .bak stays."""
+    for step in range(20):
+        path = tmp_path / f"{step}.json"
+        path.write_bytes(b"torn")
+        backup_path(path).write_bytes(b"good")
+        write_until(monkeypatch, path, b"new", step)
+        assert path.read_bytes() == b"new" or backup_path(path).read_bytes() == b"good"
+
+
+def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", no_links)
+    path = tmp_path / "b.json"
+    for text in (b"1", b"2"):
+        write_atomic(path, text, backup=True)
+    assert (path.read_bytes(), backup_path(path).read_bytes()) == (b"2", b"1")
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"1")
+    (tmp_path / "link").symlink_to("real")
+    write_atomic(tmp_path / "link", b"2")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"2"

@@ -1,0 +1,88 @@
+"""conf.logging_setup: names, rotation, two processes on one file."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conf.errors import ConfigError
+from conf.logging_setup import (
+    LoggingConfig,
+    SharedRotatingFileHandler,
+    configure_logging,
+    log_directory,
+)
+
+_CONFIGURE = """
+import logging, sys
+from conf.logging_setup import configure_logging
+for _ in range(2):
+    path = configure_logging(sys.argv[1], sys.argv[2], console=True)
+logging.getLogger("broker.x").info("started %s", 1)
+logging.getLogger("broker.x").warning("look")
+print(path)
+"""
+
+
+@pytest.mark.parametrize(
+    ("process", "file"), [("supervisor", "broker.log"), ("store", "store.log")]
+)
+def test_one_file_for_each_process_set_up_once(tmp_path: Path, process: str, file: str) -> None:
+    command = [sys.executable, "-c", _CONFIGURE, process, str(tmp_path / "logs")]
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={"PYTHONPATH": root}
+    )
+    lines = (tmp_path / "logs" / file).read_text().splitlines()
+    assert [line.partition(" - ")[2] for line in lines] == ["started 1", "look"]
+    assert " INFO MainThread broker.x - " in lines[0]
+    assert done.stderr.count("look") == 1
+    assert "started" not in done.stderr
+    assert (tmp_path / "logs" / "otherdays").is_dir()
+
+
+def test_unwritable_directory_says_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"store\.log: cannot write .*set logDir"):
+        configure_logging("store", tmp_path / "file")
+
+
+def test_directory_of_one_broker() -> None:
+    isolated = LoggingConfig(log_dir="/x", isolate_log_enable=True)
+    assert log_directory(isolated, "broker-a", 1) == Path("/x/broker-a_1")
+    assert log_directory(isolated) == Path("/x")
+    assert log_directory(LoggingConfig(log_dir="/x"), "broker-a", 1) == Path("/x")
+    assert log_directory(LoggingConfig()) == Path.home() / "logs" / "rocketmqlogs"
+
+
+def _record(number: int) -> logging.LogRecord:
+    text = f"line {number:03}"
+    return logging.LogRecord("x", logging.INFO, __file__, 1, text, None, None)
+
+
+def test_two_writers_lose_no_line_over_rotations(tmp_path: Path) -> None:
+    (tmp_path / "otherdays").mkdir()
+    path = tmp_path / "broker.log"
+    writers = [SharedRotatingFileHandler(path, max_bytes=90, max_old=50) for _ in range(2)]
+    for number in range(100):
+        writers[number % 2].emit(_record(number))
+    for writer in writers:
+        writer.close()
+    old = list((tmp_path / "otherdays").iterdir())
+    assert len(old) > 8
+    assert all(file.name.startswith("broker.") and file.name.endswith(".log") for file in old)
+    lines = "".join(file.read_text() for file in [path, *old]).split("\n")
+    assert sorted(line for line in lines if line) == [f"line {n:03}" for n in range(100)]
+
+
+def test_a_removed_file_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "otherdays").mkdir()
+    handler = SharedRotatingFileHandler(tmp_path / "broker.log")
+    (tmp_path / "broker.log").unlink()
+    handler.emit(_record(1))
+    handler.close()
+    assert (tmp_path / "broker.log").read_text() == "line 001\n"

@@ -1,0 +1,87 @@
+"""conf.properties and conf.settings_file: syntax, line numbers, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conf.errors import ConfigError
+from conf.properties import Setting, dump_properties, parse_properties
+from conf.settings_file import parse_yaml, read_settings_file
+
+
+def test_properties_keep_java_syntax_and_lines() -> None:
+    text = "# c\n! c\n\nbrokerName = a\\\n   b\nlistenPort: 10911  \nname\\u0041 x\nempty=\n"
+    assert parse_properties(text, "f") == [
+        Setting("brokerName", "ab", "f:4"),
+        Setting("listenPort", "10911", "f:6"),
+        Setting("nameA", "x", "f:7"),
+        Setting("empty", "", "f:8"),
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_numbers_with_every_line_end(end: str) -> None:
+    settings = parse_properties(end.join(["a=1", "", "# c", "b=2"]), "f")
+    assert [setting.source for setting in settings] == ["f:1", "f:4"]
+
+
+def test_bad_escape_names_its_line() -> None:
+    with pytest.raises(ConfigError, match=r"f:2: bad .u escape"):
+        parse_properties("a=1\nb=\\uZZ\n", "f")
+
+
+def test_missing_key_names_its_line() -> None:
+    with pytest.raises(ConfigError, match="f:2: the key is missing"):
+        parse_properties("a=1\n=5\n", "f")
+
+
+def test_dump_reads_back() -> None:
+    values = {"a": "1", "path with space": "C:\\x = #y", "u": "\u4e2d", "e": ""}
+    assert {s.key: s.text for s in parse_properties(dump_properties(values), "f")} == values
+
+
+def test_yaml_keeps_texts_as_written() -> None:
+    text = "deleteWhen: 04\nbrokerId: 0 # c\naclEnable: False\nempty:\nname: 'x y'\n"
+    assert parse_yaml(text, "f") == [
+        Setting("deleteWhen", "04", "f:1"),
+        Setting("brokerId", "0", "f:2"),
+        Setting("aclEnable", "False", "f:3"),
+        Setting("empty", "", "f:4"),
+        Setting("name", "x y", "f:5"),
+    ]
+    assert parse_yaml("# nothing\n", "f") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a: 1\nb: [1, 2]\n", "f:2: b: expected one plain value"),
+        ("a: 1\nb: 'x\n", "f:3: not YAML"),
+        ("- a\n", "f:1: expected lines"),
+        ("a: !!python/object:os.system x\nb: {c: d}\n", "f:2: b: expected one"),
+    ],
+)
+def test_yaml_errors_name_their_line(text: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        parse_yaml(text, "f")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("x.conf", "a=1\nb=2\na=3\n"), ("x.yaml", "a: 1\na: 2")]
+)
+def test_a_key_given_twice_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"key 'a' is already set at .*{name}:1"):
+        read_settings_file(path)
+
+
+def test_unreadable_file_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no\.conf: cannot read .*No such file"):
+        read_settings_file(tmp_path / "no.conf")
+    bad = tmp_path / "bad.yaml"
+    bad.write_bytes(b"a: \xff\n")
+    with pytest.raises(ConfigError, match=r"not utf-8 text \(byte 3\)"):
+        read_settings_file(bad)

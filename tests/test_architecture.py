@@ -1,0 +1,230 @@
+"""The plan of the house, held: who imports whom, door plates, names, sizes, settings, README."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import functools
+import importlib.metadata
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from broker import broker_startup
+from conf.config_fields import field_specs
+from namesrv import namesrv_startup
+
+ROOT = Path(__file__).resolve().parents[1]
+MAY_IMPORT: dict[str, set[str]] = {
+    "conf": set(),
+    "remoting": set(),
+    "store": set(),
+    "spark": set(),
+    "ha": {"store"},
+    "namesrv": {"conf", "remoting"},
+    "broker": {"conf", "remoting", "store", "ha"},
+    "tools": {"conf", "remoting"},
+}
+"""The rooms and whom they may import (docs/ARCHITECTURE.md). A room may also import itself."""
+ALSO_MAY_IMPORT = {"broker.processes.namesrv": {"namesrv"}}
+"""The composition root that runs the name server inside the broker, and nothing else."""
+ONLY_IN = {
+    "selectors2": "remoting.selector_seam",
+    "pyspark": "spark",
+    "prometheus_client": "broker",
+}
+BANNED_NAMES = {"common", "utils", "util", "helpers", "misc"}
+MAX_MODULE_LINES = 600
+MAX_FUNCTION_LINES = 100
+
+PENDING_FIELDS: dict[str, set[str]] = {
+    "BrokerConfig": {
+        # transactions
+        "reject_transaction_message",
+        "transaction_check_interval",
+        "transaction_check_max",
+        "transaction_time_out",
+        "wait_time_mills_in_transaction_queue",
+        # refusing early
+        "broker_fast_failure_enable",
+        "wait_time_mills_in_heartbeat_queue",
+        "wait_time_mills_in_pull_queue",
+        "wait_time_mills_in_send_queue",
+        # request-reply
+        "store_reply_message_enable",
+    },
+    "HaConfig": {
+        "ha_housekeeping_interval",
+        "ha_master_address",
+        "ha_send_heartbeat_interval",
+        "ha_slave_fallbehind_max",
+        "ha_transfer_batch_size",
+        "in_sync_replicas",
+    },
+    "MessageStoreConfig": {"flush_delay_offset_interval", "ha_slave_fallbehind_max"},
+}
+"""Settings that no code reads yet, by class. A name goes when its feature comes."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One product module, parsed."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+    @property
+    def room(self) -> str:
+        return self.name.partition(".")[0]
+
+    def imports(self) -> Iterator[str]:
+        """Every imported module, also inside functions and type-checking blocks."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield "." * node.level + (node.module or "")
+
+
+@functools.cache
+def modules() -> tuple[Module, ...]:
+    found = []
+    for room in MAY_IMPORT:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            found.append(Module(name, path, ast.parse(path.read_text(encoding="utf-8"))))
+    return tuple(found)
+
+
+def setup_cfg() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return parser
+
+
+def test_import_table() -> None:
+    wrong = [
+        f"{module.name} imports {imported}"
+        for module in modules()
+        for imported in module.imports()
+        if (top := imported.partition(".")[0]) != module.room
+        and top in (MAY_IMPORT.keys() | {"tests", "bin", "docs"})
+        and top not in MAY_IMPORT[module.room] | ALSO_MAY_IMPORT.get(module.name, set())
+    ]
+    assert wrong == []
+
+
+def test_imports_are_absolute() -> None:
+    assert [m.name for m in modules() if any(i.startswith(".") for i in m.imports())] == []
+
+
+def test_some_libraries_have_one_place() -> None:
+    wrong = [
+        f"{module.name} imports {imported}"
+        for module in modules()
+        for imported in module.imports()
+        if (place := ONLY_IN.get(imported.partition(".")[0]))
+        and not f"{module.name}.".startswith(f"{place}.")
+    ]
+    assert wrong == []
+
+
+def test_every_imported_library_is_declared() -> None:
+    options, extras = setup_cfg()["options"], setup_cfg()["options.extras_require"]
+    text = "\n".join([options["install_requires"], *extras.values()])
+    declared = {_normal(line) for line in re.findall(r"^[\w.-]+", text, re.MULTILINE)}
+    installed = importlib.metadata.packages_distributions()
+    wrong = set()
+    for module in modules():
+        for top in {imported.partition(".")[0] for imported in module.imports()}:
+            names = {_normal(name) for name in installed.get(top, [top])}
+            if top not in sys.stdlib_module_names | MAY_IMPORT.keys() and not names & declared:
+                wrong.add(f"{module.name} imports {top}")
+    assert wrong == set()
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_packages_are_listed() -> None:
+    listed = set(setup_cfg()["options"]["packages"].split())
+    there = {m.name for m in modules() if m.path.name == "__init__.py"}
+    directories = {".".join(m.path.parent.relative_to(ROOT).parts) for m in modules()}
+    assert directories - there == set(), "a package without __init__.py"
+    assert there - listed == set(), "not in setup.cfg"
+
+
+def test_door_plates() -> None:
+    assert [m.name for m in modules() if not (ast.get_docstring(m.tree) or "").strip()] == []
+
+
+def test_init_modules_re_export_nothing() -> None:
+    inits = [m for m in modules() if m.path.name == "__init__.py"]
+    assert [m.name for m in inits if list(m.imports())] == []
+
+
+def test_no_grab_bags() -> None:
+    wrong = [m.name for m in modules() if BANNED_NAMES & set(m.name.split("."))]
+    wrong += [name for name in BANNED_NAMES if (ROOT / name).exists()]
+    assert wrong == []
+
+
+def test_modules_stay_readable() -> None:
+    sizes = {m.name: len(m.path.read_text(encoding="utf-8").splitlines()) for m in modules()}
+    assert {name: size for name, size in sizes.items() if size > MAX_MODULE_LINES} == {}
+
+
+def test_functions_stay_readable() -> None:
+    wrong = [
+        f"{module.name}.{node.name}: {size} lines"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (size := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION_LINES
+    ]
+    assert wrong == []
+
+
+def _read_attributes() -> set[str]:
+    return {
+        node.attr
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+
+
+SETTINGS_CLASSES = {*broker_startup.KEYS.classes, *namesrv_startup.KEYS.classes}
+
+
+def _unread(cls: type) -> set[str]:
+    return {spec.name for spec in field_specs(cls)} - _read_attributes()
+
+
+@pytest.mark.parametrize("cls", sorted(SETTINGS_CLASSES, key=str), ids=lambda cls: cls.__name__)
+def test_every_setting_is_read(cls: type) -> None:
+    """Whoever finds a field here reads it, or moves its key to conf/ignored_keys.py."""
+    assert _unread(cls) - PENDING_FIELDS.get(cls.__name__, set()) == set()
+
+
+def test_pending_settings_are_still_unread() -> None:
+    """What is read by now leaves PENDING_FIELDS."""
+    read = {
+        cls.__name__: PENDING_FIELDS.get(cls.__name__, set()) - _unread(cls)
+        for cls in SETTINGS_CLASSES
+    }
+    assert {name: fields for name, fields in read.items() if fields} == {}
+
+
+def test_commands_of_the_readme_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = set(re.findall(r"(?<![\w/])(?:bin/[\w-]+|\.ci/run)", text))
+    assert {"bin/mqbroker", "bin/test"} <= commands
+    assert [name for name in sorted(commands) if not os.access(ROOT / name, os.X_OK)] == []

@@ -1,0 +1,149 @@
+"""tools.prepare_venv and the launchers, without a network: pip is a script that notes its call."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import prepare_venv
+
+ROOT = Path(__file__).resolve().parents[2]
+_FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+  *"pip install"*) echo "$*" >> {log}; echo "Collecting x>=1"; {outcome} ;;
+  "-c import pip") exit 0 ;;
+  *) exec {python} "$@" ;;
+esac
+"""
+
+
+def fake_venv(directory: Path, outcome: str = "exit 0") -> Path:
+    """A virtual environment whose pip only writes its arguments into `calls`."""
+    venv = directory / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").touch()
+    python = venv / "bin" / "python"
+    text = _FAKE_PYTHON.format(log=directory / "calls", outcome=outcome, python=sys.executable)
+    python.write_text(text)
+    python.chmod(0o755)
+    return venv
+
+
+def calls(directory: Path) -> list[str]:
+    path = directory / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def run(venv: Path, *extras: str) -> int:
+    options = [word for extra in extras for word in ("--extra", extra)]
+    return prepare_venv.main(["--venv", str(venv), "--program", "mq", *options])
+
+
+def test_installs_once_and_again_for_an_extra(tmp_path: Path) -> None:
+    venv = fake_venv(tmp_path)
+    assert [run(venv), run(venv)] == [0, 0]
+    assert len(calls(tmp_path)) == 1
+    assert "msgspec" in calls(tmp_path)[0]
+    assert "pytest" not in calls(tmp_path)[0]
+    assert [run(venv, "dev"), run(venv, "dev"), run(venv)] == [0, 0, 0]
+    assert len(calls(tmp_path)) == 2
+    assert "pytest" in calls(tmp_path)[1]
+
+
+def test_changed_requirements_are_installed_again(tmp_path: Path) -> None:
+    venv = fake_venv(tmp_path)
+    prepare_venv.prepare(venv, {"base": ["a"]}, "mq")
+    prepare_venv.prepare(venv, {"base": ["a", "b >= 2"]}, "mq")
+    assert [line.rpartition("--retries 2 ")[2] for line in calls(tmp_path)] == ["a", "a b >= 2"]
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("ERROR: No matching distribution found for x", "is there a network?"),
+        ("OSError: [Errno 28] No space left on device", "the disk is full"),
+        ("ERROR: one\nERROR: two", "pip failed: ERROR: two"),
+    ],
+)
+def test_failure_is_one_line_with_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, words: str
+) -> None:
+    message = tmp_path / "message"
+    message.write_text(output + "\n")
+    venv = fake_venv(tmp_path, f"cat {message}; exit 1")
+    assert run(venv) == 1
+    printed = capsys.readouterr()
+    assert words in printed.err.splitlines()[-1]
+    assert str(venv / "pip.log") in printed.err.splitlines()[-1]
+    assert output in (venv / "pip.log").read_text()
+    assert printed.out == ""
+    assert run(venv) == 1  # not taken for ready
+
+
+def test_a_directory_with_other_files_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious").write_text("")
+    assert run(tmp_path) == 1
+    assert "is no virtual environment" in capsys.readouterr().err
+    assert (tmp_path / "precious").exists()
+
+
+def checkout(directory: Path) -> Path:
+    """A checkout whose `broker` prints how it was started."""
+    root = directory / "with space"
+    shutil.copytree(ROOT / "bin", root / "bin")
+    (root / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "prepare_venv.py", root / "tools")
+    shutil.copy(ROOT / "setup.cfg", root)
+    (root / "broker").mkdir()
+    (root / "broker" / "__main__.py").write_text(
+        "import os, sys\nprint(sys.argv[1:], os.getcwd(), os.environ['ROCKETMQ_HOME'])\n"
+    )
+    return root
+
+
+def launch(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("ROCKETMQ", "BROKER"))}
+    return subprocess.run(
+        [program, *arguments],
+        env=inherited | environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_launcher_finds_its_home_through_links(tmp_path: Path) -> None:
+    root = checkout(tmp_path)
+    venv = fake_venv(tmp_path)
+    (tmp_path / "one").symlink_to("with space/bin/mqbroker")
+    (tmp_path / "two").symlink_to("one")
+    first = launch(tmp_path / "two", "-n", "a b;c", BROKER_VENV=str(venv))
+    assert first.stdout == f"['-n', 'a b;c'] / {root}\n"
+    second = launch(tmp_path / "two", BROKER_VENV=str(venv), ROCKETMQ_HOME="/opt/mq")
+    assert second.stdout == "[] / /opt/mq\n"
+    assert second.stderr == ""
+    assert len(calls(tmp_path)) == 1
+
+
+def test_launcher_says_what_is_missing(tmp_path: Path) -> None:
+    root = checkout(tmp_path)
+    tools = tmp_path / "tools-of-another-machine"
+    tools.mkdir()
+    for name, text in (("uname", "echo Darwin"), ("python3", "exit 1")):
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    done = launch(root / "bin" / "mqbroker", **path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("mqbroker: needs Linux, this is Darwin")
+    done = launch(root / "bin" / "mqbroker", BROKER_PYTHON=str(tools / "python3"))
+    assert done.stderr.startswith("mqbroker: needs Python 3.11 or newer (too old or broken:")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
