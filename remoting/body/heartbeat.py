@@ -1,0 +1,108 @@
+"""Heartbeats: body of 34, of CHECK_CLIENT_CONFIG (46), and the objects inside.
+
+Pure data, any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from remoting.body.json_bean import JsonBean
+from remoting.command_custom_header import Int32, Int64
+
+
+class ConsumeType(StrEnum):
+    """Who starts a delivery: pull clients ask (ACTIVELY), push clients are served."""
+
+    CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+    CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+    CONSUME_POP = "CONSUME_POP"  # 5.x
+
+
+class MessageModel(StrEnum):
+    """Each message to one member of the group, or to all."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class ConsumeFromWhere(StrEnum):
+    """Where a new group starts."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
+        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
+    )
+    CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
+    CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionData(JsonBean):
+    """What a group wants of a topic. code_set holds Java hash codes of the tags;
+    sub_version is the time of the subscription in milliseconds.
+    """
+
+    topic: str
+    sub_string: str | None = None
+    tags_set: list[str] = field(default_factory=list)
+    code_set: list[Int32] = field(default_factory=list)
+    sub_version: Int64 = 0
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerData(JsonBean):
+    """One producer group of a client."""
+
+    group_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerData(JsonBean):
+    """One consumer group of a client."""
+
+    group_name: str
+    consume_type: ConsumeType
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    subscription_data_set: list[SubscriptionData] = field(default_factory=list)
+    unit_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatData(JsonBean):
+    """Body of HEART_BEAT (34). The last two members are 5.x only."""
+
+    WIRE_NAMES: ClassVar[Mapping[str, str]] = {"client_id": "clientID"}
+
+    client_id: str
+    producer_data_set: list[ProducerData] = field(default_factory=list)
+    consumer_data_set: list[ConsumerData] = field(default_factory=list)
+    heartbeat_fingerprint: Int32 | None = None
+    without_sub: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckClientRequestBody(JsonBean):
+    """Body of CHECK_CLIENT_CONFIG (46). namespace is 5.x only."""
+
+    client_id: str
+    group: str
+    subscription_data: SubscriptionData
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySubscriptionResponseBody(JsonBean):
+    """Answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345, 5.x)."""
+
+    group: str
+    topic: str
+    subscription_data: SubscriptionData | None = None

@@ -1,0 +1,50 @@
+"""Topic configuration: body of 21, part of 103, file config/topics.json; topic lists.
+
+Pure data, any thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from remoting.body.data_version import DataVersion
+from remoting.body.json_bean import JsonBean
+from remoting.command_custom_header import Int32
+
+
+class TopicFilterType(StrEnum):
+    """How many tags a message may have (Java: TopicFilterType)."""
+
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig(JsonBean):
+    """One topic. perm: 4 read, 2 write, 1 inherit. attributes exist in 5.x only."""
+
+    topic_name: str
+    read_queue_nums: Int32 = 16
+    write_queue_nums: Int32 = 16
+    perm: Int32 = 6
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
+    topic_sys_flag: Int32 = 0
+    order: bool = False
+    attributes: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigSerializeWrapper(JsonBean):
+    """Body of GET_ALL_TOPIC_CONFIG (21) and config/topics.json. 5.x mapping members are ignored."""
+
+    data_version: DataVersion = field(default_factory=DataVersion)
+    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicList(JsonBean):
+    """Body of 206, 224, 304, 305, 311-313, 343; broker_addr in answers to 304 only."""
+
+    topic_list: list[str] = field(default_factory=list)
+    broker_addr: str | None = None

@@ -1,0 +1,353 @@
+"""Connection: one non-blocking socket, the frames that come in and the bytes that go out.
+
+Runs on its SelectorLoop's thread; `send_command` and `close` may be called from any thread. Whole
+frames are handed to a `FrameSink` as views into a receive buffer that all connections of a loop
+share: a sink copies what outlives its call. Knows frames (length, header length), no codes.
+
+    frame: int32 length (of what follows) | int32 type << 24 | header length | header | body
+
+Back-pressure is computed from state: while more than `high_water` bytes wait to be written,
+the socket is not read.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import itertools
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from remoting.errors import FrameError
+from remoting.remoting_codec import encode_command
+from remoting.remoting_command import RemotingCommand
+from remoting.selector_loop import EVENT_READ, EVENT_WRITE, SelectorLoop
+
+log = logging.getLogger(__name__)
+
+FRAME_HEAD: Final = struct.Struct(">iI")
+assert FRAME_HEAD.size == 8
+SHARED_BUFFER_SIZE: Final = 1 << 19
+_LARGE_FRAME: Final = SHARED_BUFFER_SIZE // 2
+_IOV_MAX: Final = 512
+_JOIN_LIMIT: Final = 1 << 16
+
+Buffer = bytes | memoryview
+_ids = itertools.count(1)
+
+
+class FrameSink(Protocol):
+    """Takes the frames of a connection; runs on the loop's thread."""
+
+    def on_data(self, connection: Connection, view: memoryview, end: int) -> int:
+        """Handle every whole frame of view[:end]; returns how many bytes were consumed.
+
+        Raises FrameError when the peer sent no frame: the connection is closed.
+        """
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """The connection is gone; called once."""
+
+
+class Phase(enum.Enum):
+    """Life of a connection: OPEN -> DRAINING (answers leave, nothing is read) -> CLOSED."""
+
+    OPEN = 1
+    DRAINING = 2
+    CLOSED = 3
+
+
+class ReceiveBuffer:
+    """The receive buffer that all connections of one loop share."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, size: int = SHARED_BUFFER_SIZE) -> None:
+        self.view = memoryview(bytearray(size))
+
+
+class Connection:
+    """One peer. Owned by: the loop's thread."""
+
+    __slots__ = (
+        "_dirty",
+        "_flush_list",
+        "_have",
+        "_high_water",
+        "_interest",
+        "_large",
+        "_loop",
+        "_max_frame",
+        "_on_event",
+        "_out",
+        "_out_bytes",
+        "_partial",
+        "_receive",
+        "_sink",
+        "_sock",
+        "connection_id",
+        "host",
+        "last_read_ms",
+        "last_write_ms",
+        "local_port",
+        "phase",
+        "port",
+        "remote_address",
+        "state",
+    )
+
+    def __init__(
+        self,
+        loop: SelectorLoop,
+        sock: socket.socket,
+        sink: FrameSink,
+        *,
+        receive: ReceiveBuffer,
+        flush_list: list[Connection],
+        max_frame: int,
+        high_water: int,
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._sink = sink
+        self._receive = receive
+        self._flush_list = flush_list
+        self._max_frame = max_frame
+        self._high_water = high_water
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._dirty = False
+        self._partial: bytes = b""
+        self._large: memoryview | None = None
+        self._have = 0
+        self._interest = EVENT_READ
+        self._on_event: Callable[[int], None] = self._handle_event
+        self.phase = Phase.OPEN
+        self.connection_id = next(_ids)
+        peer = sock.getpeername()
+        self.host: str = peer[0]
+        self.port: int = peer[1]
+        self.local_port: int = sock.getsockname()[1]
+        self.remote_address = f"{self.host}:{self.port}"
+        self.last_read_ms = self.last_write_ms = loop.now_ms
+        self.state: object = None
+        """Whatever the sink keeps about this peer."""
+
+    def open(self) -> None:
+        """Start to read; the owner has put the connection into its table before."""
+        self._loop.register(self._sock, EVENT_READ, self._on_event)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether answers can still be given to it."""
+        return self.phase is Phase.OPEN
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait to be written."""
+        return self._out_bytes
+
+    # -- any thread ----------------------------------------------------------------------------
+
+    def send_command(self, command: RemotingCommand) -> None:
+        """Send `command`; a closed connection drops it."""
+        frame = encode_command(command)
+        if self._loop.in_loop_thread():
+            self.write(frame)
+        else:
+            self._loop.call_soon_threadsafe(lambda: self.write(frame))
+
+    def send_bytes(self, frame: bytes) -> None:
+        """Send an encoded frame; a closed connection drops it."""
+        if self._loop.in_loop_thread():
+            self.write(frame)
+        else:
+            self._loop.call_soon_threadsafe(lambda: self.write(frame))
+
+    def close(self, reason: str) -> None:
+        """Close at once; what was not written is dropped."""
+        if self._loop.in_loop_thread():
+            self._close(reason)
+        else:
+            self._loop.call_soon_threadsafe(lambda: self._close(reason))
+
+    # -- loop thread ---------------------------------------------------------------------------
+
+    def write(self, data: Buffer) -> None:
+        """Queue `data`; it leaves at the end of the turn. A view must stay valid until then."""
+        if self.phase is Phase.CLOSED:
+            return
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if not self._dirty:
+            self._dirty = True
+            self._flush_list.append(self)
+
+    def write_many(self, pieces: list[Buffer], size: int) -> None:
+        """Queue several pieces of `size` bytes together."""
+        if self.phase is Phase.CLOSED:
+            return
+        self._out.extend(pieces)
+        self._out_bytes += size
+        if not self._dirty:
+            self._dirty = True
+            self._flush_list.append(self)
+
+    def flush(self) -> None:
+        """Write as much as the socket takes; the rest goes when it can be written again."""
+        self._dirty = False
+        if self.phase is Phase.CLOSED or not self._out:
+            return
+        try:
+            self._send_out()
+        except OSError as error:
+            self._close(f"write failed: {error.strerror or error}")
+            return
+        self._update_interest()
+
+    def drain_and_close(self, reason: str) -> None:
+        """Read no more; close when everything queued has been written."""
+        if self.phase is not Phase.OPEN:
+            return
+        self.phase = Phase.DRAINING
+        if not self._out:
+            self._close(reason)
+            return
+        self._update_interest()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _handle_event(self, events: int) -> None:
+        if self.phase is Phase.CLOSED:
+            return
+        if events & EVENT_WRITE:
+            self.flush()
+        if events & EVENT_READ and self.phase is Phase.OPEN:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            if self._large is None:
+                self._read_shared()
+            else:
+                self._read_large(self._large)
+        except (BlockingIOError, InterruptedError):
+            return
+        except FrameError as error:
+            self._close(f"bad frame: {error}", logging.WARNING)
+        except OSError as error:
+            self._close(f"read failed: {error.strerror or error}")
+
+    def _read_shared(self) -> None:
+        view = self._receive.view
+        carry = len(self._partial)
+        if carry:
+            view[:carry] = self._partial
+        count = self._sock.recv_into(view[carry:])
+        if not count:
+            self._close("closed by the peer")
+            return
+        self.last_read_ms = self._loop.now_ms
+        end = carry + count
+        self._partial = b""
+        used = self._sink.on_data(self, view, end)
+        if used < end and self.phase is Phase.OPEN:
+            self._keep(view, used, end)
+
+    def _keep(self, view: memoryview, used: int, end: int) -> None:
+        if end - used >= 4:
+            frame_size = int.from_bytes(view[used : used + 4], "big", signed=True) + 4
+            if frame_size > self._max_frame or frame_size < 8:
+                raise FrameError(f"frame length {frame_size - 4} (limit {self._max_frame - 4})")
+            if frame_size > _LARGE_FRAME:
+                self._large = memoryview(bytearray(frame_size))
+                self._have = end - used
+                self._large[: self._have] = view[used:end]
+                return
+        self._partial = bytes(view[used:end])
+
+    def _read_large(self, large: memoryview) -> None:
+        count = self._sock.recv_into(large[self._have :])
+        if not count:
+            self._close("closed by the peer in the middle of a frame")
+            return
+        self.last_read_ms = self._loop.now_ms
+        self._have += count
+        if self._have == len(large):
+            self._large = None
+            self._sink.on_data(self, large, len(large))
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def _send_out(self) -> None:
+        """Send until all is gone or the socket is full. Small pieces are joined: one copy of up
+        to 64 KiB costs less than a long vector of views."""
+        while self._out:
+            if len(self._out) > 1 and self._out_bytes <= _JOIN_LIMIT:
+                self._out = [b"".join(self._out)]
+            batch = self._out if len(self._out) <= _IOV_MAX else self._out[:_IOV_MAX]
+            try:
+                sent = self._sock.send(batch[0]) if len(batch) == 1 else self._sock.sendmsg(batch)
+            except (BlockingIOError, InterruptedError):
+                return
+            self.last_write_ms = self._loop.now_ms
+            if sent == self._out_bytes:
+                self._out = []
+                self._out_bytes = 0
+                return
+            self._drop_sent(sent)
+            if sent < sum(map(len, batch)):
+                return
+
+    def _drop_sent(self, sent: int) -> None:
+        self._out_bytes -= sent
+        index = 0
+        out = self._out
+        while index < len(out) and sent >= len(out[index]):
+            sent -= len(out[index])
+            index += 1
+        rest = out[index:]
+        if sent:
+            rest[0] = memoryview(rest[0])[sent:]
+        self._out = rest
+
+    # -- interest and end ----------------------------------------------------------------------
+
+    def _update_interest(self) -> None:
+        if self.phase is Phase.DRAINING:
+            if not self._out:
+                self._close("drained")
+                return
+            wanted = EVENT_WRITE
+        elif not self._out:
+            wanted = EVENT_READ
+        elif self._out_bytes > self._high_water:
+            wanted = EVENT_WRITE
+        else:
+            wanted = EVENT_READ | EVENT_WRITE
+        self._set_interest(wanted)
+
+    def _set_interest(self, wanted: int) -> None:
+        if wanted != self._interest:
+            self._interest = wanted
+            self._loop.modify(self._sock, wanted, self._on_event)
+
+    def _close(self, reason: str, level: int = logging.INFO) -> None:
+        if self.phase is Phase.CLOSED:
+            return
+        self.phase = Phase.CLOSED
+        self._out = []
+        self._out_bytes = 0
+        self._large = None
+        self._partial = b""
+        try:
+            self._loop.unregister(self._sock)
+        except (KeyError, ValueError, OSError) as error:
+            if getattr(error, "errno", None) not in (None, errno.EBADF):
+                log.warning("%s: unregister failed: %s", self.remote_address, error)
+        self._sock.close()
+        log.log(level, "%s: connection closed: %s", self.remote_address, reason)
+        self._sink.on_closed(self, reason)

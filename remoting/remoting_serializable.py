@@ -1,0 +1,353 @@
+"""JSON as Java's fastjson writes and reads it: bodies and config files. Sans I/O, any thread.
+
+fastjson writes a map key that is no string without quotes: a bare integer, or a whole object.
+Readers of other languages choke on that, so this module has its own small reader, bounded in
+depth and linear in time; the writers give the same bytes as Java. What a body means is
+decided in remoting/body; which form a receiver wants is decided by the caller.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from remoting.java_text import browser_string, java_double, java_string, to_java_escapes
+
+MAX_DEPTH: Final = 128
+"""Objects and lists inside each other; deeper text is refused."""
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+"""The standard form writes integers beyond this as strings, for readers with doubles only."""
+
+
+class JsonError(ValueError):
+    """Text that even the lenient reader cannot take; says what and at which character."""
+
+
+class IntKeyMap:
+    """A map with integer keys, written bare: {0:5,1:6}. Wraps, does not copy."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Mapping[int, Any]) -> None:
+        self.items = items
+
+
+class ObjectKeyMap:
+    """A map whose keys are objects (MessageQueue), written as {{...}:value}.
+
+    A list of pairs, since a dict cannot be a key: (key as a plain dict in Java's field order,
+    value).
+    """
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[tuple[dict[str, Any], Any]]) -> None:
+        self.items = items
+
+
+class JavaDouble:
+    """A double that is written as Java does: 0.0, 1.0E7, null for NaN."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+def _enc_hook(value: object) -> msgspec.Raw:
+    """Marker types inside a tree that msgspec writes."""
+    if isinstance(value, IntKeyMap):
+        pairs = (b"%d:%b" % (key, _encoder.encode(item)) for key, item in value.items.items())
+        return msgspec.Raw(b"{%b}" % b",".join(pairs))
+    if isinstance(value, ObjectKeyMap):
+        pairs = (
+            b"%b:%b" % (_encoder.encode(key), _encoder.encode(item)) for key, item in value.items
+        )
+        return msgspec.Raw(b"{%b}" % b",".join(pairs))
+    if isinstance(value, JavaDouble):
+        return msgspec.Raw(java_double(value.value).encode())
+    raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_enc_hook)
+_decoder: Final = msgspec.json.Decoder()
+
+
+def dumps_java(value: Any) -> bytes:
+    """Compact text as fastjson's toJSONString: dicts in their own order, marker maps bare.
+
+    The caller leaves out what is None. Raises TypeError for a value without a JSON form.
+    """
+    return bytes(to_java_escapes(_encoder.encode(value)))
+
+
+def dumps_java_pretty(value: Any) -> bytes:
+    """The form of config/*.json: tabs, a newline before each member, no space after a colon."""
+    parts: list[str] = []
+    _write_pretty(value, "\n", parts)
+    return "".join(parts).encode()
+
+
+def _write_pretty(value: Any, newline: str, parts: list[str]) -> None:
+    deeper = newline + "\t"
+    if isinstance(value, dict):
+        _write_pretty_dict(value, newline, parts)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            parts.append(("," if index else "[") + deeper)
+            _write_pretty(item, deeper, parts)
+        parts.append(newline + "]" if value else "[]")
+    elif isinstance(value, IntKeyMap | ObjectKeyMap):
+        # fastjson breaks the line only before a key that is a string.
+        pairs = value.items.items() if isinstance(value, IntKeyMap) else value.items
+        for index, (key, item) in enumerate(pairs):
+            parts.append("," if index else "{")
+            parts.append(dumps_java(key).decode() + ":")
+            _write_pretty(item, deeper, parts)
+        parts.append(newline + "}" if pairs else "{}")
+    else:
+        parts.append(dumps_java(value).decode())
+
+
+def _write_pretty_dict(value: dict[str, Any], newline: str, parts: list[str]) -> None:
+    deeper = newline + "\t"
+    for index, (key, item) in enumerate(value.items()):
+        parts.append(f"{',' if index else '{'}{deeper}{java_string(key)}:")
+        _write_pretty(item, deeper, parts)
+    parts.append(newline + "}" if value else "{}")
+
+
+def dumps_standard(value: Any) -> bytes:
+    """The standard form of a route (105, requester version >= 401): pure ASCII, keys quoted.
+
+    fastjson's BrowserCompatible, QuoteFieldNames, MapSortField: `/` as `\\/`, maps sorted by key,
+    integers beyond 2^53 as strings.
+    """
+    parts: list[str] = []
+    _write_standard(value, parts)
+    return "".join(parts).encode("ascii")
+
+
+def _write_standard(value: Any, parts: list[str]) -> None:
+    if isinstance(value, str):
+        parts.append(browser_string(value))
+    elif isinstance(value, IntKeyMap):
+        for index, number in enumerate(sorted(value.items)):
+            parts.append(f'{"," if index else "{"}"{number}":')
+            _write_standard(value.items[number], parts)
+        parts.append("}" if value.items else "{}")
+    elif isinstance(value, ObjectKeyMap):
+        _write_standard({canonical_text(key): item for key, item in value.items}, parts)
+    elif isinstance(value, dict):
+        for index, key in enumerate(sorted(value, key=_utf16_order)):
+            parts.append(f"{',' if index else '{'}{browser_string(key)}:")
+            _write_standard(value[key], parts)
+        parts.append("}" if value else "{}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            parts.append("," if index else "[")
+            _write_standard(item, parts)
+        parts.append("]" if value else "[]")
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_SAFE_INTEGER:
+        parts.append(f'"{value}"')
+    else:
+        parts.append(dumps_java(value).decode())
+
+
+def _utf16_order(key: str) -> bytes:
+    """Sort key for Java's order of strings."""
+    return key.encode("utf-16-be")
+
+
+def canonical_text(value: Any) -> str:
+    """Compact JSON text with sorted keys: how an object key of a map is named in our dicts."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def json_text(value: Any) -> str:
+    """A JSON value as Java turns it into a string: text as it is, anything else as JSON.
+
+    Raises JsonError when it is nested too deep to be written.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return dumps_java(value).decode()
+    except RecursionError as error:
+        raise JsonError("nested too deep") from error
+
+
+def loads_lenient(text: bytes | bytearray | memoryview | str) -> Any:
+    """Read JSON as fastjson would.
+
+    Beyond standard JSON it takes: bare words and integers as keys (they become strings), objects
+    as keys (they become their canonical_text), single quotes, trailing commas, fastjson's extra
+    escapes. Raises JsonError for anything else, for bad UTF-8, lone surrogates, NaN, and nesting
+    deeper than MAX_DEPTH. Strict text is read by msgspec, the rest by LenientReader.
+    """
+    try:
+        return _decoder.decode(text)
+    except RecursionError as error:
+        raise JsonError("nested too deep") from error
+    except UnicodeDecodeError as error:
+        raise JsonError(f"not UTF-8: {error}") from error
+    except msgspec.DecodeError:
+        pass
+    try:
+        decoded = text if isinstance(text, str) else bytes(text).decode()
+    except UnicodeDecodeError as error:
+        raise JsonError(f"not UTF-8: {error}") from error
+    return LenientReader(decoded).read()
+
+
+_TOKEN: Final = re.compile(
+    r"""[ \t\r\n\f\b]*+(?:
+        (?P<punctuation>[{}\[\]:,])
+      | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
+      | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'
+      | (?P<number>-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)(?![\w.])
+      | (?P<word>[A-Za-z_$][\w$]*+)
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+"""Possessive throughout: no backtracking, so time is linear whatever the text."""
+
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPED: Final = {
+    "b": "\b",
+    "f": "\f",
+    "F": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    **{str(digit): chr(digit) for digit in range(8)},
+    **{char: char for char in "\"'/\\"},
+}
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
+
+
+class LenientReader:
+    """Reads one text once; recursion is bounded by MAX_DEPTH. Owned by: its caller."""
+
+    __slots__ = ("_position", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+
+    def read(self) -> Any:
+        """The one value of the text. Raises JsonError."""
+        try:
+            value = self._value(*self._next(), depth=0)
+        except RecursionError as error:
+            raise JsonError("nested too deep") from error
+        kind, token = self._next()
+        if kind != "end":
+            raise self._error(f"{token!r:.40} behind the value")
+        return value
+
+    def _next(self) -> tuple[str, str]:
+        """The next token: its kind (a group of _TOKEN) and its text."""
+        match = _TOKEN.match(self._text, self._position)
+        if match is None:
+            raise self._error("no JSON")
+        self._position = match.end()
+        kind = match.lastgroup
+        assert kind is not None
+        return kind, match[kind]
+
+    def _error(self, reason: str) -> JsonError:
+        return JsonError(f"{reason}, at character {self._position} of {len(self._text)}")
+
+    def _value(self, kind: str, token: str, depth: int) -> Any:
+        if kind == "punctuation":
+            if depth >= MAX_DEPTH:
+                raise self._error("nested too deep")
+            if token == "{":
+                return self._object(depth + 1)
+            if token == "[":
+                return self._list(depth + 1)
+        elif kind == "number":
+            return self._number(token)
+        elif kind in ("double", "single"):
+            return self._string(token)
+        elif kind == "word" and token in _WORDS:
+            return _WORDS[token]
+        raise self._error(f"a value was expected, not {token!r:.40}")
+
+    def _object(self, depth: int) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        kind, token = self._next()
+        while (kind, token) != ("punctuation", "}"):
+            if (kind, token) == ("punctuation", ","):
+                kind, token = self._next()
+                continue
+            key = self._key(kind, token, depth)
+            if self._next() != ("punctuation", ":"):
+                raise self._error("a colon was expected")
+            result[key] = self._value(*self._next(), depth)
+            kind, token = self._after_member("}")
+        return result
+
+    def _list(self, depth: int) -> list[Any]:
+        result: list[Any] = []
+        kind, token = self._next()
+        while (kind, token) != ("punctuation", "]"):
+            if (kind, token) == ("punctuation", ","):
+                kind, token = self._next()
+                continue
+            result.append(self._value(kind, token, depth))
+            kind, token = self._after_member("]")
+        return result
+
+    def _after_member(self, closing: str) -> tuple[str, str]:
+        kind, token = self._next()
+        if kind != "punctuation" or token not in (",", closing):
+            raise self._error(f"a comma or {closing} was expected")
+        return kind, token
+
+    def _key(self, kind: str, token: str, depth: int) -> str:
+        if kind in ("double", "single"):
+            return self._string(token)
+        if kind in ("number", "word"):
+            return token
+        if (kind, token) == ("punctuation", "{"):
+            return canonical_text(self._value(kind, token, depth))
+        raise self._error(f"a key was expected, not {token!r:.40}")
+
+    def _number(self, token: str) -> int | float:
+        try:
+            if token.lstrip("-").isdigit():
+                return int(token)
+            number = float(token)
+        except ValueError as error:  # More digits than Python converts.
+            raise self._error(f"number {token!r:.40}: {error}") from error
+        if math.isinf(number):
+            raise self._error(f"number {token!r:.40} is out of range")
+        return number
+
+    def _string(self, token: str) -> str:
+        if "\\" in token:
+            token = _ESCAPE.sub(self._unescape, token)
+        if _SURROGATE.search(token):
+            try:
+                return token.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+            except UnicodeDecodeError as error:
+                raise self._error("lone surrogate in a string") from error
+        return token
+
+    def _unescape(self, match: re.Match[str]) -> str:
+        escape = match.group(1)
+        if len(escape) > 1:
+            return chr(int(escape[1:], 16))
+        if escape not in _ESCAPED:
+            raise self._error(f"unknown escape \\{escape}")
+        return _ESCAPED[escape]

@@ -1,0 +1,314 @@
+"""RemotingServer: accepts connections, routes each request code, answers in order of completion.
+
+Runs on a SelectorLoop's thread; processors that may block run in thread pools. Two kinds of entry:
+a *fast route* is tried first on frames that begin with its prefix (the hot request codes, decoded
+by their processor straight from the frame), everything else goes through RemotingCommand and the
+route table. Follows NettyRemotingAbstract.processRequestCommand in what is answered; knows no
+broker. What each fault is answered with: RequestError -> its code and remark; any other exception
+-> SYSTEM_ERROR with the text (logged); unknown code -> REQUEST_CODE_NOT_SUPPORTED; a full pool ->
+SYSTEM_BUSY; a oneway request -> nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from remoting.connection import FRAME_HEAD, Connection, Phase, ReceiveBuffer
+from remoting.errors import FrameError, RequestError
+from remoting.remoting_codec import decode_command
+from remoting.remoting_command import RemotingCommand
+from remoting.request_processor import ConnectionListener, RequestProcessor, Route
+from remoting.response_code import ResponseCode
+from remoting.response_table import ResponseTable
+from remoting.selector_loop import EVENT_READ, SelectorLoop
+
+log = logging.getLogger(__name__)
+
+MAX_FRAME: Final = 16 << 20
+_HIGH_WATER: Final = 4 << 20
+_IDLE_SCAN_MS: Final = 5_000
+_ACCEPT_BACK_OFF_MS: Final = 200
+_ACCEPT_BATCH: Final = 64
+_HEADER_MASK: Final = 0xFFFFFF
+_JSON_LIMIT: Final = 1 << 24
+_OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
+
+FastHandler = Callable[[Connection, memoryview, memoryview], bool]
+"""(connection, header, body) -> whether it took the frame; views end with the call."""
+
+
+class RequestExecutor:
+    """A named thread pool whose waiting line is bounded. Any thread submits."""
+
+    def __init__(self, name: str, threads: int, capacity: int) -> None:
+        self.name = name
+        self.capacity = capacity
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._pending = 0
+
+    @property
+    def pending(self) -> int:
+        """Requests that run or wait."""
+        return self._pending
+
+    def try_submit(self, function: Callable[[], None]) -> bool:
+        """Run `function` in the pool; False when the waiting line is full."""
+        with self._lock:
+            if self._pending >= self.capacity:
+                return False
+            self._pending += 1
+        self._pool.submit(self._run, function)
+        return True
+
+    def _run(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        finally:
+            with self._lock:
+                self._pending -= 1
+
+    def shutdown(self) -> None:
+        """Run what waits, take nothing new."""
+        self._pool.shutdown(wait=True, cancel_futures=False)
+
+
+class RemotingServer:
+    """The server side of the protocol over any number of listening sockets. Owned by: the loop."""
+
+    def __init__(
+        self,
+        loop: SelectorLoop,
+        routes: Mapping[int, Route],
+        *,
+        executors: Mapping[str, RequestExecutor] | None = None,
+        listener: ConnectionListener | None = None,
+        fast_routes: Sequence[tuple[bytes, FastHandler]] = (),
+        idle_timeout_ms: int = 120_000,
+        max_frame: int = MAX_FRAME,
+        high_water: int = _HIGH_WATER,
+    ) -> None:
+        self._loop = loop
+        self._routes = routes
+        self._executors = executors or {}
+        self._listener = listener
+        self._fast = tuple((prefix, len(prefix), handler) for prefix, handler in fast_routes)
+        self._idle_timeout_ms = idle_timeout_ms
+        self._max_frame = max_frame
+        self._high_water = high_water or _HIGH_WATER
+        self._receive = ReceiveBuffer()
+        self._flush_list: list[Connection] = []
+        self._connections: dict[int, Connection] = {}
+        self._listening: list[tuple[socket.socket, Mapping[int, Route] | None]] = []
+        self._blocked_routes: dict[int, Mapping[int, Route]] = {}
+        self._accepting = False
+        self.responses = ResponseTable()
+        self.accepted = 0
+        self.refused_frames = 0
+
+    # -- life (loop thread or before the loop runs) ---------------------------------------------
+
+    def add_listener(self, sock: socket.socket, routes: Mapping[int, Route] | None = None) -> None:
+        """Accept from `sock` (bound and listening); `routes` replaces the table on its port."""
+        sock.setblocking(False)
+        self._listening.append((sock, routes))
+
+    def start(self) -> None:
+        """Accept connections."""
+        self._accepting = True
+        for sock, _ in self._listening:
+            self._watch(sock)
+        self._loop.add_turn_end(self.flush)
+        self._loop.call_every(_IDLE_SCAN_MS, self._close_idle)
+
+    def stop_accepting(self) -> None:
+        """Take no new connection; the listening sockets stay open (they are the supervisor's)."""
+        if self._accepting:
+            self._accepting = False
+            for sock, _ in self._listening:
+                self._loop.unregister(sock)
+
+    def drain(self) -> None:
+        """Read nothing more; close each connection once its answers have left."""
+        self.stop_accepting()
+        for connection in list(self._connections.values()):
+            connection.drain_and_close("shutdown")
+
+    def shutdown(self) -> None:
+        """Close every connection at once."""
+        self.stop_accepting()
+        for connection in list(self._connections.values()):
+            connection.close("shutdown")
+        for executor in self._executors.values():
+            executor.shutdown()
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The open connections."""
+        return list(self._connections.values())
+
+    # -- accepting -----------------------------------------------------------------------------
+
+    def _watch(self, sock: socket.socket) -> None:
+        self._loop.register(sock, EVENT_READ, lambda _events: self._accept(sock))
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPT_BATCH):
+            try:
+                sock, _address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._back_off(listening, error)
+                return
+            self._open(sock, listening)
+
+    def _back_off(self, listening: socket.socket, error: OSError) -> None:
+        """Out of descriptors or memory: accept nothing for a moment, do not spin."""
+        log.error("accept failed, trying again in %s ms: %s", _ACCEPT_BACK_OFF_MS, error)
+        self._loop.unregister(listening)
+
+        def resume() -> None:
+            if self._accepting:
+                self._watch(listening)
+
+        self._loop.call_later(_ACCEPT_BACK_OFF_MS, resume)
+
+    def _open(self, sock: socket.socket, listening: socket.socket) -> None:
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(
+                self._loop,
+                sock,
+                self,
+                receive=self._receive,
+                flush_list=self._flush_list,
+                max_frame=self._max_frame,
+                high_water=self._high_water,
+            )
+        except OSError as error:
+            log.info("a connection ended before it was set up: %s", error)
+            sock.close()
+            return
+        for candidate, routes in self._listening:
+            if candidate is listening and routes is not None:
+                self._blocked_routes[connection.connection_id] = routes
+        self._connections[connection.connection_id] = connection
+        self.accepted += 1
+        if self._listener is not None:
+            self._listener.on_open(connection)
+        connection.open()
+
+    def _close_idle(self) -> None:
+        limit = self._loop.now_ms - self._idle_timeout_ms
+        for connection in list(self._connections.values()):
+            if connection.last_read_ms < limit and connection.last_write_ms < limit:
+                connection.close(f"idle for {self._idle_timeout_ms} ms")
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """FrameSink: forget the connection and tell the listener."""
+        if self._connections.pop(connection.connection_id, None) is None:
+            return
+        self._blocked_routes.pop(connection.connection_id, None)
+        if self._listener is not None:
+            self._listener.on_close(connection, reason)
+
+    # -- frames --------------------------------------------------------------------------------
+
+    def on_data(self, connection: Connection, view: memoryview, end: int) -> int:
+        """FrameSink: the hot loop over the frames of one read (see tests/bench/compare.py)."""
+        position = 0
+        unpack = FRAME_HEAD.unpack_from
+        fast = () if connection.connection_id in self._blocked_routes else self._fast
+        limit = self._max_frame - 4
+        while end - position >= 8:
+            length, word = unpack(view, position)
+            header_length = word & _HEADER_MASK
+            if length > limit or header_length > length - 4:
+                raise FrameError(f"frame length {length}, header length {header_length}")
+            header_start = position + 8
+            position += 4 + length
+            if position > end:
+                return header_start - 8
+            header = view[header_start : header_start + header_length]
+            body = view[header_start + header_length : position]
+            if word < _JSON_LIMIT:
+                for prefix, size, handler in fast:
+                    if header[:size] == prefix:
+                        if handler(connection, header, body):
+                            break
+                        self._handle(connection, header, word >> 24, body)
+                        break
+                else:
+                    self._handle(connection, header, 0, body)
+            else:
+                self._handle(connection, header, word >> 24, body)
+            if connection.phase is not Phase.OPEN:
+                return end
+        return position
+
+    def _handle(
+        self, connection: Connection, header: memoryview, serialize: int, body: memoryview
+    ) -> None:
+        command = decode_command(header, serialize, bytes(body))
+        if command.is_response:
+            self.responses.complete(command)
+            return
+        table = self._blocked_routes.get(connection.connection_id, self._routes)
+        route = table.get(command.code)
+        if route is None:
+            self._answer(connection, command, _unsupported(command))
+        elif route.executor is None:
+            self._process(connection, command, route.processor)
+        else:
+            self._submit(connection, command, route)
+
+    def _submit(self, connection: Connection, command: RemotingCommand, route: Route) -> None:
+        assert route.executor is not None
+        executor = self._executors[route.executor]
+        if not executor.try_submit(lambda: self._process(connection, command, route.processor)):
+            log.warning("%s: pool %s is full", connection.remote_address, executor.name)
+            busy = command.response(ResponseCode.SYSTEM_BUSY, _OVERLOAD)
+            self._answer(connection, command, busy)
+
+    def _process(
+        self, connection: Connection, command: RemotingCommand, processor: RequestProcessor
+    ) -> None:
+        """The request guard: one of the two places that may catch everything."""
+        try:
+            response = processor.process_request(connection, command)
+        except RequestError as error:
+            response = command.response(error.code, error.remark)
+        except Exception as error:
+            log.exception("%s: request %s failed", connection.remote_address, command.code)
+            text = f"{type(error).__name__}: {error}"
+            response = command.response(ResponseCode.SYSTEM_ERROR, text)
+        if response is not None:
+            self._answer(connection, command, response)
+
+    def _answer(
+        self, connection: Connection, request: RemotingCommand, response: RemotingCommand
+    ) -> None:
+        if not request.is_oneway:
+            connection.send_command(response)
+
+    def flush(self) -> None:
+        """End of turn: what was queued for each connection leaves in one write."""
+        waiting = self._flush_list
+        if not waiting:
+            return
+        batch = waiting[:]
+        waiting.clear()
+        for connection in batch:
+            connection.flush()
+
+
+def _unsupported(command: RemotingCommand) -> RemotingCommand:
+    remark = f" request type {command.code} not supported"
+    return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)

@@ -1,0 +1,97 @@
+"""Response codes of the remoting protocol: what a reply says about its request.
+
+Pure data, read by any thread. Names and numbers are those of RocketMQ 4.9.8 and 5.3.3 (Java:
+RemotingSysResponseCode and ResponseCode). 209, 210 and 211 mean different things in the two
+lines: the 4.x meaning has the plain name, the 5.x meaning is listed in RESPONSE_CODE_NAMES_5X.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class ResponseCode(IntEnum):
+    """Every response code a peer may meet (Java: ResponseCode)."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    REQUEST_CODE_NOT_SUPPORTED = 3
+    TRANSACTION_FAILED = 4
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+    MESSAGE_ILLEGAL = 13
+    SERVICE_NOT_AVAILABLE = 14
+    VERSION_NOT_SUPPORTED = 15
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    TOPIC_EXIST_ALREADY = 18
+    PULL_NOT_FOUND = 19
+    PULL_RETRY_IMMEDIATELY = 20
+    PULL_OFFSET_MOVED = 21
+    QUERY_NOT_FOUND = 22
+    SUBSCRIPTION_PARSE_FAILED = 23
+    SUBSCRIPTION_NOT_EXIST = 24
+    SUBSCRIPTION_NOT_LATEST = 25
+    SUBSCRIPTION_GROUP_NOT_EXIST = 26
+    FILTER_DATA_NOT_EXIST = 27
+    FILTER_DATA_NOT_LATEST = 28
+    INVALID_PARAMETER = 29  # 5.x
+    TRANSACTION_SHOULD_COMMIT = 200
+    TRANSACTION_SHOULD_ROLLBACK = 201
+    TRANSACTION_STATE_UNKNOW = 202
+    TRANSACTION_STATE_GROUP_WRONG = 203
+    NO_BUYER_ID = 204
+    NOT_IN_CURRENT_UNIT = 205
+    CONSUMER_NOT_ONLINE = 206
+    CONSUME_MSG_TIMEOUT = 207
+    NO_MESSAGE = 208
+    UPDATE_AND_CREATE_ACL_CONFIG_FAILED = 209
+    DELETE_ACL_CONFIG_FAILED = 210
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
+    BROKER_DISPATCH_NOT_COMPLETE = 212  # 5.x
+    BROADCAST_CONSUMPTION = 213  # 5.x
+    FLOW_CONTROL = 215
+    NOT_LEADER_FOR_QUEUE = 501  # 5.x
+    ILLEGAL_OPERATION = 604  # 5.x
+    GO_AWAY = 1500  # 5.x
+    RPC_UNKNOWN = -1000  # 5.x, never on the wire
+    RPC_ADDR_IS_NULL = -1002
+    RPC_SEND_TO_CHANNEL_FAILED = -1004
+    RPC_TIME_OUT = -1006
+    CONTROLLER_FENCED_MASTER_EPOCH = 2000  # 5.x
+    CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH = 2001
+    CONTROLLER_INVALID_MASTER = 2002
+    CONTROLLER_INVALID_REPLICAS = 2003
+    CONTROLLER_MASTER_NOT_AVAILABLE = 2004
+    CONTROLLER_INVALID_REQUEST = 2005
+    CONTROLLER_BROKER_NOT_ALIVE = 2006
+    CONTROLLER_NOT_LEADER = 2007
+    CONTROLLER_BROKER_METADATA_NOT_EXIST = 2008
+    CONTROLLER_INVALID_CLEAN_BROKER_METADATA = 2009
+    CONTROLLER_BROKER_NEED_TO_BE_REGISTERED = 2010
+    CONTROLLER_MASTER_STILL_EXIST = 2011
+    CONTROLLER_ELECT_MASTER_FAILED = 2012
+    CONTROLLER_ALTER_SYNC_STATE_SET_FAILED = 2013
+    CONTROLLER_BROKER_ID_INVALID = 2014
+    CONTROLLER_JRAFT_INTERNAL_ERROR = 2015
+    CONTROLLER_BROKER_LIVE_INFO_NOT_EXISTS = 2016
+    USER_NOT_EXIST = 3001  # 5.x
+    POLICY_NOT_EXIST = 3002  # 5.x
+
+
+RESPONSE_CODE_NAMES_5X: Final = {
+    209: "POLLING_FULL",
+    210: "POLLING_TIMEOUT",
+    211: "BROKER_NOT_EXIST",
+}
+"""The numbers that 5.x gave a new meaning."""
+
+_NAMES = {int(code): code.name for code in ResponseCode}
+
+
+def response_code_name(code: int) -> str:
+    """The original's (4.x) name of a response code, or its number as text when unknown."""
+    return _NAMES.get(code, str(code))

@@ -1,0 +1,217 @@
+"""SelectorLoop: one thread that waits for sockets, timers and calls from other threads.
+
+Everything registered here runs on the loop's thread; the selector is private to it. Other threads
+reach the loop only through `call_soon_threadsafe`. At the end of a turn the `turn_end` functions
+run: whoever batches its work (append, answers) does it there, once a turn. The loop knows no
+protocol and no connection. An exception that escapes a callback ends the loop: a half-done turn
+is repaired by a restart of the process, not by going on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from remoting.selector_seam import EVENT_READ, EVENT_WRITE, new_selector
+
+log = logging.getLogger(__name__)
+
+__all__ = ["EVENT_READ", "EVENT_WRITE", "SelectorLoop", "SleepHooks", "TimerHandle"]
+
+_IDLE_TIMEOUT_S = 1.0
+
+
+class HasFileno(Protocol):
+    """What a selector can watch: a socket, or anything else with a descriptor."""
+
+    def fileno(self) -> int: ...
+
+
+class SleepHooks(Protocol):
+    """How a loop that follows shared memory says that it sleeps (design: bells)."""
+
+    def before_sleep(self) -> float | None:
+        """Say that the loop sleeps. Returns the longest allowed sleep in seconds, 0 when there
+        is work already, None for no limit."""
+
+    def after_sleep(self) -> None:
+        """Say that the loop is awake, and take up what came meanwhile."""
+
+
+class TimerHandle:
+    """A timer that can be cancelled; owned by the loop's thread."""
+
+    __slots__ = ("cancelled", "function")
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.function = function
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """The function will not run; a no-op after it did."""
+        self.cancelled = True
+
+
+class SelectorLoop:
+    """One thread over one selector, with timers, a wake-up descriptor and end-of-turn functions."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.now_ms = time.monotonic_ns() // 1_000_000
+        self._selector = new_selector()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake_lock = threading.Lock()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[int, int, TimerHandle]] = []
+        self._timer_ids = itertools.count()
+        self._turn_end: list[Callable[[], None]] = []
+        self._hooks: SleepHooks | None = None
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._selector.register(self._wake_fd, EVENT_READ, self._on_wake)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run the loop on a thread of its own."""
+        self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Ask the loop to end after the current turn; waits for its thread. Any thread."""
+        self._stopping = True
+        self.wake()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+            if thread.is_alive():
+                log.error("loop %s: did not stop within %s s", self.name, timeout_s)
+
+    def close(self) -> None:
+        """Release the selector and the wake-up descriptor; the loop must have ended."""
+        self._selector.close()
+        with self._wake_lock:
+            fd, self._wake_fd = self._wake_fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def run(self) -> None:
+        """Turn until `stop`; the caller's thread becomes the loop's thread.
+
+        What was asked for before the stop still runs.
+        """
+        self._thread = threading.current_thread()
+        while not self._stopping:
+            self._turn()
+        self._run_calls()
+        for function in self._turn_end:
+            function()
+
+    # -- registration (loop thread, or before start) -------------------------------------------
+
+    def register(self, sock: HasFileno | int, events: int, callback: Callable[[int], None]) -> None:
+        """Watch `sock`; `callback(events)` runs when it is ready (level-triggered)."""
+        self._selector.register(sock, events, callback)
+
+    def modify(self, sock: HasFileno | int, events: int, callback: Callable[[int], None]) -> None:
+        """Change what is watched on `sock`."""
+        self._selector.modify(sock, events, callback)
+
+    def unregister(self, sock: HasFileno | int) -> None:
+        """Stop watching `sock`; it must be registered and still open."""
+        self._selector.unregister(sock)
+
+    def add_turn_end(self, function: Callable[[], None]) -> None:
+        """Run `function` at the end of every turn, in the order of registration."""
+        self._turn_end.append(function)
+
+    def set_sleep_hooks(self, hooks: SleepHooks) -> None:
+        """Let `hooks` bracket every wait of the selector."""
+        self._hooks = hooks
+
+    # -- calls and timers ----------------------------------------------------------------------
+
+    def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
+        """Run `function` on the loop's thread in its next turn. Any thread."""
+        self._calls.append(function)
+        if threading.current_thread() is not self._thread:
+            self.wake()
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> TimerHandle:
+        """Run `function` after `delay_ms`; loop thread only."""
+        handle = TimerHandle(function)
+        due_ms = time.monotonic_ns() // 1_000_000 + int(delay_ms)
+        heapq.heappush(self._timers, (due_ms, next(self._timer_ids), handle))
+        return handle
+
+    def call_every(self, period_ms: float, function: Callable[[], None]) -> None:
+        """Run `function` every `period_ms`, for as long as the loop runs; loop thread only."""
+
+        def again() -> None:
+            function()
+            self.call_later(period_ms, again)
+
+        self.call_later(period_ms, again)
+
+    def wake(self) -> None:
+        """End the current wait; nothing after `close`. Any thread."""
+        with self._wake_lock:
+            if self._wake_fd >= 0:
+                os.eventfd_write(self._wake_fd, 1)
+
+    def in_loop_thread(self) -> bool:
+        """Whether the caller is the loop's thread (or the loop has not started)."""
+        return self._thread is None or threading.current_thread() is self._thread
+
+    # -- one turn ------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        timeout = self._next_timeout_s()
+        hooks = self._hooks
+        if hooks is not None:
+            limit = hooks.before_sleep()
+            if limit is not None and limit < timeout:
+                timeout = limit
+        ready = self._selector.select(timeout)
+        self.now_ms = time.monotonic_ns() // 1_000_000
+        if hooks is not None:
+            hooks.after_sleep()
+        for key, events in ready:
+            key.data(events)
+        if self._calls:
+            self._run_calls()
+        if self._timers and self._timers[0][0] <= self.now_ms:
+            self._run_timers()
+        for function in self._turn_end:
+            function()
+
+    def _next_timeout_s(self) -> float:
+        if self._calls:
+            return 0.0
+        if not self._timers:
+            return _IDLE_TIMEOUT_S
+        left_ms = self._timers[0][0] - time.monotonic_ns() // 1_000_000
+        return min(max(left_ms / 1000, 0.0), _IDLE_TIMEOUT_S)
+
+    def _run_calls(self) -> None:
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= self.now_ms:
+            handle = heapq.heappop(self._timers)[2]
+            if not handle.cancelled:
+                handle.function()
+
+    def _on_wake(self, _events: int) -> None:
+        try:
+            os.eventfd_read(self._wake_fd)
+        except BlockingIOError:
+            return

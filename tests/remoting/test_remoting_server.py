@@ -1,0 +1,293 @@
+"""RemotingServer and Connection over real sockets on loopback."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from remoting.connection import Connection
+from remoting.errors import RequestError
+from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.request_processor import ConnectionLike, Route
+from remoting.response_code import ResponseCode
+from remoting.selector_loop import SelectorLoop
+
+ECHO, FAIL, REFUSE, POOL, BLOCK, SILENT = 1, 2, 3, 4, 5, 6
+
+
+class Processor:
+    """Answers by code; `gate` holds the pool back."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.seen: list[int] = []
+
+    def process_request(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        self.seen.append(request.code)
+        if request.code == FAIL:
+            raise ValueError("broken on purpose")
+        if request.code == REFUSE:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+        if request.code == BLOCK:
+            assert self.gate.wait(10)
+        if request.code == SILENT:
+            return None
+        return request.response(0, None, request.ext_fields, request.body)
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.opened: list[ConnectionLike] = []
+        self.closed: list[str] = []
+        self.changed = threading.Condition()
+
+    def on_open(self, connection: ConnectionLike) -> None:
+        self.opened.append(connection)
+
+    def on_close(self, connection: ConnectionLike, reason: str) -> None:
+        with self.changed:
+            self.closed.append(reason)
+            self.changed.notify_all()
+
+    def wait_closed(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.closed) >= count, 5)
+
+
+class Peer:
+    """A blocking client that speaks in frames."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.sock = socket.create_connection(address, timeout=5)
+        self.decoder = FrameDecoder()
+
+    def send(self, command: RemotingCommand) -> None:
+        self.sock.sendall(encode_command(command))
+
+    def receive(self) -> RemotingCommand:
+        while True:
+            command = self.decoder.next_command()
+            if command is not None:
+                return command
+            data = self.sock.recv(1 << 16)
+            if not data:
+                raise EOFError
+            self.decoder.feed(data)
+
+    def call(self, code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
+        self.send(RemotingCommand.request(code, fields, body))
+        return self.receive()
+
+
+class Bench:
+    """A server with one port, its processor and its listener."""
+
+    def __init__(self, idle_timeout_ms: int = 120_000) -> None:
+        self.processor = Processor()
+        self.listener = Listener()
+        self.fast: list[bytes] = []
+        pool = RequestExecutor("pool", 1, 1)
+        routes = {code: Route(self.processor) for code in (ECHO, FAIL, REFUSE, SILENT)}
+        routes[POOL] = routes[BLOCK] = Route(self.processor, "pool")
+        self.loop = SelectorLoop("test-loop")
+        self.server = RemotingServer(
+            self.loop,
+            routes,
+            executors={"pool": pool},
+            listener=self.listener,
+            fast_routes=((b'{"code":99,', self.take_fast),),
+            idle_timeout_ms=idle_timeout_ms,
+        )
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.vip = socket.create_server(("127.0.0.1", 0))
+        self.listening = listening
+        self.address: tuple[str, int] = listening.getsockname()
+        self.server.add_listener(listening)
+        self.server.add_listener(self.vip, {ECHO: Route(self.processor)})
+        self.server.start()
+        self.loop.start()
+
+    def take_fast(self, connection: Connection, header: memoryview, body: memoryview) -> bool:
+        self.fast.append(bytes(body))
+        return bytes(body) != b"slow"
+
+    def close(self) -> None:
+        self.processor.gate.set()
+        self.loop.call_soon_threadsafe(self.server.shutdown)
+        self.loop.stop()
+        self.loop.close()
+        self.listening.close()
+        self.vip.close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+def test_answers_with_the_opaque_and_the_serialize_type_of_the_request(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    for serialize in SerializeType:
+        request = RemotingCommand.request(ECHO, {"k": "v"}, b"body")
+        request.serialize_type = serialize
+        peer.send(request)
+        answer = peer.receive()
+        assert answer.is_response
+        assert answer.opaque == request.opaque
+        assert answer.serialize_type is serialize
+        assert (answer.ext_fields, answer.body) == ({"k": "v"}, b"body")
+
+
+def test_one_byte_at_a_time_and_a_thousand_frames_in_one_write(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    for byte in encode_command(RemotingCommand.request(ECHO, {}, b"slow peer")):
+        peer.sock.sendall(bytes((byte,)))
+    assert peer.receive().body == b"slow peer"
+    requests = [RemotingCommand.request(ECHO, {}, b"%d" % n) for n in range(1000)]
+    peer.sock.sendall(b"".join(map(encode_command, requests)))
+    answers = [peer.receive() for _ in requests]
+    assert [a.opaque for a in answers] == [r.opaque for r in requests]
+    assert [a.body for a in answers] == [r.body for r in requests]
+
+
+@pytest.mark.parametrize("size", [262_000, 262_144, 524_288, 4 << 20, (16 << 20) - 200])
+def test_large_frames_go_both_ways(bench: Bench, size: int) -> None:
+    peer = Peer(bench.address)
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    assert peer.call(ECHO, body).body == body
+    assert peer.call(ECHO, b"small after large").body == b"small after large"
+
+
+def test_errors_are_answered_and_the_connection_stays(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    answer = peer.call(FAIL)
+    assert (answer.code, answer.remark) == (1, "ValueError: broken on purpose")
+    answer = peer.call(REFUSE)
+    assert (answer.code, answer.remark) == (17, "no such topic")
+    answer = peer.call(12345)
+    assert (answer.code, answer.remark) == (3, " request type 12345 not supported")
+    assert peer.call(ECHO).code == 0
+
+
+def test_oneway_requests_are_never_answered(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    for code in (ECHO, FAIL, REFUSE, 12345):
+        peer.send(RemotingCommand.request(code, oneway=True))
+    request = RemotingCommand.request(ECHO)
+    peer.send(request)
+    assert peer.receive().opaque == request.opaque
+    assert bench.processor.seen == [ECHO, FAIL, REFUSE, ECHO]
+
+
+def test_a_full_pool_answers_busy(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    blocked = RemotingCommand.request(BLOCK)
+    peer.send(blocked)
+    answer = peer.call(POOL)
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert answer.remark is not None
+    assert answer.remark.startswith("[OVERLOAD]")
+    bench.processor.gate.set()
+    assert peer.receive().opaque == blocked.opaque
+
+
+def test_a_slow_request_does_not_hold_up_the_others(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    blocked = RemotingCommand.request(BLOCK)
+    peer.send(blocked)
+    assert peer.call(ECHO).code == 0
+    bench.processor.gate.set()
+    assert peer.receive().opaque == blocked.opaque
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("length 0", struct.pack(">iI", 0, 0)),
+        ("length negative", struct.pack(">iI", -1, 0)),
+        ("length 3", struct.pack(">iI", 3, 0)),
+        ("16 MiB + 1", struct.pack(">iI", (16 << 20) + 1, 10)),
+        ("header longer than the frame", struct.pack(">iI", 20, 17) + bytes(16)),
+        ("unknown serialize type", struct.pack(">iI", 8, 9 << 24 | 4) + b"abcd"),
+        ("no JSON", struct.pack(">iI", 8, 4) + b"abcd"),
+    ],
+)
+def test_what_is_no_frame_closes_the_connection_only(bench: Bench, name: str, head: bytes) -> None:
+    other = Peer(bench.address)
+    assert other.call(ECHO).code == 0
+    peer = Peer(bench.address)
+    peer.sock.sendall(head)
+    assert peer.sock.recv(10) == b""
+    bench.listener.wait_closed(1)
+    assert "bad frame" in bench.listener.closed[0]
+    assert other.call(ECHO).code == 0
+
+
+def test_half_a_frame_then_silence_is_closed_as_idle() -> None:
+    bench = Bench(idle_timeout_ms=50)
+    try:
+        bench.loop.call_soon_threadsafe(
+            lambda: bench.loop.call_later(100, bench.server._close_idle)
+        )
+        peer = Peer(bench.address)
+        peer.sock.sendall(b"\0\0\1")
+        bench.listener.wait_closed(1)
+        assert bench.listener.closed == ["idle for 50 ms"]
+    finally:
+        bench.close()
+
+
+def test_fast_routes_take_their_frames_and_leave_the_others(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    peer.send(RemotingCommand.request(99, {}, b"quick"))
+    answer = peer.call(99, b"slow")
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert bench.fast == [b"quick", b"slow"]
+
+
+def test_a_port_may_have_a_table_of_its_own(bench: Bench) -> None:
+    peer = Peer(bench.vip.getsockname())
+    assert peer.call(ECHO).code == 0
+    assert peer.call(REFUSE).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert peer.call(99, b"not fast here").code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert bench.fast == []
+
+
+def test_a_peer_that_never_reads_stops_being_read(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    body = bytes(1 << 20)
+    frame = encode_command(RemotingCommand.request(ECHO, {}, body))
+    peer.sock.settimeout(1)
+    sent = 0
+    with pytest.raises(TimeoutError):
+        for _ in range(200):
+            peer.sock.sendall(frame)
+            sent += 1
+    (connection,) = bench.server.connections
+    assert connection.pending_bytes < 8 << 20
+    assert Peer(bench.address).call(ECHO).code == 0
+
+
+def test_a_close_by_the_peer_is_told_once(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    assert peer.call(ECHO).code == 0
+    peer.sock.close()
+    bench.listener.wait_closed(1)
+    assert bench.listener.closed == ["closed by the peer"]
+    assert bench.server.connections == []
+
+
+def test_an_answer_nobody_waits_for_is_dropped(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    peer.send(RemotingCommand.request(ECHO).response(0))
+    assert peer.call(ECHO).code == 0

@@ -1,0 +1,103 @@
+"""The binary header: its layout, and every length that can lie."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from remoting.errors import FrameError
+from remoting.language_code import LanguageCode
+from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.rocketmq_serializable import decode_rocketmq_header, encode_rocketmq_header
+
+
+def header(
+    remark: bytes = b"\0\0\0\0", block: bytes = b"", block_length: int | None = None
+) -> bytes:
+    fixed = struct.pack(">hbhii", 310, 0, 409, 7, 1)
+    length = len(block) if block_length is None else block_length
+    return fixed + remark + struct.pack(">i", length) + block
+
+
+def field(key: bytes, value: bytes) -> bytes:
+    return struct.pack(">h", len(key)) + key + struct.pack(">i", len(value)) + value
+
+
+def test_layout() -> None:
+    command = RemotingCommand(
+        310,
+        language=LanguageCode.GO,
+        version=409,
+        opaque=-2,
+        flag=3,
+        remark="né",
+        ext_fields={"k": "vä"},
+        serialize_type=SerializeType.ROCKETMQ,
+    )
+    data = encode_rocketmq_header(command)
+    assert data.hex(" ", -4) == (
+        bytes.fromhex(
+            "0136 09 0199 fffffffe 00000003"  # code, language, version, opaque, flag
+            "00000003 6ec3a9"  # remark
+            "0000000a 0001 6b 00000003 76c3a4"  # ext block
+        ).hex(" ", -4)
+    )
+    assert decode_rocketmq_header(data) == command
+
+
+def test_last_of_a_key_that_comes_twice() -> None:
+    data = header(block=field(b"a", b"1") + field(b"b", b"2") + field(b"a", b"3"))
+    assert decode_rocketmq_header(data).ext_fields == {"a": "3", "b": "2"}
+
+
+def test_empty_keys_and_values_are_dropped() -> None:
+    block = field(b"", b"1") + field(b"b", b"") + field(b"c", b"3")
+    command = decode_rocketmq_header(header(block=block))
+    assert command.ext_fields == {"c": "3"}
+    assert command.has_ext_fields
+    assert not decode_rocketmq_header(header()).has_ext_fields
+
+
+@pytest.mark.parametrize("language", [14, 99, -1])
+def test_unknown_language(language: int) -> None:
+    data = struct.pack(">hbhiiii", 1, language, 409, 7, 0, 0, 0)
+    assert decode_rocketmq_header(data).language == LanguageCode.OTHER
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "too few"),
+        (header()[:12], "too few"),
+        (header()[:16], "too few"),
+        (header()[:20], "too few"),
+        (header(remark=struct.pack(">i", 100)), "remark says 100"),
+        (header(remark=struct.pack(">i", -1)), "remark says -1"),
+        (header(remark=struct.pack(">i", 2**31 - 1)), "remark says 2147483647"),
+        (header(block=field(b"a", b"b"), block_length=7), "ext block says 7 bytes, 8 left"),
+        (header(block=field(b"a", b"b"), block_length=9), "ext block says 9 bytes, 8 left"),
+        (header(block_length=-1), "ext block says -1"),
+        (header() + b"x", "ext block says 0 bytes, 1 left"),
+        (header(block=b"\0"), "too few"),
+        (header(block=b"\x00\x05ab"), "ext key says 5"),
+        (header(block=b"\xff\xffab"), "ext key says -1"),
+        (header(block=b"\x00\x01a\x00\x00"), "too few"),
+        (header(block=b"\x00\x01a\x00\x00\x00\x02b"), "ext value says 2"),
+        (header(block=b"\x00\x01a\xff\xff\xff\xffb"), "ext value says -1"),
+        (header(block=field(b"\xff", b"b")), "not UTF-8"),
+        (header(block=field(b"a", b"\xed\xa0\x80")), "not UTF-8"),
+        (header(remark=b"\0\0\0\x01\xff"), "not UTF-8"),
+        (header(block=field(b"a", b"1") * 5000), "more than 4096"),
+    ],
+)
+def test_lying_lengths(data: bytes, reason: str) -> None:
+    with pytest.raises(FrameError, match=reason):
+        decode_rocketmq_header(data)
+
+
+def test_every_cut_of_a_header_is_refused() -> None:
+    data = header(block=field(b"key", b"value"))
+    for cut in range(len(data)):
+        with pytest.raises(FrameError):
+            decode_rocketmq_header(data[:cut])
