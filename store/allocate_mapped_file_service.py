@@ -1,0 +1,175 @@
+"""AllocateMappedFileService: commit log files are ready before the writer needs them.
+
+Thread of the `store` process, the only one that creates log files. It keeps the file of the
+writer's position and `ahead` more allocated (a full disk shows here, not in an append), and the
+pages before the writer in memory, in small steps: touching fresh pages costs more than copying
+into them. The writer learns through `allocated_end` how far it may write. Kin:
+AllocateMappedFileService, and MappedFile's warm-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from store.errors import DiskFullError
+from store.mapped_file import MappedFile, create_allocated, file_name, sync_directory
+from store.running_flags import RunningFlag, RunningFlags
+from store.service_thread import FailureHandler, ServiceThread
+
+log = logging.getLogger(__name__)
+
+_SMALL_FILE: Final = 64 << 20
+_POPULATE_STEP: Final = 64 << 20
+_POPULATE_AHEAD: Final = 256 << 20
+_PAGE_SIZE: Final = 4096
+_INTERVAL_MS: Final = 20
+_RETRY_MS: Final = 1000
+
+
+class AllocateMappedFileService(ServiceThread):
+    """Owned by its thread, but for `begin_at` and `wakeup`.
+
+    Without files and without `begin_at` it creates nothing: an empty slave's first file is where
+    its master's log begins for it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        flags: RunningFlags,
+        *,
+        writer_position: Callable[[], int],
+        publish: Callable[[int], None],
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """writer_position: end of the published log. publish: gets allocated_end."""
+        super().__init__("AllocateMappedFileService", on_failure=on_failure)
+        self._directory = directory
+        self._file_size = file_size
+        self._flags = flags
+        self._writer_position = writer_position
+        self._publish = publish
+        self._ahead = 2 if file_size <= _SMALL_FILE else 1
+        self._begin_lock = threading.Lock()
+        self._allocated_end: int | None = None
+        self._populated = 0
+        self._can_populate = True
+        self._warming: MappedFile | None = None
+
+    # -- for other threads ---------------------------------------------------------------------
+
+    def begin_at(self, phy_offset: int) -> None:
+        """The log goes on at `phy_offset`: after recovery, or where an empty slave starts.
+
+        The file of that offset is taken over if it exists, and created otherwise. The first call
+        counts.
+        """
+        with self._begin_lock:
+            if self._allocated_end is not None:
+                return
+            self._populated = phy_offset
+            self._allocated_end = phy_offset - phy_offset % self._file_size
+        self.wakeup()
+
+    def delete_unused_files(self) -> None:
+        """Delete the files that hold nothing: at a clean stop, after this thread and the writer.
+
+        The file of the last byte stays, and the first file of a log that has no byte yet. Never
+        call it while a writer lives: it would go on in a file without a name.
+        """
+        end = self._allocated_end
+        if end is None:
+            return
+        position = self._writer_position()
+        last = self._file_start(max(position - 1, 0))
+        keep_end = (last if self._path(last).exists() else position) + self._file_size
+        for start in range(end - self._file_size, keep_end - 1, -self._file_size):
+            self._publish(start)
+            if not _holds_something(self._path(start)):
+                self._path(start).unlink(missing_ok=True)
+        sync_directory(self._directory)
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Create at most one file or populate one step; sleep when nothing is due."""
+        if self._allocated_end is None:
+            self.wait_for_running(_INTERVAL_MS)
+        elif self._allocated_end < self._wanted_end():
+            self._allocate(self._allocated_end)
+        elif not self._populate_step():
+            self.wait_for_running(_INTERVAL_MS)
+
+    def finish(self) -> None:
+        """The files stay: a writer that outlives this process may be about to enter the next."""
+        self._stop_warming()
+
+    def _wanted_end(self) -> int:
+        return self._file_start(self._writer_position()) + (1 + self._ahead) * self._file_size
+
+    def _allocate(self, start: int) -> None:
+        path = self._path(start)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            if not path.exists() or path.stat().st_size < self._file_size:
+                create_allocated(path, self._file_size)
+                sync_directory(self._directory)
+        except DiskFullError as error:
+            self._flags.set(RunningFlag.DISK_FULL, str(error), by=self.name)
+            self.wait_for_running(_RETRY_MS)
+            return
+        self._flags.clear(RunningFlag.DISK_FULL, f"{path} was allocated", by=self.name)
+        self._allocated_end = start + self._file_size
+        self._publish(self._allocated_end)
+
+    # -- populating ----------------------------------------------------------------------------
+
+    def _populate_step(self) -> bool:
+        """Populate one step ahead of the writer. False: nothing is due."""
+        if not self._can_populate or self._allocated_end is None:
+            return False
+        position = self._writer_position()
+        start = max(self._populated, position)
+        file_start = self._file_start(start)
+        start -= (start - file_start) % _PAGE_SIZE
+        end = min(start + _POPULATE_STEP, file_start + self._file_size)
+        if end > min(position + _POPULATE_AHEAD, self._allocated_end):
+            return False
+        self._can_populate = self._populate(start, end)
+        self._populated = end
+        return True
+
+    def _populate(self, start: int, end: int) -> bool:
+        file_start = self._file_start(start)
+        if self._warming is None or self._warming.start_offset != file_start:
+            self._stop_warming()
+            self._warming = MappedFile.open(self._path(file_start), file_start, writable=True)
+        if self._warming.populate(start - file_start, end - start):
+            return True
+        log.info("files are not populated ahead: the kernel or file system cannot do it")
+        self._stop_warming()
+        return False
+
+    def _stop_warming(self) -> None:
+        warming, self._warming = self._warming, None
+        if warming is not None:
+            warming.close()
+
+    def _file_start(self, phy_offset: int) -> int:
+        return phy_offset - phy_offset % self._file_size
+
+    def _path(self, start: int) -> Path:
+        return self._directory / file_name(start)
+
+
+def _holds_something(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return any(file.read(_PAGE_SIZE))
+    except FileNotFoundError:
+        return False

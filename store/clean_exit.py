@@ -1,0 +1,155 @@
+"""How the last stop went: the `abort` file, and our own `clean.exit`.
+
+`abort` is the original's: there while the store is open, still there when it was not closed
+orderly. `clean.exit` is ours, ignored by Java: written last in an orderly stop, it says where the
+log ends, so that the next start need not scan. It is removed before anything is written. A Java
+broker may have worked on the files in between: the word counts only while the last file is as it
+was left (mtime, CRC of its end, nothing behind the end). Run by the `store` process.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import zlib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from store.mapped_file import sync_directory
+from store.mapped_file_queue import MappedFileQueue
+
+log = logging.getLogger(__name__)
+
+_TAIL_SIZE: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanExit:
+    """What the store looked like when it was closed. All offsets are log positions."""
+
+    max_phy_offset: int
+    dispatched_offset: int
+    file_size: int
+    last_file: int
+    last_file_mtime_ns: int
+    tail_crc: int
+
+
+# -- abort -------------------------------------------------------------------------------------
+
+
+def create_abort(path: Path) -> None:
+    """Say that the store is open; on disk when it returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    sync_directory(path.parent)
+
+
+def delete_abort(path: Path) -> None:
+    """Say that the store was closed orderly; on disk when it returns."""
+    path.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+# -- clean.exit --------------------------------------------------------------------------------
+
+
+def describe_exit(
+    queue: MappedFileQueue, *, max_phy_offset: int, dispatched_offset: int
+) -> CleanExit | None:
+    """The word to write after the last flush; None for a log without files."""
+    last_file = _last_file(queue, max_phy_offset)
+    if last_file is None:
+        return None
+    return CleanExit(
+        max_phy_offset=max_phy_offset,
+        dispatched_offset=dispatched_offset,
+        file_size=queue.file_size,
+        last_file=last_file,
+        last_file_mtime_ns=queue.path_of(last_file).stat().st_mtime_ns,
+        tail_crc=_tail_crc(queue, last_file, max_phy_offset),
+    )
+
+
+def write_clean_exit(path: Path, word: CleanExit) -> None:
+    """Write `path` whole and durably: temporary file, fsync, rename, fsync of the directory."""
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, json.dumps(asdict(word), indent=1).encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def remove_clean_exit(path: Path) -> None:
+    """Take the word back before the first write; on disk when it returns."""
+    if path.exists():
+        path.unlink(missing_ok=True)
+        sync_directory(path.parent)
+
+
+def read_clean_exit(path: Path) -> CleanExit | None:
+    """The last stop's word; None when there is none or it cannot be understood."""
+    try:
+        found = json.loads(path.read_bytes())
+        numbers = {item.name: found[item.name] for item in fields(CleanExit)}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("%s: not understood (%r); the log is scanned", path, error)
+        return None
+    if not all(type(number) is int and number >= 0 for number in numbers.values()):
+        log.warning("%s: holds no numbers; the log is scanned", path)
+        return None
+    return CleanExit(**numbers)
+
+
+def find_objection(word: CleanExit, queue: MappedFileQueue) -> str | None:
+    """Why `word` does not describe these files; None when it does."""
+    if word.file_size != queue.file_size:
+        return f"files of {queue.file_size} bytes, not {word.file_size}"
+    if _last_file(queue, word.max_phy_offset) != word.last_file:
+        return "the last file is another"
+    path = queue.path_of(word.last_file)
+    if path.stat().st_mtime_ns != word.last_file_mtime_ns:
+        return f"{path.name} was written since"
+    if _tail_crc(queue, word.last_file, word.max_phy_offset) != word.tail_crc:
+        return f"the end of {path.name} is another"
+    if _holds_bytes_at(queue, word.max_phy_offset):
+        return f"something lies behind {word.max_phy_offset}"
+    if word.dispatched_offset != word.max_phy_offset:
+        return "not everything was dispatched"
+    return None
+
+
+def _last_file(queue: MappedFileQueue, max_phy_offset: int) -> int | None:
+    """Start of the file that holds the last byte below the end (or would hold the first)."""
+    first = queue.min_offset
+    if first is None or max_phy_offset < first:
+        return None
+    last_byte = max(first, max_phy_offset - 1)
+    start = last_byte - last_byte % queue.file_size
+    return start if start in queue.start_offsets else None
+
+
+def _tail_crc(queue: MappedFileQueue, last_file: int, max_phy_offset: int) -> int:
+    start = max(last_file, max_phy_offset - _TAIL_SIZE)
+    size = max_phy_offset - start
+    if size <= 0:
+        return 0
+    with queue.view(start, size) as view:
+        return zlib.crc32(view)
+
+
+def _holds_bytes_at(queue: MappedFileQueue, phy_offset: int) -> bool:
+    file = queue.find_file(phy_offset)
+    if file is None:
+        return False
+    position = phy_offset - file.start_offset
+    with file.view(position, min(_TAIL_SIZE, file.size - position)) as view:
+        return any(bytes(view))

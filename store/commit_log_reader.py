@@ -1,0 +1,80 @@
+"""CommitLogReader: the reading end of the commit log for a process that does not write it.
+
+Each thread that reads has its own (MappedFileQueue has one owner). Reads up to what the control
+page publishes and drops its maps below min_phy_offset, so that deleted files free their space.
+It knows records, no queues and no requests.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
+from store.mapped_file_queue import MappedFileQueue
+from store.message_codec import RecordKind, check_record, read_store_timestamp
+
+_LEAST_RECORD: Final = 91
+
+
+class CommitLogReader:
+    """Views and copies of stored records. Owned by: the thread that uses it."""
+
+    def __init__(
+        self, directory: Path, file_size: int, page: ControlPage, *, max_maps: int = 16
+    ) -> None:
+        self.file_size = file_size
+        self._counters = page.counters
+        self._files = MappedFileQueue(directory, file_size, max_maps=max_maps)
+        self._dropped_below = 0
+
+    @property
+    def min_phy_offset(self) -> int:
+        """The first byte that is still there."""
+        return self._counters[MIN_PHY_OFFSET]
+
+    @property
+    def max_phy_offset(self) -> int:
+        """The byte behind the last published record."""
+        return self._counters[MAX_PHY_OFFSET]
+
+    def view_of_file(self, phy_offset: int) -> memoryview | None:
+        """The whole file that holds `phy_offset`; None when it is gone. A lent view: let it go
+        soon, it keeps a deleted file's space."""
+        low = self._counters[MIN_PHY_OFFSET]
+        if low != self._dropped_below:
+            self._files.drop_below(low)
+            self._dropped_below = low
+        if phy_offset < low:
+            return None
+        file = self._files.find_file(phy_offset)
+        return None if file is None else file.view()
+
+    def record_at(self, phy_offset: int) -> bytes | None:
+        """A copy of the checked record that starts at `phy_offset`; None when none does."""
+        high = self.max_phy_offset
+        if phy_offset < 0 or phy_offset + _LEAST_RECORD > high:
+            return None
+        view = self.view_of_file(phy_offset)
+        if view is None:
+            return None
+        position = phy_offset % self.file_size
+        limit = min(self.file_size, high - phy_offset + position)
+        found = check_record(view, position, limit, phy_offset, check_crc=True)
+        if found.kind is not RecordKind.MESSAGE:
+            return None
+        return bytes(view[position : position + found.size])
+
+    def store_timestamp_at(self, phy_offset: int) -> int:
+        """Wall clock ms at which the record was stored; -1 when no record can start there."""
+        if phy_offset < 0 or phy_offset + _LEAST_RECORD > self.max_phy_offset:
+            return -1
+        view = self.view_of_file(phy_offset)
+        position = phy_offset % self.file_size
+        if view is None or position + _LEAST_RECORD > self.file_size:
+            return -1
+        return read_store_timestamp(view, position)
+
+    def close(self) -> None:
+        """Unmap; views that are out stay readable."""
+        self._files.close()

@@ -1,0 +1,372 @@
+"""ConsumeQueue: one queue of one topic: a 20-byte unit for each record, in queue order.
+
+Built in process `store` by the dispatch thread, under the table's lock. Unit n lies at byte 20 n of
+the queue, so queue offsets are positions; the records' own queueOffset decides, which makes every
+replica build the same bytes. A unit that is there already is skipped; a queue that begins again at
+0 (its topic was deleted and made anew) is emptied; a gap is filled with blank units, so that what
+follows keeps its place (the original shifts it). It must not know topics' settings, records beyond
+a unit's fields, or the control page.
+
+    +0   i8  phy_offset of the record
+    +8   i4  its size; 0x7FFFFFFF in a blank unit: no record
+    +12  i8  tagsCode: hash of TAGS, or delivery time (ms) in the schedule topic
+Follows ConsumeQueue.putMessagePositionInfo, recover, truncateDirtyLogicFiles, correctMinOffset.
+"""
+
+from __future__ import annotations
+
+import logging
+from struct import Struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.consume_queue_files import ConsumeQueueFiles
+
+log = logging.getLogger(__name__)
+
+CQ_UNIT: Final = Struct(">qiq")
+CQ_UNIT_SIZE: Final = 20
+assert CQ_UNIT.size == CQ_UNIT_SIZE
+CQ_UNIT_DTYPE: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+assert CQ_UNIT_DTYPE.itemsize == CQ_UNIT_SIZE
+PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+"""Record size in a unit that stands for no record."""
+_FIRST_SCAN: Final = 200 * CQ_UNIT_SIZE
+_LARGEST_SCAN: Final = 50_000 * CQ_UNIT_SIZE
+_FILL_STEP: Final = 50_000
+_PAGE: Final = 4096
+_LARGEST_GAP_FILES: Final = 10
+"""A wider gap is not filled (it would fill the disk): the queue begins anew behind it."""
+
+Units = NDArray[np.void]
+
+
+class ConsumeQueue:
+    """State of one queue. Guarded by: the lock of ConsumeQueueTable."""
+
+    __slots__ = (
+        "_end",
+        "_files",
+        "_min",
+        "_start",
+        "emptied",
+        "flushed",
+        "generation",
+        "max_phy_offset",
+        "names_unsynced",
+        "queue_id",
+        "row",
+        "topic",
+    )
+
+    def __init__(self, files: ConsumeQueueFiles, topic: str, queue_id: int) -> None:
+        """No file is touched; `recover` takes up what is on disk."""
+        self._files = files
+        self.topic = topic
+        self.queue_id = queue_id
+        self._start = 0
+        """First byte of the first file."""
+        self._end = 0
+        """Behind the last unit."""
+        self._min = 0
+        self.max_phy_offset = 0
+        """Behind the last record that has a unit here; 0 without any."""
+        self.flushed = 0
+        """Bytes of the queue that are on disk."""
+        self.names_unsynced = False
+        """Files were created whose names may not be on disk."""
+        self.emptied = False
+        """Set when the queue began anew; whoever publishes it clears it."""
+        self.generation = 0
+        """Grows whenever units are taken away."""
+        self.row = -1
+        """Its row in the queue table, -1 before it has one."""
+
+    def __repr__(self) -> str:
+        return f"queue {self.topic}/{self.queue_id} [{self.min_offset}, {self.max_offset})"
+
+    @property
+    def min_offset(self) -> int:
+        """First queue offset whose record is still in the commit log."""
+        return self._min // CQ_UNIT_SIZE
+
+    @property
+    def max_offset(self) -> int:
+        """The next queue offset."""
+        return self._end // CQ_UNIT_SIZE
+
+    # -- building ------------------------------------------------------------------------------
+
+    def append(self, data: memoryview, queue_offset: int, first_end: int, last_end: int) -> bool:
+        """Add whole units whose queue offsets follow each other. True when the queue moved.
+
+        first_end, last_end: phy_offset behind the first and the last unit's record. Raises
+        DiskFullError, StoreError.
+        """
+        if first_end <= self.max_phy_offset or queue_offset * CQ_UNIT_SIZE != self._end:
+            skipped = self._make_room(data, queue_offset)
+            data = data[skipped * CQ_UNIT_SIZE :]
+            if not data:
+                return False
+        if self._files.write(self.topic, self.queue_id, self._end, data):
+            self.names_unsynced = True
+        self._end += len(data)
+        self.max_phy_offset = last_end
+        return True
+
+    def _make_room(self, data: memoryview, queue_offset: int) -> int:
+        """Bring the end to where `data` belongs; returns how many of its units are there."""
+        units = np.frombuffer(data, CQ_UNIT_DTYPE)
+        ends = units["phy_offset"].astype(np.int64) + units["size"]
+        known = int(np.searchsorted(ends, self.max_phy_offset, "right"))
+        if known == len(units):
+            return known
+        expected = (queue_offset + known) * CQ_UNIT_SIZE
+        if expected == 0 and self._end:
+            log.warning("%r: begins again at offset 0, phy %s: emptied", self, ends[0])
+            self.empty()
+        elif expected < self._end:
+            repeated = (self._end - expected) // CQ_UNIT_SIZE
+            log.warning("%r: offset %s is built already: skipped", self, queue_offset + known)
+            return min(known + repeated, len(units))
+        elif expected > self._end:
+            self._skip_to(expected)
+        return known
+
+    def _skip_to(self, expected: int) -> None:
+        """Fill with blank units from the end, or from the file's start in an empty queue."""
+        if self._end > self._start:
+            log.error(
+                "%r: the next record has offset %s: offsets between have no record; "
+                "the consume queue may have lost a part (delete it to rebuild it)",
+                self,
+                expected // CQ_UNIT_SIZE,
+            )
+            if expected - self._end > _LARGEST_GAP_FILES * self._files.file_size:
+                self.empty()
+        if self._end == self._start:
+            first_file = expected - expected % self._files.file_size
+            if first_file != self._start:
+                self._files.delete(self.topic, self.queue_id, self._start)
+            self._start = self._end = self.flushed = first_file
+            self._min = expected
+        blank = CQ_UNIT.pack(self._last_phy_offset(), PRE_BLANK_SIZE, 0)
+        while self._end < expected:
+            count = min((expected - self._end) // CQ_UNIT_SIZE, _FILL_STEP)
+            self._files.write(self.topic, self.queue_id, self._end, memoryview(blank * count))
+            self._end += count * CQ_UNIT_SIZE
+        self.names_unsynced = True
+
+    def _last_phy_offset(self) -> int:
+        """Offset for blanks behind the last unit: phy_offsets must never fall within a queue."""
+        return self._phy_offset_at(self._end - CQ_UNIT_SIZE) if self._end > self._start else 0
+
+    def empty(self) -> None:
+        """Delete all files; the queue is as new."""
+        for start in range(self._start, self._end + 1, self._files.file_size):
+            self._files.delete(self.topic, self.queue_id, start)
+        self._start = self._end = self._min = self.flushed = self.max_phy_offset = 0
+        self.emptied = True
+        self.generation += 1
+
+    def destroy(self) -> None:
+        """Delete all files and the directory."""
+        self.empty()
+        self._files.remove_directories(self.topic, self.queue_id)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read_units(self, queue_offset: int, count: int) -> Units:
+        """Units from `queue_offset`, at most `count`; stops at the queue's or the file's end."""
+        position = queue_offset * CQ_UNIT_SIZE
+        size = min(count * CQ_UNIT_SIZE, self._end - position)
+        return self._read(position, size) if size > 0 else np.empty(0, CQ_UNIT_DTYPE)
+
+    def _read(self, position: int, size: int) -> Units:
+        data = self._files.read(self.topic, self.queue_id, position, size)
+        return np.frombuffer(data[: len(data) // CQ_UNIT_SIZE * CQ_UNIT_SIZE], CQ_UNIT_DTYPE)
+
+    def _phy_offset_at(self, position: int) -> int:
+        data = self._files.read(self.topic, self.queue_id, position, CQ_UNIT_SIZE)
+        return int(CQ_UNIT.unpack(data)[0]) if len(data) == CQ_UNIT_SIZE else 0
+
+    def _find_first(self, low: int, phy_offset: int) -> int:
+        """Position of the first unit at or behind `low` whose record is not before `phy_offset`."""
+        high = self._end
+        while low < high:
+            middle = (low + high) // (2 * CQ_UNIT_SIZE) * CQ_UNIT_SIZE
+            if self._phy_offset_at(middle) < phy_offset:
+                low = middle + CQ_UNIT_SIZE
+            else:
+                high = middle
+        return low
+
+    # -- recovery ------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Take up the files: scan from the third-last one to the first invalid unit.
+
+        What lies behind is zeroed or deleted. Raises WrongFileSizeError, OSError.
+        """
+        starts = self._files.list_starts(self.topic, self.queue_id)
+        if not starts:
+            return
+        file_size = self._files.file_size
+        first = len(starts) - 1
+        while first and starts[first - 1] == starts[first] - file_size:
+            first -= 1
+        if first:
+            log.error(
+                "%r: files before %s do not join: left out", self, starts[first] // CQ_UNIT_SIZE
+            )
+        last_end = starts[-1] + file_size
+        self._start = starts[first]
+        self._end = self._scan(max(self._start, last_end - 3 * file_size), last_end)
+        self._min = self._start
+        self._cut(last_end)
+        self.max_phy_offset = self._find_max_phy_offset()
+        self.flushed = self._end
+
+    def _scan(self, position: int, last_end: int) -> int:
+        """Position of the first invalid unit."""
+        size = _FIRST_SCAN
+        while position < last_end:
+            units = self._read(position, size)
+            if not len(units):
+                return position
+            invalid = (units["phy_offset"] < 0) | (units["size"] <= 0)
+            first = int(invalid.argmax())
+            if invalid[first]:
+                return position + first * CQ_UNIT_SIZE
+            position += len(units) * CQ_UNIT_SIZE
+            size = min(size * 8, _LARGEST_SCAN)
+        return position
+
+    def _cut(self, last_end: int) -> None:
+        """Remove everything between the end and `last_end`, the end of the files on disk.
+
+        The first file of an empty queue stays unless it is file 0: its name is the offset at
+        which the queue goes on.
+        """
+        file_size = self._files.file_size
+        keep_first = self._end == self._start and self._start > 0
+        kept = self._end + (-self._end) % file_size + (file_size if keep_first else 0)
+        for start in range(kept, last_end, file_size):
+            self._files.delete(self.topic, self.queue_id, start)
+        if (self._end % file_size or keep_first) and self._has_left_over():
+            self._files.zero_from(self.topic, self.queue_id, self._end)
+
+    def _has_left_over(self) -> bool:
+        """Whether the last file holds anything behind the end: the next pages, then data at all."""
+        near = _PAGE + (-self._end) % _PAGE
+        if any(self._files.read(self.topic, self.queue_id, self._end, near)):
+            return True
+        in_file = self._end % self._files.file_size + near
+        return in_file < self._files.file_size and self._files.has_data_at(
+            self.topic, self.queue_id, self._end + near
+        )
+
+    def _find_max_phy_offset(self) -> int:
+        """Behind the record of the last unit that is not blank."""
+        position = self._end
+        while position > self._start:
+            in_file = position % self._files.file_size or self._files.file_size
+            size = min(_FIRST_SCAN, in_file, position - self._start)
+            units = self._read(position - size, size)
+            real = np.flatnonzero(units["size"] != PRE_BLANK_SIZE)
+            if len(real):
+                unit = units[real[-1]]
+                return int(unit["phy_offset"]) + int(unit["size"])
+            position -= size
+        return 0
+
+    def truncate(self, phy_offset: int) -> None:
+        """Drop the units of records that do not end at or before `phy_offset`."""
+        if self.max_phy_offset <= phy_offset:
+            return
+        before = self._end
+        self.generation += 1
+        self._end = self._find_first(self._start, phy_offset)
+        while self._end > self._start and self._ends_badly(phy_offset):
+            self._end -= CQ_UNIT_SIZE
+        self._cut(before + (-before) % self._files.file_size)
+        self._min = min(self._min, self._end)
+        self.flushed = min(self.flushed, self._end)
+        self.max_phy_offset = self._find_max_phy_offset()
+        log.info("%r: truncated at phy %s", self, phy_offset)
+        if self._end == 0:
+            self.emptied = True
+
+    def _ends_badly(self, phy_offset: int) -> bool:
+        """Whether the last unit is blank or of a record that reaches over `phy_offset`."""
+        unit = self._read(self._end - CQ_UNIT_SIZE, CQ_UNIT_SIZE)[0]
+        return int(unit["phy_offset"]) + int(unit["size"]) > phy_offset
+
+    # -- retention -----------------------------------------------------------------------------
+
+    def correct_min_offset(self, min_phy_offset: int) -> bool:
+        """Move min_offset to the first unit whose record the commit log still has.
+
+        True when it changed. Without such a unit it is the queue's end.
+        """
+        position = self._find_first(self._start, min_phy_offset)
+        position = self._skip_blanks(position)
+        changed = position != self._min
+        self._min = position
+        return changed
+
+    def _skip_blanks(self, position: int) -> int:
+        while position < self._end:
+            units = self._read(position, min(_FIRST_SCAN, self._end - position))
+            real = np.flatnonzero(units["size"] != PRE_BLANK_SIZE)
+            if len(real):
+                return position + int(real[0]) * CQ_UNIT_SIZE
+            position += len(units) * CQ_UNIT_SIZE
+        return position
+
+    def delete_first_expired(self, min_phy_offset: int) -> bool:
+        """Delete the first file if its last record lies before `min_phy_offset` and another file
+        follows. True when it was deleted."""
+        following = self._start + self._files.file_size
+        if following >= self._end or self._phy_offset_at(following - CQ_UNIT_SIZE) >= (
+            min_phy_offset
+        ):
+            return False
+        self._files.delete(self.topic, self.queue_id, self._start)
+        log.info("%r: file %s deleted, before %s", self, self._start, min_phy_offset)
+        self._start = following
+        self._min = max(self._min, following)
+        return True
+
+    def is_expired(self, min_phy_offset: int) -> bool:
+        """Whether no record of the queue is left (306 deletes such queues)."""
+        return self._end > 0 and self.max_phy_offset <= min_phy_offset
+
+    # -- flushing ------------------------------------------------------------------------------
+
+    def dirty_pages(self) -> int:
+        """Pages of 4 KiB begun since the last flush, as the original counts them."""
+        return self._end // _PAGE - self.flushed // _PAGE
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there is anything to flush."""
+        return self._end != self.flushed or self.names_unsynced
+
+    def dirty_files(self) -> list[int]:
+        """First bytes of the files that hold unflushed units."""
+        file_size = self._files.file_size
+        first = max(self.flushed - self.flushed % file_size, self._start)
+        return list(range(first, self._end, file_size))
+
+    @property
+    def end(self) -> int:
+        """Bytes up to the end of the last unit."""
+        return self._end
+
+    def mark_flushed(self, end: int, generation: int) -> None:
+        """Everything up to `end` is on disk, if the queue is still of `generation`."""
+        if generation == self.generation:
+            self.flushed = max(self.flushed, end)

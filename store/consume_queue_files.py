@@ -1,0 +1,202 @@
+"""ConsumeQueueFiles: the files under consumequeue/ as positions of queues, behind few descriptors.
+
+A queue is one row of bytes, cut into files of equal size named by their first byte:
+<root>/<topic>/<queueId>/<20 digits>. Process `store` writes them, `remoting` reads them; each has
+its own object. No maps: a map costs a descriptor, and there may be 80,000 queues. Files have their
+full length at once but are sparse: 10,000 topics allocated in full would be 480 GB. Guarded by: the
+lock of its owner, but for `sync`, which opens files for itself. It knows bytes, not units.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from store.descriptor_cache import DescriptorCache, FileKey
+from store.errors import DiskFullError, FlushFailedError, StoreError, WrongFileSizeError
+from store.mapped_file import file_name, find_start_offset, sync_directory
+
+log = logging.getLogger(__name__)
+
+DEFAULT_OPEN_FILES: Final = 400
+"""Under the 1,024 descriptors that a process usually may have."""
+
+
+def is_safe_topic(topic: str) -> bool:
+    """Whether `topic` is a directory name that stays where it belongs."""
+    return bool(topic) and topic not in (".", "..") and "/" not in topic and "\0" not in topic
+
+
+class ConsumeQueueFiles:
+    """Reads and writes by (topic, queue_id, position)."""
+
+    def __init__(
+        self,
+        root: Path,
+        file_size: int,
+        *,
+        writable: bool,
+        open_files: int = DEFAULT_OPEN_FILES,
+    ) -> None:
+        """root: <storePathRootDir>/consumequeue. file_size: mappedFileSizeConsumeQueue, bytes."""
+        self.root = root
+        self.file_size = file_size
+        self._root_text = str(root)
+        self._mode = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        self._cache = DescriptorCache(open_files, self._open)
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def path(self, topic: str, queue_id: int, start: int) -> str:
+        """Path of the file whose first byte is `start`."""
+        return f"{self._root_text}/{topic}/{queue_id}/{file_name(start)}"
+
+    def _open(self, key: FileKey) -> int:
+        return os.open(self.path(*key), self._mode)
+
+    def list_starts(self, topic: str, queue_id: int) -> list[int]:
+        """First bytes of the files of a queue, in order. Raises WrongFileSizeError.
+
+        A last file that is too short (a crash in its creation) is completed; names that are no
+        store file's are left alone.
+        """
+        sizes: dict[int, int] = {}
+        with os.scandir(f"{self._root_text}/{topic}/{queue_id}") as entries:
+            for entry in entries:
+                start = find_start_offset(entry.name)
+                if start is None or start % self.file_size:
+                    log.warning("consume queue %s/%s: %s ignored", topic, queue_id, entry.path)
+                else:
+                    sizes[start] = entry.stat().st_size
+        starts = sorted(sizes)
+        for start in starts:
+            if sizes[start] != self.file_size:
+                self._judge_size(topic, queue_id, start, sizes[start], start == starts[-1])
+        return starts
+
+    def _judge_size(self, topic: str, queue_id: int, start: int, size: int, is_last: bool) -> None:
+        path = self.path(topic, queue_id, start)
+        if not is_last or size > self.file_size:
+            raise WrongFileSizeError(
+                f"{path} has {size} bytes, mappedFileSizeConsumeQueue is {self.file_size}: set it "
+                "back, or delete the consumequeue directory: it is rebuilt from the commit log"
+            )
+        log.warning("%s has only %s of %s bytes: completed", path, size, self.file_size)
+        os.truncate(path, self.file_size)
+
+    # -- bytes ---------------------------------------------------------------------------------
+
+    def read(self, topic: str, queue_id: int, position: int, size: int) -> bytes:
+        """Up to `size` bytes at `position`, none beyond the file's end; b"" without a file."""
+        at = position % self.file_size
+        try:
+            fd = self._cache.get((topic, queue_id, position - at))
+        except FileNotFoundError:
+            return b""
+        return os.pread(fd, min(size, self.file_size - at), at)
+
+    def write(self, topic: str, queue_id: int, position: int, data: memoryview) -> bool:
+        """Write `data`, over file ends where needed. True when a file was created.
+
+        Raises DiskFullError, StoreError.
+        """
+        created = False
+        try:
+            while data:
+                at = position % self.file_size
+                key = (topic, queue_id, position - at)
+                try:
+                    fd = self._cache.get(key)
+                except FileNotFoundError:
+                    fd, created = self._create(key), True
+                written = os.pwrite(fd, data[: self.file_size - at], at)
+                data, position = data[written:], position + written
+        except OSError as error:
+            text = f"writing consume queue {topic}/{queue_id} at {position}: {error}"
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise DiskFullError(text) if full else StoreError(text) from error
+        return created
+
+    def _create(self, key: FileKey) -> int:
+        path = self.path(*key)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(path, self._mode | os.O_CREAT, 0o644)
+        try:
+            os.ftruncate(fd, self.file_size)
+        except OSError:
+            os.close(fd)
+            raise
+        self._cache.put(key, fd)
+        return fd
+
+    def create(self, topic: str, queue_id: int, start: int) -> None:
+        """Make an empty file: it says where an empty queue goes on."""
+        with contextlib.suppress(FileExistsError):
+            self._create((topic, queue_id, start))
+
+    def has_data_at(self, topic: str, queue_id: int, position: int) -> bool:
+        """Whether the file of `position` has allocated bytes there or behind it."""
+        at = position % self.file_size
+        try:
+            os.lseek(self._cache.get((topic, queue_id, position - at)), at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno in (errno.ENXIO, errno.ENOENT):
+                return False
+            raise
+        return True
+
+    def zero_from(self, topic: str, queue_id: int, position: int) -> None:
+        """Zero a file from `position` to its end, so that nothing behind it comes back to life."""
+        at = position % self.file_size
+        fd = self._cache.get((topic, queue_id, position - at))
+        os.ftruncate(fd, at)
+        os.ftruncate(fd, self.file_size)
+
+    def delete(self, topic: str, queue_id: int, start: int) -> None:
+        """Delete one file, if it is there."""
+        self._cache.forget_file((topic, queue_id, start))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(topic, queue_id, start))
+
+    def remove_directories(self, topic: str, queue_id: int) -> None:
+        """Remove the queue's directory and the topic's, where they are empty."""
+        for path in (f"{self._root_text}/{topic}/{queue_id}", f"{self._root_text}/{topic}"):
+            try:
+                os.rmdir(path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                    raise
+
+    # -- disk ----------------------------------------------------------------------------------
+
+    def sync(self, topic: str, queue_id: int, start: int) -> None:
+        """One file's bytes are on disk afterwards. Any thread. Raises FlushFailedError."""
+        path = self.path(topic, queue_id, start)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # Deleted in the meantime.
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise FlushFailedError(f"fdatasync of {path}: {error}") from error
+        finally:
+            os.close(fd)
+
+    def sync_names(self, topic: str, queue_id: int) -> None:
+        """The names of a queue's new files are on disk afterwards. Any thread."""
+        for directory in (self.root / topic / str(queue_id), self.root / topic, self.root):
+            with contextlib.suppress(FileNotFoundError):
+                sync_directory(directory)
+
+    def forget(self, topic: str, queue_id: int) -> None:
+        """Close what is open of a queue: its files were deleted or made anew."""
+        self._cache.forget_queue(topic, queue_id)
+
+    def close(self) -> None:
+        """Close all descriptors; idempotent."""
+        self._cache.close()

@@ -1,0 +1,139 @@
+"""ConsumeQueueReader: consume queues as a process reads them that does not write them.
+
+Lives in `remoting`; any thread may call it (one lock). It follows no file by itself: which offsets
+exist comes from the queue table and is given with each call, and the caller says with `forget` when
+a queue's files were deleted or made anew (the table's generation). Units are 20 bytes as in
+store/consume_queue.py. Follows ConsumeQueue.getIndexBuffer and getOffsetInQueueByTime.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
+from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles, is_safe_topic
+from store.message_store_config import MessageStoreConfig
+
+_REMOVED: Final = -2
+"""Store time of a unit whose record is gone, or that has none."""
+
+
+class ConsumeQueueReader:
+    """Reads units. Guarded by: its own lock."""
+
+    def __init__(self, config: MessageStoreConfig, *, open_files: int = DEFAULT_OPEN_FILES) -> None:
+        """Uses the paths and mapped_file_size_consume_queue of `config`."""
+        self._files = ConsumeQueueFiles(
+            config.consume_queue_path,
+            config.mapped_file_size_consume_queue,
+            writable=False,
+            open_files=open_files,
+        )
+        self._lock = threading.Lock()
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        """At most `count` units from `queue_offset`, fewer at the file's end, b"" without a file.
+
+        The caller keeps within the queue's min and max offset: behind max lie zeros.
+        """
+        if queue_offset < 0 or not is_safe_topic(topic):
+            return b""
+        with self._lock:
+            return self._files.read(
+                topic, queue_id, queue_offset * CQ_UNIT_SIZE, count * CQ_UNIT_SIZE
+            )
+
+    def find_unit(
+        self, topic: str, queue_id: int, queue_offset: int
+    ) -> tuple[int, int, int] | None:
+        """(phy_offset, size, tags code) of one unit; None for a blank one or without a file."""
+        data = self.read_units(topic, queue_id, queue_offset, 1)
+        if len(data) < CQ_UNIT_SIZE:
+            return None
+        phy_offset, size, tags_code = CQ_UNIT.unpack(data)
+        return None if size in (0, PRE_BLANK_SIZE) else (phy_offset, size, tags_code)
+
+    def forget(self, topic: str, queue_id: int) -> None:
+        """Close the queue's files: they are not the ones on disk any more."""
+        with self._lock:
+            self._files.forget(topic, queue_id)
+
+    def close(self) -> None:
+        """Close all files; idempotent."""
+        with self._lock:
+            self._files.close()
+
+    # -- by time -------------------------------------------------------------------------------
+
+    def offset_by_timestamp(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        min_offset: int,
+        max_offset: int,
+        store_timestamp_at: Callable[[int], int],
+        *,
+        min_phy_offset: int = 0,
+    ) -> int:
+        """Queue offset of the record stored nearest to `timestamp_ms`, as 4.9 finds it.
+
+        store_timestamp_at(phy_offset) gives a record's store time in ms, negative when it cannot
+        be read; units before min_phy_offset are passed over. An exact hit wins; of two neighbours
+        the nearer one, the left one in a tie; beyond the newest record it is the last record's
+        offset; 0 for an empty queue or when a record cannot be read. The original picks the file
+        by its modification time, which a copied store has lost; here it is the first file whose
+        last record is not older than the asked time.
+        """
+        if max_offset <= min_offset:
+            return 0
+
+        def time_at(queue_offset: int) -> int:
+            unit = self.find_unit(topic, queue_id, queue_offset)
+            if unit is None or unit[0] < min_phy_offset:
+                return _REMOVED
+            return store_timestamp_at(unit[0])
+
+        low, high = self._find_file(min_offset, max_offset, timestamp_ms, time_at)
+        return _nearest(low, high, timestamp_ms, time_at)
+
+    def _find_file(
+        self,
+        min_offset: int,
+        max_offset: int,
+        timestamp_ms: int,
+        time_at: Callable[[int], int],
+    ) -> tuple[int, int]:
+        """First and last queue offset, both included, of the file to search."""
+        units_per_file = self._files.file_size // CQ_UNIT_SIZE
+        low = min_offset
+        while True:
+            high = min(low - low % units_per_file + units_per_file, max_offset)
+            if high == max_offset or time_at(high - 1) >= timestamp_ms:
+                return low, high - 1
+            low = high
+
+
+def _nearest(low: int, high: int, timestamp_ms: int, time_at: Callable[[int], int]) -> int:
+    first = low
+    left = right = left_time = right_time = -1
+    while low <= high:
+        middle = (low + high) // 2
+        stored = time_at(middle)
+        if stored == _REMOVED:
+            left, low = middle, middle + 1
+        elif stored < 0:
+            return 0
+        elif stored == timestamp_ms:
+            return middle
+        elif stored > timestamp_ms:
+            right, right_time, high = middle, stored, middle - 1
+        else:
+            left, left_time, low = middle, stored, middle + 1
+    if left_time < 0:
+        return right if right >= 0 else max(left, first)
+    if right_time < 0:
+        return left
+    return right if timestamp_ms - left_time > right_time - timestamp_ms else left

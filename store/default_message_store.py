@@ -1,0 +1,469 @@
+"""DefaultMessageStore: the `store` process' side of the store, put together.
+
+Constructs, opens, starts and stops the keeper of the mapped files: recovery, dispatch, flush,
+allocation, retention. It never appends to the commit log. Only broker/processes/store.py and tests
+use it. Two ways to open: a *fresh* start recovers the log before any writer exists; a *rejoin*
+(this process alone was restarted) leaves the log to its living writer and goes on where the
+control page says. Follows DefaultMessageStore.load / start / shutdown of the original.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from store.allocate_mapped_file_service import AllocateMappedFileService
+from store.clean_commit_log_service import CleanCommitLogService
+from store.clean_consume_queue_service import CleanConsumeQueueService
+from store.clean_exit import (
+    create_abort,
+    delete_abort,
+    describe_exit,
+    read_clean_exit,
+    remove_clean_exit,
+    write_clean_exit,
+)
+from store.clock import Clock
+from store.commit_log_reader import CommitLogReader
+from store.consume_queue_files import ConsumeQueueFiles
+from store.consume_queue_table import ConsumeQueueTable
+from store.control_page import (
+    ALLOCATED_END,
+    APPEND_END,
+    DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    RUNNING_FLAGS,
+    STORE_STATE,
+    STORE_TIMESTAMP,
+    SYNC_FLUSH_WANTED,
+    Bell,
+    ControlPage,
+    ProcessIndex,
+    StoreState,
+)
+from store.flush_consume_queue_service import FlushConsumeQueueService
+from store.flush_real_time_service import FlushRealTimeService
+from store.group_commit_service import GroupCommitService
+from store.index_service import IndexService
+from store.log_flusher import LogFlusher
+from store.mapped_file_queue import MappedFileQueue
+from store.message_store_config import FlushDiskType, MessageStoreConfig
+from store.queue_table import QueueTableWriter
+from store.record_properties import PropertyExtractor
+from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
+from store.reput_message_service import ReputMessageService, dispatch_range
+from store.running_flags import RunningFlags
+from store.service_thread import FailureHandler, ServiceThread
+from store.store_checkpoint import StoreCheckpoint
+
+log = logging.getLogger(__name__)
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_SPARED_TOPICS: Final = frozenset({"SCHEDULE_TOPIC_XXXX"})
+_BARRIER_STEP_MS: Final = 2.0
+
+
+class StoreSleeper:
+    """The dispatch thread's sleep: on the store's bell. Its waking also wakes the group commit,
+    since the same ring says that somebody waits for a flush."""
+
+    def __init__(self, page: ControlPage, bell: Bell, wake_flush: Callable[[], None]) -> None:
+        self._page = page
+        self._bell = bell
+        self._wake_flush = wake_flush
+
+    def lie_down(self) -> None:
+        """Sleeper: say that I sleep; each turn of the dispatch thread is a beat."""
+        self._page.beat(ProcessIndex.STORE)
+        self._bell.lie_down()
+
+    def get_up(self) -> None:
+        """Sleeper: say that I am awake."""
+        self._bell.get_up()
+
+    def wait(self, timeout_ms: float) -> None:
+        """Sleeper: until rung, or the time is over."""
+        self._bell.wait(timeout_ms)
+        self.look_for_flush()
+
+    def look_for_flush(self) -> None:
+        """Wake the group commit when an answer waits for it."""
+        counters = self._page.counters
+        if counters[SYNC_FLUSH_WANTED] > counters[FLUSHED_OFFSET]:
+            self._wake_flush()
+
+
+class DefaultMessageStore:
+    """See the module. Owned by: the main thread of process `store`."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        page: ControlPage,
+        queue_table_fd: int,
+        bell: Bell,
+        ring_readers: Callable[[], None],
+        clock: Clock,
+        on_failure: FailureHandler,
+    ) -> None:
+        """bell: ours. ring_readers: wakes who follows dispatched and flushed offsets."""
+        self._config = config
+        self._page = page
+        self._counters = page.counters
+        self._bell = bell
+        self._ring_readers = ring_readers
+        self._clock = clock
+        self._on_failure = on_failure
+        self._dispatched_timestamp = 0
+        self._flags = RunningFlags(self._publish_flags)
+        self._checkpoint = StoreCheckpoint(config.checkpoint_path)
+        size = config.mapped_file_size_commit_log
+        self._source = CommitLogReader(config.commit_log_path, size, page)
+        self._extractor = PropertyExtractor(config.delay_level_ms)
+        self._publisher = QueueTableWriter(queue_table_fd)
+        self._queues = ConsumeQueueTable(
+            ConsumeQueueFiles(
+                config.consume_queue_path, config.mapped_file_size_consume_queue, writable=True
+            ),
+            self._publisher,
+        )
+        self._index = IndexService(
+            config.index_path,
+            config.max_hash_slot_num,
+            config.max_index_num,
+            clock,
+            self._index_flushed,
+        )
+        self._flushed_from = 0
+        self._services: list[ServiceThread] = []
+
+    # -- opening -------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Recover, or rejoin a living writer; afterwards the log may be written.
+
+        Raises StoreError, OSError.
+        """
+        for path in (self._config.commit_log_path, self._config.consume_queue_path):
+            path.mkdir(parents=True, exist_ok=True)
+        self._checkpoint = StoreCheckpoint.load(self._config.checkpoint_path)
+        if self._counters[STORE_STATE] == StoreState.READY:
+            self._rejoin()
+        else:
+            self._recover()
+        self._build_services()
+        self._counters[STORE_STATE] = StoreState.READY
+        self._ring_readers()
+
+    def _recover(self) -> None:
+        config = self._config
+        self._counters[STORE_STATE] = StoreState.RECOVERING
+        crashed = config.abort_path.exists()
+        lost_pages = crashed and _read_abort(config.abort_path) != _boot_id()
+        word = None if crashed else read_clean_exit(config.clean_exit_path)
+        files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
+        files.load()
+        found = recover_commit_log(
+            files,
+            self._checkpoint,
+            RecoveryMode.ABNORMAL if crashed else RecoveryMode.NORMAL,
+            check_crc=config.check_crc_on_recover,
+            index_safe=config.message_index_enable and config.message_index_safe,
+            clean_exit=word,
+            progress=self._progress("commit log"),
+        )
+        files.close()
+        self._mark_open()
+        self._publish_log(found)
+        self._flushed_from = found.max_phy_offset
+        if not found.trusted and found.start_scanned_at is not None:
+            self._flushed_from = found.start_scanned_at
+        self._load_queues(found.max_phy_offset)
+        self._load_index(exited_ok=not lost_pages)
+        self._dispatch_rest(self._dispatch_start(found, crashed=crashed, lost_pages=lost_pages))
+
+    def _mark_open(self) -> None:
+        """From now on the files change: clean.exit is taken back, abort is there."""
+        config = self._config
+        remove_clean_exit(config.clean_exit_path)
+        create_abort(config.abort_path)
+        config.abort_path.write_text(_boot_id(), encoding="ascii")
+
+    def _publish_log(self, found: RecoveryResult) -> None:
+        counters = self._counters
+        counters[MIN_PHY_OFFSET] = found.min_phy_offset
+        counters[MAX_PHY_OFFSET] = counters[APPEND_END] = found.max_phy_offset
+        counters[STORE_TIMESTAMP] = self._checkpoint.physic_msg_timestamp
+
+    def _rejoin(self) -> None:
+        """The log has its writer: only what this process derives is taken up again."""
+        log.warning("rejoining: the log's writer lives, dispatch goes on from the control page")
+        self._load_queues(self._counters[DISPATCHED_OFFSET])
+        self._load_index(exited_ok=True)
+        self._flushed_from = self._counters[FLUSHED_OFFSET]
+        self._queues.publish_all(min_phy_offset=self._counters[MIN_PHY_OFFSET])
+
+    def _load_queues(self, end: int) -> None:
+        self._queues.load()
+        self._queues.recover(self._progress("consume queues"))
+        self._queues.truncate(end)
+
+    def _load_index(self, *, exited_ok: bool) -> None:
+        if self._config.message_index_enable:
+            safe = self._checkpoint.index_msg_timestamp
+            self._index.load(exited_ok=exited_ok, safe_timestamp=safe)
+
+    def _dispatch_start(self, found: RecoveryResult, *, crashed: bool, lost_pages: bool) -> int:
+        """Where the derived files may begin to lack something; dispatching twice is harmless."""
+        starts = [found.max_phy_offset, self._queues.max_phy_offset()]
+        if crashed and found.start_scanned_at is not None:
+            starts.append(found.start_scanned_at)
+        if self._config.message_index_enable:
+            if lost_pages or not self._index.has_files:
+                starts.append(self._index.rebuild_from)
+        return max(min(starts), found.min_phy_offset)
+
+    def _dispatch_rest(self, start: int) -> None:
+        end = self._counters[MAX_PHY_OFFSET]
+        report = self._progress("dispatch")
+        count = dispatch_range(
+            self._source,
+            start,
+            end,
+            self._extractor,
+            self._dispatchers(),
+            lambda at: report(at - start, end - start),
+        )
+        if count:
+            log.info("dispatched %s records from %s to %s again", count, start, end)
+        self._queues.publish_all(min_phy_offset=self._counters[MIN_PHY_OFFSET])
+        self._counters[DISPATCHED_OFFSET] = end
+
+    def _dispatchers(
+        self,
+    ) -> tuple[ConsumeQueueTable, ...] | tuple[ConsumeQueueTable, IndexService]:
+        if self._config.message_index_enable:
+            return self._queues, self._index
+        return (self._queues,)
+
+    def _progress(self, what: str) -> Callable[[int, int], None]:
+        """A progress callback: beats, and a log line now and then."""
+        last_ms = self._clock.monotonic_ms()
+
+        def report(done: int, total: int) -> None:
+            nonlocal last_ms
+            self._page.beat(ProcessIndex.STORE)
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - last_ms >= 1_000:
+                last_ms = now_ms
+                log.info("recovery: %s: %s of %s", what, done, total)
+
+        return report
+
+    # -- services ------------------------------------------------------------------------------
+
+    def _build_services(self) -> None:
+        """In start order; they stop in the reverse order."""
+        config, counters = self._config, self._counters
+        self._flush = self._build_flush()
+        self._sleeper = StoreSleeper(self._page, self._bell, self._flush.wakeup)
+        self._reput = ReputMessageService(
+            self._source,
+            self._extractor,
+            self._dispatchers(),
+            is_slave=lambda: config.is_slave,
+            publish=self._publish_dispatched,
+            on_dispatched=self._set_dispatched_timestamp,
+            sleeper=self._sleeper,
+            on_failure=self._on_failure,
+            flags=self._flags,
+        )
+        self._reput.reput_from_offset = counters[DISPATCHED_OFFSET]
+        self._allocate = AllocateMappedFileService(
+            config.commit_log_path,
+            config.mapped_file_size_commit_log,
+            self._flags,
+            writer_position=lambda: counters[MAX_PHY_OFFSET],
+            publish=self._publish_allocated,
+            on_failure=self._on_failure,
+        )
+        self._allocate.begin_at(counters[MAX_PHY_OFFSET])
+        self._clean_log = CleanCommitLogService(
+            config,
+            self._flags,
+            self._clock,
+            keep_from=self._keep_from,
+            publish_min_offset=self._publish_min_offset,
+            on_failure=self._on_failure,
+        )
+        self._services = [
+            self._allocate,
+            self._flush,
+            self._build_queue_flush(),
+            self._clean_log,
+            self._build_queue_clean(),
+            self._reput,
+        ]
+
+    def _build_flush(self) -> FlushRealTimeService | GroupCommitService:
+        config, counters = self._config, self._counters
+        flusher = LogFlusher(
+            config.commit_log_path,
+            config.mapped_file_size_commit_log,
+            self._checkpoint,
+            flushed_offset=self._flushed_from,
+            max_phy_offset=lambda: counters[MAX_PHY_OFFSET],
+            store_timestamp=lambda: counters[STORE_TIMESTAMP],
+            publish=self._publish_flushed,
+        )
+        counters[FLUSHED_OFFSET] = self._flushed_from
+        if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            return GroupCommitService(
+                flusher, lambda: counters[SYNC_FLUSH_WANTED], on_failure=self._on_failure
+            )
+        return FlushRealTimeService(flusher, config, self._clock, on_failure=self._on_failure)
+
+    def _build_queue_flush(self) -> FlushConsumeQueueService:
+        config = self._config
+        return FlushConsumeQueueService(
+            self._queues,
+            self._clock,
+            interval_ms=config.flush_interval_consume_queue,
+            least_pages=config.flush_consume_queue_least_pages,
+            thorough_interval_ms=config.flush_consume_queue_thorough_interval,
+            dispatched_timestamp=lambda: self._dispatched_timestamp,
+            on_flushed=self._queues_flushed,
+            on_failure=self._on_failure,
+        )
+
+    def _build_queue_clean(self) -> CleanConsumeQueueService:
+        self._clean_queues = CleanConsumeQueueService(
+            self._queues,
+            self._index,
+            min_phy_offset=lambda: self._counters[MIN_PHY_OFFSET],
+            interval_ms=self._config.clean_resource_interval,
+            pause_ms=self._config.delete_consume_queue_files_interval,
+            on_failure=self._on_failure,
+        )
+        return self._clean_queues
+
+    def start(self) -> None:
+        """Start the services."""
+        for service in self._services:
+            service.start()
+
+    # -- what the services publish -------------------------------------------------------------
+
+    def _publish_flags(self, value: int) -> None:
+        self._counters[RUNNING_FLAGS] = value
+
+    def _publish_dispatched(self, phy_offset: int) -> None:
+        self._page.beat(ProcessIndex.STORE)
+        self._counters[DISPATCHED_OFFSET] = phy_offset
+        self._ring_readers()
+        self._sleeper.look_for_flush()
+
+    def _set_dispatched_timestamp(self, timestamp_ms: int) -> None:
+        self._dispatched_timestamp = timestamp_ms
+
+    def _publish_flushed(self, phy_offset: int) -> None:
+        self._counters[FLUSHED_OFFSET] = phy_offset
+        self._ring_readers()
+
+    def _publish_allocated(self, end: int) -> None:
+        self._counters[ALLOCATED_END] = end
+        self._ring_readers()
+
+    def _publish_min_offset(self, phy_offset: int) -> None:
+        self._counters[MIN_PHY_OFFSET] = phy_offset
+
+    def _keep_from(self) -> int:
+        """The file of the last byte stays; so does whatever is not dispatched yet."""
+        size = self._config.mapped_file_size_commit_log
+        last = max(min(self._counters[MAX_PHY_OFFSET], self._counters[DISPATCHED_OFFSET]) - 1, 0)
+        return last - last % size
+
+    def _queues_flushed(self, timestamp_ms: int) -> None:
+        if timestamp_ms:
+            self._checkpoint.logics_msg_timestamp = timestamp_ms
+        self._checkpoint.flush()
+
+    def _index_flushed(self, timestamp_ms: int) -> None:
+        self._checkpoint.index_msg_timestamp = timestamp_ms
+        self._checkpoint.flush()
+
+    # -- commands (main thread) ----------------------------------------------------------------
+
+    def delete_topic(self, topic: str, barrier: int, deadline_ms: int) -> int:
+        """Delete the queues of `topic` once the log is dispatched up to `barrier`.
+
+        Returns how many queues. Raises TimeoutError: dispatch is too far behind.
+        """
+        while self._counters[DISPATCHED_OFFSET] < barrier:
+            if self._clock.monotonic_ms() >= deadline_ms:
+                behind = barrier - self._counters[DISPATCHED_OFFSET]
+                raise TimeoutError(f"dispatch is {behind} bytes behind; try again")
+            self._clean_queues.wait_for_running(_BARRIER_STEP_MS)
+        return self._queues.delete_topic(topic)
+
+    def clean_consume_queue(self) -> int:
+        """306: delete queues whose records are all gone; returns how many."""
+        return self._queues.delete_expired_queues(self._counters[MIN_PHY_OFFSET], _SPARED_TOPICS)
+
+    def clean_commit_log(self) -> None:
+        """329: delete expired files now, whatever the hour."""
+        self._clean_log.execute_delete_files_manually()
+
+    # -- stopping ------------------------------------------------------------------------------
+
+    def shutdown(self, *, writer_has_stopped: bool) -> None:
+        """Stop the services in the reverse order; say that the store is whole when it is.
+
+        writer_has_stopped: False keeps the abort file, since the log may still grow.
+        """
+        stopped = all([service.shutdown() for service in reversed(self._services)])
+        failed = any(service.failure is not None for service in self._services)
+        if self._config.message_index_enable:
+            self._index.shutdown()
+        self._queues.close()
+        self._checkpoint.flush()
+        behind = self._counters[MAX_PHY_OFFSET] - self._counters[DISPATCHED_OFFSET]
+        if writer_has_stopped and stopped and not failed and behind == 0:
+            self._write_clean_exit()
+            delete_abort(self._config.abort_path)
+            log.info("the store is closed at %s", self._counters[MAX_PHY_OFFSET])
+        else:
+            log.warning("closed without a clean exit (%s bytes not dispatched)", behind)
+        self._counters[STORE_STATE] = StoreState.STOPPED
+        self._source.close()
+
+    def _write_clean_exit(self) -> None:
+        config = self._config
+        files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
+        files.refresh()
+        word = describe_exit(
+            files,
+            max_phy_offset=self._counters[MAX_PHY_OFFSET],
+            dispatched_offset=self._counters[DISPATCHED_OFFSET],
+        )
+        files.close()
+        if word is not None:
+            write_clean_exit(config.clean_exit_path, word)
+
+
+def _boot_id() -> str:
+    """Tells this boot of the machine from others: pages that were not on disk are lost with it."""
+    return _BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def _read_abort(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError as error:
+        log.warning("%s: not readable (%s); taken as left by another boot", path, os.fspath(path))
+        return f"unknown: {error.errno}"

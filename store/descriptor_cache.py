@@ -1,0 +1,62 @@
+"""DescriptorCache: the least recently used of a bounded number of open files gives way.
+
+10,000 topics of 8 queues are 80,000 files and more; neither descriptors nor maps exist for all of
+them. Used by the consume queues of process `store` and by their reader in `remoting`. It is not
+thread-safe: its owner holds a lock from `get` to the end of the use of the descriptor, which
+another `get` may close. It knows paths and keys, not what the files hold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+
+FileKey = tuple[str, int, int]
+"""Topic, queue id, first byte offset of the file."""
+
+
+class DescriptorCache:
+    """Descriptors by file key. Guarded by: the owner's lock."""
+
+    def __init__(self, capacity: int, open_file: Callable[[FileKey], int]) -> None:
+        """`open_file` opens the file of a key; its OSError passes through `get`."""
+        self._capacity = capacity
+        self._open_file = open_file
+        self._open: OrderedDict[FileKey, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, key: FileKey) -> int:
+        """The descriptor of a file, valid until the next call. Raises OSError."""
+        fd = self._open.get(key)
+        if fd is not None:
+            self._open.move_to_end(key)
+            return fd
+        fd = self._open_file(key)
+        self.put(key, fd)
+        return fd
+
+    def put(self, key: FileKey, fd: int) -> None:
+        """Take over a descriptor that was opened elsewhere (a file's creation)."""
+        self.forget_file(key)
+        if len(self._open) >= self._capacity:
+            os.close(self._open.popitem(last=False)[1])
+        self._open[key] = fd
+
+    def forget_file(self, key: FileKey) -> None:
+        """Close one file, if it is open."""
+        fd = self._open.pop(key, None)
+        if fd is not None:
+            os.close(fd)
+
+    def forget_queue(self, topic: str, queue_id: int) -> None:
+        """Close all files of a queue."""
+        for key in [key for key in self._open if key[:2] == (topic, queue_id)]:
+            os.close(self._open.pop(key))
+
+    def close(self) -> None:
+        """Close all files; idempotent."""
+        while self._open:
+            os.close(self._open.popitem()[1])

@@ -1,0 +1,34 @@
+"""What can go wrong in the store, as exceptions. Texts say what, where, and the way out.
+
+Any thread raises them. They know no response code and no exit code: broker/ maps them.
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """Something is wrong with the store's files, settings or a message given to it."""
+
+
+class MessageIllegalError(StoreError):
+    """The message given to the store breaks a limit or contradicts itself (MESSAGE_ILLEGAL)."""
+
+
+class RecordDamagedError(StoreError):
+    """Bytes in a store file are not what their place says they should be."""
+
+
+class WrongFileSizeError(StoreError):
+    """A store file's length is not the configured one ("length not matched" of the original)."""
+
+
+class DiskFullError(StoreError):
+    """A file could not be allocated because its partition is full."""
+
+
+class StoreLockedError(StoreError):
+    """Another broker, ours or a Java one, works on the store directory."""
+
+
+class FlushFailedError(StoreError):
+    """fdatasync failed: what the disk holds is unknown. Never retried; the process must end."""

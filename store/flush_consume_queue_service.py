@@ -1,0 +1,75 @@
+"""FlushConsumeQueueService: brings the consume queues to disk, and with them the checkpoint.
+
+A thread of process `store`. Every round it flushes the queues with enough new pages; in longer
+intervals all of them, and then the checkpoint may say so: the timestamp is taken before the flush
+and set after it, so that it never promises units that are not on disk (the original sets it at
+dispatch). It must not know files. Follows DefaultMessageStore.FlushConsumeQueueService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from store.clock import Clock
+from store.service_thread import FailureHandler, ServiceThread
+
+
+class FlushableQueues(Protocol):
+    """What is needed of ConsumeQueueTable."""
+
+    def flush(self, least_pages: int) -> int:
+        """Flush queues with that many new pages; 0 = all."""
+        ...
+
+
+class FlushConsumeQueueService(ServiceThread):
+    """The service. A failed fdatasync ends it: see ServiceThread.on_failure."""
+
+    def __init__(
+        self,
+        queues: FlushableQueues,
+        clock: Clock,
+        *,
+        interval_ms: int,
+        least_pages: int,
+        thorough_interval_ms: int,
+        dispatched_timestamp: Callable[[], int],
+        on_flushed: Callable[[int], None],
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """dispatched_timestamp: store time (ms) of the newest dispatched record, 0 before the
+        first. on_flushed(that time) sets logicsMsgTimestamp and flushes the checkpoint."""
+        super().__init__("FlushConsumeQueueService", on_failure=on_failure)
+        self._queues = queues
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._least_pages = least_pages
+        self._thorough_interval_ms = thorough_interval_ms
+        self._dispatched_timestamp = dispatched_timestamp
+        self._on_flushed = on_flushed
+        self._last_thorough_ms = clock.monotonic_ms()
+
+    def step(self) -> None:
+        """Wait one interval, then flush."""
+        self.wait_for_running(self._interval_ms)
+        if not self.stopped:
+            self.flush_once()
+
+    def finish(self) -> None:
+        """Before an orderly stop everything is flushed."""
+        self.flush_all()
+
+    def flush_once(self) -> None:
+        """One round: thorough when it is time. Raises FlushFailedError."""
+        if self._clock.monotonic_ms() - self._last_thorough_ms >= self._thorough_interval_ms:
+            self.flush_all()
+        else:
+            self._queues.flush(self._least_pages)
+
+    def flush_all(self) -> None:
+        """Flush every queue, then the checkpoint. Raises FlushFailedError."""
+        self._last_thorough_ms = self._clock.monotonic_ms()
+        timestamp = self._dispatched_timestamp()
+        self._queues.flush(0)
+        self._on_flushed(timestamp)

@@ -1,0 +1,58 @@
+"""FreshUnits: consumequeue units that are never read from the files of a deleted queue.
+
+Used by `remoting`, one object a thread. A queue that was deleted and made again has other files
+under the same names; the queue table counts its generations, and a new one closes what was open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from store.consume_queue_reader import ConsumeQueueReader
+from store.queue_table import QueueTableReader
+
+
+class FreshUnits:
+    """A ConsumeQueueReader that watches the generations. Owned by: the thread that uses it."""
+
+    def __init__(self, reader: ConsumeQueueReader, table: QueueTableReader) -> None:
+        self._reader = reader
+        self._table = table
+        self._generations: dict[int, int] = {}
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        """See ConsumeQueueReader.read_units."""
+        self._check(topic, queue_id)
+        return self._reader.read_units(topic, queue_id, queue_offset, count)
+
+    def offset_by_timestamp(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        min_offset: int,
+        max_offset: int,
+        store_timestamp_at: Callable[[int], int],
+        *,
+        min_phy_offset: int,
+    ) -> int:
+        """See ConsumeQueueReader.offset_by_timestamp."""
+        self._check(topic, queue_id)
+        return self._reader.offset_by_timestamp(
+            topic,
+            queue_id,
+            timestamp_ms,
+            min_offset,
+            max_offset,
+            store_timestamp_at,
+            min_phy_offset=min_phy_offset,
+        )
+
+    def _check(self, topic: str, queue_id: int) -> None:
+        row = self._table.find_row(topic, queue_id)
+        if row is None:
+            return
+        generation = self._table.generation(row)
+        if self._generations.get(row) != generation:
+            self._generations[row] = generation
+            self._reader.forget(topic, queue_id)

@@ -1,0 +1,40 @@
+"""Java's String.hashCode and what the store derives from it: tag codes and index key hashes.
+
+Pure functions, any thread. The bulk form for the index (numpy) lives with the index. Kin:
+java.lang.String, MessageExtBrokerInner.tagsString2tagsCode, IndexFile.indexKeyHashMethod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+_MASK: Final = 0xFFFFFFFF
+_SIGN: Final = 0x80000000
+_INT_MIN: Final = -0x80000000
+
+
+def string_hash(text: str) -> int:
+    """String.hashCode: h = 31 * h + unit over the UTF-16 units, as a signed 32-bit number."""
+    value = 0
+    for unit in _utf16_units(text):
+        value = (31 * value + unit) & _MASK
+    return value - (1 << 32) if value & _SIGN else value
+
+
+def tags_code(tags: str | None) -> int:
+    """The consumequeue's tagsCode of a TAGS property; the whole text is hashed, 0 without."""
+    return string_hash(tags) if tags else 0
+
+
+def index_key_hash(key: str) -> int:
+    """Hash of "topic#key" as index files store it: absolute value, Integer.MIN_VALUE is 0."""
+    value = string_hash(key)
+    return 0 if value == _INT_MIN else abs(value)
+
+
+def _utf16_units(text: str) -> Iterable[int]:
+    if text.isascii():
+        return text.encode("ascii")
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    return [high << 8 | low for high, low in zip(encoded[::2], encoded[1::2], strict=True)]

@@ -1,0 +1,200 @@
+"""MappedFile: one store file and its mapping.
+
+The only owner of an `mmap`: it lends memoryviews and copes with views that are still out when it
+is closed (the pages live until the last of them is gone). It also creates files: allocated with
+posix_fallocate, so that a full disk is an error here and never a SIGBUS in an append. Owned by
+one thread; several processes may map the same file. It knows no record. Kin: MappedFile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from store.errors import DiskFullError, StoreError
+
+NAME_DIGITS: Final = 20
+_ZERO_STEP: Final = 1 << 20
+_FALLOC_FL_ZERO_RANGE: Final = 0x10
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_MADV_POPULATE_WRITE: Final = 23
+_LIBC.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def file_name(start_offset: int) -> str:
+    """Name of the file whose first byte is `start_offset`: 20 decimal digits."""
+    return f"{start_offset:0{NAME_DIGITS}d}"
+
+
+def find_start_offset(name: str) -> int | None:
+    """The start offset that a file name says, None when it is not a store file's name."""
+    if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
+        return None
+    return int(name)
+
+
+def create_allocated(path: Path, size: int) -> None:
+    """Create `path` with `size` allocated zero bytes, or complete a shorter file.
+
+    What the file holds stays. A file that was new is removed again when it fails. Raises
+    DiskFullError, OSError.
+    """
+    is_new = not path.exists()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.posix_fallocate(fd, 0, size)
+        os.fsync(fd)
+    except OSError as error:
+        if is_new:
+            path.unlink(missing_ok=True)
+        if error.errno in _NO_SPACE:
+            raise DiskFullError(
+                f"{path}: no room for {size} bytes ({error.strerror}); "
+                "free space on this partition or lower fileReservedTime"
+            ) from error
+        raise
+    finally:
+        os.close(fd)
+
+
+def sync_directory(directory: Path) -> None:
+    """fsync a directory: names created and removed in it survive a power loss."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def zero_range(path: Path, start: int, end: int) -> None:
+    """Make [start, end) of a file zero, on disk when it returns. Blocks stay allocated.
+
+    One FALLOC_FL_ZERO_RANGE where the file system can (ext4, XFS), written zeros elsewhere.
+    Mappings of the file see it. Raises OSError.
+    """
+    if start >= end:
+        return
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if not _fallocate_zero(fd, start, end - start):
+            _write_zeros(fd, start, end)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _fallocate_zero(fd: int, start: int, size: int) -> bool:
+    if _LIBC.fallocate(fd, _FALLOC_FL_ZERO_RANGE, start, size) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EOPNOTSUPP, errno.ENOSYS):
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def _write_zeros(fd: int, start: int, end: int) -> None:
+    zeros = bytes(min(_ZERO_STEP, end - start))
+    at = start
+    while at < end:
+        at += os.pwrite(fd, zeros[: end - at], at)
+
+
+class MappedFile:
+    """A mapped file. A lent view stays readable after `close`, but keeps the pages alive."""
+
+    __slots__ = ("_map", "_view", "path", "size", "start_offset", "writable")
+
+    def __init__(self, path: Path, start_offset: int, file_map: mmap.mmap, writable: bool) -> None:
+        self.path = path
+        self.start_offset = start_offset
+        self.size = len(file_map)
+        self.writable = writable
+        self._map: mmap.mmap | None = file_map
+        self._view = memoryview(file_map)
+
+    @classmethod
+    def open(cls, path: Path, start_offset: int, *, writable: bool = False) -> Self:
+        """Map an existing file whole. Raises StoreError: missing, empty, or not mappable."""
+        mode = os.O_RDWR if writable else os.O_RDONLY
+        try:
+            fd = os.open(path, mode | os.O_CLOEXEC)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be opened: {error.strerror}") from error
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        try:
+            return cls(path, start_offset, mmap.mmap(fd, 0, access=access), writable)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path}: cannot be mapped: {error}") from error
+        finally:
+            os.close(fd)
+
+    @property
+    def end_offset(self) -> int:
+        """Start offset of the next file."""
+        return self.start_offset + self.size
+
+    @property
+    def is_open(self) -> bool:
+        """False after `close`."""
+        return self._map is not None
+
+    def view(self, position: int = 0, size: int | None = None) -> memoryview:
+        """Lend [position, position + size), to the file's end without size.
+
+        Release it soon, or let it go: while it lives, a deleted file frees no space.
+        """
+        end = self.size if size is None else position + size
+        if not 0 <= position <= end <= self.size:
+            raise StoreError(f"{self.path}: [{position}, {end}) is outside its {self.size} bytes")
+        return self._view[position:end]
+
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Copy `data` to `position`. Raises StoreError when it does not fit."""
+        end = position + len(data)
+        if position < 0 or end > self.size:
+            raise StoreError(f"{self.path}: [{position}, {end}) is outside its {self.size} bytes")
+        self._view[position:end] = data
+
+    def populate(self, position: int, size: int) -> bool:
+        """Bring pages into memory, ready to be written; does not hold the GIL.
+
+        False when the kernel does not know MADV_POPULATE_WRITE (before 5.14) or cannot do it for
+        this file system: then the writer touches the pages itself. `position` lies on a page.
+        """
+        end = min(position + size, self.size)
+        anchor = ctypes.c_char.from_buffer(self._view)
+        try:
+            address = ctypes.addressof(anchor) + position
+            return bool(_LIBC.madvise(address, end - position, _MADV_POPULATE_WRITE) == 0)
+        finally:
+            del anchor
+
+    def close(self) -> None:
+        """Unmap now, or with the last lent view. Idempotent."""
+        file_map, self._map = self._map, None
+        if file_map is None:
+            return
+        self._view.release()
+        try:
+            file_map.close()
+        except BufferError:
+            # Views are still out: the mapping ends with the last reference to it.
+            return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,390 @@
+"""The commit log record: its bytes, in this one place.
+
+Pure functions over buffers, any thread; knows no file. All integers big-endian, signed unless said.
+
+    offset  size  field                        offset  size  field
+    0       4     totalSize                    40      8     bornTimestamp (ms)
+    4       4     magic (unsigned here)        48      8/20  bornHost: address, port int32
+    8       4     bodyCRC, 0 for no body       56      8     storeTimestamp (ms)
+    12      4     queueId                      64      8/20  storeHost
+    16      4     flag                         72      4     reconsumeTimes
+    20      8     queueOffset                  76      8     preparedTransactionOffset
+    28      8     physicalOffset               84      4+n   body size, body
+    36      4     sysFlag                      ..      1+n   topic size (V2: 2), topic
+                                               ..      2+n   properties size, properties
+
+Offsets behind bornHost grow by 12 for each host that is IPv6 (sysFlag 0x10 born, 0x20 store).
+A blank record fills a file to its end: int32 bytes left in the file, BLANK magic; the rest is any
+value. Kin: CommitLog.checkMessageAndReturnSize, MessageDecoder, MessageExtEncoder.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from store.errors import MessageIllegalError, RecordDamagedError, StoreError
+from store.message import Message
+from store.message_properties import PROPERTIES_LIMIT
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC_V1: Final = 0xDAA320A7
+MAGIC_V2: Final = 0xDAA320AB
+"""5.x: the topic's size takes two bytes. Read, never written."""
+MAGIC_BLANK: Final = 0xCBD43194
+BODY_CRC_MASK: Final = 0x7FFFFFFF
+
+BORN_HOST_V6_FLAG: Final = 0x10
+STORE_HOST_V6_FLAG: Final = 0x20
+TRANSACTION_MASK: Final = 0xC
+TRANSACTION_NOT: Final = 0x0
+TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
+
+SIZE_AND_MAGIC: Final = Struct(">iI")
+assert SIZE_AND_MAGIC.size == 8
+BLANK_SIZE: Final = SIZE_AND_MAGIC.size
+"""Least bytes that stay free behind the last record of a file: room for its blank record."""
+
+_BEFORE_BORN_HOST: Final = ">iIiiiqqiq"
+_HEADS: Final = tuple(
+    Struct(f"{_BEFORE_BORN_HOST}{born}sq{store}siqi")
+    for store, born in ((8, 8), (8, 20), (20, 8), (20, 20))
+)
+"""Index: sysFlag >> 4 & 3."""
+assert [head.size for head in _HEADS] == [88, 100, 100, 112]
+PROPERTIES_LENGTH: Final = Struct(">h")
+TOPIC_LENGTH_V2: Final = Struct(">h")
+assert PROPERTIES_LENGTH.size == TOPIC_LENGTH_V2.size == 2
+TOPIC_LIMIT: Final = 127
+"""Most bytes of a topic name in a V1 record."""
+
+# Places of single fields, for readers that need few of them.
+BODY_CRC_AT: Final = 8
+QUEUE_ID_AT: Final = 12
+QUEUE_OFFSET_AT: Final = 20
+PHY_OFFSET_AT: Final = 28
+SYS_FLAG_AT: Final = 36
+BORN_HOST_AT: Final = 48
+assert struct.calcsize(_BEFORE_BORN_HOST) == BORN_HOST_AT
+assert struct.calcsize(">iIiiiqq") == SYS_FLAG_AT
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+
+BATCH_ITEM_HEAD: Final = Struct(">iiiii")
+"""A batch's item as a client sends it: totalSize, magic, bodyCRC, flag, body size; then body,
+int16 properties size, properties. Magic and CRC are zero and not looked at."""
+assert BATCH_ITEM_HEAD.size == 20
+
+
+class RecordKind(enum.IntEnum):
+    """What `check_record` found."""
+
+    MESSAGE = 1
+    BLANK = 2
+    NOTHING = 3
+    """Zero bytes: nothing was ever written here."""
+    INVALID = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCheck:
+    """`size`: bytes of the message or blank, else 0. `reason`: why not, for people."""
+
+    kind: RecordKind
+    size: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """One message of a batch body."""
+
+    flag: int
+    body: Buffer
+    properties: Buffer
+
+
+# -- layout ------------------------------------------------------------------------------------
+
+
+def record_head(sys_flag: int) -> Struct:
+    """The struct of everything before the body, the body's size included."""
+    return _HEADS[sys_flag >> 4 & 3]
+
+
+def fixed_size(sys_flag: int) -> int:
+    """Bytes of a record besides body, topic (with its size byte) and properties."""
+    return _HEADS[sys_flag >> 4 & 3].size + 2
+
+
+def store_timestamp_position(sys_flag: int) -> int:
+    """Where in a record its storeTimestamp (int64) is."""
+    return BORN_HOST_AT + (20 if sys_flag & BORN_HOST_V6_FLAG else 8)
+
+
+def read_store_timestamp(view: Buffer, position: int) -> int:
+    """The storeTimestamp (ms) of the record at `position`. No checks."""
+    (sys_flag,) = _INT32.unpack_from(view, position + SYS_FLAG_AT)
+    found: int = _INT64.unpack_from(view, position + store_timestamp_position(sys_flag))[0]
+    return found
+
+
+def body_crc(body: Buffer) -> int:
+    """bodyCRC as stored."""
+    return zlib.crc32(body) & BODY_CRC_MASK if len(body) else 0
+
+
+# -- encoding ----------------------------------------------------------------------------------
+
+
+def encode_record(message: Message) -> bytes:
+    """`message` as a V1 record. Raises MessageIllegalError when a part does not fit."""
+    sys_flag = message.sys_flag
+    _check_hosts(message)
+    topic = message.topic.encode()
+    _limit("topic", len(topic), TOPIC_LIMIT)
+    _limit("properties", len(message.properties), PROPERTIES_LIMIT)
+    size = fixed_size(sys_flag) + len(message.body) + 1 + len(topic) + len(message.properties)
+    head = record_head(sys_flag).pack(
+        size,
+        MAGIC_V1,
+        body_crc(message.body),
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.phy_offset,
+        sys_flag,
+        message.born_timestamp,
+        message.born_host,
+        message.store_timestamp,
+        message.store_host,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        len(message.body),
+    )
+    tail = PROPERTIES_LENGTH.pack(len(message.properties)) + message.properties
+    return b"".join((head, message.body, bytes((len(topic),)), topic, tail))
+
+
+def encode_blank(left: int) -> bytes:
+    """The 8 bytes that close a file with `left` bytes left."""
+    return SIZE_AND_MAGIC.pack(left, MAGIC_BLANK)
+
+
+def _limit(what: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise MessageIllegalError(f"{what} of {size} bytes (limit {limit})")
+
+
+def _check_hosts(message: Message) -> None:
+    for name, flag, host in (
+        ("born_host", BORN_HOST_V6_FLAG, message.born_host),
+        ("store_host", STORE_HOST_V6_FLAG, message.store_host),
+    ):
+        if len(host) != (20 if message.sys_flag & flag else 8):
+            raise MessageIllegalError(
+                f"{name} of {len(host)} bytes contradicts sysFlag {message.sys_flag:#x}"
+            )
+
+
+# -- decoding ----------------------------------------------------------------------------------
+
+
+class _Layout(NamedTuple):
+    """Where the parts of a record are in its buffer. `fields`: the head, unpacked."""
+
+    fields: tuple[Any, ...]
+    body_at: int
+    topic_at: int
+    topic_end: int
+    end: int
+
+
+def is_blank_at(view: Buffer, position: int) -> bool:
+    """Whether a blank record starts at `position`."""
+    if len(view) - position < BLANK_SIZE:
+        return False
+    magic: int = SIZE_AND_MAGIC.unpack_from(view, position)[1]
+    return magic == MAGIC_BLANK
+
+
+def decode_record(view: Buffer, position: int) -> tuple[Message, int]:
+    """The V1 or V2 record at `position`, and its size.
+
+    Sizes are checked against each other and the buffer; CRC and physicalOffset are not
+    (`check_record`). Raises RecordDamagedError.
+    """
+    found = _lay_out(view, position, len(view))
+    if isinstance(found, RecordCheck):
+        text = found.reason or found.kind.name.lower()
+        raise RecordDamagedError(f"no message at position {position} of the buffer: {text}")
+    fields = found.fields
+    message = Message(
+        topic=str(view[found.topic_at : found.topic_end], "utf-8", "replace"),
+        queue_id=fields[3],
+        flag=fields[4],
+        queue_offset=fields[5],
+        phy_offset=fields[6],
+        sys_flag=fields[7],
+        born_timestamp=fields[8],
+        born_host=fields[9],
+        store_timestamp=fields[10],
+        store_host=fields[11],
+        reconsume_times=fields[12],
+        prepared_transaction_offset=fields[13],
+        body=bytes(view[found.body_at : found.body_at + fields[14]]),
+        properties=bytes(view[found.topic_end + 2 : found.end]),
+    )
+    return message, found.end - position
+
+
+def check_record(
+    view: Buffer, position: int, limit: int, phy_offset: int, *, check_crc: bool
+) -> RecordCheck:
+    """Judge what lies at `position` of a file's bytes, which is `phy_offset` in the log.
+
+    limit: where in `view` the file ends; a blank must reach exactly to it. Stricter than the
+    original: physicalOffset must be the real place (a stale record of an older write is not a
+    message), a blank must have the right size, and with check_crc a topic no zero bytes.
+    """
+    found = _lay_out(view, position, limit)
+    if isinstance(found, RecordCheck):
+        return found
+    fields = found.fields
+    if fields[6] != phy_offset:
+        return _invalid(f"physicalOffset field says {fields[6]}, the place is {phy_offset}")
+    if check_crc and (reason := _find_damage(view, found)):
+        return _invalid(reason)
+    return RecordCheck(RecordKind.MESSAGE, found.end - position)
+
+
+def _find_damage(view: Buffer, layout: _Layout) -> str:
+    """What the costly checks say: the body's CRC, and a topic whose end was never written."""
+    if 0 in view[layout.topic_at : layout.topic_end]:
+        return "the topic has zero bytes"
+    _, _, expected, *_, body_size = layout.fields
+    crc = body_crc(view[layout.body_at : layout.body_at + body_size])
+    if body_size and crc != expected:
+        return f"bodyCRC field says {expected:#x}, the body has {crc:#x}"
+    return ""
+
+
+def _invalid(reason: str) -> RecordCheck:
+    return RecordCheck(RecordKind.INVALID, 0, reason)
+
+
+def _lay_out(view: Buffer, position: int, limit: int) -> _Layout | RecordCheck:
+    left = limit - position
+    if left < BLANK_SIZE:
+        return _invalid(f"only {left} bytes left")
+    size, magic = SIZE_AND_MAGIC.unpack_from(view, position)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return _no_message(size, magic, left)
+    if not _HEADS[0].size <= size <= left:
+        return _invalid(f"totalSize {size} is impossible, {left} bytes left")
+    return _lay_out_message(view, position, position + size)
+
+
+def _no_message(size: int, magic: int, left: int) -> RecordCheck:
+    if magic == MAGIC_BLANK:
+        if size == left:
+            return RecordCheck(RecordKind.BLANK, size)
+        return _invalid(f"a blank of {size} bytes where {left} are left in the file")
+    if size == 0 and magic == 0:
+        return RecordCheck(RecordKind.NOTHING, 0, "zero bytes")
+    return _invalid(f"magic {magic:#x} is not a record's")
+
+
+def _lay_out_message(view: Buffer, position: int, end: int) -> _Layout | RecordCheck:
+    (sys_flag,) = _INT32.unpack_from(view, position + SYS_FLAG_AT)
+    head = _HEADS[sys_flag >> 4 & 3]
+    body_at = position + head.size
+    if body_at > end:
+        return _invalid(f"totalSize {end - position} is too small for the head")
+    fields = head.unpack_from(view, position)
+    length_at = body_at + fields[14]
+    topic_at = length_at + (1 if fields[1] == MAGIC_V1 else 2)
+    if fields[14] < 0 or topic_at > end:
+        return _invalid(f"body size {fields[14]} is impossible in {end - position} bytes")
+    topic_size = int.from_bytes(view[length_at:topic_at], "big", signed=True)
+    topic_end = topic_at + topic_size
+    if topic_size < 0 or topic_end + 2 > end:
+        return _invalid(f"topic size {topic_size} is impossible in {end - position} bytes")
+    (properties_size,) = PROPERTIES_LENGTH.unpack_from(view, topic_end)
+    if properties_size < 0 or topic_end + 2 + properties_size != end:
+        return _invalid(f"totalSize {end - position} is not the sum of its parts")
+    return _Layout(fields, body_at, topic_at, topic_end, end)
+
+
+# -- batches -----------------------------------------------------------------------------------
+
+
+def iterate_batch(body: Buffer) -> Iterator[BatchItem]:
+    """The messages of a batch as a client sent it. Raises MessageIllegalError at the first lie.
+
+    Every item's sizes are checked against each other and the rest of the body before the item is
+    given out; slices of `body` are given, not copies of more than them.
+    """
+    at, end = 0, len(body)
+    while at < end:
+        item_end, item = _batch_item(body, at, end)
+        yield item
+        at = item_end
+
+
+def _batch_item(body: Buffer, at: int, end: int) -> tuple[int, BatchItem]:
+    if end - at < BATCH_ITEM_HEAD.size + 2:
+        raise MessageIllegalError(f"batch: {end - at} bytes at {at} are too few for an item")
+    total, _magic, _crc, flag, body_size = BATCH_ITEM_HEAD.unpack_from(body, at)
+    body_at = at + BATCH_ITEM_HEAD.size
+    body_end = body_at + body_size
+    if body_size < 0 or body_end + 2 > end:
+        raise MessageIllegalError(f"batch: item at {at} claims a body of {body_size} bytes")
+    (properties_size,) = PROPERTIES_LENGTH.unpack_from(body, body_end)
+    item_end = body_end + 2 + properties_size
+    if properties_size < 0 or item_end > end:
+        raise MessageIllegalError(f"batch: item at {at} claims properties of {properties_size}")
+    if total != item_end - at:
+        raise MessageIllegalError(f"batch: item at {at} claims {total} bytes, has {item_end - at}")
+    return item_end, BatchItem(flag, body[body_at:body_end], body[body_end + 2 : item_end])
+
+
+# -- hosts and message ids ---------------------------------------------------------------------
+
+
+def encode_host(address: str, port: int) -> bytes:
+    """A host as records hold it: 4 or 16 address bytes, port as int32. ValueError: no address."""
+    return ipaddress.ip_address(address).packed + _INT32.pack(port)
+
+
+def decode_host(host: Buffer) -> tuple[str, int]:
+    """Address text and port of a host of 8 or 20 bytes. Raises StoreError for other sizes."""
+    if len(host) not in (8, 20):
+        raise StoreError(f"a host of {len(host)} bytes; 8 (IPv4) or 20 (IPv6) are possible")
+    (port,) = _INT32.unpack_from(host, len(host) - 4)
+    return str(ipaddress.ip_address(bytes(host[:-4]))), port
+
+
+def encode_message_id(store_host: bytes, phy_offset: int) -> str:
+    """offsetMsgId: 32 (IPv4) or 56 upper-case hex digits."""
+    return (store_host + _INT64.pack(phy_offset)).hex().upper()
+
+
+def decode_message_id(message_id: str) -> tuple[bytes, int]:
+    """storeHost bytes and phy_offset of an offsetMsgId. Raises StoreError."""
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError:
+        raw = b""
+    if len(message_id) not in (32, 56) or len(raw) * 2 != len(message_id):
+        raise StoreError(f"message id {message_id!r} is not 32 or 56 hex digits")
+    return raw[:-8], int.from_bytes(raw[-8:], "big", signed=True)

@@ -1,0 +1,252 @@
+"""ReputMessageService: follows the commit log and has everything derived from it built.
+
+The dispatch thread of process `store`. It reads what the log's writer has published, a chunk at a
+time and never over a file's end, hands the records to the dispatchers (consume queues, then
+index), and publishes how far it is. The same chunk may be dispatched twice, after a crash: the
+dispatchers skip what they have. Recovery uses `dispatch_range`. It must not know queues, keys or
+who waits for its progress. Follows DefaultMessageStore.ReputMessageService.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from store.errors import DiskFullError, RecordDamagedError, StoreError
+from store.message_codec import SIZE_AND_MAGIC
+from store.record_arrays import RecordArrays, ScanEnd, parse_records
+from store.record_properties import PropertyExtractor
+from store.running_flags import RunningFlag, RunningFlags
+from store.service_thread import FailureHandler, ServiceThread
+
+log = logging.getLogger(__name__)
+
+DEFAULT_CHUNK_SIZE: Final = 1 << 20
+"""Bytes dispatched between two publications: some thousand records, about 2 ms."""
+DEFAULT_IDLE_MS: Final = 50.0
+_DISK_FULL_RETRY_MS: Final = 1_000
+
+
+class CommitLogSource(Protocol):
+    """What is read of the commit log (store/commit_log_reader.py)."""
+
+    file_size: int
+
+    @property
+    def min_phy_offset(self) -> int:
+        """First byte that is still there."""
+        ...
+
+    @property
+    def max_phy_offset(self) -> int:
+        """Behind the last published byte."""
+        ...
+
+    def view_of_file(self, phy_offset: int) -> memoryview | None:
+        """The whole file that holds `phy_offset`, lent; None when it is gone."""
+        ...
+
+
+class CommitLogDispatcher(Protocol):
+    """Builds something from records."""
+
+    def dispatch(self, records: RecordArrays) -> None:
+        """Take the records up; those that were taken up before change nothing."""
+        ...
+
+
+class Sleeper(Protocol):
+    """How the service sleeps until the log grows (the owner's side of a Bell)."""
+
+    def lie_down(self) -> None:
+        """Say that I sleep; look for work after this."""
+
+    def get_up(self) -> None:
+        """Say that I am awake."""
+
+    def wait(self, timeout_ms: float) -> None:
+        """Sleep until woken or `timeout_ms` are over; awake afterwards."""
+
+
+def read_chunk(
+    source: CommitLogSource,
+    phy_offset: int,
+    end: int,
+    chunk_size: int,
+    extractor: PropertyExtractor,
+) -> tuple[RecordArrays, int]:
+    """Records from `phy_offset` on, none reaching over `end`, and where to read on.
+
+    About chunk_size bytes, one record at least. A blank leads to the next file, once that is
+    within `end`. Raises StoreError when the file is missing.
+    """
+    view = source.view_of_file(phy_offset)
+    if view is None:
+        raise StoreError(
+            f"commit log: no file for offset {phy_offset} (minimum {source.min_phy_offset}, "
+            f"published up to {end}); was it deleted by hand?"
+        )
+    chunk_size = max(chunk_size, SIZE_AND_MAGIC.size)
+    with view:
+        at = phy_offset % source.file_size
+        left = min(source.file_size - at, end - phy_offset)
+        with view[at : at + min(left, chunk_size)] as piece:
+            records = parse_records(piece, phy_offset, extractor)
+        if not records.count and records.end is ScanEnd.PARTIAL and left > chunk_size:
+            with view[at : at + min(left, records.needed)] as piece:
+                records = parse_records(piece, phy_offset, extractor)
+    following = phy_offset + records.consumed
+    if records.end is ScanEnd.BLANK:
+        next_file = following - following % source.file_size + source.file_size
+        following = next_file if next_file <= end else following
+    return records, following
+
+
+def dispatch_range(
+    source: CommitLogSource,
+    start: int,
+    end: int,
+    extractor: PropertyExtractor,
+    dispatchers: Sequence[CommitLogDispatcher],
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    chunk_size: int = DEFAULT_CHUNK_SIZE,
+) -> int:
+    """Dispatch [start, end) of the log; returns the number of records. For recovery.
+
+    on_progress(phy_offset) is called after every chunk. Raises RecordDamagedError when the range
+    does not consist of whole records.
+    """
+    count = 0
+    at = start
+    while at < end:
+        records, following = read_chunk(source, at, end, chunk_size, extractor)
+        for dispatcher in dispatchers:
+            dispatcher.dispatch(records)
+        count += records.count
+        if following == at:
+            raise RecordDamagedError(
+                f"commit log: no whole record at {at} before {end}: "
+                f"{records.reason or records.end.value}"
+            )
+        at = following
+        if on_progress is not None:
+            on_progress(at)
+    return count
+
+
+class ReputMessageService(ServiceThread):
+    """The service. Owned by: its own thread; `reput_from_offset` may be read by any."""
+
+    def __init__(
+        self,
+        source: CommitLogSource,
+        extractor: PropertyExtractor,
+        dispatchers: Sequence[CommitLogDispatcher],
+        *,
+        is_slave: Callable[[], bool],
+        publish: Callable[[int], None],
+        on_dispatched: Callable[[int], None],
+        sleeper: Sleeper,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        idle_ms: float = DEFAULT_IDLE_MS,
+        on_failure: FailureHandler | None = None,
+        flags: RunningFlags | None = None,
+    ) -> None:
+        """publish(dispatched_offset) after every chunk; it also rings whoever follows.
+        on_dispatched(store timestamp ms of the newest record) feeds the checkpoint."""
+        super().__init__("ReputMessageService", on_failure=on_failure)
+        self._source = source
+        self._extractor = extractor
+        self._dispatchers = tuple(dispatchers)
+        self._is_slave = is_slave
+        self._publish = publish
+        self._on_dispatched = on_dispatched
+        self._sleeper = sleeper
+        self._chunk_size = chunk_size
+        self._idle_ms = idle_ms
+        self.reput_from_offset = 0
+        """Everything before is dispatched. Set it before the start."""
+        self._flags = flags
+        """Told when a derived file finds no room; dispatch goes on when there is some again."""
+        self._stalled_at = -1
+        """Where on a slave bytes are that are no record; logged once."""
+
+    @property
+    def behind_bytes(self) -> int:
+        """Published bytes that are not dispatched yet."""
+        return max(self._source.max_phy_offset - self.reput_from_offset, 0)
+
+    def step(self) -> None:
+        """Dispatch what there is, else sleep until the bell or `idle_ms`."""
+        try:
+            self._step()
+        except DiskFullError as error:
+            if self._flags is None:
+                raise
+            self._flags.set(RunningFlag.DISK_FULL, str(error), by=self.name)
+            self.wait_for_running(_DISK_FULL_RETRY_MS)
+
+    def _step(self) -> None:
+        if self.dispatch_once():
+            if self._flags is not None:
+                self._flags.clear(RunningFlag.DISK_FULL, "dispatch goes on", by=self.name)
+            return
+        self._sleeper.lie_down()
+        if self.stopped or self.dispatch_once():
+            self._sleeper.get_up()
+            return
+        self._sleeper.wait(self._idle_ms)
+
+    def finish(self) -> None:
+        """Catch up before an orderly stop."""
+        while self.dispatch_once():
+            pass
+
+    def dispatch_once(self) -> bool:
+        """Dispatch one chunk; False when nothing can be done now.
+
+        Raises StoreError, on a master RecordDamagedError for anything that is no record.
+        """
+        end = self._source.max_phy_offset
+        start = self._start_offset()
+        if start >= end:
+            return False
+        records, following = read_chunk(self._source, start, end, self._chunk_size, self._extractor)
+        if records.count:
+            for dispatcher in self._dispatchers:
+                dispatcher.dispatch(records)
+        if following == start:
+            self._judge_standstill(start, end, records)
+            return False
+        self.reput_from_offset = following
+        if records.count:
+            self._on_dispatched(int(records.store_timestamps[-1]))
+        self._publish(following)
+        return True
+
+    def _start_offset(self) -> int:
+        low = self._source.min_phy_offset
+        if self.reput_from_offset < low:
+            log.warning(
+                "dispatch: offset %s lies before the commit log, which begins at %s: going there",
+                self.reput_from_offset,
+                low,
+            )
+            self.reput_from_offset = low
+        return self.reput_from_offset
+
+    def _judge_standstill(self, at: int, end: int, records: RecordArrays) -> None:
+        """A slave waits for the rest of a record that came in part; all else is damage."""
+        if self._is_slave() and records.end is not ScanEnd.INVALID:
+            return
+        text = (
+            f"commit log: no whole record at {at}, published up to {end}: "
+            f"{records.reason or records.end.value}"
+        )
+        if not self._is_slave():
+            raise RecordDamagedError(f"{text}; restart the broker: recovery truncates it")
+        if self._stalled_at != at:
+            self._stalled_at = at
+            log.error("%s; dispatch waits there; replicate this slave anew", text)

@@ -1,0 +1,86 @@
+"""StoreCheckpoint: up to which store time the derived files and the log are on disk.
+
+Written by the `store` process: each service sets its timestamp, `flush` writes the file. It only
+tells recovery where to begin, so a missing or short file means "begin at the first file". Kin:
+StoreCheckpoint.
+
+    offset  size  field (int64 big-endian, ms)
+    0       8     physicMsgTimestamp: commit log
+    8       8     logicsMsgTimestamp: consumequeue
+    16      8     indexMsgTimestamp: index
+    24      8     masterFlushedOffset (5.x; kept as found)
+    32      8     confirmPhyOffset (5.x; kept as found)
+    40      4056  zero
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from struct import Struct
+from typing import Final, Self
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_SIZE: Final = 4096
+TIMESTAMPS: Final = Struct(">qqq")
+assert TIMESTAMPS.size == 24
+_SAFETY_MS: Final = 3000
+
+
+class StoreCheckpoint:
+    """The three timestamps, and the rest of the file as it was found."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.physic_msg_timestamp = 0
+        self.logics_msg_timestamp = 0
+        self.index_msg_timestamp = 0
+        self._rest = bytes(CHECKPOINT_SIZE - TIMESTAMPS.size)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read `path`; all zero when it is missing or not 4096 bytes. Raises OSError."""
+        found = cls(path)
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return found
+        if len(raw) != CHECKPOINT_SIZE:
+            log.warning("%s: %s bytes, not %s; not used", path, len(raw), CHECKPOINT_SIZE)
+            return found
+        found._take(raw)
+        return found
+
+    def _take(self, raw: bytes) -> None:
+        times = TIMESTAMPS.unpack_from(raw)
+        if min(times) < 0:
+            log.warning("%s: negative timestamps %s; not used", self.path, times)
+            return
+        self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp = times
+        self._rest = raw[TIMESTAMPS.size :]
+
+    def min_timestamp(self, *, with_index: bool = False) -> int:
+        """Records stored before this ms are on disk in log, queue and, if asked, index."""
+        newest = min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _SAFETY_MS
+        if with_index:
+            newest = min(newest, self.index_msg_timestamp)
+        return max(0, newest)
+
+    def flush(self) -> None:
+        """Write the file in place and fdatasync it. Raises OSError."""
+        with self._lock:
+            raw = self._encode()
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.pwrite(fd, raw, 0)
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+
+    def _encode(self) -> bytes:
+        times = (self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
+        return TIMESTAMPS.pack(*times) + self._rest

@@ -1,0 +1,82 @@
+"""Rebuilds the writer's queue offsets before the first write.
+
+Runs once in `remoting`, before CommitLog.put. The truth is in two places: the queue table covers
+the log up to dispatched_offset, the log itself holds what came after. dispatched_offset is read
+first: whatever lies before it is in the table by then, whatever the `store` process dispatches
+meanwhile is only seen twice. Follows CommitLog.recoverTopicQueueTable of the original, which
+covers the consumequeue only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from store.commit_log import CommitLog
+from store.control_page import DISPATCHED_OFFSET, MAX_PHY_OFFSET, ControlPage
+from store.errors import RecordDamagedError
+from store.message import Message
+from store.message_codec import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NOT,
+    decode_record,
+    is_blank_at,
+)
+from store.queue_table import QueueTableReader
+
+_COUNTED: Final = (TRANSACTION_NOT, TRANSACTION_COMMIT)
+
+
+class LogReader(Protocol):
+    """What is needed of the mapped commit log."""
+
+    file_size: int
+
+    def view_of_file(self, phy_offset: int) -> memoryview | None:
+        """The whole file that holds `phy_offset`; None when it is gone."""
+
+
+def rebuild_topic_queue_table(
+    commit_log: CommitLog, page: ControlPage, table: QueueTableReader, reader: LogReader
+) -> int:
+    """Set the next offset of every queue in `commit_log`; returns the records walked.
+
+    Raises RecordDamagedError: published bytes are no record.
+    """
+    start = page.counters[DISPATCHED_OFFSET]
+    end = page.counters[MAX_PHY_OFFSET]
+    for topic, queue_id, _row in table:
+        max_offset = table.offsets(topic, queue_id)[1]
+        if max_offset:
+            commit_log.topic(topic).next_offsets[queue_id] = max_offset
+    walked = 0
+    for record in _walk(reader, start, end):
+        _raise_offset(commit_log, record)
+        walked += 1
+    return walked
+
+
+def _walk(reader: LogReader, start: int, end: int) -> Iterator[Message]:
+    at = start
+    while at < end:
+        view = reader.view_of_file(at)
+        if view is None:
+            raise RecordDamagedError(f"commit log: no file at {at}, published up to {end}")
+        position = at % reader.file_size
+        if is_blank_at(view, position):
+            at += reader.file_size - position
+            continue
+        record, size = decode_record(view, position)
+        yield record
+        at += size
+
+
+def _raise_offset(commit_log: CommitLog, record: Message) -> None:
+    """A queue offset of 0 means that the queue was deleted and made again."""
+    if record.sys_flag & TRANSACTION_MASK not in _COUNTED:
+        return
+    offsets = commit_log.topic(record.topic).next_offsets
+    following = record.queue_offset + 1
+    if record.queue_offset == 0 or following > offsets.get(record.queue_id, 0):
+        offsets[record.queue_id] = following

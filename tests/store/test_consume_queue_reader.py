@@ -1,0 +1,111 @@
+"""Reading queues of another process; offsets by time against a plain model of 4.9."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE, ConsumeQueue
+from store.consume_queue_files import ConsumeQueueFiles
+from store.consume_queue_reader import ConsumeQueueReader
+from store.message_store_config import MessageStoreConfig
+
+FILE_SIZE = 200
+
+
+def config(root: Path) -> MessageStoreConfig:
+    return MessageStoreConfig(
+        store_path_root_dir=str(root), mapped_file_size_consume_queue=FILE_SIZE
+    )
+
+
+def write(root: Path, count: int, first: int = 0, phy_offset: int = 0) -> ConsumeQueue:
+    files = ConsumeQueueFiles(root / "consumequeue", FILE_SIZE, writable=True)
+    queue = ConsumeQueue(files, "T", 0)
+    data = b"".join(CQ_UNIT.pack(phy_offset + n, 1, n) for n in range(count))
+    queue.append(memoryview(data), first, phy_offset + 1, phy_offset + count)
+    files.close()
+    return queue
+
+
+def test_reads_stop_at_the_files_end(tmp_path: Path) -> None:
+    write(tmp_path, 25)
+    reader = ConsumeQueueReader(config(tmp_path), open_files=1)
+    assert reader.read_units("T", 0, 8, 5) == CQ_UNIT.pack(8, 1, 8) + CQ_UNIT.pack(9, 1, 9)
+    assert len(reader.read_units("T", 0, 10, 5)) == 100
+    assert reader.find_unit("T", 0, 24) == (24, 1, 24)
+    assert reader.find_unit("T", 0, 25) is None
+    reader.close()
+
+
+def test_what_is_missing_is_empty(tmp_path: Path) -> None:
+    reader = ConsumeQueueReader(config(tmp_path))
+    assert reader.read_units("T", 0, 0, 5) == b""
+    assert reader.read_units("../T", 0, 0, 5) == b""
+    assert reader.read_units("T", 0, -1, 5) == b""
+    write(tmp_path, 3)
+    assert len(reader.read_units("T", 0, 0, 3)) == 60
+    assert reader.read_units("T", 0, 10, 3) == b""
+
+
+def test_forget_lets_go_of_a_deleted_file(tmp_path: Path) -> None:
+    queue = write(tmp_path, 3)
+    reader = ConsumeQueueReader(config(tmp_path))
+    assert reader.find_unit("T", 0, 0) == (0, 1, 0)
+    queue.destroy()
+    write(tmp_path, 3, phy_offset=700)
+    reader.forget("T", 0)
+    assert reader.find_unit("T", 0, 0) == (700, 1, 0)
+
+
+def test_blank_units_are_no_units(tmp_path: Path) -> None:
+    write(tmp_path, 2, first=4, phy_offset=50)
+    reader = ConsumeQueueReader(config(tmp_path))
+    assert CQ_UNIT.unpack(reader.read_units("T", 0, 3, 1))[1] == PRE_BLANK_SIZE
+    assert reader.find_unit("T", 0, 3) is None
+    assert reader.find_unit("T", 0, 4) == (50, 1, 0)
+
+
+def by_time(root: Path, times: list[int], timestamp: int, low: int = 0, min_phy: int = 0) -> int:
+    reader = ConsumeQueueReader(config(root))
+    return reader.offset_by_timestamp(
+        "T", 0, timestamp, low, len(times), lambda phy: times[phy], min_phy_offset=min_phy
+    )
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [(0, 0), (100, 0), (104, 0), (105, 0), (106, 1), (110, 1), (126, 3), (999, 3)],
+)
+def test_nearest_record(tmp_path: Path, timestamp: int, expected: int) -> None:
+    write(tmp_path, 4)
+    assert by_time(tmp_path, [100, 110, 120, 130], timestamp) == expected
+
+
+def test_empty_unreadable_and_removed(tmp_path: Path) -> None:
+    assert by_time(tmp_path, [], 5) == 0
+    write(tmp_path, 4)
+    assert by_time(tmp_path, [-1, -1, -1, -1], 5) == 0
+    assert by_time(tmp_path, [100, 110, 120, 130], 0, min_phy=2) == 2
+    assert by_time(tmp_path, [100, 110, 120, 130], 105, low=2) == 2
+    assert by_time(tmp_path, [100, 110, 120, 130], 105, min_phy=9) == 3
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=45), st.integers(-2, 35))
+def test_against_a_model(
+    tmp_path_factory: pytest.TempPathFactory, times: list[int], timestamp: int
+) -> None:
+    root = tmp_path_factory.mktemp("cq")
+    times.sort()
+    write(root, len(times))
+    found = by_time(root, times, timestamp)
+    per_file = FILE_SIZE // 20
+    chunks = [times[i : i + per_file] for i in range(0, len(times), per_file)]
+    number = next((i for i, c in enumerate(chunks) if c[-1] >= timestamp), len(chunks) - 1)
+    best = min(abs(time - timestamp) for time in chunks[number])
+    assert abs(times[found] - timestamp) == best
+    assert found // per_file == number

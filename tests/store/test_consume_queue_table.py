@@ -1,0 +1,231 @@
+"""All queues: building from batches, loading, publishing, deleting, flushing; golden bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from store.consume_queue import CQ_UNIT
+from store.consume_queue_files import ConsumeQueueFiles
+from store.consume_queue_table import ConsumeQueueTable
+from store.message_store_config import MessageStoreConfig
+from store.record_arrays import ScanEnd, parse_records
+from store.record_properties import PropertyExtractor
+from tests.support.memory_commit_log import MemoryCommitLog, RecordingPublisher, message
+
+LEVELS = MessageStoreConfig().delay_level_ms
+FILE_SIZE = 200
+GOLDEN = Path(__file__).parents[1] / "golden" / "store-G"
+
+
+def open_table(
+    root: Path, file_size: int = FILE_SIZE, open_files: int = 3
+) -> tuple[ConsumeQueueTable, RecordingPublisher]:
+    files = ConsumeQueueFiles(root, file_size, writable=True, open_files=open_files)
+    publisher = RecordingPublisher()
+    return ConsumeQueueTable(files, publisher), publisher
+
+
+def dispatch(table: ConsumeQueueTable, log: MemoryCommitLog, start: int = 0) -> None:
+    data = memoryview(log.data)[start:]
+    table.dispatch(parse_records(data, log.start + start, PropertyExtractor(LEVELS)))
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("node", ["master", "slave", "slave2"])
+def test_golden_consume_queues(tmp_path: Path, node: str) -> None:
+    """The Java broker's commit log gives the Java broker's consume queues, byte for byte."""
+    golden = GOLDEN / node
+    table, _ = open_table(tmp_path, 2000, 400)
+    for path in sorted((golden / "commitlog").iterdir()):
+        records = parse_records(
+            memoryview(path.read_bytes()), int(path.name), PropertyExtractor(LEVELS)
+        )
+        last = records.end is ScanEnd.INVALID
+        assert last or records.end is ScanEnd.BLANK
+        assert records.count
+        table.dispatch(records)
+    assert snapshot(tmp_path) == snapshot(golden / "consumequeue")
+
+
+@pytest.mark.parametrize("node", ["master", "slave", "slave2"])
+def test_golden_consume_queues_load(node: str) -> None:
+    """Reading only: what recovery makes of the Java broker's files is what they hold."""
+    root = GOLDEN / node / "consumequeue"
+    table, publisher = open_table(root, 2000, 400)
+    table._files._mode = 0  # Read-only: nothing may be repaired here.
+    assert table.load() == len(list(root.glob("*/*")))
+    table.recover()
+    low = int(min((GOLDEN / node / "commitlog").iterdir()).name)
+    table.publish_all(min_phy_offset=low)
+    for queue in table:
+        units = queue.read_units(queue.min_offset, 1000)
+        assert queue.max_phy_offset == int(units["phy_offset"][-1]) + int(units["size"][-1])
+        assert int(units["phy_offset"][0]) >= low
+        assert publisher.of(queue.topic, queue.queue_id) == (queue.min_offset, queue.max_offset)
+
+
+def test_a_batch_is_sorted_into_its_queues(tmp_path: Path) -> None:
+    log = MemoryCommitLog()
+    expected: dict[tuple[str, int], bytes] = {}
+    rng = np.random.default_rng(7)
+    offsets: dict[tuple[str, int], int] = {}
+    for n in range(600):
+        key = (f"Topic{int(rng.integers(4))}", int(rng.integers(3)))
+        kind = int(rng.choice([0, 0, 0, 4, 8, 12]))
+        counted = kind in (0, 8)
+        offset = offsets.get(key, 0) if counted else 0
+        at = log.append(
+            message(*key, offset, sys_flag=kind, body=bytes(n % 50), properties=b"TAGS\x01a")
+        )
+        if counted:
+            offsets[key] = offset + 1
+            unit = CQ_UNIT.pack(at, len(log.data) - at, 97)
+            expected[key] = expected.get(key, b"") + unit
+    table, publisher = open_table(tmp_path)
+    dispatch(table, log)
+    for (topic, queue_id), data in expected.items():
+        files = sorted((tmp_path / topic / str(queue_id)).iterdir())
+        assert b"".join(path.read_bytes() for path in files)[: len(data)] == data
+        assert publisher.of(topic, queue_id) == (0, len(data) // 20)
+    assert len(table) == len(expected)
+    assert sorted(publisher.moves) == sorted(publisher.rows.values())
+
+
+def test_dispatching_again_changes_nothing(tmp_path: Path) -> None:
+    log = MemoryCommitLog()
+    for n in range(100):
+        log.append(message("T", n % 3, n // 3))
+    table, publisher = open_table(tmp_path)
+    dispatch(table, log)
+    before = snapshot(tmp_path)
+    publisher.moves.clear()
+    dispatch(table, log)
+    assert snapshot(tmp_path) == before
+    assert publisher.moves == []
+
+
+def test_offsets_that_jump_within_a_batch(tmp_path: Path) -> None:
+    """A topic deleted and made anew between two records of one batch."""
+    log = MemoryCommitLog()
+    for offset in (0, 1, 2, 0, 1):
+        log.append(message("T", 0, offset))
+    table, publisher = open_table(tmp_path)
+    dispatch(table, log)
+    assert publisher.of("T", 0) == (0, 2)
+    assert publisher.resets == [0]
+    assert table.max_phy_offset() == len(log.data)
+
+
+def test_load_and_recover(tmp_path: Path) -> None:
+    log = MemoryCommitLog()
+    for n in range(90):
+        log.append(message("%RETRY%G", n % 3, n // 3))
+    table, _ = open_table(tmp_path)
+    dispatch(table, log)
+    table.close()
+    for stranger in ("%RETRY%G/x", "%RETRY%G/-1", "%RETRY%G/01", "T/99999999999"):
+        (tmp_path / stranger).mkdir(parents=True)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "%RETRY%G" / "7").mkdir()
+    again, publisher = open_table(tmp_path)
+    assert again.load() == 4
+    seen: list[tuple[int, int]] = []
+    again.recover(lambda done, count: seen.append((done, count)))
+    assert seen == [(0, 4), (4, 4)]
+    again.publish_all(min_phy_offset=0)
+    assert again.max_phy_offset() == len(log.data)
+    assert publisher.of("%RETRY%G", 2) == (0, 30)
+    assert publisher.of("%RETRY%G", 7) == (0, 0)
+    assert open_table(tmp_path / "missing")[0].load() == 0
+
+
+@pytest.mark.parametrize("topic", ["../x", "a/b", "..", ".", ""])
+def test_topics_that_would_escape_get_no_queue(
+    tmp_path: Path, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryCommitLog()
+    for n in range(3):
+        log.append(message(topic, 0, n))
+    log.append(message("T", -1, 0))
+    log.append(message("T", 0, 0))
+    root = tmp_path / "consumequeue"
+    table, publisher = open_table(root)
+    dispatch(table, log)
+    assert caplog.text.count("get no consume queue") == 2
+    assert list(publisher.rows) == [("T", 0)]
+    found = {path.name for path in tmp_path.rglob("*")}
+    assert found == {"consumequeue", "T", "0", f"{0:020d}"}
+
+
+def filled(root: Path) -> tuple[ConsumeQueueTable, RecordingPublisher, MemoryCommitLog]:
+    log = MemoryCommitLog()
+    for n in range(120):
+        log.append(message(f"T{n % 4}", 0, n // 4, body=bytes(100)))
+    table, publisher = open_table(root)
+    dispatch(table, log)
+    return table, publisher, log
+
+
+def test_truncate_and_rebuild(tmp_path: Path) -> None:
+    table, _, log = filled(tmp_path)
+    before = snapshot(tmp_path)
+    size = len(log.data) // 120
+    table.truncate(size * 50)
+    assert table.max_phy_offset() == size * 50
+    dispatch(table, log)
+    assert snapshot(tmp_path) == before
+
+
+def test_deleting_topics(tmp_path: Path) -> None:
+    table, publisher, log = filled(tmp_path)
+    assert table.delete_topic("T0") == 1
+    assert publisher.of("T0", 0) == (0, 0)
+    assert publisher.resets == [publisher.rows["T0", 0]]
+    assert table.delete_unused_topics({"T1", "T2"}) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["T1", "T2"]
+    assert table.delete_expired_queues(len(log.data), {"T2"}) == 1
+    assert table.find("T1", 0) is None
+    assert table.find("T2", 0) is not None
+
+
+def test_cleaning(tmp_path: Path) -> None:
+    table, publisher, log = filled(tmp_path)
+    publisher.moves.clear()
+    low = len(log.data) // 2
+    assert table.clean(low, lambda: False) == 4
+    assert publisher.of("T0", 0) == (15, 30)
+    assert publisher.moves == []
+    assert table.clean(len(log.data), lambda: True) == 1
+
+
+def test_flush_keeps_what_is_dirty(tmp_path: Path) -> None:
+    table, _ = open_table(tmp_path, 20_000)
+    log = MemoryCommitLog()
+    for n in range(500):
+        log.append(message("Busy", 0, n))
+    log.append(message("Idle", 0, 0))
+    dispatch(table, log)
+    assert table.flush(2) == 1
+    assert table.flush(2) == 0
+    assert table.flush(0) == 1
+    assert table.flush(0) == 0
+
+
+def test_more_queues_than_descriptors(tmp_path: Path) -> None:
+    log = MemoryCommitLog()
+    for n in range(2000):
+        log.append(message(f"T{n % 50}", n // 50 % 8, n // 400))
+    table, publisher = open_table(tmp_path, open_files=5)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    dispatch(table, log)
+    assert len(table) == 400
+    assert len(list(Path("/proc/self/fd").iterdir())) <= used + 5
+    assert set(publisher.offsets.values()) == {(0, 5)}

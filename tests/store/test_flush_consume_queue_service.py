@@ -1,0 +1,90 @@
+"""When queues are flushed, and what the checkpoint is told."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from store.errors import FlushFailedError
+from store.flush_consume_queue_service import FlushConsumeQueueService
+from store.service_thread import ServiceThread
+
+
+class StillClock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 1000
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+
+class Desk:
+    """A service and what it did, in order."""
+
+    def __init__(self, interval_ms: int = 1) -> None:
+        self.clock = StillClock()
+        self.log: list[str] = []
+        self.dispatched = 5
+        self.flushed = threading.Event()
+        self.failures: list[Exception] = []
+        self.fails = False
+        self.service = FlushConsumeQueueService(
+            self,
+            self.clock,
+            interval_ms=interval_ms,
+            least_pages=2,
+            thorough_interval_ms=100,
+            dispatched_timestamp=lambda: self.dispatched,
+            on_flushed=lambda timestamp: self.log.append(f"checkpoint {timestamp}"),
+            on_failure=self._on_failure,
+        )
+
+    def flush(self, least_pages: int) -> int:
+        if self.fails:
+            raise FlushFailedError("fdatasync")
+        self.log.append(f"flush {least_pages}")
+        self.dispatched += 1  # Dispatch goes on meanwhile.
+        self.flushed.set()
+        return 0
+
+    def _on_failure(self, service: ServiceThread, error: Exception) -> None:
+        self.failures.append(error)
+
+
+def test_thorough_rounds_tell_the_checkpoint_what_was_flushed() -> None:
+    desk = Desk()
+    desk.service.flush_once()
+    desk.clock.now += 99
+    desk.service.flush_once()
+    desk.clock.now += 1
+    desk.service.flush_once()
+    desk.service.flush_once()
+    assert desk.log == ["flush 2", "flush 2", "flush 0", "checkpoint 7", "flush 2"]
+
+
+def test_the_thread_flushes_and_ends_with_everything() -> None:
+    desk = Desk()
+    desk.service.start()
+    assert desk.flushed.wait(10)
+    assert desk.service.shutdown(10_000)
+    assert desk.log[0] == "flush 2"
+    assert desk.log[-2] == "flush 0"
+    assert desk.log[-1].startswith("checkpoint")
+
+
+def test_a_failed_flush_ends_the_service() -> None:
+    desk = Desk()
+    desk.fails = True
+    with pytest.raises(FlushFailedError):
+        desk.service.flush_once()
+    desk.service.start()
+    assert desk.service._thread is not None
+    desk.service._thread.join(10)
+    assert [type(error) for error in desk.failures] == [FlushFailedError]
+    assert desk.log == []

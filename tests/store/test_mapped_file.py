@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from store import mapped_file
+from store.errors import DiskFullError, StoreError
+from store.mapped_file import (
+    MappedFile,
+    create_allocated,
+    file_name,
+    find_start_offset,
+    zero_range,
+)
+
+
+def test_names_are_twenty_digits() -> None:
+    assert file_name(1 << 30) == "00000000001073741824"
+    assert find_start_offset(file_name(1 << 30)) == 1 << 30
+    for name in ("0", "0" * 19, "0" * 21, "0" * 19 + "x", "٠" * 20, "-" + "0" * 19, ".tmp"):
+        assert find_start_offset(name) is None
+
+
+def test_created_files_have_their_blocks(tmp_path: Path) -> None:
+    path = tmp_path / file_name(0)
+    create_allocated(path, 1 << 20)
+    status = path.stat()
+    assert status.st_size == 1 << 20
+    assert status.st_blocks * 512 >= 1 << 20
+
+
+def test_completing_keeps_what_a_short_file_holds(tmp_path: Path) -> None:
+    path = tmp_path / file_name(0)
+    path.write_bytes(b"abc")
+    create_allocated(path, 4096)
+    assert path.read_bytes() == b"abc" + bytes(4093)
+
+
+def test_a_full_disk_is_an_error_that_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(fd: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", no_space)
+    path = tmp_path / file_name(0)
+    with pytest.raises(DiskFullError, match=str(path)):
+        create_allocated(path, 4096)
+    assert not path.exists()
+
+
+def test_written_bytes_are_seen_by_other_maps(tmp_path: Path) -> None:
+    path = tmp_path / file_name(8192)
+    create_allocated(path, 8192)
+    with (
+        MappedFile.open(path, 8192, writable=True) as writer,
+        MappedFile.open(path, 8192) as reader,
+    ):
+        writer.write(100, b"hello")
+        assert reader.view(100, 5) == b"hello"
+        assert reader.end_offset == 16384
+        assert len(reader.view(8190)) == 2
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / file_name(0)
+    create_allocated(path, 4096)
+    with MappedFile.open(path, 0, writable=True) as file:
+        for position in (-1, 4094):
+            with pytest.raises(StoreError, match="outside"):
+                file.write(position, b"abc")
+            with pytest.raises(StoreError, match="outside"):
+                file.view(position, 3)
+
+
+def test_closing_with_views_out_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / file_name(0)
+    path.write_bytes(b"x" * 4096)
+    file = MappedFile.open(path, 0)
+    view = file.view(10, 5)
+    file.close()
+    file.close()
+    assert not file.is_open
+    path.unlink()
+    assert view == b"xxxxx"
+    assert mapped_count(path) == 1
+    view.release()
+    assert mapped_count(path) == 0
+
+
+def mapped_count(path: Path) -> int:
+    return Path("/proc/self/maps").read_text().count(str(path))
+
+
+def test_missing_and_empty_files(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="opened"):
+        MappedFile.open(tmp_path / file_name(0), 0)
+    (tmp_path / file_name(0)).touch()
+    with pytest.raises(StoreError, match="mapped"):
+        MappedFile.open(tmp_path / file_name(0), 0)
+
+
+@pytest.mark.parametrize("kernel_can", [True, False])
+def test_zeroing_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel_can: bool) -> None:
+    if not kernel_can:
+        monkeypatch.setattr(mapped_file, "_fallocate_zero", lambda fd, start, size: False)
+    size = (1 << 20) + 5000
+    path = tmp_path / file_name(0)
+    path.write_bytes(b"x" * size)
+    with MappedFile.open(path, 0) as reader:
+        zero_range(path, 1001, size)
+        assert reader.view() == b"x" * 1001 + bytes(size - 1001)
+    zero_range(path, 5, 5)
+    assert path.stat().st_size == size
+
+
+def test_populating_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / file_name(0)
+    path.write_bytes(b"x" * 16384)
+    with MappedFile.open(path, 0, writable=True) as file:
+        assert file.populate(4096, 1 << 20) in (True, False)
+        assert file.view() == b"x" * 16384

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from store.store_checkpoint import StoreCheckpoint
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "store-G"
+
+
+def test_golden_checkpoint_is_read_and_written_back(tmp_path: Path) -> None:
+    raw = (GOLDEN / "master" / "checkpoint").read_bytes()
+    path = tmp_path / "checkpoint"
+    path.write_bytes(raw)
+    found = StoreCheckpoint.load(path)
+    assert found.physic_msg_timestamp == found.logics_msg_timestamp == 0x1A1F8EE88CC
+    assert found.index_msg_timestamp == 0
+    found.flush()
+    assert path.read_bytes() == raw
+
+
+def test_fields_of_later_versions_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(struct.pack(">qqqqq", 1, 2, 3, 4, 5) + bytes(4056))
+    found = StoreCheckpoint.load(path)
+    found.index_msg_timestamp = 9
+    found.flush()
+    assert path.read_bytes() == struct.pack(">qqqqq", 1, 2, 9, 4, 5) + bytes(4056)
+
+
+def test_a_new_checkpoint_is_4096_bytes(tmp_path: Path) -> None:
+    found = StoreCheckpoint.load(tmp_path / "checkpoint")
+    assert found.min_timestamp() == 0
+    found.physic_msg_timestamp = 5
+    found.flush()
+    assert (tmp_path / "checkpoint").read_bytes() == struct.pack(">q", 5) + bytes(4088)
+
+
+@pytest.mark.parametrize("raw", [b"", bytes(100), bytes(4097), b"\xff" * 4096])
+def test_what_is_no_checkpoint_counts_as_none(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(raw)
+    assert StoreCheckpoint.load(path).min_timestamp(with_index=True) == 0
+
+
+def test_min_timestamp_has_a_margin(tmp_path: Path) -> None:
+    found = StoreCheckpoint(tmp_path / "checkpoint")
+    found.physic_msg_timestamp, found.logics_msg_timestamp = 10_000, 9_000
+    found.index_msg_timestamp = 500
+    assert found.min_timestamp() == 6_000
+    assert found.min_timestamp(with_index=True) == 500
+    found.logics_msg_timestamp = 2_999
+    assert found.min_timestamp() == 0
