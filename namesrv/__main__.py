@@ -1,0 +1,121 @@
+"""The stand-alone name server: `python -m namesrv` (bin/mqnamesrv).
+
+Order of a start: settings, log, port, KV file, pid file, the boot line; then the loop runs on this
+thread until SIGTERM or SIGINT. Whatever prevents the start is one clear line and an exit code that
+is not 0. Kin: NamesrvStartup.
+"""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from typing import Final
+
+from conf.command_line import EXIT_CANNOT_START, EXIT_OK
+from conf.errors import ConfigError, StartupExitError
+from conf.logging_setup import configure_logging, log_directory
+from conf.pid_file import remove_pid_file, write_pid_file
+from namesrv.kv_config_manager import KVConfigError
+from namesrv.namesrv_controller import NamesrvController
+from namesrv.namesrv_startup import NamesrvOptions, load_namesrv_options
+from remoting.remoting_config import RemotingServerConfig
+
+log = logging.getLogger("namesrv")
+
+PROCESS_NAME: Final = "namesrv"
+PID_KIND: Final = "mqnamesrv"
+
+
+def main() -> int:
+    """Run the name server of this process's command line; returns its exit code."""
+    try:
+        options = load_namesrv_options(sys.argv[1:], os.environ)
+        return _serve(options)
+    except StartupExitError as error:
+        _say(error.text, to_stdout=error.to_stdout)
+        return error.exit_code
+
+
+def _serve(options: NamesrvOptions) -> int:
+    faulthandler.enable()
+    with ExitStack() as stack:
+        controller = _start(options, stack)
+        try:
+            controller.run()
+        except BaseException:  # the service guard: logged, then the process ends
+            log.exception("the name server failed")
+            raise
+    return EXIT_OK
+
+
+def _start(options: NamesrvOptions, stack: ExitStack) -> NamesrvController:
+    """Everything that may fail. Raises StartupExitError."""
+    for message in options.messages:
+        _say(message)
+    try:
+        configure_logging(
+            PROCESS_NAME,
+            log_directory(options.logging),
+            level=options.logging.log_level,
+            console=True,
+        )
+        listening = _bind(options.server)
+        stack.callback(listening.close)
+        controller = NamesrvController(options.namesrv, options.server, listening)
+        controller.open()
+        stack.callback(remove_pid_file, write_pid_file(PID_KIND, os.getpid()))
+    except (ConfigError, KVConfigError, OSError) as error:
+        raise StartupExitError(EXIT_CANNOT_START, str(error), to_stdout=False) from error
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: controller.request_stop())
+    for warning in options.warnings:
+        log.warning("%s", warning)
+    _say_started(listening)
+    return controller
+
+
+def _bind(config: RemotingServerConfig) -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((config.bind_address, config.listen_port))
+        sock.listen(config.server_socket_backlog)
+    except OSError as error:
+        sock.close()
+        raise StartupExitError(
+            EXIT_CANNOT_START, _explain(config, error), to_stdout=False
+        ) from error
+    return sock
+
+
+def _explain(config: RemotingServerConfig, error: OSError) -> str:
+    place = f"{config.bind_address}:{config.listen_port}"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"mqnamesrv: {place} is taken by another program;"
+            " stop it, or set listenPort in the settings file (-c)"
+        )
+    return f"mqnamesrv: cannot listen on {place} (bindAddress, listenPort): {error.strerror}"
+
+
+def _say_started(listening: socket.socket) -> None:
+    address, port = listening.getsockname()
+    line = f"The Name Server boot success. serializeType=JSON, address {address}:{port}"
+    log.info("%s", line)
+    _say(line)
+
+
+def _say(text: str, *, to_stdout: bool = True) -> None:
+    stream = sys.stdout if to_stdout else sys.stderr
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""NamesrvController: puts the name server together and runs it (Java: NamesrvController).
+
+The composition root: constructs, wires, orders; no policy. The loop runs on the thread that calls
+`run` (the process's main thread), so that an unexpected exception ends the process; writes to
+files and registrations run in a pool of one thread, in the order they came. Stand-alone
+(`namesrv.__main__`) and embedded in a broker (`run_embedded`) it is the same code.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from namesrv.broker_housekeeping_service import BrokerHousekeepingService
+from namesrv.config_manager import ConfigManager
+from namesrv.default_request_processor import DefaultRequestProcessor
+from namesrv.kv_config_manager import KVConfigManager
+from namesrv.namesrv_config import NamesrvConfig
+from namesrv.route_info_manager import RouteInfoManager
+from remoting.remoting_config import RemotingServerConfig
+from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.request_code import RequestCode
+from remoting.request_processor import Route
+from remoting.selector_loop import SelectorLoop
+
+log = logging.getLogger(__name__)
+
+WRITE_CODES: Final = frozenset(
+    {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.QUERY_DATA_VERSION,
+        RequestCode.BROKER_HEARTBEAT,
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+    }
+)
+"""Requests with a large body or a file behind them; what a broker says stays in order."""
+
+_WRITE_POOL: Final = "NamesrvWriteThread"
+_WRITE_POOL_CAPACITY: Final = 10_000
+_FIRST_SCAN_MS: Final = 5_000
+_PRINT_PERIOD_MS: Final = 600_000
+
+
+class NamesrvController:
+    """One name server on one listening socket. Owned by: the thread that calls `run`."""
+
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        server_config: RemotingServerConfig,
+        listening: socket.socket,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """`listening` is bound and listens; it is closed at the end. `now_ms` is monotonic."""
+        self._now_ms = now_ms or _monotonic_ms
+        self._listening = listening
+        self.route_info_manager = RouteInfoManager()
+        self._kv_config_manager = KVConfigManager(Path(config.kv_config_path))
+        self._config_manager = ConfigManager(config, server_config)
+        processor = DefaultRequestProcessor(
+            self.route_info_manager, self._kv_config_manager, self._config_manager, self._now_ms
+        )
+        self._loop = SelectorLoop("NamesrvLoop")
+        self._stop_lock = threading.RLock()
+        self._stop_requested = False
+        self._server = RemotingServer(
+            self._loop,
+            _routes(processor),
+            executors={_WRITE_POOL: RequestExecutor(_WRITE_POOL, 1, _WRITE_POOL_CAPACITY)},
+            listener=BrokerHousekeepingService(self.route_info_manager),
+            idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
+        )
+
+    def open(self) -> None:
+        """Read the KV file and take the socket over. Raises KVConfigError."""
+        self._kv_config_manager.load()
+        self._server.add_listener(self._listening)
+        self._server.start()
+        self._loop.call_later(_FIRST_SCAN_MS, self._scan_periodically)
+        self._loop.call_every(_PRINT_PERIOD_MS, self._print_sizes)
+
+    def call_every(self, period_ms: int, function: Callable[[], None]) -> None:
+        """Run `function` on the loop every `period_ms`; before `run` only."""
+        self._loop.call_every(period_ms, function)
+
+    def run(self) -> None:
+        """Serve until `request_stop`; then close everything."""
+        with ExitStack() as stack:
+            stack.callback(self._listening.close)
+            stack.callback(self._close_loop)
+            stack.callback(self._server.shutdown)
+            self._loop.run()
+        log.info("the name server has stopped")
+
+    def request_stop(self) -> None:
+        """End `run` after the answers that are ready have left. Any thread, signal handlers."""
+        with self._stop_lock:
+            if not self._stop_requested:
+                self._stop_requested = True
+                self._loop.call_soon_threadsafe(self._stop)
+                self._loop.wake()
+
+    def scan_not_active_broker(self) -> None:
+        """Drop the brokers that were silent for too long and close their connections."""
+        for live in self.route_info_manager.scan_not_active_broker(self._now_ms()):
+            reason = f"broker {live.broker_addr} was silent for {live.timeout_ms} ms"
+            live.connection.close(reason)
+
+    def _stop(self) -> None:
+        self._server.drain()
+        self._loop.stop()
+
+    def _close_loop(self) -> None:
+        """Nobody may wake a closed loop; the lock is reentrant for a signal that comes here."""
+        with self._stop_lock:
+            self._stop_requested = True
+            self._loop.close()
+
+    def _scan_periodically(self) -> None:
+        self.scan_not_active_broker()
+        interval_ms = self._config_manager.config.scan_not_active_broker_interval
+        self._loop.call_later(interval_ms, self._scan_periodically)
+
+    def _print_sizes(self) -> None:
+        log.info("tables: %s", self.route_info_manager.sizes())
+
+
+def run_embedded(
+    listening_socket_fd: int,
+    config: NamesrvConfig,
+    server_config: RemotingServerConfig | None = None,
+    *,
+    on_stop: Callable[[Callable[[], None]], None] | None = None,
+    beat: Callable[[], None] | None = None,
+    beat_ms: int = 200,
+) -> None:
+    """Run a name server on an inherited listening socket; returns when it was asked to stop.
+
+    `on_stop` takes the function that stops it (for the caller's signal handler); without it
+    SIGTERM does. `beat` is called on the loop every `beat_ms`: a loop that hangs does not beat.
+    Raises KVConfigError before it serves.
+    """
+    listening = socket.socket(fileno=listening_socket_fd)
+    controller = NamesrvController(config, server_config or RemotingServerConfig(), listening)
+    if on_stop is None:
+        signal.signal(signal.SIGTERM, lambda _number, _frame: controller.request_stop())
+    else:
+        on_stop(controller.request_stop)
+    controller.open()
+    if beat is not None:
+        controller.call_every(beat_ms, beat)
+    controller.run()
+
+
+def _routes(processor: DefaultRequestProcessor) -> dict[int, Route]:
+    return {
+        code: Route(processor, _WRITE_POOL if code in WRITE_CODES else None)
+        for code in processor.codes
+    }
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

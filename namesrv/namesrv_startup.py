@@ -1,0 +1,87 @@
+"""NamesrvStartup: from the command line to checked settings; starts nothing.
+
+Runs first in the name server's process. Kin: org.apache.rocketmq.namesrv.NamesrvStartup: same
+flags (-n is accepted and has no effect), order, words and exit codes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from conf.command_line import (
+    CONFIG_FILE,
+    EXIT_OK,
+    HELP,
+    NAMESRV_ADDR,
+    PRINT_ALL,
+    cannot_start,
+    config_file,
+    parse_command_line,
+    require_home,
+    unused_variables,
+)
+from conf.config_loader import KeySpace, build, describe, load_settings
+from conf.errors import ConfigError, StartupExitError
+from conf.ignored_keys import IGNORED_NAMESRV_KEYS
+from conf.logging_setup import LoggingConfig
+from namesrv.namesrv_config import NamesrvConfig
+from remoting.remoting_config import RemotingServerConfig
+
+PROGRAM: Final = "mqnamesrv"
+OPTIONS: Final = (NAMESRV_ADDR, CONFIG_FILE, PRINT_ALL, HELP)
+PROGRAM_DEFAULTS: Final = {"listenPort": "9876"}
+KEYS: Final = KeySpace((NamesrvConfig, RemotingServerConfig, LoggingConfig), IGNORED_NAMESRV_KEYS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvOptions:
+    """Everything a name server is started with; `warnings` are for the log, once it is open.
+
+    `messages` go to stdout before the boot line ("load config properties file OK, FILE").
+    """
+
+    namesrv: NamesrvConfig
+    server: RemotingServerConfig
+    logging: LoggingConfig
+    config_file: Path | None = None
+    messages: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def load_namesrv_options(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> NamesrvOptions:
+    """Reads command line, environment and file, in the original's order of checks.
+
+    Raises StartupExitError: the text to print and the exit code, also for -h and -p (which, as in
+    the original, works without ROCKETMQ_HOME).
+    """
+    given = parse_command_line(PROGRAM, arguments, OPTIONS)
+    path, file = config_file(given)
+    try:
+        loaded = load_settings(KEYS, defaults=PROGRAM_DEFAULTS, environment=environment, file=file)
+    except ConfigError as error:
+        raise cannot_start(error) from error
+    namesrv = build(NamesrvConfig, loaded.values)
+    if path is not None:
+        namesrv = dataclasses.replace(namesrv, config_store_path=str(path))
+    server = build(RemotingServerConfig, loaded.values)
+    messages = (f"load config properties file OK, {given[CONFIG_FILE.long]}",) if path else ()
+    if PRINT_ALL.long in given:
+        items = describe(namesrv, server).items()
+        raise StartupExitError(
+            EXIT_OK, "\n".join([*messages, *(f"{key}={text}" for key, text in items)])
+        )
+    require_home(namesrv.rocketmq_home)
+    return NamesrvOptions(
+        namesrv=namesrv,
+        server=server,
+        logging=build(LoggingConfig, loaded.values),
+        config_file=path,
+        messages=messages,
+        warnings=(*unused_variables(environment), *loaded.warnings),
+    )

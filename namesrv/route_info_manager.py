@@ -1,0 +1,457 @@
+"""RouteInfoManager: the five tables of the name server (Java: RouteInfoManager of 4.9.8).
+
+Pure of I/O: no socket, no file, no clock; the time is an argument, a connection is a thing that is
+remembered and handed back. Methods may be called from any thread: one lock guards all tables, and
+what is returned is a copy. Which topics a broker name serves is decided by its master (id 0)
+alone. From 5.3.3: the refusal of an older stateVersion, heartbeatTimeoutMillis, zone and acting
+master flags (stored and shown; no slave ever acts as master here). Static topics are not kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from remoting.body.data_version import DataVersion
+from remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from remoting.body.topic_config import TopicConfig
+from remoting.request_processor import ConnectionLike
+
+log = logging.getLogger(__name__)
+
+MASTER_ID: Final = 0
+BROKER_CHANNEL_EXPIRED_MS: Final = 120_000
+"""A broker that was not heard of for longer than this is dropped."""
+
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+_FLAG_UNIT: Final = 1
+_FLAG_UNIT_SUB: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """What one REGISTER_BROKER (103) says."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str
+    data_version: DataVersion
+    topic_configs: Mapping[str, TopicConfig]
+    filter_servers: tuple[str, ...] = ()
+    timeout_ms: int = BROKER_CHANNEL_EXPIRED_MS
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerResult:
+    """What a slave is told of its master; both None for a master or while none is known."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+@dataclass(slots=True)
+class BrokerLiveInfo:
+    """One living broker address. Guarded by: the lock of RouteInfoManager."""
+
+    broker_addr: str
+    last_update_ms: int
+    timeout_ms: int
+    data_version: DataVersion
+    connection: ConnectionLike
+    ha_server_addr: str
+
+
+@dataclass(slots=True)
+class _BrokerName:
+    """The addresses behind one broker name."""
+
+    cluster: str
+    addrs: dict[int, str]
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+class RouteInfoManager:
+    """Topics, broker names, clusters and living addresses."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._topic_queue_table: dict[str, dict[str, QueueData]] = {}
+        self._broker_addr_table: dict[str, _BrokerName] = {}
+        self._cluster_addr_table: dict[str, set[str]] = {}
+        self._broker_live_table: dict[str, BrokerLiveInfo] = {}
+        self._filter_server_table: dict[str, tuple[str, ...]] = {}
+        self._revision = 0
+
+    @property
+    def revision(self) -> int:
+        """Grows with every step that may change a route: what was picked up after reading it is
+        good for as long as it stays the same."""
+        return self._revision
+
+    # -- brokers come --------------------------------------------------------------------------
+
+    def register_broker(
+        self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
+    ) -> RegisterBrokerResult:
+        """Take a registration; a slave gets its master's addresses."""
+        with self._lock:
+            return self._register(registration, connection, now_ms)
+
+    def _register(
+        self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
+    ) -> RegisterBrokerResult:
+        self._revision += 1
+        name, address = registration.broker_name, registration.broker_addr
+        self._cluster_addr_table.setdefault(registration.cluster_name, set()).add(name)
+        broker = self._broker_addr_table.get(name)
+        if broker is None:
+            broker = self._broker_addr_table[name] = _BrokerName(registration.cluster_name, {})
+        broker.enable_acting_master = registration.enable_acting_master
+        broker.zone_name = registration.zone_name
+        _remove_other_ids(broker.addrs, address, registration.broker_id)
+        if self._is_outdated(broker, registration):
+            self._broker_live_table.pop(address, None)
+            return RegisterBrokerResult()
+        old_address = broker.addrs.get(registration.broker_id)
+        broker.addrs[registration.broker_id] = address
+        if old_address != address:
+            _log_new_address(registration, old_address)
+        if registration.broker_id == MASTER_ID and (
+            old_address is None or self._is_changed(address, registration.data_version)
+        ):
+            self._update_queue_data(name, registration.topic_configs)
+        self._refresh(registration, connection, now_ms)
+        return self._result(broker, registration.broker_id)
+
+    def _is_outdated(self, broker: _BrokerName, registration: BrokerRegistration) -> bool:
+        """Whether another address holds this id with a newer state version (5.3.3)."""
+        old_address = broker.addrs.get(registration.broker_id)
+        if old_address is None or old_address == registration.broker_addr:
+            return False
+        live = self._broker_live_table.get(old_address)
+        if live is None:
+            return False
+        held = live.data_version.state_version or 0
+        if held <= (registration.data_version.state_version or 0):
+            return False
+        log.warning(
+            "broker %s[%s]: %s ignored, %s registered with the newer state version %s",
+            registration.broker_name,
+            registration.broker_id,
+            registration.broker_addr,
+            old_address,
+            held,
+        )
+        return True
+
+    def _update_queue_data(self, broker_name: str, configs: Mapping[str, TopicConfig]) -> None:
+        for topic, config in configs.items():
+            queue_data = QueueData(
+                broker_name=broker_name,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+                topic_sys_flag=config.topic_sys_flag,
+            )
+            by_name = self._topic_queue_table.setdefault(config.topic_name or topic, {})
+            old = by_name.get(broker_name)
+            if old != queue_data:
+                by_name[broker_name] = queue_data
+                log.info("topic %s: %s was %s", topic, queue_data, old)
+
+    def _refresh(
+        self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
+    ) -> None:
+        address = registration.broker_addr
+        self._broker_live_table[address] = BrokerLiveInfo(
+            address,
+            now_ms,
+            registration.timeout_ms,
+            registration.data_version,
+            connection,
+            registration.ha_server_addr,
+        )
+        if registration.filter_servers:
+            self._filter_server_table[address] = registration.filter_servers
+        else:
+            self._filter_server_table.pop(address, None)
+
+    def _result(self, broker: _BrokerName, broker_id: int) -> RegisterBrokerResult:
+        master_addr = broker.addrs.get(MASTER_ID)
+        if broker_id == MASTER_ID or master_addr is None:
+            return RegisterBrokerResult()
+        live = self._broker_live_table.get(master_addr)
+        if live is None:
+            return RegisterBrokerResult()
+        return RegisterBrokerResult(live.ha_server_addr, master_addr)
+
+    def _is_changed(self, broker_addr: str, data_version: DataVersion) -> bool:
+        live = self._broker_live_table.get(broker_addr)
+        return live is None or live.data_version != data_version
+
+    def query_data_version(
+        self, broker_addr: str, data_version: DataVersion, now_ms: int
+    ) -> tuple[bool, DataVersion | None]:
+        """QUERY_DATA_VERSION (322): (changed, version held here). Unchanged is a sign of life."""
+        with self._lock:
+            live = self._broker_live_table.get(broker_addr)
+            if live is None:
+                return True, None
+            changed = live.data_version != data_version
+            if not changed:
+                live.last_update_ms = now_ms
+            return changed, live.data_version
+
+    def update_broker_info_update_timestamp(self, broker_addr: str, now_ms: int) -> bool:
+        """BROKER_HEARTBEAT (904): a sign of life. Returns False for an unknown address."""
+        with self._lock:
+            live = self._broker_live_table.get(broker_addr)
+            if live is None:
+                return False
+            live.last_update_ms = now_ms
+            return True
+
+    # -- brokers go ----------------------------------------------------------------------------
+
+    def unregister_broker(self, broker_name: str, broker_addr: str) -> None:
+        """UNREGISTER_BROKER (104): the address leaves its broker name (as 5.3.3: by address, so
+        that a successor that already holds the id stays)."""
+        with self._lock:
+            self._drop(broker_addr, f"unregistered by {broker_name}")
+
+    def on_channel_destroy(self, connection_id: int, reason: str) -> list[str]:
+        """A connection is gone: drop and return the addresses that registered over it."""
+        with self._lock:
+            gone = [
+                address
+                for address, live in self._broker_live_table.items()
+                if live.connection.connection_id == connection_id
+            ]
+            for address in gone:
+                self._drop(address, f"its connection ended: {reason}")
+            return gone
+
+    def scan_not_active_broker(self, now_ms: int) -> list[BrokerLiveInfo]:
+        """Drop and return the brokers whose time-out has passed; the caller closes them."""
+        with self._lock:
+            expired = [
+                live
+                for live in self._broker_live_table.values()
+                if live.last_update_ms + live.timeout_ms < now_ms
+            ]
+            for live in expired:
+                self._drop(live.broker_addr, f"not heard of for {live.timeout_ms} ms")
+            return expired
+
+    def _drop(self, address: str, reason: str) -> None:
+        self._revision += 1
+        known = self._broker_live_table.pop(address, None) is not None
+        log.info("broker %s: %s, %s", address, "dropped" if known else "is not known", reason)
+        self._filter_server_table.pop(address, None)
+        for name, broker in list(self._broker_addr_table.items()):
+            _remove_other_ids(broker.addrs, address, None)
+            if not broker.addrs:
+                self._drop_name(name)
+
+    def _drop_name(self, broker_name: str) -> None:
+        log.info("broker name %s: dropped, its last address is gone", broker_name)
+        del self._broker_addr_table[broker_name]
+        for cluster, names in list(self._cluster_addr_table.items()):
+            names.discard(broker_name)
+            if not names:
+                del self._cluster_addr_table[cluster]
+        for topic in list(self._topic_queue_table):
+            self._remove_queue_data(topic, (broker_name,))
+
+    def _remove_queue_data(self, topic: str, broker_names: Iterable[str]) -> None:
+        by_name = self._topic_queue_table.get(topic)
+        if by_name is None:
+            return
+        for broker_name in broker_names:
+            by_name.pop(broker_name, None)
+        if not by_name:
+            del self._topic_queue_table[topic]
+            log.info("topic %s: removed, no broker serves it any more", topic)
+
+    # -- topics --------------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
+        """DELETE_TOPIC_IN_NAMESRV (216): forget the topic, in one cluster or everywhere."""
+        with self._lock:
+            self._revision += 1
+            if cluster_name is None:
+                self._topic_queue_table.pop(topic, None)
+            else:
+                names = self._cluster_addr_table.get(cluster_name, set())
+                self._remove_queue_data(topic, tuple(names))
+
+    def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
+        """REGISTER_TOPIC_IN_NAMESRV (217, 5.x). False (nothing done): an unknown broker name."""
+        wanted = {data.broker_name: data for data in queue_datas}
+        with self._lock:
+            if not wanted or not wanted.keys() <= self._broker_addr_table.keys():
+                return False
+            self._revision += 1
+            self._topic_queue_table.setdefault(topic, {}).update(wanted)
+            return True
+
+    def wipe_write_perm_of_broker(self, broker_name: str) -> int:
+        """WIPE_WRITE_PERM_OF_BROKER (205). Returns the number of topics of the broker name."""
+        return self._operate_write_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm_of_broker(self, broker_name: str) -> int:
+        """ADD_WRITE_PERM_OF_BROKER (327). Returns the number of topics of the broker name."""
+        return self._operate_write_perm(broker_name, lambda _perm: PERM_READ | PERM_WRITE)
+
+    def _operate_write_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        count = 0
+        with self._lock:
+            self._revision += 1
+            for by_name in self._topic_queue_table.values():
+                data = by_name.get(broker_name)
+                if data is not None:
+                    by_name[broker_name] = replace(data, perm=change(data.perm))
+                    count += 1
+        return count
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def pickup_topic_route_data(self, topic: str) -> TopicRouteData | None:
+        """GET_ROUTEINFO_BY_TOPIC (105); None when no broker serves the topic."""
+        with self._lock:
+            by_name = self._topic_queue_table.get(topic)
+            if not by_name:
+                return None
+            broker_datas = [
+                self._broker_data(name) for name in by_name if name in self._broker_addr_table
+            ]
+            if not broker_datas:
+                return None
+            return TopicRouteData(
+                queue_datas=list(by_name.values()),
+                broker_datas=broker_datas,
+                filter_server_table=self._filter_servers_of(broker_datas),
+            )
+
+    def _broker_data(self, broker_name: str) -> BrokerData:
+        broker = self._broker_addr_table[broker_name]
+        return BrokerData(
+            cluster=broker.cluster,
+            broker_name=broker_name,
+            broker_addrs=dict(sorted(broker.addrs.items())),
+            enable_acting_master=True if broker.enable_acting_master else None,
+            zone_name=broker.zone_name,
+        )
+
+    def _filter_servers_of(self, broker_datas: list[BrokerData]) -> dict[str, list[str]]:
+        table = self._filter_server_table
+        if not table:
+            return {}
+        addresses = [addr for data in broker_datas for addr in data.broker_addrs.values()]
+        return {address: list(table[address]) for address in addresses if address in table}
+
+    def get_all_cluster_info(self) -> ClusterInfo:
+        """GET_BROKER_CLUSTER_INFO (106)."""
+        with self._lock:
+            return ClusterInfo(
+                broker_addr_table={
+                    name: self._broker_data(name) for name in self._broker_addr_table
+                },
+                cluster_addr_table={
+                    cluster: sorted(names) for cluster, names in self._cluster_addr_table.items()
+                },
+            )
+
+    def get_broker_member_group(self, broker_name: str) -> dict[int, str]:
+        """GET_BROKER_MEMBER_GROUP (901): id to address; empty for an unknown name."""
+        with self._lock:
+            broker = self._broker_addr_table.get(broker_name)
+            return {} if broker is None else dict(sorted(broker.addrs.items()))
+
+    def get_all_topic_list(self) -> list[str]:
+        """GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
+        with self._lock:
+            return list(self._topic_queue_table)
+
+    def get_topics_by_cluster(self, cluster_name: str) -> list[str]:
+        """GET_TOPICS_BY_CLUSTER (224); empty for an unknown cluster."""
+        with self._lock:
+            names = self._cluster_addr_table.get(cluster_name, set())
+            return [
+                topic
+                for topic, by_name in self._topic_queue_table.items()
+                if not names.isdisjoint(by_name)
+            ]
+
+    def get_system_topic_list(self) -> tuple[list[str], str | None]:
+        """GET_SYSTEM_TOPIC_LIST_FROM_NS (304): cluster and broker names, and some address."""
+        with self._lock:
+            topics = dict.fromkeys(
+                word
+                for cluster, names in self._cluster_addr_table.items()
+                for word in (cluster, *sorted(names))
+            )
+            addresses = (
+                broker.addrs[min(broker.addrs)] for broker in self._broker_addr_table.values()
+            )
+            return list(topics), next(addresses, None)
+
+    def get_unit_topics(self) -> list[str]:
+        """GET_UNIT_TOPIC_LIST (311)."""
+        return self._topics_by_sys_flag(lambda flag: bool(flag & _FLAG_UNIT))
+
+    def get_has_unit_sub_topic_list(self) -> list[str]:
+        """GET_HAS_UNIT_SUB_TOPIC_LIST (312)."""
+        return self._topics_by_sys_flag(lambda flag: bool(flag & _FLAG_UNIT_SUB))
+
+    def get_has_unit_sub_ununit_topic_list(self) -> list[str]:
+        """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST (313)."""
+        both = _FLAG_UNIT | _FLAG_UNIT_SUB
+        return self._topics_by_sys_flag(lambda flag: flag & both == _FLAG_UNIT_SUB)
+
+    def _topics_by_sys_flag(self, wanted: Callable[[int], bool]) -> list[str]:
+        """Topics by the flags of one of their queue data, whichever comes first (as Java)."""
+        with self._lock:
+            return [
+                topic
+                for topic, by_name in self._topic_queue_table.items()
+                if wanted(next(iter(by_name.values())).topic_sys_flag)
+            ]
+
+    def sizes(self) -> dict[str, int]:
+        """How many entries each table has, for the log."""
+        with self._lock:
+            return {
+                "topicQueueTable": len(self._topic_queue_table),
+                "brokerAddrTable": len(self._broker_addr_table),
+                "clusterAddrTable": len(self._cluster_addr_table),
+                "brokerLiveTable": len(self._broker_live_table),
+                "filterServerTable": len(self._filter_server_table),
+            }
+
+
+def _remove_other_ids(addrs: dict[int, str], address: str, kept_id: int | None) -> None:
+    """Remove `address` from `addrs` under every id but `kept_id`."""
+    for broker_id in [i for i, held in addrs.items() if held == address and i != kept_id]:
+        del addrs[broker_id]
+
+
+def _log_new_address(registration: BrokerRegistration, old_address: str | None) -> None:
+    log.info(
+        "broker %s[%s] of cluster %s: address %s (was %s), ha %s",
+        registration.broker_name,
+        registration.broker_id,
+        registration.cluster_name,
+        registration.broker_addr,
+        old_address,
+        registration.ha_server_addr,
+    )

@@ -1,0 +1,62 @@
+"""Changes a few keys of a settings text and leaves the rest as it is: comments, order, lines.
+
+Pure functions. A text of either kind (properties, YAML) is read again after the edit; one that
+does not say what it should (YAML in one line, say) is refused instead of being saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import javaproperties
+
+from conf.errors import ConfigError
+from conf.properties import Setting, dump_properties, parse_properties
+from conf.settings_file import parse_yaml
+
+
+def edit_properties(text: str, changes: Mapping[str, str]) -> str:
+    """Properties text with `changes` in it; keys it has not yet come last. Raises ConfigError."""
+    before = parse_properties(text, "settings")
+    missing = dict(changes)
+    pieces: list[str] = []
+    for element in javaproperties.parse(text):
+        if isinstance(element, javaproperties.KeyValue) and element.key in changes:
+            missing.pop(element.key, None)
+            pieces.append(dump_properties({element.key: changes[element.key]}))
+        else:
+            pieces.append(element.source)
+    edited = _with_newline("".join(pieces), missing) + dump_properties(missing)
+    _check(before, parse_properties(edited, "settings"), changes)
+    return edited
+
+
+def edit_yaml(text: str, changes: Mapping[str, str]) -> str:
+    """YAML text with `changes` (plain words and numbers) in it. Raises ConfigError."""
+    before = parse_yaml(text, "settings")
+    missing = dict(changes)
+    lines = text.splitlines(keepends=True)
+    for setting in before:
+        if setting.key in changes:
+            value = missing.pop(setting.key)
+            lines[_line(setting) - 1] = f"{setting.key}: {value}\n"
+    added = "".join(f"{key}: {value}\n" for key, value in missing.items())
+    edited = _with_newline("".join(lines), missing) + added
+    _check(before, parse_yaml(edited, "settings"), changes)
+    return edited
+
+
+def _line(setting: Setting) -> int:
+    return int(setting.source.rpartition(":")[2])
+
+
+def _with_newline(text: str, missing: Mapping[str, str]) -> str:
+    """`text` with an end of line behind it, when lines follow."""
+    return text + "\n" if missing and text and not text.endswith(("\n", "\r")) else text
+
+
+def _check(before: Sequence[Setting], after: Sequence[Setting], changes: Mapping[str, str]) -> None:
+    wanted = {setting.key: setting.text for setting in before}
+    wanted.update((key, value.strip()) for key, value in changes.items())
+    if {setting.key: setting.text for setting in after} != wanted:
+        raise ConfigError(["the settings file has a form that only a person can edit"])

@@ -1,0 +1,176 @@
+"""ConfigManager: the allow-list holds, what is refused changes no byte, what is taken is kept."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conf.config_fields import field_specs
+from conf.properties import dump_properties, parse_properties
+from namesrv.config_manager import CHANGEABLE_KEYS, ConfigManager
+from namesrv.namesrv_config import NamesrvConfig
+from namesrv.settings_edit import edit_properties
+from remoting.errors import RequestError
+from remoting.response_code import ResponseCode
+
+FILE = "# ours\nlistenPort = 9999\n\norderMessageEnable = false\n! end\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "namesrv.properties"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture
+def manager(path: Path) -> ConfigManager:
+    return ConfigManager(NamesrvConfig(config_store_path=str(path)))
+
+
+PROTECTED = [spec.key for spec in field_specs(NamesrvConfig) if spec.key not in CHANGEABLE_KEYS]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [*PROTECTED, "rocketmqHome", "listenPort", "bindAddress", "logDir", "noSuchKey", "__class__"],
+)
+def test_every_other_key_is_refused_by_name(manager: ConfigManager, path: Path, key: str) -> None:
+    before = manager.config
+    with pytest.raises(RequestError) as caught:
+        manager.update(f"orderMessageEnable=true\n{key}=/tmp/x\n", "10.0.0.9:1")
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+    assert repr(key) in caught.value.remark
+    assert manager.config is before
+    assert path.read_text() == FILE
+
+
+def test_no_changeable_key_is_a_path_an_address_or_executed() -> None:
+    words = ("path", "home", "addr", "dir", "port", "file", "cmd", "class", "black")
+    for spec in field_specs(NamesrvConfig):
+        if spec.key in CHANGEABLE_KEYS:
+            assert spec.kind in (bool, int)
+            assert not any(word in spec.key.lower() for word in words)
+    assert {spec.key for spec in field_specs(NamesrvConfig)} >= CHANGEABLE_KEYS
+
+
+def test_a_change_is_applied_saved_and_logged(
+    manager: ConfigManager, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "namesrv.config_manager"):
+        manager.update("orderMessageEnable=true\nscanNotActiveBrokerInterval=500", "10.0.0.9:1")
+    assert manager.config.order_message_enable
+    assert manager.config.scan_not_active_broker_interval == 500
+    assert path.read_text() == (
+        "# ours\nlistenPort = 9999\n\norderMessageEnable=true\n! end\n"
+        "scanNotActiveBrokerInterval=500\n"
+    )
+    assert path.with_name(path.name + ".bak").read_text() == FILE
+    lines = "\n".join(record.getMessage() for record in caplog.records)
+    assert "10.0.0.9:1 changed orderMessageEnable from 'false' to 'true'" in lines
+
+
+def test_the_file_is_made_when_there_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "namesrv.properties"
+    ConfigManager(NamesrvConfig(config_store_path=str(path))).update("orderMessageEnable=true", "x")
+    assert path.read_text() == "orderMessageEnable=true\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "orderMessageEnable=maybe",
+        "scanNotActiveBrokerInterval=0",
+        "scanNotActiveBrokerInterval=1x",
+        "scanNotActiveBrokerInterval=" + "1" * 5000,
+        "=x",
+        "a=\\u12",
+    ],
+)
+def test_a_value_that_cannot_be_taken_changes_nothing(
+    manager: ConfigManager, path: Path, text: str
+) -> None:
+    before = manager.config
+    with pytest.raises(RequestError):
+        manager.update(text, "x")
+    assert manager.config is before
+    assert path.read_text() == FILE
+
+
+def test_the_operators_black_list_counts_too(path: Path) -> None:
+    config = NamesrvConfig(config_store_path=str(path), config_black_list="orderMessageEnable")
+    with pytest.raises(RequestError, match="NO_PERMISSION"):
+        ConfigManager(config).update("orderMessageEnable=true", "x")
+
+
+def test_an_unwritable_file_refuses_the_change(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    config = NamesrvConfig(config_store_path=str(tmp_path / "file" / "namesrv.properties"))
+    manager = ConfigManager(config)
+    with pytest.raises(RequestError, match="cannot be written"):
+        manager.update("orderMessageEnable=true", "x")
+    assert not manager.config.order_message_enable
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("", "orderMessageEnable: true\n"),
+        ("# c\na: 1", "# c\na: 1\norderMessageEnable: true\n"),
+        ("orderMessageEnable:\nb: 04 # x\n", "orderMessageEnable: true\nb: 04 # x\n"),
+        ("'orderMessageEnable': false # x\nb: 2\n", "orderMessageEnable: true\nb: 2\n"),
+    ],
+)
+def test_a_yaml_file_is_edited_too(tmp_path: Path, text: str, edited: str) -> None:
+    path = tmp_path / "namesrv.yaml"
+    path.write_text(text)
+    ConfigManager(NamesrvConfig(config_store_path=str(path))).update("orderMessageEnable=true", "x")
+    assert path.read_text() == edited
+
+
+@pytest.mark.parametrize("text", ["{a: 1, orderMessageEnable: false}", "[1]", "\xff"])
+def test_a_file_that_cannot_be_edited_refuses_the_change(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "namesrv.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    manager = ConfigManager(NamesrvConfig(config_store_path=str(path)))
+    with pytest.raises(RequestError, match="cannot be written"):
+        manager.update("orderMessageEnable=true", "x")
+    assert path.read_bytes() == text.encode("latin-1")
+    assert not manager.config.order_message_enable
+
+
+def test_an_empty_change_is_no_change(manager: ConfigManager, path: Path) -> None:
+    manager.update("", "x")
+    assert path.read_text() == FILE
+
+
+def test_the_shown_text_is_properties(path: Path) -> None:
+    config = NamesrvConfig(config_store_path=str(path), kv_config_path="C:\\kv")
+    shown = parse_properties(ConfigManager(config).format_all(), "319")
+    assert {s.key: s.text for s in shown}["kvConfigPath"] == "C:\\kv"
+
+
+keys = st.sampled_from(["a", "b", "c"])
+values = st.text(st.characters(codec="iso-8859-1", categories=("L", "N", "P", "Zs")), max_size=8)
+lines = st.one_of(
+    st.tuples(keys, values).map(lambda pair: dump_properties({pair[0]: pair[1]})),
+    st.sampled_from(["\n", "# a=1\n", "!x\n", "a = 1\\\n  2\n", "b : 3\r\n", "  c\t4\n"]),
+)
+
+
+@given(st.lists(lines).map("".join), st.dictionaries(keys, values))
+def test_an_edit_changes_the_named_keys_and_nothing_else(
+    text: str, changes: dict[str, str]
+) -> None:
+    edited = edit_properties(text, changes)
+    before = {s.key: s.text for s in parse_properties(text, "x")}
+    after = {s.key: s.text for s in parse_properties(edited, "x")}
+    stripped = {key: value.strip() for key, value in changes.items()}
+    assert after == {**before, **stripped}
+    for line in text.splitlines():
+        if line.startswith(("#", "!")):
+            assert line in edited.splitlines()

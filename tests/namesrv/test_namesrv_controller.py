@@ -1,0 +1,204 @@
+"""The whole name server over real sockets on port 0, with a clock that the test turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from namesrv.kv_config_manager import KVConfigError
+from namesrv.namesrv_config import NamesrvConfig
+from namesrv.namesrv_controller import NamesrvController, run_embedded
+from remoting.remoting_command import RemotingCommand
+from remoting.remoting_config import RemotingServerConfig
+from tests.namesrv.namesrv_peer import DEADLINE_S, Peer, registration, route
+
+
+def listening_socket() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return when `condition` holds; fail after the deadline."""
+    deadline = monotonic() + DEADLINE_S
+    event = threading.Event()
+    while not condition():
+        assert monotonic() < deadline, "the condition did not come true in time"
+        event.wait(0.005)
+
+
+@dataclass
+class Running:
+    """A name server on a thread of the test."""
+
+    config: NamesrvConfig
+    now_ms: int = 0
+    listening: socket.socket = field(default_factory=listening_socket)
+
+    def __post_init__(self) -> None:
+        self.port: int = self.listening.getsockname()[1]
+        self.controller = NamesrvController(
+            self.config, RemotingServerConfig(), self.listening, lambda: self.now_ms
+        )
+        self.controller.open()
+        self._thread = threading.Thread(target=self.controller.run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.controller.request_stop()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+    def brokers(self) -> int:
+        return self.controller.route_info_manager.sizes()["brokerLiveTable"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> NamesrvConfig:
+    return NamesrvConfig(
+        kv_config_path=str(tmp_path / "kvConfig.json"),
+        config_store_path=str(tmp_path / "namesrv.properties"),
+    )
+
+
+@pytest.fixture
+def running(config: NamesrvConfig) -> Iterator[Running]:
+    server = Running(config)
+    yield server
+    server.stop()
+
+
+def addresses(peer: Peer, topic: str = "T") -> dict[str, dict[str, str]]:
+    answer = peer.ask(route(topic))
+    if answer.code == 17:
+        return {}
+    return {
+        data["brokerName"]: data["brokerAddrs"] for data in json.loads(answer.body)["brokerDatas"]
+    }
+
+
+def test_two_brokers_and_a_slave_come_and_go(running: Running) -> None:
+    with Peer(running.port) as client:
+        assert addresses(client) == {}
+        with Peer(running.port) as a, Peer(running.port) as b, Peer(running.port) as slave:
+            assert a.ask(registration("a")).code == 0
+            assert b.ask(registration("b")).code == 0
+            told = slave.ask(registration("a", 1)).ext_fields
+            assert told == {"masterAddr": "a-0:10911", "haServerAddr": "a-0:10912"}
+            assert addresses(client) == {
+                "a": {"0": "a-0:10911", "1": "a-1:10911"},
+                "b": {"0": "b-0:10911"},
+            }
+            fields = {"brokerName": "b", "brokerAddr": "b-0:10911", "clusterName": "C"}
+            assert b.ask(RemotingCommand.request(104, {**fields, "brokerId": "0"})).code == 0
+            assert set(addresses(client)) == {"a"}
+            a.__exit__(None, None, None)
+            wait_until(lambda: addresses(client) == {"a": {"1": "a-1:10911"}})
+        wait_until(lambda: addresses(client) == {})
+
+
+def test_a_silent_broker_is_dropped_and_its_connection_closed(running: Running) -> None:
+    with Peer(running.port) as silent, Peer(running.port) as alive:
+        silent.ask(registration("silent"))
+        running.now_ms = 100_000
+        alive.ask(registration("alive"))
+        running.now_ms = 120_001
+        running.controller.scan_not_active_broker()
+        silent.wait_for_close()
+        assert set(addresses(alive)) == {"alive"}
+
+
+def test_a_oneway_registration_counts_and_is_not_answered(running: Running) -> None:
+    with Peer(running.port) as broker:
+        broker.send(registration("a", oneway=True))
+        wait_until(lambda: running.brokers() == 1)
+        assert broker.ask(route()).code == 0
+
+
+def test_what_a_broker_says_is_taken_in_order(running: Running) -> None:
+    with Peer(running.port) as broker:
+        for number in range(20):
+            broker.send(registration("a", topics=(f"T{number}",), oneway=True))
+        fields = {"brokerName": "a", "brokerAddr": "a-0:10911", "clusterName": "C"}
+        assert broker.ask(RemotingCommand.request(104, {**fields, "brokerId": "0"})).code == 0
+        assert running.brokers() == 0
+
+
+def test_unknown_codes_and_bad_bodies_are_answered_and_the_connection_lives(
+    running: Running,
+) -> None:
+    with Peer(running.port) as peer:
+        answer = peer.ask(RemotingCommand.request(310))
+        assert (answer.code, answer.remark) == (3, " request type 310 not supported")
+        assert peer.ask(RemotingCommand.request(103, {"brokerName": "x"})).code == 1
+        assert peer.ask(RemotingCommand.request(106)).code == 0
+
+
+def test_bytes_that_are_no_frame_close_only_their_connection(running: Running) -> None:
+    with Peer(running.port) as client, Peer(running.port) as stranger:
+        client.ask(registration("a"))
+        stranger._sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        stranger.wait_for_close()
+        assert set(addresses(client)) == {"a"}
+
+
+def test_key_values_and_settings_outlive_a_restart(config: NamesrvConfig) -> None:
+    put = {"namespace": "n", "key": "k", "value": "v"}
+    first = Running(config)
+    with Peer(first.port) as peer:
+        assert peer.ask(RemotingCommand.request(100, put)).code == 0
+        assert peer.ask(RemotingCommand.request(318, body=b"orderMessageEnable=true")).code == 0
+        assert peer.ask(RemotingCommand.request(318, body=b"kvConfigPath=/tmp/x")).code == 16
+        assert b"orderMessageEnable=true\n" in peer.ask(RemotingCommand.request(319)).body
+    first.stop()
+    assert Path(config.config_store_path).read_text() == "orderMessageEnable=true\n"
+    second = Running(config)
+    with Peer(second.port) as peer:
+        answer = peer.ask(RemotingCommand.request(101, {"namespace": "n", "key": "k"}))
+        assert answer.ext_fields == {"value": "v"}
+    second.stop()
+
+
+def test_a_stop_closes_the_connections(config: NamesrvConfig) -> None:
+    server = Running(config)
+    with Peer(server.port) as peer:
+        peer.ask(registration("a"))
+        server.stop()
+        peer.wait_for_close()
+    with pytest.raises(OSError, match="refused"):
+        Peer(server.port)
+
+
+def test_a_damaged_kv_file_stops_the_start(config: NamesrvConfig) -> None:
+    Path(config.kv_config_path).write_text("{")
+    with listening_socket() as listening:
+        controller = NamesrvController(config, RemotingServerConfig(), listening)
+        with pytest.raises(KVConfigError):
+            controller.open()
+
+
+def test_embedded_it_serves_an_inherited_socket_beats_and_stops(config: NamesrvConfig) -> None:
+    stops: list[Callable[[], None]] = []
+    beats: list[int] = []
+    with listening_socket() as kept:
+        thread = threading.Thread(
+            target=run_embedded,
+            args=(os.dup(kept.fileno()), config),
+            kwargs={"on_stop": stops.append, "beat": lambda: beats.append(1), "beat_ms": 5},
+        )
+        thread.start()
+        with Peer(kept.getsockname()[1]) as peer:
+            assert peer.ask(registration("a")).code == 0
+            assert set(addresses(peer)) == {"a"}
+            wait_until(lambda: len(beats) > 2)
+            stops[0]()
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
+            peer.wait_for_close()
