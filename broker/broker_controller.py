@@ -1,0 +1,413 @@
+"""BrokerController: wires the broker logic of process `remoting`; no policy, no messages.
+
+Constructs the managers, the processors and the server, gives each what it uses, says in which
+order they start and stop. Only broker/processes/remoting.py uses it. The loop runs on the thread
+that calls `run`; pools and the scheduled executor bring their own threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
+from broker.broker_registration import BrokerRegistration
+from broker.broker_startup import StartupOptions
+from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, ms_until_midnight
+from broker.client_housekeeping_service import ClientHousekeepingService
+from broker.command_channel import CommandClient
+from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.durability_waiters import DurabilityWaiters
+from broker.hot_path_stats import HotPathStats
+from broker.json_config_manager import JsonConfigManager
+from broker.memory_limit import memory_limit_bytes
+from broker.processor.pull_message_processor import (
+    PULL_PREFIX,
+    PullMessageProcessor,
+    PullSettings,
+)
+from broker.processor.send_message_processor import (
+    SEND_V2_PREFIX,
+    SendMessageProcessor,
+    SendSettings,
+)
+from broker.producer_manager import ProducerManager
+from broker.pull_request_hold_service import SCAN_PERIOD_MS
+from broker.rebalance_lock_manager import RebalanceLockManager
+from broker.routes import QUERY_POOL, RouteParts, build_routes
+from broker.runtime_source import RuntimeSource
+from broker.schedule_offset_manager import ScheduleOffsetManager
+from broker.scheduled_executor import ScheduledExecutor
+from broker.store_access import StoreAccess
+from broker.store_follower import StoreFollower
+from broker.store_stats_service import StoreStatsService
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.system_topics import SCHEDULE_TOPIC, SystemTopics
+from broker.topic_config_manager import TopicChange, TopicConfigManager
+from remoting.body.topic_config import TopicConfig
+from remoting.remoting_client import RemotingClient
+from remoting.remoting_server import RemotingServer
+from remoting.selector_loop import SelectorLoop
+from store.clock import Clock
+from store.commit_log import CommitLog
+from store.commit_log_reader import CommitLogReader
+from store.consume_queue_reader import ConsumeQueueReader
+from store.control_page import REMOTING_READY, RUNNING_FLAGS, Bell, ControlPage, ProcessIndex
+from store.fresh_units import FreshUnits
+from store.index_service import IndexReader
+from store.message_codec import encode_host
+from store.message_store_config import BrokerRole, FlushDiskType
+from store.queue_table import QueueTableReader
+from store.topic_queue_table import rebuild_topic_queue_table
+
+log = logging.getLogger(__name__)
+ResultT = TypeVar("ResultT")
+
+_PERSIST_FIRST_MS: Final = 10_000
+_STOP_WAIT_MS: Final = 5_000
+_BEAT_MS: Final = 200
+
+
+class BrokerController:
+    """One broker's logic. Owned by: the main thread of process `remoting`."""
+
+    def __init__(
+        self,
+        options: StartupOptions,
+        page: ControlPage,
+        queue_table_fd: int,
+        bells: dict[str, Bell],
+        store_channel: socket.socket,
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._page = page
+        self._clock = clock
+        self._bells = bells
+        self.loop = SelectorLoop("RemotingLoop")
+        self._table = QueueTableReader(queue_table_fd)
+        self._commands = CommandClient(store_channel, "store", clock)
+        self._build_store_side()
+        self._build_managers()
+        self._build_processors()
+
+    # -- construction --------------------------------------------------------------------------
+
+    def _build_store_side(self) -> None:
+        store, page = self._options.store, self._page
+        directory, size = store.commit_log_path, store.mapped_file_size_commit_log
+        self._log = CommitLog(directory, size, page, self._clock, self._ring)
+        self._log.store_host = encode_host(
+            socket.gethostbyname(self._options.broker.broker_ip1),
+            self._options.server.listen_port,
+        )
+        self._loop_reader = CommitLogReader(directory, size, page)
+        self._memory_limit = memory_limit_bytes(store.access_message_in_memory_max_ratio)
+        self._access = StoreAccess(
+            self._table,
+            CommitLogReader(directory, size, page),
+            FreshUnits(ConsumeQueueReader(store), self._table),
+            IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
+            self._commands,
+            memory_limit=self._memory_limit,
+            before_delete=lambda topic: self._call_on_loop(lambda: self._send.block_topic(topic)),
+            after_delete=lambda topic, deleted: self._call_on_loop(
+                lambda: self._send.unblock_topic(topic, deleted=deleted)
+            ),
+        )
+
+    def _build_managers(self) -> None:
+        broker, clock = self._options.broker, self._clock
+        path = self._options.store.config_path
+        self._stats_manager = BrokerStatsManager(
+            clock, broker.broker_cluster_name, enable_detail_stat=broker.enable_detail_stat
+        )
+        self._store_stats = StoreStatsService(clock)
+        self._stats = HotPathStats(self._stats_manager, self._store_stats)
+        self._broker_stats = BrokerStats(
+            lambda: self._store_stats.put_times, lambda: self._store_stats.get_transferred
+        )
+        self._system_topics = SystemTopics()
+        self._topics = TopicConfigManager(path / "topics.json", broker, clock, self._system_topics)
+        self._groups = SubscriptionGroupManager(path / "subscriptionGroup.json", broker, clock)
+        self._offsets = ConsumerOffsetManager(path / "consumerOffset.json")
+        self._schedule_offsets = ScheduleOffsetManager(path / "delayOffset.json")
+        self._producers = ProducerManager(clock)
+        self._consumers = ConsumerManager(
+            clock,
+            DefaultConsumerIdsChangeListener(
+                notify_consumer_ids_changed_enable=broker.notify_consumer_ids_changed_enable
+            ),
+        )
+        self._locks = RebalanceLockManager(clock)
+        self._housekeeping = ClientHousekeepingService(self._producers, self._consumers)
+        self._executor = ScheduledExecutor(clock)
+        self._managers: tuple[JsonConfigManager, ...] = (
+            self._topics,
+            self._groups,
+            self._offsets,
+            self._schedule_offsets,
+        )
+        self._topics.add_listener(self._on_topic_change)
+
+    def _build_processors(self) -> None:
+        store = self._options.store
+        replicas = store.broker_role is BrokerRole.SYNC_MASTER
+        self._waiters = DurabilityWaiters(
+            waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+            waits_for_replicas=replicas,
+            sync_flush_timeout_ms=store.sync_flush_timeout,
+            slave_timeout_ms=store.slave_timeout,
+        )
+        self._send = SendMessageProcessor(
+            self._send_settings(),
+            self._log,
+            self._topics,
+            self._waiters,
+            self._stats,
+            self._why_not_writable,
+        )
+        self._pull = PullMessageProcessor(
+            self._pull_settings(),
+            self._page,
+            self._table,
+            FreshUnits(ConsumeQueueReader(store), self._table),
+            self._loop_reader,
+            self._topics,
+            self._groups,
+            self._consumers,
+            self._offsets,
+            self._stats,
+            self._clock.monotonic_ms,
+        )
+        self._follower = StoreFollower(
+            self._page,
+            self._bells["remoting"],
+            self._table,
+            self._log,
+            self._waiters,
+            self._pull.hold_service,
+            self._clock,
+            replicas_needed=1,
+        )
+        self._client = RemotingClient(self._options.client)
+        self._registration = self._build_registration()
+        self._server = self._build_server()
+
+    def _build_registration(self) -> BrokerRegistration:
+        broker, port = self._options.broker, self._options.server.listen_port
+        identity = BrokerIdentity(
+            cluster_name=broker.broker_cluster_name,
+            broker_name=broker.broker_name,
+            broker_id=broker.broker_id,
+            broker_addr=f"{broker.broker_ip1}:{port}",
+            ha_server_addr=f"{broker.broker_ip2}:{self._options.ha.ha_listen_port}",
+        )
+        api = BrokerOuterAPI(self._client, parse_name_servers(broker.namesrv_addr))
+        return BrokerRegistration(broker, identity, api, self._topics, self._executor)
+
+    def _build_server(self) -> RemotingServer:
+        runtime = RuntimeSource(
+            self._options,
+            self._page,
+            self._access,
+            self._store_stats,
+            self._clock,
+            schedule_offsets=self._schedule_progress,
+            query_pool=lambda: self._routes.executors.get(QUERY_POOL),
+            waiting_sends=lambda: len(self._waiters),
+        )
+        parts = RouteParts(
+            options=self._options,
+            clock=self._clock,
+            access=self._access,
+            send=self._send,
+            pull=self._pull,
+            runtime=runtime,
+            stats_manager=self._stats_manager,
+            broker_stats=self._broker_stats,
+            topics=self._topics,
+            system_topics=self._system_topics,
+            groups=self._groups,
+            consumers=self._consumers,
+            producers=self._producers,
+            consumer_offsets=self._offsets,
+            schedule_offsets=self._schedule_offsets,
+            locks=self._locks,
+        )
+        self._routes = build_routes(parts)
+        server = self._options.server
+        return RemotingServer(
+            self.loop,
+            self._routes.main,
+            executors=self._routes.executors,
+            listener=self._housekeeping,
+            fast_routes=(
+                (SEND_V2_PREFIX, self._send.process_fast),
+                (PULL_PREFIX, self._pull.process_fast),
+            ),
+            idle_timeout_ms=server.server_channel_max_idle_time_seconds * 1000,
+        )
+
+    def _schedule_progress(self) -> dict[int, tuple[int, int]]:
+        """Delay level to (next message to look at, end of its queue)."""
+        return {
+            level: (offset, self._table.offsets(SCHEDULE_TOPIC, level - 1)[1])
+            for level, offset in self._schedule_offsets.offsets().items()
+        }
+
+    def _send_settings(self) -> SendSettings:
+        broker, store = self._options.broker, self._options.store
+        return SendSettings(
+            broker_name=broker.broker_name,
+            cluster_name=broker.broker_cluster_name,
+            region_id=broker.region_id,
+            trace_on=broker.trace_on,
+            max_message_size=store.max_message_size,
+            start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
+            is_slave=store.is_slave,
+        )
+
+    def _pull_settings(self) -> PullSettings:
+        broker, store = self._options.broker, self._options.store
+        return PullSettings(
+            readable=bool(broker.broker_permission & 4),
+            long_polling_enable=broker.long_polling_enable,
+            short_polling_time_ms=broker.short_polling_time_mills,
+            slave_read_enable=broker.slave_read_enable,
+            is_slave=store.is_slave,
+            offset_check_in_slave=store.offset_check_in_slave,
+            bytes_in_memory=store.max_transfer_bytes_on_message_in_memory,
+            count_in_memory=store.max_transfer_count_on_message_in_memory,
+            bytes_in_disk=store.max_transfer_bytes_on_message_in_disk,
+            count_in_disk=store.max_transfer_count_on_message_in_disk,
+            memory_limit=self._memory_limit,
+        )
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def open(self, main: socket.socket, vip: socket.socket) -> None:
+        """Load the tables and take up writing; the `store` process is ready. Raises StoreError
+        and what the managers raise for files that cannot be read."""
+        for manager in self._managers:
+            manager.load()
+            manager.save_in_background(self._executor.submit)
+        walked = rebuild_topic_queue_table(self._log, self._page, self._table, self._loop_reader)
+        self._log.open(self._log.store_host)
+        log.info("writing from %s on, %s records after dispatch", self._log.position, walked)
+        self._server.add_listener(main)
+        self._server.add_listener(vip, self._routes.vip)
+
+    def run(self) -> None:
+        """Serve until `request_stop`; the caller's thread becomes the loop's."""
+        loop = self.loop
+        loop.register(self._bells["remoting"], 1, lambda _events: self._bells["remoting"].drain())
+        loop.set_sleep_hooks(self._follower)
+        loop.add_turn_end(self._turn_end)
+        loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
+        loop.call_every(
+            SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
+        )
+        self._server.start()
+        self._client.start()
+        self._schedule()
+        self._executor.start()
+        self._topics.add_listener(self._registration.on_topic_change)
+        self._registration.start(self._set_ready)
+        loop.run()
+
+    def _set_ready(self) -> None:
+        """The name servers have answered or failed: the boot line may be printed."""
+        self._page.counters[REMOTING_READY] = 1
+
+    def _schedule(self) -> None:
+        broker = self._options.broker
+        self._stats_manager.schedule_on(self._executor)
+        self._store_stats.schedule_on(self._executor)
+        self._housekeeping.schedule_on(self._executor)
+        self._executor.schedule(
+            "record-broker-stats",
+            self._broker_stats.record,
+            first_delay_ms=ms_until_midnight(self._clock.now_ms()),
+            period_ms=86_400_000,
+        )
+        self._executor.schedule(
+            "persist",
+            self._persist,
+            first_delay_ms=_PERSIST_FIRST_MS,
+            period_ms=broker.flush_consumer_offset_interval,
+        )
+
+    def _persist(self) -> None:
+        for manager in self._managers:
+            manager.save_if_changed()
+
+    def request_stop(self) -> None:
+        """Begin an orderly stop: leave the name servers, answer what is in flight, persist.
+
+        Safe in a signal handler.
+        """
+        thread = threading.Thread(target=self._stop, name="OrderlyStop", daemon=True)
+        thread.start()
+
+    def _stop(self) -> None:
+        self._page.counters[REMOTING_READY] = 0
+        self._registration.unregister()
+        self.loop.call_soon_threadsafe(self._server.stop_accepting)
+        self.loop.call_soon_threadsafe(lambda: self._drain(self._clock.monotonic_ms()))
+
+    def _drain(self, since_ms: int) -> None:
+        """Wait for the sends that wait, then let the answers leave and end the loop."""
+        late = self._clock.monotonic_ms() - since_ms > _STOP_WAIT_MS
+        if len(self._waiters) and not late:
+            self.loop.call_later(5, lambda: self._drain(since_ms))
+            return
+        self._server.drain()
+        self.loop.call_later(50, lambda: self.loop.stop(0))
+
+    def close(self) -> None:
+        """After `run`: publish, persist, close. In the reverse order of the start."""
+        self._server.shutdown()
+        self._executor.shutdown(2_000)
+        self._log.close()
+        self._persist()
+        self._client.shutdown()
+
+    # -- wiring of events ----------------------------------------------------------------------
+
+    def _turn_end(self) -> None:
+        """The durable order of a turn: append, publish; answers leave after this."""
+        if self._waiters.active:
+            self._follower.before_commit()
+        self._send.turn_end()
+        self._stats.end_turn(self._clock.monotonic_ms() - self.loop.now_ms)
+
+    def _ring(self) -> None:
+        self._bells["store"].ring()
+        self._bells["ha"].ring()
+
+    def _why_not_writable(self) -> str:
+        flags = self._page.counters[RUNNING_FLAGS]
+        return (
+            f"the broker's store refuses writes (running flags {flags}): the disk is full or a "
+            "file could not be written, see store.log"
+        )
+
+    def _on_topic_change(self, _change: TopicChange, _topic: TopicConfig | None) -> None:
+        self.loop.call_soon_threadsafe(self._send.on_topics_changed)
+        self.loop.call_soon_threadsafe(self._stats.forget)
+
+    def _call_on_loop(self, function: Callable[[], ResultT]) -> ResultT:
+        """Run `function` on the loop and wait for its result; pool threads only."""
+        future: Future[ResultT] = Future()
+
+        def run() -> None:
+            future.set_result(function())
+
+        self.loop.call_soon_threadsafe(run)
+        return future.result(_STOP_WAIT_MS / 1000)

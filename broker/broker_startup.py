@@ -1,0 +1,186 @@
+"""BrokerStartup: from the command line to checked settings; starts nothing.
+
+Runs in the supervisor, first of all. Kin: org.apache.rocketmq.broker.BrokerStartup: same flags,
+order, words and exit codes. What it hands on is plain data; the children get the same settings
+as a flat table, so that a file that changes meanwhile cannot make two processes of one broker
+disagree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from broker.broker_config import BrokerConfig
+from broker.supervisor_config import SupervisorConfig
+from conf.command_line import (
+    CONFIG_FILE,
+    EXIT_BAD_SETTING,
+    EXIT_CANNOT_START,
+    EXIT_OK,
+    HELP,
+    NAMESRV_ADDR,
+    PRINT_ALL,
+    PRINT_IMPORTANT,
+    cannot_start,
+    config_file,
+    parse_command_line,
+    require_addresses,
+    require_home,
+    unused_variables,
+)
+from conf.config_loader import KeySpace, LoadedSettings, build, describe, load_settings
+from conf.errors import ConfigError, StartupExitError
+from conf.ignored_keys import IGNORED_BROKER_KEYS
+from conf.logging_setup import LoggingConfig
+from conf.properties import Setting
+from ha.ha_config import HaConfig
+from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
+from store.errors import StoreError
+from store.message_store_config import MessageStoreConfig
+
+PROGRAM: Final = "mqbroker"
+OPTIONS: Final = (NAMESRV_ADDR, CONFIG_FILE, PRINT_ALL, PRINT_IMPORTANT, HELP)
+PROGRAM_DEFAULTS: Final = {"listenPort": "10911"}
+KEYS: Final = KeySpace(
+    (
+        BrokerConfig,
+        RemotingServerConfig,
+        RemotingClientConfig,
+        MessageStoreConfig,
+        HaConfig,
+        SupervisorConfig,
+        LoggingConfig,
+    ),
+    IGNORED_BROKER_KEYS,
+)
+_FREE_PORT: Final = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartupOptions:
+    """Everything a broker is started with.
+
+    `namesrv_addresses` is empty where none is configured: then the embedded name server serves.
+    `warnings` are for the log, once it is open.
+    """
+
+    broker: BrokerConfig
+    server: RemotingServerConfig
+    client: RemotingClientConfig
+    store: MessageStoreConfig
+    ha: HaConfig
+    supervisor: SupervisorConfig
+    logging: LoggingConfig
+    config_file: Path | None = None
+    namesrv_addresses: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str]) -> Self:
+        """The configs of a flat table of texts (what `settings` gave). Raises ConfigError."""
+        return cls(
+            broker=build(BrokerConfig, settings),
+            server=build(RemotingServerConfig, settings),
+            client=build(RemotingClientConfig, settings),
+            store=build(MessageStoreConfig, settings),
+            ha=build(HaConfig, settings),
+            supervisor=build(SupervisorConfig, settings),
+            logging=build(LoggingConfig, settings),
+        )
+
+    def settings(self, *, important_only: bool = False) -> dict[str, str]:
+        """Every key with its text, in the order that -p prints."""
+        parts = (self.broker, self.server, self.client, self.store)
+        own = (self.ha, self.supervisor, self.logging)
+        return describe(*parts, *own, important_only=important_only)
+
+
+def load_startup_options(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> StartupOptions:
+    """Reads command line, environment and file, in the original's order of checks.
+
+    Raises StartupExitError: the text to print and the exit code, also for -h, -p and -m.
+    """
+    given = parse_command_line(PROGRAM, arguments, OPTIONS)
+    path, file = config_file(given)
+    try:
+        loaded = _load(given, environment, file)
+        options = StartupOptions.from_settings(_resolve(loaded.values))
+        _validate(options.store, loaded.sources)
+    except ConfigError as error:
+        raise cannot_start(error) from error
+    require_home(options.broker.rocketmq_home)
+    addresses = options.broker.namesrv_addr or given.get(NAMESRV_ADDR.long)
+    namesrv = () if addresses is None else require_addresses(addresses)
+    _check_role(options)
+    if PRINT_ALL.long in given or PRINT_IMPORTANT.long in given:
+        raise StartupExitError(EXIT_OK, _printed(options, PRINT_ALL.long not in given))
+    return dataclasses.replace(
+        options,
+        config_file=path,
+        namesrv_addresses=namesrv,
+        warnings=(*unused_variables(environment), *loaded.warnings),
+    )
+
+
+def check_supported(options: StartupOptions) -> None:
+    """What this version cannot do yet. Raises StartupExitError."""
+    if options.store.broker_role.name == "SLAVE":
+        raise StartupExitError(
+            EXIT_CANNOT_START,
+            "brokerRole=SLAVE: this version does not replicate yet;"
+            " start it as ASYNC_MASTER, or use the Java broker for the slave",
+            to_stdout=False,
+        )
+
+
+def _load(
+    given: Mapping[str, str], environment: Mapping[str, str], file: Sequence[Setting]
+) -> LoadedSettings:
+    key = NAMESRV_ADDR.long
+    return load_settings(
+        KEYS,
+        defaults=PROGRAM_DEFAULTS,
+        environment=environment,
+        file=file,
+        command_line=[Setting(key, given[key], "option -n")] if key in given else [],
+    )
+
+
+def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
+    """Values that follow from others: the HA port, and a master's id.
+
+    4.9.8 always takes listenPort + 1 for the HA port; a configured one is honoured here, as in
+    5.x. With listenPort 0 both ports are free ones.
+    """
+    values = dict(loaded)
+    if "haListenPort" not in values:
+        listen_port = int(values["listenPort"])
+        values["haListenPort"] = str(listen_port + 1) if listen_port else _FREE_PORT
+    if build(MessageStoreConfig, values).broker_role.name != "SLAVE":
+        values["brokerId"] = "0"
+    return values
+
+
+def _validate(store: MessageStoreConfig, sources: Mapping[str, str]) -> None:
+    """Contradictions within the store's settings, with the place of the key they name."""
+    try:
+        store.validate()
+    except StoreError as error:
+        source = sources.get(str(error).partition(" ")[0])
+        raise ConfigError([f"{source}: {error}" if source else str(error)]) from error
+
+
+def _check_role(options: StartupOptions) -> None:
+    if options.store.broker_role.name == "SLAVE" and options.broker.broker_id <= 0:
+        raise StartupExitError(EXIT_BAD_SETTING, "Slave's brokerId must be > 0")
+
+
+def _printed(options: StartupOptions, important_only: bool) -> str:
+    items = options.settings(important_only=important_only)
+    return "\n".join(f"{key}={text}" for key, text in items.items())

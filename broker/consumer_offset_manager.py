@@ -1,0 +1,140 @@
+"""ConsumerOffsetManager: how far each group has consumed each queue (14, 15, 43).
+
+Kept in config/consumerOffset.json as {"offsetTable":{"<topic>@<group>":{<queueId>:<offset>}}}.
+`commit_offset` is on the hot path (pulls with the commit flag): two dict operations, no lock; a
+plain dict is safe for that under the interpreter's lock. Structural changes (delete, clone, merge
+of a slave) take `_lock`. Saved by the scheduled executor every flushConsumerOffsetInterval and
+at the stop. Values are taken as sent: lower ones too, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from broker.json_config_manager import JsonConfigManager
+from remoting.body.consumer_offset import ConsumerOffsetSerializeWrapper
+from remoting.remoting_serializable import IntKeyMap
+
+log = logging.getLogger(__name__)
+
+TOPIC_GROUP_SEPARATOR: Final = "@"
+
+
+class ConsumerOffsetManager(JsonConfigManager):
+    """Offsets by topic@group and queue id."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._lock = threading.Lock()
+        self._table: dict[str, dict[int, int]] = {}
+
+    # -- hot path -------------------------------------------------------------------------------
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Store what a group has consumed; `remote` (ip:port) is for the log only."""
+        key = f"{topic}@{group}"
+        queues = self._table.get(key)
+        if queues is None:
+            queues = self._table.setdefault(key, {})
+        stored = queues.get(queue_id)
+        queues[queue_id] = offset
+        if stored is not None and offset < stored:
+            log.warning(
+                "group %s: %s committed %s@%s offset %s below the stored %s",
+                group,
+                remote,
+                topic,
+                queue_id,
+                offset,
+                stored,
+            )
+        self.mark_changed()
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The stored offset, or None (Java: -1)."""
+        queues = self._table.get(f"{topic}@{group}")
+        return None if queues is None else queues.get(queue_id)
+
+    # -- other reads ----------------------------------------------------------------------------
+
+    def query_offsets(self, group: str, topic: str) -> dict[int, int]:
+        """Every stored offset of a group in a topic, by queue id."""
+        return self._table.get(f"{topic}@{group}", {}).copy()
+
+    def topics_of_group(self, group: str) -> list[str]:
+        """Topics the group has offsets in (Java: whichTopicByConsumer)."""
+        return [topic for topic, found in self._pairs() if found == group]
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Groups that have offsets in the topic (Java: whichGroupByTopic)."""
+        return [group for found, group in self._pairs() if found == topic]
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        """(topic, group) of each key; keys with more than one separator are skipped as in Java."""
+        split = (key.split(TOPIC_GROUP_SEPARATOR) for key in self._table.copy())
+        return [(parts[0], parts[1]) for parts in split if len(parts) == 2]
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
+        """Give `target_group` the offsets of `source_group` in `topic` (314)."""
+        with self._lock:
+            offsets = self._table.get(f"{topic}@{source_group}")
+            if offsets is not None:
+                self._table[f"{topic}@{target_group}"] = offsets.copy()
+                self.mark_changed()
+
+    def remove_group(self, group: str) -> int:
+        """Forget a group (207 with removeOffset); how many topics it had."""
+        return self._remove(lambda _, found: found == group, f"group {group}")
+
+    def remove_topic(self, topic: str) -> int:
+        """Forget a topic (215): a topic made again must not start with old offsets."""
+        return self._remove(lambda found, _: found == topic, f"topic {topic}")
+
+    def _remove(self, matches: Callable[[str, str], bool], what: str) -> int:
+        with self._lock:
+            gone = [f"{topic}@{group}" for topic, group in self._pairs() if matches(topic, group)]
+            for key in gone:
+                del self._table[key]
+            if gone:
+                self.mark_changed()
+                log.warning("%s: offsets removed: %s", what, gone)
+        return len(gone)
+
+    def merge(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        """Take over the rows of another table (a slave from its master's 43); others stay."""
+        with self._lock:
+            for key, queues in table.items():
+                self._table[key] = dict(queues)
+            self.mark_changed()
+
+    # -- file and body --------------------------------------------------------------------------
+
+    def decode(self, value: dict[str, Any]) -> None:
+        """Replace the table by the file's."""
+        self._table = parse_offset_table(value)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The file's shape."""
+        return {
+            "offsetTable": {
+                key: IntKeyMap(queues.copy()) for key, queues in self._table.copy().items()
+            }
+        }
+
+
+def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
+    """The offsetTable of a consumerOffset.json or a reply to 43; 5.x members are ignored.
+
+    Raises ValueError naming what is wrong: a table that is missing is no empty one.
+    """
+    if "offsetTable" not in value:
+        raise ValueError("has no offsetTable")
+    return ConsumerOffsetSerializeWrapper.from_json(value).offset_table

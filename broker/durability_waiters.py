@@ -1,0 +1,131 @@
+"""DurabilityWaiters: answers to sends that wait for the flush, the replicas, or both.
+
+Pure but for the answers it sends; runs on the loop thread of `remoting`. The durable order is
+written here and nowhere else: append (CommitLog.commit) -> flush (flushed_offset) -> replicate
+(replicated_offset) -> answer. Offsets and deadlines only grow, so the line is served from its
+head; no thread waits. Follows CommitLog.submitFlushRequest / submitReplicaRequest of the original:
+both conditions are joined, a replica's failure overrides the flush's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
+from remoting.response_code import ResponseCode
+
+_NO_LIMIT: Final = 1 << 62
+
+
+class AnswerTarget(Protocol):
+    """Whoever takes the answer."""
+
+    def send_command(self, command: RemotingCommand) -> None:
+        """Send it; a closed connection drops it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendAnswer:
+    """An answer but for its code."""
+
+    target: AnswerTarget
+    opaque: int
+    serialize_type: SerializeType
+    fields: dict[str, str]
+
+    def send(self, code: ResponseCode) -> None:
+        """Answer with `code`; the message is stored, whatever the code."""
+        self.target.send_command(
+            RemotingCommand(
+                int(code),
+                opaque=self.opaque,
+                flag=RESPONSE_FLAG,
+                ext_fields=self.fields,
+                serialize_type=self.serialize_type,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    end_offset: int
+    flush_deadline_ms: int
+    replica_deadline_ms: int
+    replica_missing: bool
+    answer: SendAnswer
+
+
+class DurabilityWaiters:
+    """Sends in offset order, each with what it still waits for. Owned by: the loop thread."""
+
+    def __init__(
+        self,
+        *,
+        waits_for_flush: bool,
+        waits_for_replicas: bool,
+        sync_flush_timeout_ms: int,
+        slave_timeout_ms: int,
+    ) -> None:
+        self._for_flush = waits_for_flush
+        self._for_replicas = waits_for_replicas
+        self._flush_timeout_ms = sync_flush_timeout_ms
+        self._slave_timeout_ms = slave_timeout_ms
+        self._line: deque[_Waiting] = deque()
+        self.active = waits_for_flush or waits_for_replicas
+        """Whether sends have anything to wait for."""
+        self.replicas_available = False
+        """Enough live replicas are near enough; the owner refreshes it each turn."""
+        self.now_ms = 0
+        """Monotonic; the owner refreshes it each turn."""
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def last_offset(self) -> int:
+        """The largest offset that somebody waits for; 0 when nobody waits."""
+        return self._line[-1].end_offset if self._line else 0
+
+    def add(self, end_offset: int, answer: SendAnswer) -> None:
+        """Answer when the log is safe up to `end_offset`; offsets must not decrease."""
+        missing = self._for_replicas and not self.replicas_available
+        flush_deadline = self.now_ms + self._flush_timeout_ms if self._for_flush else 0
+        waits = self._for_replicas and not missing
+        replica_deadline = self.now_ms + self._slave_timeout_ms if waits else 0
+        self._line.append(_Waiting(end_offset, flush_deadline, replica_deadline, missing, answer))
+
+    def can_release(self, flushed_offset: int, replicated_offset: int) -> bool:
+        """Whether the head of the line waits for nothing any more."""
+        if not self._line:
+            return False
+        end = self._line[0].end_offset
+        flush_ok = not self._for_flush or end <= flushed_offset
+        return flush_ok and (not self._for_replicas or end <= replicated_offset)
+
+    def release(self, flushed_offset: int, replicated_offset: int, now_ms: int) -> int:
+        """Answer everybody whose conditions hold or whose time is up; returns how many."""
+        flushed = flushed_offset if self._for_flush else _NO_LIMIT
+        replicated = replicated_offset if self._for_replicas else _NO_LIMIT
+        released = 0
+        while self._line:
+            head = self._line[0]
+            flush_ok = head.end_offset <= flushed
+            replica_ok = head.end_offset <= replicated and not head.replica_missing
+            if not flush_ok and now_ms < head.flush_deadline_ms:
+                break
+            if not replica_ok and now_ms < head.replica_deadline_ms:
+                break
+            self._line.popleft()
+            released += 1
+            head.answer.send(_code(head, flush_ok, replica_ok))
+        return released
+
+
+def _code(waiting: _Waiting, flush_ok: bool, replica_ok: bool) -> ResponseCode:
+    if waiting.replica_missing:
+        return ResponseCode.SLAVE_NOT_AVAILABLE
+    if not replica_ok:
+        return ResponseCode.FLUSH_SLAVE_TIMEOUT
+    return ResponseCode.SUCCESS if flush_ok else ResponseCode.FLUSH_DISK_TIMEOUT

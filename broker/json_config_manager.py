@@ -1,0 +1,158 @@
+"""JsonConfigManager: a table kept in config/<name>.json, loaded whole and saved whole.
+
+Base of the topic, group, offset and delay-offset managers (Java: ConfigManager). The `remoting`
+process is the only writer of these files. Rules: nothing is saved before a load succeeded; a
+broken file is never taken for an empty table (the original starts empty when the .bak is missing
+or empty); a save goes through conf.atomic_file. Form of the files: fastjson's pretty one, so that
+a Java broker can take the directory over. Saves come from pool threads and the scheduled
+executor: one lock. Knows no key of any table.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conf.atomic_file import write_atomic
+from remoting.remoting_serializable import dumps_java, dumps_java_pretty, loads_lenient
+
+log = logging.getLogger(__name__)
+
+
+class ConfigFileError(Exception):
+    """A config/*.json file cannot be used; the message names the files and the way out."""
+
+
+Submit = Callable[[str, Callable[[], None]], object]
+"""ScheduledExecutor.submit: run a named function soon, in another thread."""
+
+
+class JsonConfigManager(ABC):
+    """One table and its file. Owned by: `_persist_lock` for everything about the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.backup_path = path.with_name(path.name + ".bak")
+        self._persist_lock = threading.Lock()
+        self._loaded = False
+        self._main_is_good = False
+        self._version = 0
+        self._saved_version = 0
+        self._submit: Submit | None = None
+
+    @abstractmethod
+    def decode(self, value: dict[str, Any]) -> None:
+        """Take over what was read. Raises ValueError, which leaves the table as it was."""
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """The table as a JSON value in Java's shape, safe to walk while others change it."""
+
+    def encode(self) -> bytes:
+        """The compact text, as the bodies of 21, 43, 45 and 201 have it."""
+        return dumps_java(self.snapshot())
+
+    # -- load -----------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the file, else its .bak. Neither file there: a first start, the table stays as is.
+
+        Raises ConfigFileError when there is a file but none can be read, and OSError.
+        """
+        problems: list[str] = []
+        if self._try_load(self.path, problems):
+            self._main_is_good = True
+        elif self._try_load(self.backup_path, problems):
+            log.warning(
+                "%s: loaded from %s instead; what changed after that copy is lost%s",
+                self.path,
+                self.backup_path,
+                "".join(f"; {problem}" for problem in problems),
+            )
+        elif problems:
+            raise ConfigFileError(self._refusal(problems))
+        else:
+            log.info("%s: not there yet, starting with the built-in entries", self.path)
+        self._loaded = True
+
+    def _try_load(self, path: Path, problems: list[str]) -> bool:
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return False
+        try:
+            if not text.strip(b" \t\r\n\0"):
+                raise ValueError(f"holds nothing but {len(text)} blank or zero bytes")
+            value = loads_lenient(text)
+            if not isinstance(value, dict):
+                raise ValueError("is no JSON object")
+            self.decode(value)
+        except ValueError as error:
+            problems.append(f"{path}: {error}")
+            return False
+        return True
+
+    def _refusal(self, problems: list[str]) -> str:
+        leftover = self.path.with_name(self.path.name + ".tmp")
+        hint = f" ({leftover} exists and may hold the newest text)" if leftover.exists() else ""
+        return (
+            f"cannot load {self.path} nor {self.backup_path}: {'; '.join(problems)}. "
+            f"Starting with an empty table would lose it for good. Restore one of the two files "
+            f"from a copy, a slave or a dump of mqadmin{hint}; or, to really start empty, move "
+            f"both away."
+        )
+
+    # -- save -----------------------------------------------------------------------------------
+
+    def save_in_background(self, submit: Submit) -> None:
+        """From now on `save_soon` hands its work to `submit`: the loop's thread must not wait."""
+        self._submit = submit
+
+    def mark_changed(self) -> None:
+        """The table differs from the file now. Any thread."""
+        self._version += 1
+
+    def persist(self) -> None:
+        """Write the table to the file, the text before to .bak. Raises OSError."""
+        with self._persist_lock:
+            self._write()
+
+    def save_if_changed(self) -> bool:
+        """Save when something was marked since the last save; whether it is saved now.
+
+        A failure is logged and tried again at the next call: the table in memory still serves.
+        """
+        with self._persist_lock:
+            if self._version == self._saved_version:
+                return True
+            try:
+                self._write()
+            except OSError as error:
+                log.error("%s: not saved, will be tried again: %s", self.path, error)
+                return False
+        return True
+
+    def save_soon(self) -> None:
+        """Mark, and save at once in the background if there is one, else here."""
+        self.mark_changed()
+        if self._submit is None:
+            self.save_if_changed()
+        else:
+            self._submit(f"save {self.path.name}", self._save_task)
+
+    def _save_task(self) -> None:
+        self.save_if_changed()
+
+    def _write(self) -> None:
+        if not self._loaded:
+            raise ConfigFileError(f"{self.path}: not saved, since it was never loaded")
+        version = self._version
+        data = dumps_java_pretty(self.snapshot())
+        # A main file that could not be read must not replace the .bak we just lived from.
+        write_atomic(self.path, data, backup=self._main_is_good)
+        self._main_is_good = True
+        self._saved_version = version

@@ -1,0 +1,149 @@
+"""What every child process does first and last: boot information, title, signals, parent watch.
+
+Runs on the child's main thread. A child is a fresh interpreter; it gets everything it inherits
+(descriptors, settings) as one JSON text in a memfd whose number is its only argument.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import setproctitle
+
+from conf.logging_setup import configure_logging
+from store.control_page import Bell, ControlPage, ProcessIndex
+
+log = logging.getLogger(__name__)
+
+EXIT_CANNOT_BOOT: Final = 3
+"""Starting again will not help: the supervisor stops the whole broker."""
+EXIT_FLUSH_FAILED: Final = 4
+"""fdatasync failed: what the page cache holds is unknown, only a recovery from disk helps."""
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class BootInfo(msgspec.Struct, kw_only=True):
+    """Everything a child inherits; descriptors are numbers valid in the child."""
+
+    name: str
+    index: int
+    parent_pid: int
+    settings: dict[str, str]
+    log_dir: str
+    control_page_fd: int
+    queue_table_fd: int
+    life_fd: int
+    bell_fds: dict[str, int]
+    channel_fds: dict[str, int] = {}
+    listen_fds: dict[str, int] = {}
+    lock_fd: int = -1
+    """Kept open only: the store's lock holds until the last process is gone."""
+
+
+class Child:
+    """The frame around a child process. Owned by: its main thread."""
+
+    def __init__(self, boot: BootInfo) -> None:
+        self.boot = boot
+        self.page = ControlPage(boot.control_page_fd)
+        self.index = ProcessIndex(boot.index)
+        self.stopping = threading.Event()
+        self.orphaned = False
+        """The supervisor is gone: other children stop at the same time, in no order."""
+        self._on_stop: Callable[[], None] = lambda: None
+
+    def bell(self, name: str) -> Bell:
+        """The bell of process `name` (our own to sleep on, another's to ring)."""
+        owner = {"store": ProcessIndex.STORE, "remoting": ProcessIndex.REMOTING}.get(
+            name, ProcessIndex.HA
+        )
+        return Bell(self.page, owner, self.boot.bell_fds[name])
+
+    def socket(self, kind: str, name: str) -> socket.socket:
+        """An inherited socket: kind "listen" or "channel"."""
+        table = self.boot.listen_fds if kind == "listen" else self.boot.channel_fds
+        return socket.socket(fileno=table[name])
+
+    def say(self, text: str) -> None:
+        """One line for whoever started the broker: stderr is the supervisor's."""
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def on_stop(self, function: Callable[[], None]) -> None:
+        """Called (on the main thread, from the signal handler) when the child shall stop;
+        at once when that was asked for before."""
+        self._on_stop = function
+        if self.stopping.is_set():
+            function()
+
+    def install(self) -> None:
+        """Title, logging, signals, parent watch, collector settings."""
+        setproctitle.setproctitle(f"mqbroker: {self.boot.name}")
+        configure_logging(self.boot.name, self.boot.log_dir)
+        faulthandler.enable()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._handle_stop)
+        _die_with_parent(self.boot)
+        watch = threading.Thread(target=self._watch_parent, name="ParentWatch", daemon=True)
+        watch.start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+
+    def _handle_stop(self, _number: int, _frame: object) -> None:
+        if os.getppid() != self.boot.parent_pid:
+            self.orphaned = True
+        if not self.stopping.is_set():
+            self.stopping.set()
+            self._on_stop()
+
+    def _watch_parent(self) -> None:
+        """The pipe's other end closes with the supervisor, however that ended."""
+        os.read(self.boot.life_fd, 1)
+        self.orphaned = True
+        log.error("the supervisor is gone: stopping")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _die_with_parent(boot: BootInfo) -> None:
+    """SIGTERM when the thread that spawned us ends; it may have ended already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
+        log.warning("prctl(PR_SET_PDEATHSIG) failed: errno %s", ctypes.get_errno())
+    if os.getppid() != boot.parent_pid:
+        log.error("the supervisor ended while this process started: stopping")
+        raise SystemExit(EXIT_CANNOT_BOOT)
+
+
+def read_boot_info() -> BootInfo:
+    """The boot information of this process: argument 1 is the number of a memfd."""
+    fd = int(sys.argv[1])
+    size = os.fstat(fd).st_size
+    return msgspec.json.decode(os.pread(fd, size, 0), type=BootInfo)
+
+
+def run_child(main: Callable[[Child], None]) -> None:
+    """Run `main` in the frame; the service guard: an unexpected exception is logged once and
+    ends the process, the supervisor restarts it and recovery repairs."""
+    child = Child(read_boot_info())
+    child.install()
+    try:
+        main(child)
+    except SystemExit:
+        raise
+    except BaseException:
+        log.exception("process %s failed", child.boot.name)
+        logging.shutdown()
+        os._exit(1)
+    logging.shutdown()

@@ -1,0 +1,93 @@
+"""Composition root of process `store`: the mapped files' keeper.
+
+Runs on the child's main thread, which answers the commands of other processes; the services have
+threads of their own. A failed service ends the process: the supervisor restarts it (a failed
+fdatasync stops the whole broker).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from typing import Final
+
+from broker.broker_startup import StartupOptions
+from broker.command_channel import Arguments, CommandHandler, CommandServer
+from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, Child, run_child
+from store.clock import SystemClock
+from store.default_message_store import DefaultMessageStore
+from store.errors import FlushFailedError, StoreError
+from store.service_thread import ServiceThread
+
+log = logging.getLogger(__name__)
+
+_POLL_MS: Final = 200
+_COMMAND_TIME_MS: Final = 3_000
+
+
+def main(child: Child) -> None:
+    """Keep the files until stopped."""
+    options = StartupOptions.from_settings(child.boot.settings)
+    clock = SystemClock()
+    readers = child.bell("remoting")
+    store = DefaultMessageStore(
+        options.store,
+        child.page,
+        child.boot.queue_table_fd,
+        child.bell("store"),
+        readers.ring,
+        clock,
+        _end_process,
+    )
+    try:
+        store.open()
+    except StoreError as error:
+        log.critical("the store cannot be opened: %s", error)
+        child.say(f"mqbroker: the store cannot be opened: {error}")
+        raise SystemExit(EXIT_CANNOT_BOOT) from error
+    store.start()
+    server = CommandServer(
+        child.socket("channel", "store<-remoting"), _handlers(store, clock), clock
+    )
+    _serve(child, server)
+    store.shutdown(writer_has_stopped=not child.orphaned)
+
+
+def _serve(child: Child, server: CommandServer) -> None:
+    poll = select.poll()
+    poll.register(server.fileno(), select.POLLIN)
+    while not child.stopping.is_set():
+        if poll.poll(_POLL_MS):
+            server.step()
+
+
+def _handlers(store: DefaultMessageStore, clock: SystemClock) -> dict[str, CommandHandler]:
+    def delete_topic(arguments: Arguments) -> Arguments:
+        deadline_ms = clock.monotonic_ms() + _COMMAND_TIME_MS
+        topic, barrier = arguments["topic"], arguments["barrier"]
+        return {"deleted": store.delete_topic(topic, barrier, deadline_ms)}
+
+    def clean_consume_queue(_arguments: Arguments) -> Arguments:
+        return {"deleted": store.clean_consume_queue()}
+
+    def clean_commit_log(_arguments: Arguments) -> Arguments:
+        store.clean_commit_log()
+        return {}
+
+    return {
+        "delete_topic": delete_topic,
+        "clean_consume_queue": clean_consume_queue,
+        "clean_commit_log": clean_commit_log,
+    }
+
+
+def _end_process(service: ServiceThread, error: Exception) -> None:
+    """A service has failed (logged by it): this process is of no use any more."""
+    log.critical("process store ends: %s: %s", service.name, error)
+    logging.shutdown()
+    os._exit(EXIT_FLUSH_FAILED if isinstance(error, FlushFailedError) else 1)
+
+
+if __name__ == "__main__":
+    run_child(main)

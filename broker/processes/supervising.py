@@ -1,0 +1,208 @@
+"""Composition root of the supervisor: what the children inherit, and who they are.
+
+Runs on the supervisor's main thread. `open` takes the store's lock and every port, makes the
+shared memory, bells and channels; each failing step is one clear error and undoes the others.
+`run` starts the children and watches them (broker/supervisor.py). No policy, no message handling.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+from broker.broker_startup import StartupOptions
+from broker.command_channel import create_channel
+from broker.listening_sockets import bind_listener, bind_remoting, port_of
+from broker.processes.child import BootInfo
+from broker.supervisor import ChildSpec, Supervisor
+from broker.supervisor_metrics import SupervisorMetrics
+from conf.pid_file import remove_pid_file, write_pid_file
+from store.clock import Clock
+from store.control_page import (
+    REMOTING_READY,
+    Bell,
+    ControlPage,
+    ProcessIndex,
+)
+from store.queue_table import create_queue_table
+from store.store_lock import StoreLock
+
+log = logging.getLogger(__name__)
+
+_MODULES: Final = {
+    ProcessIndex.NAMESRV: "broker.processes.namesrv",
+    ProcessIndex.STORE: "broker.processes.store",
+    ProcessIndex.HA: "broker.processes.ha",
+    ProcessIndex.REMOTING: "broker.processes.remoting",
+}
+_BELLS: Final = ("store", "remoting", "ha")
+_ALL_ADDRESSES: Final = "0.0.0.0"
+
+
+class BrokerProcess:
+    """The supervisor process of one broker. Owned by: its main thread."""
+
+    def __init__(self, options: StartupOptions, log_dir: str, clock: Clock) -> None:
+        self._options = options
+        self._log_dir = log_dir
+        self._clock = clock
+        self._stack = contextlib.ExitStack()
+        self._listeners: dict[str, socket.socket] = {}
+        self._boot_line_printed = False
+
+    # -- open ----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take everything the children inherit. Raises PortTakenError, StoreError, OSError."""
+        with contextlib.ExitStack() as undo:
+            self._lock = undo.enter_context(StoreLock(self._options.store.root))
+            self._bind(undo)
+            self._page_fd = ControlPage.create()
+            self._table_fd = create_queue_table()
+            self._page = ControlPage(self._page_fd)
+            self._bells = {name: Bell.create() for name in _BELLS}
+            self._channels: dict[str, socket.socket] = {}
+            for name in ("store", "ha"):
+                asking, answering = create_channel()
+                self._channels[f"remoting->{name}"] = asking
+                self._channels[f"{name}<-remoting"] = answering
+            self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
+            pid_file = write_pid_file("mqbroker", os.getpid())
+            undo.callback(remove_pid_file, pid_file)
+            self._stack = undo.pop_all()
+
+    def _bind(self, undo: contextlib.ExitStack) -> None:
+        options, server = self._options, self._options.server
+        backlog = server.server_socket_backlog
+        main, vip = bind_remoting(server.bind_address, server.listen_port, backlog)
+        self._listeners.update(main=main, vip=vip)
+        for sock in (main, vip):
+            undo.callback(sock.close)
+        ha_port = options.ha.ha_listen_port
+        self._add(undo, "ha", server.bind_address, ha_port, "haListenPort")
+        metrics = options.supervisor
+        self._add(undo, "metrics", metrics.metrics_address, metrics.metrics_port, "metricsPort")
+        if self.embeds_namesrv:
+            port = metrics.embedded_namesrv_port
+            setting = "embeddedNamesrvPort, or name a running name server with -n"
+            self._add(undo, "namesrv", _ALL_ADDRESSES, port, setting)
+
+    def _add(
+        self, undo: contextlib.ExitStack, name: str, address: str, port: int, setting: str
+    ) -> None:
+        backlog = self._options.server.server_socket_backlog
+        sock = self._listeners[name] = bind_listener(address, port, backlog, setting)
+        undo.callback(sock.close)
+
+    @property
+    def embeds_namesrv(self) -> bool:
+        """Whether this broker brings its own name server."""
+        options = self._options
+        return options.supervisor.embedded_namesrv_enable and not options.namesrv_addresses
+
+    @property
+    def namesrv_addresses(self) -> str:
+        """The `;` list that the broker registers with."""
+        if self.embeds_namesrv:
+            return f"127.0.0.1:{port_of(self._listeners['namesrv'])}"
+        return ";".join(self._options.namesrv_addresses)
+
+    # -- run -----------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Start the children, print the boot line when they serve, watch until the end."""
+        with self._stack:
+            for warning in self._options.warnings:
+                log.warning("%s", warning)
+            self._supervisor = Supervisor(
+                self._specs(),
+                self._page,
+                self._clock,
+                home=Path(__file__).resolve().parents[2],
+                hang_timeout_ms=self._options.supervisor.process_hang_timeout_millis,
+                on_tick=self._tick,
+            )
+            metrics = SupervisorMetrics(
+                self._listeners["metrics"],
+                self._page,
+                self._supervisor.children,
+                self._options.broker,
+            )
+            metrics.start()
+            try:
+                return self._supervisor.run()
+            finally:
+                metrics.shutdown()
+
+    def _tick(self) -> None:
+        if not self._boot_line_printed and self._page.counters[REMOTING_READY]:
+            self._boot_line_printed = True
+            sys.stdout.write(self._boot_line() + "\n")
+            sys.stdout.flush()
+            log.info("%s", self._boot_line())
+
+    def _boot_line(self) -> str:
+        broker = self._options.broker
+        address = f"{broker.broker_ip1}:{port_of(self._listeners['main'])}"
+        line = f"The broker[{broker.broker_name}, {address}] boot success. serializeType=JSON"
+        if self.namesrv_addresses:
+            line += f" and name server is {self.namesrv_addresses}"
+        ports = ", ".join(f"{name} {port_of(sock)}" for name, sock in self._listeners.items())
+        return f"{line} (ports: {ports})"
+
+    def _specs(self) -> list[ChildSpec]:
+        """The children in start order; they stop in the reverse order."""
+        names = [ProcessIndex.STORE, ProcessIndex.HA, ProcessIndex.REMOTING]
+        if self.embeds_namesrv:
+            names.insert(0, ProcessIndex.NAMESRV)
+        return [self._spec(index) for index in names]
+
+    def _spec(self, index: ProcessIndex) -> ChildSpec:
+        name = index.name.lower()
+        listen = {
+            "remoting": ("main", "vip"),
+            "ha": ("ha",),
+            "namesrv": ("namesrv",),
+        }.get(name, ())
+        listen_fds = {key: self._listeners[key].fileno() for key in listen}
+        channel_fds = {
+            key: sock.fileno()
+            for key, sock in self._channels.items()
+            if key.startswith((f"{name}->", f"{name}<-"))
+        }
+        boot = BootInfo(
+            name=name,
+            index=index,
+            parent_pid=0,
+            settings=self._child_settings(),
+            log_dir=self._log_dir,
+            control_page_fd=self._page_fd,
+            queue_table_fd=self._table_fd,
+            life_fd=self._life_read,
+            bell_fds=self._bells,
+            channel_fds=channel_fds,
+            listen_fds=listen_fds,
+            lock_fd=self._lock.fileno(),
+        )
+        inherited = (
+            self._page_fd,
+            self._table_fd,
+            self._life_read,
+            self._lock.fileno(),
+            *self._bells.values(),
+            *channel_fds.values(),
+            *listen_fds.values(),
+        )
+        return ChildSpec(name, index, _MODULES[index], boot, inherited)
+
+    def _child_settings(self) -> dict[str, str]:
+        settings = self._options.settings()
+        settings["listenPort"] = str(port_of(self._listeners["main"]))
+        settings["haListenPort"] = str(port_of(self._listeners["ha"]))
+        settings["namesrvAddr"] = self.namesrv_addresses
+        return settings

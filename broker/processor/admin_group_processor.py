@@ -1,0 +1,173 @@
+"""AdminGroupProcessor: consumer groups and connected clients for operators (200, 203, ...).
+
+Runs in the `admin` pool: changes write a file. Follows the group part of AdminBrokerProcessor of
+the original. Also serves the slaves of this broker (201).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from broker.broker_config import BrokerConfig
+from broker.broker_stats_manager import BrokerStatsManager
+from broker.client_channel_info import ClientChannelInfo
+from broker.consumer_manager import ConsumerManager
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
+from broker.producer_manager import ProducerManager
+from broker.subscription_group_manager import SubscriptionGroupManager
+from remoting.body.client_connection import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.command_custom_header import decode_header
+from remoting.errors import RequestError
+from remoting.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from remoting.language_code import language_name
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+log = logging.getLogger(__name__)
+
+
+class AdminGroupProcessor(TableProcessor):
+    """Codes 200, 201, 203, 204, 207 and 328."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+        is_slave: Callable[[], bool],
+    ) -> None:
+        super().__init__(
+            {
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_and_create_group,
+                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.get_all_groups,
+                RequestCode.GET_CONSUMER_CONNECTION_LIST: self.get_consumer_connection_list,
+                RequestCode.GET_PRODUCER_CONNECTION_LIST: self.get_producer_connection_list,
+                RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+                RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producer_info,
+            }
+        )
+        self.config = config
+        """Replaced whole when a setting changes."""
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._consumer_offsets = consumer_offsets
+        self._stats = stats
+        self._is_slave = is_slave
+
+    def update_and_create_group(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """200: create a group or replace its settings."""
+        refuse_on_slave(self._is_slave())
+        config = SubscriptionGroupConfig.from_json_bytes(request.body)
+        log.info("group %s: update asked by %s", config.group_name, connection.remote_address)
+        require_saved(self._groups.update(config), f"group {config.group_name}")
+        return request.response(ResponseCode.SUCCESS)
+
+    def get_all_groups(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """201: the whole table."""
+        return request.response(ResponseCode.SUCCESS, body=self._groups.encode())
+
+    def delete_group(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
+        """207: the group's settings, and its offsets when asked (4.x and 5.x name that apart)."""
+        refuse_on_slave(self._is_slave())
+        header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
+        group = header.group_name
+        log.info("group %s: deletion asked by %s", group, connection.remote_address)
+        saved = self._groups.delete(group)
+        if header.remove_offset or header.clean_offset:
+            self._consumer_offsets.remove_group(group)
+            saved = self._consumer_offsets.save_if_changed() and saved
+        if self.config.auto_delete_unused_stats:
+            self._stats.on_group_deleted(group)
+        require_saved(saved, f"the deletion of group {group}")
+        return request.response(ResponseCode.SUCCESS)
+
+    def get_consumer_connection_list(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """203: members, mode and subscriptions of a live group."""
+        header = decode_header(GetConsumerConnectionListRequestHeader, request.ext_fields)
+        info = self._consumers.find_group(header.consumer_group)
+        if info is None:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"the consumer group[{header.consumer_group}] not online",
+            )
+        body = ConsumerConnection(
+            connection_set=_connections(info.infos()),
+            subscription_table=info.subscriptions.copy(),
+            consume_type=info.consume_type,
+            message_model=info.message_model,
+            consume_from_where=info.consume_from_where,
+        )
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def get_producer_connection_list(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """204: members of a producer group."""
+        header = decode_header(GetProducerConnectionListRequestHeader, request.ext_fields)
+        infos = self._producers.find_group(header.producer_group)
+        if infos is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the producer group[{header.producer_group}] not exist",
+            )
+        body = ProducerConnection(connection_set=_connections(infos))
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def get_all_producer_info(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """328: every producer of every group."""
+        data = {
+            group: [_producer_info(info) for info in infos]
+            for group, infos in self._producers.all_groups().items()
+        }
+        body = ProducerTableInfo(data=data)
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+
+def _connections(infos: Iterable[ClientChannelInfo]) -> list[Connection]:
+    return [
+        Connection(
+            client_id=info.client_id,
+            client_addr=info.connection.remote_address,
+            language=language_name(info.language),
+            version=info.version,
+        )
+        for info in infos
+    ]
+
+
+def _producer_info(info: ClientChannelInfo) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=info.client_id,
+        remote_ip=f"/{info.connection.remote_address}",
+        language=language_name(info.language),
+        version=info.version,
+        last_update_timestamp=info.last_update_ms,
+    )

@@ -1,0 +1,328 @@
+"""AdminOffsetProcessor: offsets of queues and groups (29-32, 43, 45, 208, 303, 317, 321).
+
+29, 30 and 31 come from consumers as well as from operators. 30, 31, 43 and 45 are light; the
+others read files: `admin` pool. Follows the offset part of AdminBrokerProcessor of the original.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Final
+
+from broker.broker_config import BrokerConfig
+from broker.broker_stats_manager import BrokerStatsManager
+from broker.consumer_manager import ConsumerManager
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.queue_times import QueueTimes
+from broker.processor.store_protocols import MessageReader, QueueOffsets
+from broker.processor.table_processor import TableProcessor
+from broker.schedule_offset_manager import ScheduleOffsetManager
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.topic_config_manager import TopicConfigManager
+from remoting.body.message_queue import MessageQueue
+from remoting.body.query_queue import (
+    ConsumeQueueData,
+    QueryConsumeQueueResponseBody,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+)
+from remoting.body.stats import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from remoting.command_custom_header import CommandCustomHeader, decode_header, encode_header
+from remoting.errors import RequestError
+from remoting.headers.admin import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeQueueRequestHeader,
+)
+from remoting.headers.query import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
+from remoting.headers.topic import QueryConsumeTimeSpanRequestHeader
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from store.clock import Clock
+
+log = logging.getLogger(__name__)
+
+MAX_QUEUE_UNITS: Final = 10_000
+"""Entries that one 321 gets at most: the original would read a whole file, 300,000 of them."""
+
+
+class AdminOffsetProcessor(TableProcessor):
+    """Codes 29, 30, 31, 32, 43, 45, 208, 303, 317 and 321."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        schedule_offsets: ScheduleOffsetManager,
+        queue_offsets: QueueOffsets,
+        reader: MessageReader,
+        times: QueueTimes,
+        stats: BrokerStatsManager,
+        broker_addr: Callable[[], str],
+    ) -> None:
+        super().__init__(
+            {
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset_by_timestamp,
+                RequestCode.GET_MAX_OFFSET: self.get_max_offset,
+                RequestCode.GET_MIN_OFFSET: self.get_min_offset,
+                RequestCode.GET_EARLIEST_MSG_STORETIME: self.get_earliest_msg_store_time,
+                RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_consumer_offset,
+                RequestCode.GET_ALL_DELAY_OFFSET: self.get_all_delay_offset,
+                RequestCode.GET_CONSUME_STATS: self.get_consume_stats,
+                RequestCode.QUERY_CONSUME_TIME_SPAN: self.query_consume_time_span,
+                RequestCode.GET_BROKER_CONSUME_STATS: self.get_broker_consume_stats,
+                RequestCode.QUERY_CONSUME_QUEUE: self.query_consume_queue,
+            }
+        )
+        self._broker_name = config.broker_name
+        self._clock = clock
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+        self._schedule_offsets = schedule_offsets
+        self._queue_offsets = queue_offsets
+        self._reader = reader
+        self._times = times
+        self._stats = stats
+        self._broker_addr = broker_addr
+
+    # -- one queue ------------------------------------------------------------------------------
+
+    def search_offset_by_timestamp(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """29: the queue offset of the message stored nearest to a time."""
+        header = decode_header(SearchOffsetRequestHeader, request.ext_fields)
+        offset = self._reader.offset_by_timestamp(header.topic, header.queue_id, header.timestamp)
+        return _answer(request, SearchOffsetResponseHeader(offset=offset))
+
+    def get_max_offset(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """30: the offset that the next message of the queue will get."""
+        header = decode_header(GetMaxOffsetRequestHeader, request.ext_fields)
+        _, max_offset = self._queue_offsets.offsets(header.topic, header.queue_id)
+        return _answer(request, GetMaxOffsetResponseHeader(offset=max_offset))
+
+    def get_min_offset(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """31: the first offset of the queue that is still there."""
+        header = decode_header(GetMinOffsetRequestHeader, request.ext_fields)
+        min_offset, _ = self._queue_offsets.offsets(header.topic, header.queue_id)
+        return _answer(request, GetMinOffsetResponseHeader(offset=min_offset))
+
+    def get_earliest_msg_store_time(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """32: store time of the first message of the queue, -1 when it is empty."""
+        header = decode_header(GetEarliestMsgStoretimeRequestHeader, request.ext_fields)
+        earliest_ms = self._times.earliest(header.topic, header.queue_id)
+        return _answer(request, GetEarliestMsgStoretimeResponseHeader(timestamp=earliest_ms))
+
+    def query_consume_queue(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """321: entries of a consume queue as they stand there."""
+        header = decode_header(QueryConsumeQueueRequestHeader, request.ext_fields)
+        topic, queue_id, index = header.topic, header.queue_id, header.index
+        if queue_id not in self._queue_offsets.known_queues(topic):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        min_offset, max_offset = self._queue_offsets.offsets(topic, queue_id)
+        units = list(self._units(topic, queue_id, index, header.count))
+        if not units:
+            remark = f"Index {index} of {queue_id}@{topic} is not exist!"
+            return request.response(ResponseCode.SUCCESS, remark)
+        subscription, filter_data = None, None
+        if header.consumer_group is not None:
+            subscription = self._consumers.find_subscription(header.consumer_group, topic)
+            if subscription is None:
+                filter_data = f"{header.consumer_group}@{topic} is not online!"
+        body = QueryConsumeQueueResponseBody(
+            subscription_data=subscription,
+            filter_data=filter_data,
+            queue_data=units,
+            min_queue_index=min_offset,
+            max_queue_index=max_offset,
+        )
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def _units(
+        self, topic: str, queue_id: int, index: int, count: int
+    ) -> Iterator[ConsumeQueueData]:
+        for queue_offset in range(index, index + min(count, MAX_QUEUE_UNITS)):
+            unit = self._reader.unit_at(topic, queue_id, queue_offset)
+            if unit is None:
+                return
+            phy_offset, size, tags_code = unit
+            yield ConsumeQueueData(physic_offset=phy_offset, physic_size=size, tags_code=tags_code)
+
+    # -- whole tables ---------------------------------------------------------------------------
+
+    def get_all_consumer_offset(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """43: every consumer offset."""
+        return request.response(ResponseCode.SUCCESS, body=self._consumer_offsets.encode())
+
+    def get_all_delay_offset(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """45: the offset of every delay level."""
+        return request.response(ResponseCode.SUCCESS, body=self._schedule_offsets.encode())
+
+    # -- progress of groups ---------------------------------------------------------------------
+
+    def get_consume_stats(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """208: how far a group is in each read queue of one topic, or of all its topics."""
+        header = decode_header(GetConsumeStatsRequestHeader, request.ext_fields)
+        group, topic = header.consumer_group, header.topic
+        names = (
+            [topic] if topic and topic.strip() else self._consumer_offsets.topics_of_group(group)
+        )
+        offset_table: dict[MessageQueue, OffsetWrapper] = {}
+        consume_tps = 0.0
+        for name in names:
+            config = self._topics.find(name)
+            if config is None or not self._counts(group, name):
+                log.warning(
+                    "group %s: topic %s is not shown, unknown or not subscribed", group, name
+                )
+                continue
+            offset_table |= self._progress(group, name, config.read_queue_nums)
+            consume_tps += self._stats.tps_group_get_nums(group, name)
+        body = ConsumeStats(offset_table=offset_table, consume_tps=consume_tps)
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def get_broker_consume_stats(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """317: the same for every group of this broker, one entry for each topic."""
+        header = decode_header(GetConsumeStatsInBrokerHeader, request.ext_fields)
+        stats_list: list[dict[str, list[ConsumeStats]]] = []
+        total_diff = 0
+        for group in self._groups.group_names():
+            group_stats = list(self._group_stats(group, only_order=header.is_order))
+            stats_list.append({group: group_stats})
+            total_diff += sum(
+                wrapper.broker_offset - wrapper.consumer_offset
+                for stats in group_stats
+                for wrapper in stats.offset_table.values()
+            )
+        body = ConsumeStatsList(
+            consume_stats_list=stats_list, broker_addr=self._broker_addr(), total_diff=total_diff
+        )
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def _group_stats(self, group: str, *, only_order: bool) -> Iterator[ConsumeStats]:
+        for topic in self._consumer_offsets.topics_of_group(group):
+            config = self._topics.find(topic)
+            if config is None or (only_order and not config.order):
+                continue
+            if self._counts(group, topic):
+                yield ConsumeStats(
+                    offset_table=self._progress(group, topic, config.write_queue_nums),
+                    consume_tps=self._stats.tps_group_get_nums(group, topic),
+                )
+
+    def _counts(self, group: str, topic: str) -> bool:
+        """False for a topic that a live group has stopped to subscribe."""
+        return (
+            self._consumers.find_subscription(group, topic) is not None
+            or self._consumers.subscription_count(group) == 0
+        )
+
+    def _progress(
+        self, group: str, topic: str, queue_nums: int
+    ) -> dict[MessageQueue, OffsetWrapper]:
+        return {
+            self._queue(topic, queue_id): self._offset_wrapper(group, topic, queue_id)
+            for queue_id in range(queue_nums)
+        }
+
+    def _offset_wrapper(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        _, broker_offset = self._queue_offsets.offsets(topic, queue_id)
+        consumer_offset = max(0, self._consumer_offsets.query_offset(group, topic, queue_id) or 0)
+        last_ms = self._times.store_timestamp(topic, queue_id, consumer_offset - 1)
+        return OffsetWrapper(
+            broker_offset=max(0, broker_offset),
+            consumer_offset=consumer_offset,
+            last_timestamp=max(0, last_ms),
+        )
+
+    def query_consume_time_span(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """303: times of the first, last and consumed message of each write queue."""
+        header = decode_header(QueryConsumeTimeSpanRequestHeader, request.ext_fields)
+        config = self._topics.find(header.topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        spans = [
+            self._time_span(header.group, header.topic, queue_id)
+            for queue_id in range(config.write_queue_nums)
+        ]
+        body = QueryConsumeTimeSpanBody(consume_time_span_set=spans)
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        times = self._times
+        _, max_offset = self._queue_offsets.offsets(topic, queue_id)
+        stored = self._consumer_offsets.query_offset(group, topic, queue_id)
+        consumer_offset = -1 if stored is None else stored
+        min_ms = times.earliest(topic, queue_id)
+        max_ms = times.store_timestamp(topic, queue_id, max_offset - 1)
+        consume_ms = min_ms
+        if consumer_offset > 0:
+            consume_ms = times.store_timestamp(topic, queue_id, consumer_offset - 1)
+        delay_ms = 0
+        if consumer_offset < max_offset:
+            # The original takes -1 for the time of a message that is not there, so a queue
+            # nobody consumed shows the time since 1970 as its delay.
+            next_ms = times.store_timestamp(topic, queue_id, consumer_offset)
+            delay_ms = self._clock.now_ms() - next_ms
+        return QueueTimeSpan(
+            message_queue=self._queue(topic, queue_id),
+            min_time_stamp=min_ms,
+            max_time_stamp=max_ms,
+            consume_time_stamp=consume_ms,
+            delay_time=delay_ms,
+            min_time_stamp_str=java_time_text(min_ms),
+            max_time_stamp_str=java_time_text(max_ms),
+            consume_time_stamp_str=java_time_text(consume_ms),
+        )
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(broker_name=self._broker_name, queue_id=queue_id, topic=topic)
+
+
+def _answer(request: RemotingCommand, header: CommandCustomHeader) -> RemotingCommand:
+    return request.response(ResponseCode.SUCCESS, None, encode_header(header))
+
+
+def java_time_text(timestamp_ms: int) -> str:
+    """yyyy-MM-dd#HH:mm:ss:SSS in the local zone, as the original shows times to operators."""
+    seconds, millis = divmod(timestamp_ms, 1000)
+    moment = datetime.fromtimestamp(seconds).astimezone()
+    return f"{moment:%Y-%m-%d#%H:%M:%S}:{millis:03d}"

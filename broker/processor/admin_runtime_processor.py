@@ -1,0 +1,152 @@
+"""AdminRuntimeProcessor: state, settings and counters of this broker (25, 26, 28, 306, 315, 329).
+
+Runs in the `admin` pool: 28 looks at disks, 306 and 329 wait for the `store` process. Follows the
+runtime part of AdminBrokerProcessor of the original. Changing settings (25) is refused for now,
+with words that say so: a silent "success" would be worse.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSnapshot
+from broker.processor.store_protocols import StoreCommands
+from broker.processor.table_processor import TableProcessor
+from broker.runtime_info import RuntimeInfoSource, runtime_table
+from remoting.body.data_version import DataVersion
+from remoting.body.kv_table import KVTable
+from remoting.body.stats import BrokerStatsData, BrokerStatsItem
+from remoting.command_custom_header import decode_header, encode_header
+from remoting.errors import RequestError
+from remoting.headers.admin import ViewBrokerStatsDataRequestHeader
+from remoting.headers.broker import GetBrokerConfigResponseHeader
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+log = logging.getLogger(__name__)
+
+
+class ConfigSource(Protocol):
+    """The settings in force."""
+
+    def all_configs(self) -> Mapping[str, str]:
+        """Every key with its value as a settings file would have it."""
+        ...
+
+    def data_version(self) -> DataVersion:
+        """Raised by each change of a setting."""
+        ...
+
+
+class AdminRuntimeProcessor(TableProcessor):
+    """Codes 25, 26, 28, 306, 315 and 329."""
+
+    def __init__(
+        self,
+        *,
+        configs: ConfigSource,
+        runtime: RuntimeInfoSource,
+        totals: BrokerStats,
+        stats: BrokerStatsManager,
+        store: StoreCommands,
+    ) -> None:
+        super().__init__(
+            {
+                RequestCode.UPDATE_BROKER_CONFIG: self.update_broker_config,
+                RequestCode.GET_BROKER_CONFIG: self.get_broker_config,
+                RequestCode.GET_BROKER_RUNTIME_INFO: self.get_broker_runtime_info,
+                RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_expired_consume_queue,
+                RequestCode.VIEW_BROKER_STATS_DATA: self.view_broker_stats_data,
+                RequestCode.DELETE_EXPIRED_COMMITLOG: self.delete_expired_commit_log,
+            }
+        )
+        self._configs = configs
+        self._runtime = runtime
+        self._totals = totals
+        self._stats = stats
+        self._store = store
+
+    def update_broker_config(
+        self, connection: ConnectionLike, _request: RemotingCommand
+    ) -> RemotingCommand:
+        """25: refused."""
+        log.warning("update of settings: refused, asked by %s", connection.remote_address)
+        raise RequestError(
+            ResponseCode.NO_PERMISSION,
+            "changing settings at run time is not served by this version of the broker; "
+            "change the file given with -c and restart",
+        )
+
+    def get_broker_config(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """26: every setting as `key=value` lines."""
+        lines = (f"{key}={value}\n" for key, value in self._configs.all_configs().items())
+        version = self._configs.data_version().to_json_bytes().decode()
+        header = GetBrokerConfigResponseHeader(version=version)
+        body = "".join(lines).encode()
+        return request.response(ResponseCode.SUCCESS, None, encode_header(header), body)
+
+    def get_broker_runtime_info(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """28: counters, rates, offsets and disks."""
+        body = KVTable(table=runtime_table(self._runtime.runtime_info(), self._totals))
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def view_broker_stats_data(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """315: one counter over the last minute, hour and day."""
+        header = decode_header(ViewBrokerStatsDataRequestHeader, request.ext_fields)
+        item = self._stats.find_stats_item(header.stats_name, header.stats_key)
+        if item is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The stats <{header.stats_name}> <{header.stats_key}> not exist",
+            )
+        body = BrokerStatsData(
+            stats_minute=_stats_item(item.in_minute()),
+            stats_hour=_stats_item(item.in_hour()),
+            stats_day=_stats_item(item.in_day()),
+        )
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def clean_expired_consume_queue(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """306: delete consume queue files that nothing points to any more, now."""
+        return self._run_now(
+            "clean expired consume queues",
+            self._store.clean_expired_consume_queue,
+            connection,
+            request,
+        )
+
+    def delete_expired_commit_log(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """329: delete expired commit log files now."""
+        return self._run_now(
+            "delete expired commit log", self._store.delete_expired_commit_log, connection, request
+        )
+
+    def _run_now(
+        self,
+        what: str,
+        command: Callable[[], None],
+        connection: ConnectionLike,
+        request: RemotingCommand,
+    ) -> RemotingCommand:
+        log.warning("%s: asked by %s", what, connection.remote_address)
+        command()
+        log.warning("%s: done", what)
+        return request.response(ResponseCode.SUCCESS)
+
+
+def _stats_item(snapshot: StatsSnapshot) -> BrokerStatsItem:
+    return BrokerStatsItem(sum=snapshot.sum, tps=snapshot.tps, avgpt=snapshot.avgpt)

@@ -1,0 +1,206 @@
+"""AdminTopicProcessor: topics made, changed, deleted and listed by operators (17, 21, 202, ...).
+
+Runs in the `admin` pool: changes write files and talk to name servers. Follows the topic part of
+AdminBrokerProcessor of the original, with two differences, both on purpose:
+
+- 215 removes the consumer offsets of the topic, as 5.x does: a topic that is made again must not
+  start with the offsets of the old one. It is done last, so that a crash half-way leaves a topic
+  that can be deleted again.
+- 215 deletes the consume queues of that topic only. The original deletes those of every topic it
+  does not know, which after the loss of topics.json would be all of them. 316 still does that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from broker.broker_config import BrokerConfig
+from broker.broker_stats_manager import BrokerStatsManager
+from broker.consumer_manager import ConsumerManager
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.queue_times import QueueTimes
+from broker.processor.store_protocols import QueueOffsets, StoreCommands
+from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
+from broker.system_topics import SystemTopics, validate_topic
+from broker.topic_config_manager import TopicConfigManager
+from remoting.body.client_connection import GroupList
+from remoting.body.message_queue import MessageQueue
+from remoting.body.stats import TopicOffset, TopicStatsTable
+from remoting.body.topic_config import TopicConfig, TopicFilterType, TopicList
+from remoting.command_custom_header import decode_header
+from remoting.errors import HeaderError, RequestError
+from remoting.headers.topic import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+log = logging.getLogger(__name__)
+
+
+class AdminTopicProcessor(TableProcessor):
+    """Codes 17, 21, 202, 215, 300, 305 and 316."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        topics: TopicConfigManager,
+        system_topics: SystemTopics,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        queue_offsets: QueueOffsets,
+        times: QueueTimes,
+        store: StoreCommands,
+        stats: BrokerStatsManager,
+        is_slave: Callable[[], bool],
+    ) -> None:
+        super().__init__(
+            {
+                RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_and_create_topic,
+                RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config,
+                RequestCode.GET_TOPIC_STATS_INFO: self.get_topic_stats_info,
+                RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+                RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_consume_by_who,
+                RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topic_list,
+                RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topic,
+            }
+        )
+        self.config = config
+        """Replaced whole when a setting changes."""
+        self._topics = topics
+        self._system_topics = system_topics
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+        self._queue_offsets = queue_offsets
+        self._times = times
+        self._store = store
+        self._stats = stats
+        self._is_slave = is_slave
+        self._change_lock = threading.Lock()
+        """Creations and deletions one after the other, each with all its steps."""
+
+    def update_and_create_topic(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """17: create a topic or replace its settings; name servers know when it is answered.
+
+        The success answer carries the odd remark that the original forgets there.
+        """
+        refuse_on_slave(self._is_slave())
+        header = decode_header(CreateTopicRequestHeader, request.ext_fields)
+        log.info("topic %s: update asked by %s", header.topic, connection.remote_address)
+        validate_topic(header.topic)
+        self._system_topics.check_not_system(header.topic)
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=_filter_type(header.topic_filter_type),
+            topic_sys_flag=header.topic_sys_flag or 0,
+        )
+        with self._change_lock:
+            require_saved(self._topics.update(config), f"topic {header.topic}")
+        return request.response(ResponseCode.SUCCESS, "not set any response code")
+
+    def delete_topic(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
+        """215: the topic, its consume queues, its consumer offsets. Name servers are told by
+        mqadmin (216).
+        """
+        refuse_on_slave(self._is_slave())
+        topic = decode_header(DeleteTopicRequestHeader, request.ext_fields).topic
+        log.info("topic %s: deletion asked by %s", topic, connection.remote_address)
+        validate_topic(topic)
+        self._system_topics.check_not_system(topic)
+        with self._change_lock:
+            saved = self._topics.delete(topic)
+            self._store.delete_topic_queues(topic)
+            self._consumer_offsets.remove_topic(topic)
+            saved = self._consumer_offsets.save_if_changed() and saved
+        if self.config.auto_delete_unused_stats:
+            self._stats.on_topic_deleted(topic)
+        require_saved(saved, f"the deletion of topic {topic}")
+        return request.response(ResponseCode.SUCCESS)
+
+    def clean_unused_topic(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """316: delete the consume queues of every topic that is not in the table."""
+        log.warning("clean unused topics: asked by %s", connection.remote_address)
+        with self._change_lock:
+            self._store.clean_unused_topic(self._topics.topic_names())
+        return request.response(ResponseCode.SUCCESS)
+
+    def get_all_topic_config(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """21: the whole table."""
+        return request.response(ResponseCode.SUCCESS, None, {}, self._topics.encode())
+
+    def get_topic_stats_info(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """202: offsets and newest message of each write queue."""
+        topic = decode_header(GetTopicStatsInfoRequestHeader, request.ext_fields).topic
+        config = self._topics.find(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        table = {
+            MessageQueue(
+                broker_name=self.config.broker_name, queue_id=queue_id, topic=topic
+            ): self._topic_offset(topic, queue_id)
+            for queue_id in range(config.write_queue_nums)
+        }
+        body = TopicStatsTable(offset_table=table)
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:
+        min_offset, max_offset = self._queue_offsets.offsets(topic, queue_id)
+        newest_ms = (
+            self._times.store_timestamp(topic, queue_id, max_offset - 1) if max_offset > 0 else 0
+        )
+        return TopicOffset(
+            min_offset=max(0, min_offset),
+            max_offset=max(0, max_offset),
+            last_update_timestamp=newest_ms,
+        )
+
+    def query_topic_consume_by_who(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """300: groups that subscribe the topic now, or have offsets in it."""
+        topic = decode_header(QueryTopicConsumeByWhoRequestHeader, request.ext_fields).topic
+        groups = dict.fromkeys(
+            (
+                *self._consumers.groups_of_topic(topic),
+                *self._consumer_offsets.groups_of_topic(topic),
+            )
+        )
+        body = GroupList(group_list=list(groups))
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def get_system_topic_list(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """305: names of the system topics."""
+        body = TopicList(topic_list=self._system_topics.names())
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+
+def _filter_type(text: str) -> TopicFilterType:
+    try:
+        return TopicFilterType(text)
+    except ValueError:
+        raise HeaderError(
+            CreateTopicRequestHeader.__name__,
+            "topicFilterType",
+            f"{text!r:.60} is not SINGLE_TAG or MULTI_TAG",
+        ) from None

@@ -1,0 +1,137 @@
+"""ClientManageProcessor: heartbeats (34), leaving (35), check of a subscription (46).
+
+Runs in the `heartbeat` / `client manage` pool: a heartbeat may create a retry topic. Follows
+ClientManageProcessor of the original; what a client is remembered by is the managers' business.
+SQL expressions are refused until the broker can filter by properties.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from broker.broker_config import BrokerConfig
+from broker.client_channel_info import ClientChannelInfo
+from broker.consumer_manager import ConsumerManager
+from broker.processor.table_processor import TableProcessor
+from broker.producer_manager import ProducerManager
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.system_topics import PERM_READ_WRITE, TOPIC_SYS_FLAG_UNIT_SUB, retry_topic
+from broker.topic_config_manager import TopicConfigManager
+from remoting.body.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from remoting.command_custom_header import decode_header
+from remoting.errors import RequestError
+from remoting.headers.consumer import UnregisterClientRequestHeader
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from store.clock import Clock
+
+log = logging.getLogger(__name__)
+
+EXPRESSION_TYPE_TAG: Final = "TAG"
+
+
+class ClientManageProcessor(TableProcessor):
+    """Codes 34, 35 and 46."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        *,
+        producers: ProducerManager,
+        consumers: ConsumerManager,
+        groups: SubscriptionGroupManager,
+        topics: TopicConfigManager,
+    ) -> None:
+        self.config = config
+        """Replaced whole when a setting changes."""
+        self._clock = clock
+        self._producers = producers
+        self._consumers = consumers
+        self._groups = groups
+        self._topics = topics
+        super().__init__(
+            {
+                RequestCode.HEART_BEAT: self.heart_beat,
+                RequestCode.UNREGISTER_CLIENT: self.unregister_client,
+                RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+            }
+        )
+
+    def heart_beat(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
+        """34: the client lives, with these groups and subscriptions."""
+        heartbeat = HeartbeatData.from_json_bytes(request.body)
+        info = self._channel_info(connection, heartbeat.client_id, request)
+        for consumer in heartbeat.consumer_data_set:
+            notify = self._prepare_group(consumer)
+            # Each table gets its own value: they age apart.
+            member = self._channel_info(connection, heartbeat.client_id, request)
+            if self._consumers.register_consumer(consumer, member, notify=notify):
+                log.info("group %s: changed by %r", consumer.group_name, info)
+        for producer in heartbeat.producer_data_set:
+            member = self._channel_info(connection, heartbeat.client_id, request)
+            self._producers.register_producer(producer.group_name, member)
+        return request.response(ResponseCode.SUCCESS)
+
+    def unregister_client(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """35: the client leaves a producer group, a consumer group or both."""
+        header = decode_header(UnregisterClientRequestHeader, request.ext_fields)
+        if header.producer_group is not None:
+            self._producers.unregister_producer(header.producer_group, connection)
+        if header.consumer_group is not None:
+            config = self._groups.find_or_create(header.consumer_group)
+            notify = config is None or config.notify_consumer_ids_changed_enable
+            self._consumers.unregister_consumer(header.consumer_group, connection, notify=notify)
+        return request.response(ResponseCode.SUCCESS, ext_fields={})
+
+    def check_client_config(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """46: whether the broker can filter as the client wants."""
+        body = CheckClientRequestBody.from_json_bytes(request.body)
+        kind = body.subscription_data.expression_type
+        if kind and kind != EXPRESSION_TYPE_TAG:
+            self._refuse_filter(body, kind)
+        return request.response(ResponseCode.SUCCESS)
+
+    def _refuse_filter(self, body: CheckClientRequestBody, kind: str) -> None:
+        if not self.config.enable_property_filter:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {kind}",
+            )
+        log.warning("group %s: %s asks for %s filters", body.group, body.client_id, kind)
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"{kind} expressions cannot be compiled by this broker yet, use tags: "
+            f"{body.subscription_data.sub_string}",
+        )
+
+    def _prepare_group(self, consumer: ConsumerData) -> bool:
+        """Make the group and its retry topic where allowed; whether 40 is sent to the group."""
+        config = self._groups.find_or_create(consumer.group_name)
+        if config is None:
+            return True
+        self._topics.create(
+            retry_topic(consumer.group_name),
+            config.retry_queue_nums,
+            PERM_READ_WRITE,
+            TOPIC_SYS_FLAG_UNIT_SUB if consumer.unit_mode else 0,
+        )
+        return config.notify_consumer_ids_changed_enable
+
+    def _channel_info(
+        self, connection: ConnectionLike, client_id: str, request: RemotingCommand
+    ) -> ClientChannelInfo:
+        return ClientChannelInfo(
+            connection,
+            client_id,
+            language=request.language,
+            version=request.version,
+            last_update_ms=self._clock.now_ms(),
+        )

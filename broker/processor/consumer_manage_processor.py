@@ -1,0 +1,113 @@
+"""ConsumerManageProcessor: who is in a group (38), and how far it has come (14, 15).
+
+Light: dict lookups, and for 14 without a stored offset one look into the consume queue; runs on
+the loop's thread or in a pool. Follows ConsumerManageProcessor of the original. Offsets are taken
+as sent, nothing about group, topic or queue is checked.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.consumer_manager import ConsumerManager
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.queue_times import QueueTimes
+from broker.processor.store_protocols import QueueOffsets
+from broker.processor.table_processor import TableProcessor
+from remoting.body.client_connection import GetConsumerListByGroupResponseBody
+from remoting.command_custom_header import decode_header, encode_header
+from remoting.headers.consumer import (
+    GetConsumerListByGroupRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+log = logging.getLogger(__name__)
+
+
+class ConsumerManageProcessor(TableProcessor):
+    """Codes 14, 15 and 38."""
+
+    def __init__(
+        self,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        queue_offsets: QueueOffsets,
+        times: QueueTimes,
+    ) -> None:
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+        self._queue_offsets = queue_offsets
+        self._times = times
+        super().__init__(
+            {
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.get_consumer_list_by_group,
+                RequestCode.UPDATE_CONSUMER_OFFSET: self.update_consumer_offset,
+                RequestCode.QUERY_CONSUMER_OFFSET: self.query_consumer_offset,
+            }
+        )
+
+    def get_consumer_list_by_group(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """38: client ids of the live members; SYSTEM_ERROR when there is none."""
+        header = decode_header(GetConsumerListByGroupRequestHeader, request.ext_fields)
+        client_ids = self._consumers.client_ids(header.consumer_group)
+        if not client_ids:
+            log.warning(
+                "group %s: no member, asked by %s",
+                header.consumer_group,
+                connection.remote_address,
+            )
+            return request.response(
+                ResponseCode.SYSTEM_ERROR,
+                f"no consumer for this group, {header.consumer_group}",
+                {},
+            )
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=client_ids)
+        return request.response(ResponseCode.SUCCESS, None, {}, body.to_json_bytes())
+
+    def update_consumer_offset(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """15: the group has consumed the queue up to this offset."""
+        header = decode_header(UpdateConsumerOffsetRequestHeader, request.ext_fields)
+        self._consumer_offsets.commit_offset(
+            connection.remote_address,
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.commit_offset,
+        )
+        return request.response(ResponseCode.SUCCESS, ext_fields={})
+
+    def query_consumer_offset(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """14: where the group goes on; QUERY_NOT_FOUND lets the client decide by itself."""
+        header = decode_header(QueryConsumerOffsetRequestHeader, request.ext_fields)
+        offset = self._consumer_offsets.query_offset(
+            header.consumer_group, header.topic, header.queue_id
+        )
+        if (offset is None or offset < 0) and self._starts_at_zero(header):
+            offset = 0
+        if offset is None or offset < 0:
+            return request.response(
+                ResponseCode.QUERY_NOT_FOUND,
+                "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+                {},
+            )
+        answer = QueryConsumerOffsetResponseHeader(offset=offset)
+        return request.response(ResponseCode.SUCCESS, None, encode_header(answer))
+
+    def _starts_at_zero(self, header: QueryConsumerOffsetRequestHeader) -> bool:
+        """A new group of a young topic starts at its first message, whatever the client says."""
+        if header.set_zero_if_not_found is False:
+            return False
+        min_offset, _ = self._queue_offsets.offsets(header.topic, header.queue_id)
+        return min_offset <= 0 and not self._times.is_on_disk(header.topic, header.queue_id, 0)

@@ -1,0 +1,31 @@
+"""Numbers in request headers as Java reads them: leading zeros and a plus sign are allowed.
+
+Pure, any thread. The typed decoders of the hot path take the plain form only; what they refuse is
+made plain here and decoded once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from remoting.errors import HeaderError
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
+def plain_numbers(header: str, fields: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """`fields` with the numbers among them in plain form.
+
+    Raises HeaderError naming `header` and the field that holds no number.
+    """
+    plain = dict(fields)
+    for name in names:
+        text = fields.get(name)
+        if text is None:
+            continue
+        if not _NUMBER.fullmatch(text):
+            raise HeaderError(header, name, f"{text!r:.60} is no number")
+        plain[name] = str(int(text))
+    return plain

@@ -1,0 +1,63 @@
+"""The request header of code 11 and what is kept of a pull that waits. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from remoting.connection import Connection
+from remoting.remoting_command import SerializeType
+
+FLAG_COMMIT_OFFSET: Final = 1
+FLAG_SUSPEND: Final = 2
+FLAG_SUBSCRIPTION: Final = 4
+PULL_NUMBERS: Final = (
+    "queueId",
+    "queueOffset",
+    "maxMsgNums",
+    "sysFlag",
+    "commitOffset",
+    "suspendTimeoutMillis",
+    "subVersion",
+)
+
+
+class PullHeader(msgspec.Struct, gc=False):
+    """PullMessageRequestHeader; wire names."""
+
+    consumerGroup: str  # noqa: N815
+    topic: str
+    queueId: int  # noqa: N815
+    queueOffset: int  # noqa: N815
+    maxMsgNums: int  # noqa: N815
+    sysFlag: int  # noqa: N815
+    commitOffset: int  # noqa: N815
+    suspendTimeoutMillis: int  # noqa: N815
+    subVersion: int = 0  # noqa: N815
+    subscription: str | None = None
+    expressionType: str | None = None  # noqa: N815
+
+
+class PullFrame(msgspec.Struct, gc=False):
+    """The JSON header of a pull."""
+
+    code: int
+    opaque: int
+    extFields: PullHeader  # noqa: N815
+    flag: int = 0
+    version: int = 0
+
+
+@dataclass(slots=True)
+class HeldPull:
+    """A pull that waits: who asked, from which offset on it still looks, until when."""
+
+    connection: Connection
+    opaque: int
+    serialize_type: SerializeType
+    header: PullHeader
+    codes: frozenset[int] | None
+    queue_offset: int
+    deadline_ms: int

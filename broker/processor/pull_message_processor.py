@@ -1,0 +1,510 @@
+"""PullMessageProcessor: request code 11; the way of every message to its consumers.
+
+Runs on the loop thread of `remoting`. Reads the consumequeue through ConsumeQueueReader and lends
+views of the mapped commit log to the connection: no message is copied or joined here. What finds
+nothing may wait in PullRequestHoldService. Follows PullMessageProcessor and
+DefaultMessageStore.getMessage of the original for checks, statuses, codes and limits (reference:
+behaviours, section 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from broker.processor.header_numbers import plain_numbers
+from broker.processor.pull_header import (
+    FLAG_COMMIT_OFFSET,
+    FLAG_SUBSCRIPTION,
+    FLAG_SUSPEND,
+    PULL_NUMBERS,
+    HeldPull,
+    PullFrame,
+    PullHeader,
+)
+from broker.pull_request_hold_service import PullRequestHoldService
+from broker.subscription_filter import TagExpressions
+from remoting.body.heartbeat import SubscriptionData
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.body.topic_config import TopicConfig
+from remoting.connection import FRAME_HEAD, Buffer, Connection
+from remoting.errors import HeaderError, RequestError
+from remoting.remoting_codec import encode_header
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from store.consume_queue import CQ_UNIT
+from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
+from store.queue_table import QueueTableReader
+
+PULL_PREFIX: Final = b'{"code":11,'
+_PERM_READ: Final = 4
+_SCAN_UNITS: Final = 800
+_BLANK_UNIT_SIZE: Final = 0x7FFFFFFF
+
+_decode_frame: Final = msgspec.json.Decoder(PullFrame, strict=False).decode
+
+_ANSWER: Final = (
+    b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","nextBeginOffset":"%d",'
+    b'"minOffset":"%d","maxOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
+    b'"remark":"%s","serializeTypeCurrentRPC":"JSON","version":409}'
+)
+
+
+class PullTopics(Protocol):
+    """What is needed of TopicConfigManager."""
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration, None when it does not exist."""
+
+
+class PullGroups(Protocol):
+    """What is needed of SubscriptionGroupManager."""
+
+    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration, made where that is allowed."""
+
+
+class PullConsumers(Protocol):
+    """What is needed of ConsumerManager."""
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group's newest heartbeat said about `topic`."""
+
+    def has_group(self, group: str) -> bool:
+        """Whether the group has a live member."""
+
+    def is_broadcasting(self, group: str) -> bool:
+        """Whether the group consumes in broadcasting mode."""
+
+
+class PullOffsets(Protocol):
+    """What is needed of ConsumerOffsetManager."""
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Remember how far the group has come."""
+
+
+class UnitReader(Protocol):
+    """What is needed of ConsumeQueueReader."""
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        """Up to `count` units from `queue_offset` on; fewer at a file's end, b"" for none."""
+
+
+class LogReader(Protocol):
+    """What is needed of the mapped commit log."""
+
+    file_size: int
+
+    def view_of_file(self, phy_offset: int) -> memoryview | None:
+        """The whole file that holds `phy_offset`; None when it is gone."""
+
+
+class PullStats(Protocol):
+    """Where pulls are counted."""
+
+    def add_get(self, group: str, topic: str, count: int, size: int) -> None:
+        """`count` messages of `size` bytes were given to `group`."""
+
+
+class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of this processor."""
+
+    readable: bool
+    long_polling_enable: bool
+    short_polling_time_ms: int
+    slave_read_enable: bool
+    is_slave: bool
+    offset_check_in_slave: bool
+    bytes_in_memory: int
+    count_in_memory: int
+    bytes_in_disk: int
+    count_in_disk: int
+    memory_limit: int
+    """Messages further than this (bytes) behind the log's end count as "on disk"."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """What one look at a queue gave."""
+
+    code: int
+    status: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    pieces: list[Buffer]
+    size: int
+    count: int
+    slow: bool
+
+
+class PullMessageProcessor:
+    """Answers pulls. Owned by: the remoting loop thread."""
+
+    def __init__(
+        self,
+        settings: PullSettings,
+        page: ControlPage,
+        table: QueueTableReader,
+        units: UnitReader,
+        log_reader: LogReader,
+        topics: PullTopics,
+        groups: PullGroups,
+        consumers: PullConsumers,
+        offsets: PullOffsets,
+        stats: PullStats,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._counters = page.counters
+        self._table = table
+        self._units = units
+        self._log = log_reader
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._stats = stats
+        self._monotonic_ms = monotonic_ms
+        self._expressions = TagExpressions()
+        self.hold_service = PullRequestHoldService(self._run_again)
+
+    # -- entries -------------------------------------------------------------------------------
+
+    def process_fast(self, connection: Connection, header: memoryview, _body: memoryview) -> bool:
+        """FastHandler for JSON frames of code 11; False hands the frame to `process_request`."""
+        try:
+            frame = _decode_frame(header)
+        except (msgspec.DecodeError, UnicodeError):
+            return False
+        if frame.flag:
+            return False
+        try:
+            self._pull(connection, frame.opaque, SerializeType.JSON, frame.extFields)
+        except RequestError as error:
+            answer = RemotingCommand(
+                int(error.code), opaque=frame.opaque, flag=RESPONSE_FLAG, remark=error.remark
+            )
+            connection.send_command(answer)
+        return True
+
+    def process_request(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        """Every form of a pull."""
+        assert isinstance(connection, Connection)
+        for field in PullHeader.__struct_fields__[:8]:
+            if field not in request.ext_fields:
+                raise HeaderError("PullMessageRequestHeader", field, "is missing")
+        fields = plain_numbers("PullMessageRequestHeader", request.ext_fields, PULL_NUMBERS)
+        try:
+            header = msgspec.convert(fields, PullHeader, strict=False)
+        except msgspec.ValidationError as error:
+            field = str(error).rpartition("$.")[2].strip("`")
+            raise HeaderError("PullMessageRequestHeader", field, str(error)) from error
+        self._pull(connection, request.opaque, request.serialize_type, header)
+        return None
+
+    # -- one pull ------------------------------------------------------------------------------
+
+    def _pull(
+        self, connection: Connection, opaque: int, serialize: SerializeType, header: PullHeader
+    ) -> None:
+        group = self._check(connection, header)
+        codes = self._codes(header, group)
+        read = self._read(header, header.queueOffset, codes)
+        if header.sysFlag & FLAG_COMMIT_OFFSET and not self._settings.is_slave:
+            self._offsets.commit_offset(
+                connection.remote_address,
+                header.consumerGroup,
+                header.topic,
+                header.queueId,
+                header.commitOffset,
+            )
+        if read.code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & FLAG_SUSPEND:
+            held = HeldPull(
+                connection,
+                opaque,
+                serialize,
+                header,
+                codes,
+                header.queueOffset,
+                self._monotonic_ms() + self._hold_ms(header),
+            )
+            self.hold_service.hold((header.topic, header.queueId), held)
+            return
+        self._answer(connection, opaque, serialize, header, read, group)
+
+    def _hold_ms(self, header: PullHeader) -> int:
+        if self._settings.long_polling_enable:
+            return max(header.suspendTimeoutMillis, 0)
+        return self._settings.short_polling_time_ms
+
+    def _run_again(self, pull: HeldPull, time_is_up: bool) -> bool:
+        header = pull.header
+        try:
+            group = self._check(pull.connection, header)
+        except RequestError as error:
+            answer = RemotingCommand(
+                int(error.code),
+                opaque=pull.opaque,
+                flag=RESPONSE_FLAG,
+                remark=error.remark,
+                serialize_type=pull.serialize_type,
+            )
+            pull.connection.send_command(answer)
+            return True
+        read = self._read(header, pull.queue_offset, pull.codes)
+        if not time_is_up:
+            if read.code == ResponseCode.PULL_NOT_FOUND:
+                return False
+            if read.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+                pull.queue_offset = read.next_offset
+                return False
+        self._answer(pull.connection, pull.opaque, pull.serialize_type, header, read, group)
+        return True
+
+    # -- checks (order of the original) ---------------------------------------------------------
+
+    def _check(self, connection: Connection, header: PullHeader) -> SubscriptionGroupConfig:
+        if not self._settings.readable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, "the broker's pulling message is forbidden"
+            )
+        group = self._groups.find_or_create(header.consumerGroup)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumerGroup}] does not exist",
+            )
+        if not group.consume_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {header.consumerGroup}",
+            )
+        topic = self._topics.find(header.topic)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{header.topic}] not exist, apply first please!",
+            )
+        if not topic.perm & _PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{header.topic}] pulling message is forbidden",
+            )
+        if not 0 <= header.queueId < topic.read_queue_nums:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
+                f"consumer:[{connection.remote_address}]",
+            )
+        return group
+
+    def _codes(self, header: PullHeader, group: SubscriptionGroupConfig) -> frozenset[int] | None:
+        """The tag codes wanted; None for all."""
+        if header.sysFlag & FLAG_SUBSCRIPTION:
+            kind = header.expressionType or "TAG"
+            if kind != "TAG":
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the broker does not support consumer to filter message by {kind}",
+                )
+            return self._expressions.codes(header.subscription)
+        return self._codes_of_heartbeat(header, group)
+
+    def _codes_of_heartbeat(
+        self, header: PullHeader, group: SubscriptionGroupConfig
+    ) -> frozenset[int] | None:
+        name = header.consumerGroup
+        if not self._consumers.has_group(name):
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist: {name}"
+            )
+        if not group.consume_broadcast_enable and self._consumers.is_broadcasting(name):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{name}] can not consume by broadcast way",
+            )
+        subscription = self._consumers.find_subscription(name, header.topic)
+        if subscription is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist: {name}, {header.topic}",
+            )
+        if subscription.sub_version < header.subVersion:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        if subscription.expression_type not in ("TAG", "", None):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "the broker does not support consumer to filter message by "
+                f"{subscription.expression_type}",
+            )
+        if subscription.class_filter_mode or subscription.sub_string == "*":
+            return None
+        return frozenset(subscription.code_set)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _read(self, header: PullHeader, queue_offset: int, codes: frozenset[int] | None) -> _Read:
+        low, high = self._table.offsets(header.topic, header.queueId)
+        if low <= queue_offset < high:
+            return self._read_found(header, queue_offset, codes, low, high)
+        if high == 0:
+            moved = queue_offset != 0
+            return self._nothing(b"NO_MESSAGE_IN_QUEUE", moved, queue_offset, 0, low, high)
+        if queue_offset == high:
+            return self._nothing(b"OFFSET_OVERFLOW_ONE", False, queue_offset, high, low, high)
+        if queue_offset > high:
+            return self._nothing(b"OFFSET_OVERFLOW_BADLY", True, queue_offset, high, low, high)
+        return self._nothing(b"OFFSET_TOO_SMALL", True, queue_offset, low, low, high)
+
+    def _nothing(
+        self, status: bytes, moved: bool, asked: int, corrected: int, low: int, high: int
+    ) -> _Read:
+        settings = self._settings
+        code = ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
+        if settings.is_slave and not settings.offset_check_in_slave:
+            corrected = asked
+            if moved:
+                code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        return _Read(code, status, corrected, low, high, [], 0, 0, False)
+
+    def _read_found(
+        self,
+        header: PullHeader,
+        queue_offset: int,
+        codes: frozenset[int] | None,
+        low: int,
+        high: int,
+    ) -> _Read:
+        """The hot loop: views of the records of up to 32 units (see tests/bench/compare.py)."""
+        settings = self._settings
+        max_phy = self._counters[MAX_PHY_OFFSET]
+        min_phy = self._counters[MIN_PHY_OFFSET]
+        wanted = max(header.maxMsgNums, 1)
+        scan = min(wanted if codes is None else max(_SCAN_UNITS, wanted), high - queue_offset)
+        raw = self._units.read_units(header.topic, header.queueId, queue_offset, scan)
+        count_limit = min(wanted, settings.count_in_memory)
+        byte_limit = settings.bytes_in_memory
+        file_size = self._log.file_size
+        memory_edge = max_phy - settings.memory_limit
+        pieces: list[Buffer] = []
+        append = pieces.append
+        count = size = scanned = 0
+        run_start = run_end = -1
+        file_start = file_end = -1
+        view = memoryview(b"")
+        last_phy = max_phy
+        for phy, length, tags in CQ_UNIT.iter_unpack(raw):
+            if codes is not None and _tag_code(tags) not in codes:
+                scanned += 1
+                last_phy = phy
+                continue
+            if phy < min_phy or length == _BLANK_UNIT_SIZE:
+                scanned += 1
+                continue
+            if count and (size + length > byte_limit or count >= count_limit):
+                break
+            if phy < memory_edge:
+                count_limit = min(count_limit, settings.count_in_disk)
+                byte_limit = settings.bytes_in_disk
+            if phy != run_end or phy >= file_end:
+                if run_start >= 0:
+                    append(view[run_start - file_start : run_end - file_start])
+                if not file_start <= phy < file_end:
+                    found = self._log.view_of_file(phy)
+                    if found is None:
+                        run_start = -1
+                        scanned += 1
+                        continue
+                    view = found
+                    file_start = phy - phy % file_size
+                    file_end = file_start + len(view)
+                run_start = phy
+            run_end = phy + length
+            scanned += 1
+            count += 1
+            size += length
+            last_phy = phy
+            if count >= count_limit:
+                break
+        if run_start >= 0:
+            append(view[run_start - file_start : run_end - file_start])
+        slow = max_phy - last_phy > settings.memory_limit
+        if count:
+            next_offset = queue_offset + scanned
+            return _Read(0, b"FOUND", next_offset, low, high, pieces, size, count, slow)
+        return self._read_none(queue_offset, scanned, low, high, slow, bool(raw))
+
+    def _read_none(
+        self, queue_offset: int, scanned: int, low: int, high: int, slow: bool, had_units: bool
+    ) -> _Read:
+        if not had_units:
+            code = ResponseCode.PULL_NOT_FOUND
+            return _Read(code, b"OFFSET_FOUND_NULL", queue_offset, low, high, [], 0, 0, slow)
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        following = queue_offset + scanned
+        return _Read(code, b"NO_MATCHED_MESSAGE", following, low, high, [], 0, 0, slow)
+
+    # -- answering -----------------------------------------------------------------------------
+
+    def _answer(
+        self,
+        connection: Connection,
+        opaque: int,
+        serialize: SerializeType,
+        header: PullHeader,
+        read: _Read,
+        group: SubscriptionGroupConfig,
+    ) -> None:
+        suggested = 0
+        if self._settings.slave_read_enable:
+            suggested = group.which_broker_when_consume_slowly if read.slow else group.broker_id
+        self._stats.add_get(header.consumerGroup, header.topic, read.count, read.size)
+        if serialize == SerializeType.JSON:
+            text = _ANSWER % (
+                read.code,
+                suggested,
+                read.next_offset,
+                read.min_offset,
+                read.max_offset,
+                opaque,
+                read.status,
+            )
+            head = FRAME_HEAD.pack(4 + len(text) + read.size, len(text)) + text
+        else:
+            head = self._binary_head(opaque, read, suggested)
+        connection.write_many([head, *read.pieces], len(head) + read.size)
+
+    def _binary_head(self, opaque: int, read: _Read, suggested: int) -> bytes:
+        command = RemotingCommand(
+            int(read.code),
+            opaque=opaque,
+            flag=RESPONSE_FLAG,
+            remark=read.status.decode(),
+            ext_fields={
+                "suggestWhichBrokerId": str(suggested),
+                "nextBeginOffset": str(read.next_offset),
+                "minOffset": str(read.min_offset),
+                "maxOffset": str(read.max_offset),
+            },
+            serialize_type=SerializeType.ROCKETMQ,
+        )
+        return encode_header(command, read.size)
+
+
+def _tag_code(tags: int) -> int:
+    """The int32 that tag filters compare (the low half of the unit's int64)."""
+    low = tags & 0xFFFFFFFF
+    return low - (1 << 32) if low & 0x80000000 else low

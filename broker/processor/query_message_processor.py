@@ -1,0 +1,104 @@
+"""QueryMessageProcessor: find messages by key or unique key (12), show one by its id (33).
+
+Runs in the `query` pool: both read files. Records are given as stored, back to back. Follows
+QueryMessageProcessor of the original; the index compares hashes only, so a client filters what
+it gets. Knows neither the index's nor the log's layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from broker.processor.store_protocols import MessageReader
+from broker.processor.table_processor import TableProcessor
+from remoting.command_custom_header import decode_header, encode_header
+from remoting.errors import RequestError
+from remoting.headers.query import (
+    UNIQUE_KEY_QUERY,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+MAX_ANSWER_SIZE: Final = 12 << 20
+"""Java peers refuse frames beyond 16 MiB: further messages are left out, the first never is."""
+
+
+class QueryMessageProcessor(TableProcessor):
+    """Codes 12 and 33."""
+
+    def __init__(
+        self, reader: MessageReader, *, default_query_max_num: int, max_msgs_num_batch: int
+    ) -> None:
+        self._reader = reader
+        self._default_query_max_num = default_query_max_num
+        self._max_msgs_num_batch = max_msgs_num_batch
+        super().__init__(
+            {
+                RequestCode.QUERY_MESSAGE: self.query_message,
+                RequestCode.VIEW_MESSAGE_BY_ID: self.view_message_by_id,
+            }
+        )
+
+    def query_message(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """12: messages of a topic with a key, oldest first; QUERY_NOT_FOUND when there is none."""
+        header = decode_header(QueryMessageRequestHeader, request.ext_fields)
+        max_num = header.max_num
+        if request.ext_fields.get(UNIQUE_KEY_QUERY) == "true":
+            max_num = self._default_query_max_num
+        phy_offsets, last_ms, last_phy_offset = self._reader.query_index(
+            header.topic,
+            header.key,
+            max(0, min(max_num, self._max_msgs_num_batch)),
+            header.begin_timestamp,
+            header.end_timestamp,
+        )
+        ext_fields = encode_header(
+            QueryMessageResponseHeader(
+                index_last_update_timestamp=last_ms, index_last_update_phyoffset=last_phy_offset
+            )
+        )
+        body = b"".join(_up_to(MAX_ANSWER_SIZE, self._records(phy_offsets)))
+        if body:
+            return request.response(ResponseCode.SUCCESS, None, ext_fields, body)
+        return request.response(
+            ResponseCode.QUERY_NOT_FOUND,
+            "can not find message, maybe time range not correct",
+            ext_fields,
+        )
+
+    def view_message_by_id(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """33: the record at a commit log offset."""
+        header = decode_header(ViewMessageRequestHeader, request.ext_fields)
+        record = self._reader.record_at(header.offset)
+        if record is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"can not find message by the offset, {header.offset}",
+            )
+        return request.response(ResponseCode.SUCCESS, body=record)
+
+    def _records(self, phy_offsets: list[int]) -> Iterator[bytes]:
+        for phy_offset in sorted(set(phy_offsets)):
+            record = self._reader.record_at(phy_offset)
+            if record is not None:
+                yield record
+
+
+def _up_to(limit: int, records: Iterable[bytes]) -> Iterator[bytes]:
+    """The first record, then as many as fit into `limit` bytes together."""
+    size = 0
+    for record in records:
+        size += len(record)
+        if size > limit and size > len(record):
+            return
+        yield record

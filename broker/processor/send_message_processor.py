@@ -1,0 +1,548 @@
+"""SendMessageProcessor: request codes 10, 310 and 320; the way of every message into the log.
+
+Runs on the loop thread of `remoting`, the log's one writer. A JSON frame of code 310 is decoded
+straight from the receive buffer into a typed header; every other form (V1 names, binary headers)
+is turned into the same header and takes the same path. Records get their place at once; at the
+end of the loop's turn the log publishes them and the answers leave, or wait for the flush and the
+replicas (DurabilityWaiters). Follows SendMessageProcessor of the original for checks, their order,
+codes and words (reference: behaviours, section 2).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from broker.durability_waiters import DurabilityWaiters, SendAnswer
+from broker.processor.header_numbers import plain_numbers
+from broker.send_properties import append_pairs, find_property, stored_properties
+from remoting.body.topic_config import TopicConfig
+from remoting.connection import FRAME_HEAD, Connection
+from remoting.errors import HeaderError, RequestError
+from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog
+from store.errors import StoreError
+from store.message_codec import (
+    BORN_HOST_V6_FLAG,
+    STORE_HOST_V6_FLAG,
+    Buffer,
+    iterate_batch,
+)
+
+log = logging.getLogger(__name__)
+
+SEND_V2_PREFIX: Final = b'{"code":310,'
+_TRANSACTION_MASK: Final = 0xC
+_HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+_MULTI_TAGS: Final = 0x2
+_PROPERTIES_LIMIT: Final = 32_767
+_RECORD_EXTRA: Final = 65_536
+_RETRY_PREFIX: Final = "%RETRY%"
+_FILE_WAIT_MS: Final = 5_000
+
+_V1_NAMES: Final = {
+    "producerGroup": "a",
+    "topic": "b",
+    "defaultTopic": "c",
+    "defaultTopicQueueNums": "d",
+    "queueId": "e",
+    "sysFlag": "f",
+    "bornTimestamp": "g",
+    "flag": "h",
+    "properties": "i",
+    "reconsumeTimes": "j",
+    "unitMode": "k",
+    "maxReconsumeTimes": "l",
+    "batch": "m",
+    "bname": "n",
+}
+_NUMBERS: Final = "defghjl"
+_V2_NAMES: Final = {short: long for long, short in _V1_NAMES.items()}
+
+
+class SendHeader(msgspec.Struct, gc=False):
+    """SendMessageRequestHeaderV2: the short names of code 310."""
+
+    a: str
+    b: str
+    c: str
+    d: int
+    e: str
+    """queueId; text, since some clients pad it with zeros."""
+    f: int
+    g: int
+    h: int
+    i: str = ""
+    j: int = 0
+    k: bool = False
+    l: int | None = None  # noqa: E741
+    m: bool = False
+
+
+class _SendFrame(msgspec.Struct, gc=False):
+    code: int
+    opaque: int
+    extFields: SendHeader  # noqa: N815
+    flag: int = 0
+    version: int = 0
+
+
+_decode_frame: Final = msgspec.json.Decoder(_SendFrame, strict=False).decode
+
+
+class SendTopics(Protocol):
+    """What is needed of TopicConfigManager."""
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration, None when it does not exist."""
+
+    def prepare_for_send(
+        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, remote: str
+    ) -> TopicConfig:
+        """Validate, and create where that is allowed. Raises RequestError."""
+
+
+class SendStats(Protocol):
+    """Where sends are counted."""
+
+    def add_put(self, topic: str, count: int, size: int) -> None:
+        """`count` messages of `size` stored bytes went into `topic`."""
+
+
+class PeerHost:
+    """A connection's address as it is stored; kept on the connection."""
+
+    __slots__ = ("host", "sys_flag")
+
+    def __init__(self, host: str, port: int) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        packed = socket.inet_pton(family, host.split("%")[0])
+        self.host = packed + port.to_bytes(4, "big")
+        self.sys_flag = BORN_HOST_V6_FLAG if family == socket.AF_INET6 else 0
+
+
+class _SendTopic:
+    """A topic as the hot path sees it; dropped whenever the topic's configuration changes."""
+
+    __slots__ = ("entry", "multi_tags", "queues", "write_queues")
+
+    def __init__(self, config: TopicConfig, entry: TopicLog) -> None:
+        self.entry = entry
+        self.queues = max(config.read_queue_nums, config.write_queue_nums)
+        self.write_queues = max(config.write_queue_nums, 1)
+        self.multi_tags = _MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldSend:
+    """A send whose records are built; kept while it waits for the next file."""
+
+    connection: Connection
+    request: RemotingCommand
+    header: SendHeader
+    topic: _SendTopic
+    records: list[Record]
+    since_ms: int
+
+
+class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of this processor."""
+
+    broker_name: str
+    cluster_name: str
+    region_id: str
+    trace_on: bool
+    max_message_size: int
+    start_accept_send_request_timestamp_ms: int
+    is_slave: bool
+    refuses_transactions: str = (
+        "transactional messages are not served by this version of the broker; "
+        "send them to a Java broker of the cluster"
+    )
+    refuses_delay: str = (
+        "delayed messages are not served by this version of the broker; "
+        "send them to a Java broker of the cluster"
+    )
+
+
+class SendMessageProcessor:
+    """Puts messages into the log and answers their senders. Owned by: the remoting loop thread."""
+
+    def __init__(
+        self,
+        settings: SendSettings,
+        commit_log: CommitLog,
+        topics: SendTopics,
+        waiters: DurabilityWaiters,
+        stats: SendStats,
+        why_not_writable: Callable[[], str],
+    ) -> None:
+        self._settings = settings
+        self._log = commit_log
+        self._topics_config = topics
+        self._waiters = waiters
+        self._stats = stats
+        self._why_not_writable = why_not_writable
+        self._topics: dict[str, _SendTopic] = {}
+        self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
+        self._held: deque[_HeldSend] = deque()
+        self._blocked: set[str] = set()
+        self._counted: dict[str, list[int]] = {}
+        store_host = commit_log.store_host
+        self._store_flag = STORE_HOST_V6_FLAG if len(store_host) == 20 else 0
+        self._host_hex = store_host.hex().upper()
+        trace = b"true" if settings.trace_on else b"false"
+        region = msgspec.json.encode(settings.region_id)
+        self._answer = (
+            b'{"code":0,"extFields":{"queueId":"%d","TRACE_ON":"'
+            + trace
+            + b'","MSG_REGION":'
+            + region.replace(b"%", b"%%")
+            + b',"msgId":"'
+            + self._host_hex.encode()
+            + b'%016X","queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
+            b'"serializeTypeCurrentRPC":"JSON","version":409}'
+        )
+
+    # -- entries -------------------------------------------------------------------------------
+
+    def process_fast(self, connection: Connection, header: memoryview, body: memoryview) -> bool:
+        """FastHandler for JSON frames of code 310; False hands the frame to `process_request`,
+        which names what is wrong with its header."""
+        try:
+            frame = _decode_frame(header)
+        except (msgspec.DecodeError, UnicodeError):
+            return False
+        fields = frame.extFields
+        topic = self._topics.get(fields.b)
+        if topic is None or fields.m or fields.f & _TRANSACTION_MASK or frame.flag or self._held:
+            return False
+        queue_id = int(fields.e) if fields.e.isdecimal() else -1
+        if not 0 <= queue_id < topic.queues:
+            return False
+        text = fields.i
+        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or not self._log.writable:
+            return False
+        stored = stored_properties(text, self._cluster_pair).encode()
+        body_size = len(body)
+        if body_size > self._settings.max_message_size or len(stored) > _PROPERTIES_LIMIT:
+            return False
+        peer = connection.state
+        if peer.__class__ is not PeerHost:
+            peer = connection.state = PeerHost(connection.host, connection.port)
+        try:
+            phy_offset, queue_offset = self._log.put(
+                topic.entry,
+                queue_id,
+                fields.h,
+                fields.f & ~_HOST_BITS | peer.sys_flag | self._store_flag | topic.multi_tags,
+                fields.g,
+                peer.host,
+                fields.j,
+                0,
+                body,
+                stored,
+            )
+        except (NextFileNotReadyError, struct.error):
+            return False
+        counted = self._counted.get(fields.b)
+        if counted is None:
+            counted = self._counted[fields.b] = [0, 0]
+        counted[0] += 1
+        counted[1] += body_size
+        if self._waiters.active and "WAIT\x01false" not in text:
+            answer = SendAnswer(
+                connection,
+                frame.opaque,
+                SerializeType.JSON,
+                self._fields(queue_id, queue_offset, self._message_id(phy_offset)),
+            )
+            self._waiters.add(self._log.position, answer)
+            return True
+        answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
+        size = len(answer_bytes)
+        connection.write(FRAME_HEAD.pack(4 + size, size) + answer_bytes)
+        return True
+
+    def process_request(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        """Every form of a send. Answers with the send headers, errors included."""
+        assert isinstance(connection, Connection)
+        try:
+            header = self._header(request)
+            topic = self._check(connection, request, header)
+        except RequestError as error:
+            return request.response(error.code, error.remark, self._region())
+        return self._store(connection, request, header, topic)
+
+    def on_topics_changed(self) -> None:
+        """Forget what was derived from topic configurations; loop thread."""
+        self._topics.clear()
+
+    def block_topic(self, topic: str) -> int:
+        """Refuse sends to `topic` while its queues are deleted; the log's end. Loop thread."""
+        self._blocked.add(topic)
+        self._topics.pop(topic, None)
+        self._log.commit()
+        return self._log.position
+
+    def unblock_topic(self, topic: str, *, deleted: bool) -> None:
+        """Take sends to `topic` again; its queues start at 0 when they were deleted."""
+        if deleted:
+            self._log.forget_topic(topic)
+        self._blocked.discard(topic)
+
+    def turn_end(self) -> None:
+        """End of the loop's turn: try held sends, publish, count. Before the answers leave."""
+        if self._held:
+            self._retry_held(self._log.now_ms)
+        self._log.commit()
+        if self._counted:
+            for topic, (count, size) in self._counted.items():
+                self._stats.add_put(topic, count, size)
+            self._counted.clear()
+
+    # -- the general path ----------------------------------------------------------------------
+
+    def _header(self, request: RemotingCommand) -> SendHeader:
+        fields: Mapping[str, Any] = request.ext_fields
+        if request.code == RequestCode.SEND_MESSAGE:
+            fields = {_V1_NAMES.get(name, name): value for name, value in fields.items()}
+        for name in "abcdefgh":
+            if name not in fields:
+                raise HeaderError("SendMessageRequestHeader", _V2_NAMES[name], "is missing")
+        known = {name: value for name, value in fields.items() if name in _V2_NAMES}
+        fields = plain_numbers("SendMessageRequestHeader", known, _NUMBERS)
+        try:
+            return msgspec.convert(fields, SendHeader, strict=False)
+        except msgspec.ValidationError as error:
+            field = str(error).rpartition("$.")[2].strip("`")
+            name = _V2_NAMES.get(field, field)
+            raise HeaderError("SendMessageRequestHeader", name, str(error)) from error
+
+    def _check(
+        self, connection: Connection, request: RemotingCommand, header: SendHeader
+    ) -> _SendTopic:
+        """The checks of the original, in its order (reference: behaviours, section 2)."""
+        settings = self._settings
+        if self._log.now_ms < settings.start_accept_send_request_timestamp_ms:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker unable to service, until {settings.start_accept_send_request_timestamp_ms}",
+            )
+        if header.b in self._blocked:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.b}] is being deleted")
+        topic = self._topics.get(header.b)
+        if topic is None:
+            config = self._topics_config.prepare_for_send(
+                header.b,
+                header.c,
+                header.d,
+                unit_mode=header.k,
+                remote=connection.remote_address,
+            )
+            topic = self._topics[header.b] = _SendTopic(config, self._log.topic(header.b))
+        if int(header.e) >= topic.queues:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"request queueId[{header.e}] is illegal, topic {header.b} has "
+                f"{topic.queues} queues, producer {connection.remote_address}",
+            )
+        self._check_kind(header)
+        self._check_sizes(header, len(request.body))
+        self._check_store()
+        return topic
+
+    def _check_kind(self, header: SendHeader) -> None:
+        if header.f & _TRANSACTION_MASK or find_property(header.i, "TRAN_MSG") == "true":
+            raise RequestError(ResponseCode.NO_PERMISSION, self._settings.refuses_transactions)
+        level = find_property(header.i, "DELAY")
+        if level is not None and level.strip() not in ("", "0"):
+            code = ResponseCode.MESSAGE_ILLEGAL if header.m else ResponseCode.NO_PERMISSION
+            raise RequestError(code, self._settings.refuses_delay)
+
+    def _check_sizes(self, header: SendHeader, body_size: int) -> None:
+        limit = self._settings.max_message_size
+        if body_size > limit:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: body of {body_size} bytes (maxMessageSize {limit})",
+            )
+        if len(header.i) > _PROPERTIES_LIMIT:
+            code = ResponseCode.SYSTEM_ERROR if header.m else ResponseCode.MESSAGE_ILLEGAL
+            raise RequestError(
+                code,
+                f"the message is illegal: properties of {len(header.i)} characters "
+                f"(limit {_PROPERTIES_LIMIT})",
+            )
+
+    def _check_store(self) -> None:
+        if self._settings.is_slave:
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave: send to its master"
+            )
+        if not self._log.writable:
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
+
+    def _store(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendHeader,
+        topic: _SendTopic,
+    ) -> RemotingCommand | None:
+        try:
+            records = self._records(connection, request, header, topic)
+        except RequestError as error:
+            return request.response(error.code, error.remark, self._region())
+        except StoreError as error:
+            return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
+        held = _HeldSend(connection, request, header, topic, records, self._log.now_ms)
+        if not self._held and self._place(held):
+            return None
+        self._held.append(held)
+        return None
+
+    def _place(self, send: _HeldSend) -> bool:
+        """Put the records into the log and answer; False while the next file is not ready."""
+        topic = send.topic.entry
+        try:
+            places = self._log.put_batch(topic, send.records)
+        except NextFileNotReadyError:
+            return False
+        except StoreError as error:
+            self._refuse(send, ResponseCode.MESSAGE_ILLEGAL, str(error))
+            return True
+        size = sum(len(record.body) for record in send.records)
+        self._stats.add_put(topic.name, len(send.records), size)
+        answer = self._answer_placed(
+            send.connection, send.request, send.header, send.records, places
+        )
+        if answer is not None:
+            send.connection.send_command(answer)
+        return True
+
+    def _refuse(self, send: _HeldSend, code: ResponseCode, remark: str) -> None:
+        if not send.request.is_oneway:
+            answer = send.request.response(code, remark, self._region())
+            send.connection.send_command(answer)
+
+    def _answer_placed(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendHeader,
+        records: list[Record],
+        places: list[tuple[int, int]],
+    ) -> RemotingCommand | None:
+        ids = ",".join(self._message_id(phy_offset) for phy_offset, _ in places)
+        fields = self._fields(records[0].queue_id, places[0][1], ids)
+        if request.is_oneway:
+            return None
+        waits = find_property(header.i, "WAIT") != "false"
+        if header.m and waits:
+            waits = find_property(str(records[0].properties, "utf-8"), "WAIT") != "false"
+        if self._waiters.active and waits:
+            answer = SendAnswer(connection, request.opaque, request.serialize_type, fields)
+            self._waiters.add(self._log.position, answer)
+            return None
+        return request.response(ResponseCode.SUCCESS, None, fields)
+
+    def _records(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendHeader,
+        topic: _SendTopic,
+    ) -> list[Record]:
+        peer = connection.state
+        if not isinstance(peer, PeerHost):
+            peer = connection.state = PeerHost(connection.host, connection.port)
+        sys_flag = header.f & ~_HOST_BITS | peer.sys_flag | self._store_flag | topic.multi_tags
+        asked = int(header.e)
+        queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
+
+        def record(flag: int, body: Buffer, properties: str) -> Record:
+            encoded = properties.encode()
+            if len(encoded) > _PROPERTIES_LIMIT:
+                raise RequestError(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"the message is illegal: properties of {len(encoded)} bytes "
+                    f"(limit {_PROPERTIES_LIMIT})",
+                )
+            return Record(
+                queue_id=queue_id,
+                flag=_int32(flag, "flag"),
+                sys_flag=_int32(sys_flag, "sysFlag"),
+                born_timestamp=_int64(header.g, "bornTimestamp"),
+                born_host=peer.host,
+                reconsume_times=_int32(header.j, "reconsumeTimes"),
+                prepared_transaction_offset=0,
+                body=body,
+                properties=encoded,
+            )
+
+        if not header.m:
+            text = stored_properties(header.i, self._cluster_pair)
+            return [record(header.h, request.body, text)]
+        common = append_pairs(header.i, self._cluster_pair)
+        records: list[Record] = []
+        for item in iterate_batch(request.body):
+            text = str(item.properties, "utf-8")
+            if find_property(text, "DELAY") not in (None, "", "0"):
+                raise RequestError(
+                    ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
+                )
+            records.append(record(item.flag, item.body, append_pairs(text, common)))
+        if not records:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+        return records
+
+    def _retry_held(self, now_ms: int) -> None:
+        """The store makes the next file: place held sends in their order, or give up."""
+        while self._held and self._place(self._held[0]):
+            self._held.popleft()
+        while self._held and now_ms - self._held[0].since_ms > _FILE_WAIT_MS:
+            remark = "the next commit log file could not be created in time; see store.log"
+            self._refuse(self._held.popleft(), ResponseCode.SYSTEM_ERROR, remark)
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _message_id(self, phy_offset: int) -> str:
+        return f"{self._host_hex}{phy_offset:016X}"
+
+    def _region(self) -> dict[str, str]:
+        trace = "true" if self._settings.trace_on else "false"
+        return {"TRACE_ON": trace, "MSG_REGION": self._settings.region_id}
+
+    def _fields(self, queue_id: int, queue_offset: int, message_id: str) -> dict[str, str]:
+        return {
+            "queueId": str(queue_id),
+            **self._region(),
+            "msgId": message_id,
+            "queueOffset": str(queue_offset),
+        }
+
+
+def _int32(value: int, name: str) -> int:
+    if not -(1 << 31) <= value < 1 << 31:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is no 32-bit integer")
+    return value
+
+
+def _int64(value: int, name: str) -> int:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is no 64-bit integer")
+    return value

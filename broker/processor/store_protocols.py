@@ -1,0 +1,85 @@
+"""What the processors need of the store: queue offsets, stored records, a few commands.
+
+Protocols only, no behaviour: the composition root gives objects over shared memory and mapped
+files. Reads may be called by any thread and return copies; commands go to the `store` process and
+raise OSError or TimeoutError when it does not answer. Knows no request code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class QueueOffsets(Protocol):
+    """Min and max offset of every consume queue."""
+
+    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) queue offsets; max is the next one to be written. (0, 0) for unknown."""
+        ...
+
+    def known_queues(self, topic: str) -> list[int]:
+        """Ids of the queues of `topic` that hold or held messages."""
+        ...
+
+
+class MessageReader(Protocol):
+    """Records and their queue units, as stored."""
+
+    @property
+    def min_phy_offset(self) -> int:
+        """The first byte of the commit log that is still there."""
+        ...
+
+    @property
+    def max_phy_offset(self) -> int:
+        """The byte behind the last published record."""
+        ...
+
+    def record_at(self, phy_offset: int) -> bytes | None:
+        """The whole checked record that begins at `phy_offset`, or None when none does."""
+        ...
+
+    def store_timestamp_at(self, phy_offset: int) -> int:
+        """Wall clock ms at which the record was stored; -1 when no record begins there."""
+        ...
+
+    def offset_by_timestamp(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The queue offset nearest to a store time (29); 0 for an unknown queue."""
+        ...
+
+    def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
+        """(phy_offset, size, tags code) of a consume queue entry, or None."""
+        ...
+
+    def in_memory(self, phy_offset: int) -> bool:
+        """False when the offset is so far back that the original calls it "disk"."""
+        ...
+
+    def query_index(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
+    ) -> tuple[list[int], int, int]:
+        """Physical offsets of messages with `key` (hash matches only: others may slip in) stored
+        in [begin_ms, end_ms], then the last time and the last offset that the index knows.
+        """
+        ...
+
+
+class StoreCommands(Protocol):
+    """Orders to the `store` process; each returns when it was carried out."""
+
+    def delete_topic_queues(self, topic: str) -> None:
+        """Delete every consume queue file of `topic`."""
+        ...
+
+    def clean_unused_topic(self, retained: Sequence[str]) -> None:
+        """Delete the consume queues of topics that are not in `retained` (316)."""
+        ...
+
+    def clean_expired_consume_queue(self) -> None:
+        """Delete consume queue files that point below the commit log (306)."""
+        ...
+
+    def delete_expired_commit_log(self) -> None:
+        """Delete expired commit log files now, whatever the hour (329)."""
+        ...

@@ -1,0 +1,242 @@
+"""The one table of the broker: request code -> processor, and loop or thread pool.
+
+Wiring only, run once by BrokerController. On the loop stay the codes that look into memory and
+answer at once; whatever reads files, builds large bodies or waits for another process goes to a
+pool (12, 33, 21, 43, 201, 202, 208, 317 and 321 always do). A code that is not here is answered
+with REQUEST_CODE_NOT_SUPPORTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.broker_config import BrokerConfig
+from broker.broker_startup import StartupOptions
+from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
+from broker.config_source import StartedConfigs
+from broker.consumer_manager import ConsumerManager
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.admin_group_processor import AdminGroupProcessor
+from broker.processor.admin_offset_processor import AdminOffsetProcessor
+from broker.processor.admin_runtime_processor import AdminRuntimeProcessor
+from broker.processor.admin_topic_processor import AdminTopicProcessor
+from broker.processor.client_manage_processor import ClientManageProcessor
+from broker.processor.consumer_manage_processor import ConsumerManageProcessor
+from broker.processor.lock_processor import LockProcessor
+from broker.processor.pull_message_processor import PullMessageProcessor
+from broker.processor.query_message_processor import QueryMessageProcessor
+from broker.processor.queue_times import QueueTimes
+from broker.processor.refusing_processor import RefusingProcessor
+from broker.processor.send_message_processor import SendMessageProcessor
+from broker.producer_manager import ProducerManager
+from broker.rebalance_lock_manager import RebalanceLockManager
+from broker.runtime_info import RuntimeInfoSource
+from broker.schedule_offset_manager import ScheduleOffsetManager
+from broker.store_access import StoreAccess
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.system_topics import SystemTopics
+from broker.topic_config_manager import TopicConfigManager
+from remoting.remoting_server import RequestExecutor
+from remoting.request_code import RequestCode as Code
+from remoting.request_processor import RequestProcessor, Route
+from store.clock import Clock
+
+QUERY_POOL: Final = "QueryMessageThread"
+ADMIN_POOL: Final = "AdminBrokerThread"
+HEARTBEAT_POOL: Final = "HeartbeatThread"
+CONSUMER_POOL: Final = "ConsumerManageThread"
+_HEARTBEAT_THREADS: Final = 2
+_HEARTBEAT_CAPACITY: Final = 50_000
+_CONSUMER_THREADS: Final = 2
+_CONSUMER_CAPACITY: Final = 100_000
+
+_ON_LOOP: Final = frozenset(
+    {
+        Code.SEND_MESSAGE,
+        Code.SEND_MESSAGE_V2,
+        Code.SEND_BATCH_MESSAGE,
+        Code.PULL_MESSAGE,
+        Code.GET_MAX_OFFSET,
+        Code.GET_MIN_OFFSET,
+        Code.UPDATE_CONSUMER_OFFSET,
+        Code.GET_CONSUMER_LIST_BY_GROUP,
+        Code.LOCK_BATCH_MQ,
+        Code.UNLOCK_BATCH_MQ,
+        Code.CONSUMER_SEND_MSG_BACK,
+        Code.END_TRANSACTION,
+    }
+)
+_POOLS: Final = {
+    Code.QUERY_MESSAGE: QUERY_POOL,
+    Code.VIEW_MESSAGE_BY_ID: QUERY_POOL,
+    Code.SEARCH_OFFSET_BY_TIMESTAMP: QUERY_POOL,
+    Code.GET_EARLIEST_MSG_STORETIME: QUERY_POOL,
+    Code.HEART_BEAT: HEARTBEAT_POOL,
+    Code.UNREGISTER_CLIENT: HEARTBEAT_POOL,
+    Code.CHECK_CLIENT_CONFIG: HEARTBEAT_POOL,
+    Code.QUERY_CONSUMER_OFFSET: CONSUMER_POOL,
+}
+_NOT_ON_VIP: Final = Code.PULL_MESSAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteParts:
+    """What the processors are made of."""
+
+    options: StartupOptions
+    clock: Clock
+    access: StoreAccess
+    send: SendMessageProcessor
+    pull: PullMessageProcessor
+    stats_manager: BrokerStatsManager
+    broker_stats: BrokerStats
+    runtime: RuntimeInfoSource
+    topics: TopicConfigManager
+    system_topics: SystemTopics
+    groups: SubscriptionGroupManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    consumer_offsets: ConsumerOffsetManager
+    schedule_offsets: ScheduleOffsetManager
+    locks: RebalanceLockManager
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The tables of the two ports and the pools they name."""
+
+    main: Mapping[int, Route]
+    vip: Mapping[int, Route]
+    executors: Mapping[str, RequestExecutor]
+
+
+def build_routes(parts: RouteParts) -> Routes:
+    """Every request code that this broker serves."""
+    main: dict[int, Route] = {}
+    for code, processor in _processors(parts).items():
+        main[code] = Route(processor, _executor_of(code))
+    vip = {code: route for code, route in main.items() if code != _NOT_ON_VIP}
+    return Routes(main, vip, _executors(parts.options.broker))
+
+
+def _executor_of(code: int) -> str | None:
+    return None if code in _ON_LOOP else _POOLS.get(Code(code), ADMIN_POOL)
+
+
+def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
+    return {
+        QUERY_POOL: RequestExecutor(
+            QUERY_POOL,
+            broker.query_message_thread_pool_nums,
+            broker.query_thread_pool_queue_capacity,
+        ),
+        ADMIN_POOL: RequestExecutor(
+            ADMIN_POOL,
+            broker.admin_broker_thread_pool_nums,
+            broker.admin_broker_thread_pool_queue_capacity,
+        ),
+        HEARTBEAT_POOL: RequestExecutor(HEARTBEAT_POOL, _HEARTBEAT_THREADS, _HEARTBEAT_CAPACITY),
+        CONSUMER_POOL: RequestExecutor(CONSUMER_POOL, _CONSUMER_THREADS, _CONSUMER_CAPACITY),
+    }
+
+
+def _processors(parts: RouteParts) -> dict[int, RequestProcessor]:
+    table: dict[int, RequestProcessor] = {
+        Code.SEND_MESSAGE: parts.send,
+        Code.SEND_MESSAGE_V2: parts.send,
+        Code.SEND_BATCH_MESSAGE: parts.send,
+        Code.PULL_MESSAGE: parts.pull,
+    }
+    for processor in (*_client_processors(parts), *_admin_processors(parts)):
+        for code in processor.table:
+            table[code] = processor
+    return table
+
+
+def _client_processors(
+    parts: RouteParts,
+) -> tuple[
+    ClientManageProcessor,
+    ConsumerManageProcessor,
+    LockProcessor,
+    QueryMessageProcessor,
+    RefusingProcessor,
+]:
+    store = parts.options.store
+    times = QueueTimes(parts.access, parts.access)
+    return (
+        ClientManageProcessor(
+            parts.options.broker,
+            parts.clock,
+            producers=parts.producers,
+            consumers=parts.consumers,
+            groups=parts.groups,
+            topics=parts.topics,
+        ),
+        ConsumerManageProcessor(parts.consumers, parts.consumer_offsets, parts.access, times),
+        LockProcessor(parts.locks),
+        QueryMessageProcessor(
+            parts.access,
+            default_query_max_num=store.default_query_max_num,
+            max_msgs_num_batch=store.max_msgs_num_batch,
+        ),
+        RefusingProcessor(),
+    )
+
+
+def _admin_processors(
+    parts: RouteParts,
+) -> tuple[AdminTopicProcessor, AdminOffsetProcessor, AdminGroupProcessor, AdminRuntimeProcessor]:
+    options = parts.options
+    broker = options.broker
+    times = QueueTimes(parts.access, parts.access)
+
+    def is_slave() -> bool:
+        return options.store.is_slave
+
+    return (
+        AdminTopicProcessor(
+            broker,
+            topics=parts.topics,
+            system_topics=parts.system_topics,
+            consumers=parts.consumers,
+            consumer_offsets=parts.consumer_offsets,
+            queue_offsets=parts.access,
+            times=times,
+            store=parts.access,
+            stats=parts.stats_manager,
+            is_slave=is_slave,
+        ),
+        AdminOffsetProcessor(
+            broker,
+            parts.clock,
+            topics=parts.topics,
+            groups=parts.groups,
+            consumers=parts.consumers,
+            consumer_offsets=parts.consumer_offsets,
+            schedule_offsets=parts.schedule_offsets,
+            queue_offsets=parts.access,
+            reader=parts.access,
+            times=times,
+            stats=parts.stats_manager,
+            broker_addr=lambda: f"{broker.broker_ip1}:{options.server.listen_port}",
+        ),
+        AdminGroupProcessor(
+            broker,
+            groups=parts.groups,
+            consumers=parts.consumers,
+            producers=parts.producers,
+            consumer_offsets=parts.consumer_offsets,
+            stats=parts.stats_manager,
+            is_slave=is_slave,
+        ),
+        AdminRuntimeProcessor(
+            configs=StartedConfigs(options, parts.clock.now_ms()),
+            runtime=parts.runtime,
+            totals=parts.broker_stats,
+            stats=parts.stats_manager,
+            store=parts.access,
+        ),
+    )

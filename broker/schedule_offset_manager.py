@@ -1,0 +1,58 @@
+"""ScheduleOffsetManager: how far each delay level has been delivered (45, delayOffset.json).
+
+The table half of Java's ScheduleMessageService: level -> queue offset of the next message to look
+at in SCHEDULE_TOPIC_XXXX. The delivering half moves it; a slave overwrites it with its master's.
+Saved by the scheduled executor every flushDelayOffsetInterval and at the stop. One lock; reads
+take none.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from broker.json_config_manager import JsonConfigManager
+from remoting.body.consumer_offset import DelayOffsetSerializeWrapper
+from remoting.remoting_serializable import IntKeyMap
+
+
+class ScheduleOffsetManager(JsonConfigManager):
+    """Delay level (from 1) to queue offset."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._lock = threading.Lock()
+        self._table: dict[int, int] = {}
+
+    def find_offset(self, level: int) -> int | None:
+        """The offset of a level, or None when it was never delivered from."""
+        return self._table.get(level)
+
+    def update_offset(self, level: int, offset: int) -> None:
+        """The next message of `level` to look at is `offset`."""
+        with self._lock:
+            if self._table.get(level) != offset:
+                self._table[level] = offset
+                self.mark_changed()
+
+    def offsets(self) -> dict[int, int]:
+        """A copy of the table."""
+        return self._table.copy()
+
+    def replace(self, value: dict[str, Any]) -> None:
+        """Take over a whole table (a slave from its master's 45). Raises ValueError."""
+        self.decode(value)
+        self.mark_changed()
+
+    def decode(self, value: dict[str, Any]) -> None:
+        """Replace the table by the file's."""
+        if "offsetTable" not in value:
+            raise ValueError("has no offsetTable")
+        table = DelayOffsetSerializeWrapper.from_json(value).offset_table
+        with self._lock:
+            self._table = table
+
+    def snapshot(self) -> dict[str, Any]:
+        """The file's shape."""
+        return {"offsetTable": IntKeyMap(self._table.copy())}

@@ -1,0 +1,53 @@
+"""What the broker changes in a message's property text before it is stored.
+
+Pure text work on the request path. Pairs are `name U+0001 value`, separated by U+0002 (some
+clients end the text with one more). WAIT is a wish of the sender and is not stored for single
+sends; CLUSTER names the cluster for whoever answers the message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAME_END: Final = "\x01"
+PAIR_END: Final = "\x02"
+
+
+def find_property(text: str, name: str) -> str | None:
+    """The value of `name` in a property text; the last one counts, as in the original's map."""
+    mark = name + NAME_END
+    at = text.rfind(mark)
+    while at > 0 and text[at - 1] != PAIR_END:
+        at = text.rfind(mark, 0, at)
+    if at < 0:
+        return None
+    start = at + len(mark)
+    end = text.find(PAIR_END, start)
+    return text[start:] if end < 0 else text[start:end]
+
+
+def without_property(text: str, name: str) -> str:
+    """`text` without every pair called `name`."""
+    mark = name + NAME_END
+    if mark not in text:
+        return text
+    kept = [pair for pair in text.split(PAIR_END) if not pair.startswith(mark)]
+    return PAIR_END.join(kept)
+
+
+def append_pairs(text: str, pairs: str) -> str:
+    """`text` with `pairs` after it; one separator between, none doubled."""
+    if not text:
+        return pairs
+    if text.endswith(PAIR_END):
+        return text + pairs
+    return text + PAIR_END + pairs
+
+
+def stored_properties(text: str, cluster_pair: str) -> str:
+    """The text to store for a single send: WAIT dropped, CLUSTER set to ours."""
+    if "WAIT\x01" in text:
+        text = without_property(text, "WAIT")
+    if "CLUSTER\x01" in text:
+        text = without_property(text, "CLUSTER")
+    return append_pairs(text, cluster_pair)

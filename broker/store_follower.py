@@ -1,0 +1,96 @@
+"""StoreFollower: how the remoting loop follows the other processes through shared memory.
+
+The SleepHooks of the loop: before a wait it says that it sleeps and looks again for work; after
+it, it takes up what came: queues that moved wake their long polls, flushed and replicated offsets
+release the sends that wait for them. Runs on the loop thread of `remoting` only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.durability_waiters import DurabilityWaiters
+from broker.pull_request_hold_service import PullRequestHoldService
+from store.clock import Clock
+from store.commit_log import CommitLog
+from store.control_page import (
+    FLUSHED_OFFSET,
+    REPLICA_COUNT,
+    REPLICATED_OFFSET,
+    SYNC_FLUSH_WANTED,
+    Bell,
+    ControlPage,
+)
+from store.queue_table import QueueTableReader
+
+_WAITING_LIMIT_S: Final = 0.005
+
+
+class StoreFollower:
+    """See the module. Owned by: the loop thread."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        bell: Bell,
+        table: QueueTableReader,
+        commit_log: CommitLog,
+        waiters: DurabilityWaiters,
+        hold_service: PullRequestHoldService,
+        clock: Clock,
+        *,
+        replicas_needed: int,
+    ) -> None:
+        self._counters = page.counters
+        self._bell = bell
+        self._table = table
+        self._log = commit_log
+        self._waiters = waiters
+        self._hold = hold_service
+        self._clock = clock
+        self._replicas_needed = replicas_needed
+
+    def before_sleep(self) -> float | None:
+        """SleepHooks: 0 when there is work, 5 ms while somebody waits for an answer."""
+        self._bell.lie_down()
+        if not self._hold.is_empty and self._table.has_moves():
+            return 0.0
+        if not len(self._waiters):
+            return None
+        counters = self._counters
+        if self._waiters.can_release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET]):
+            return 0.0
+        return _WAITING_LIMIT_S
+
+    def after_sleep(self) -> None:
+        """SleepHooks: take up what the other processes have published."""
+        self._bell.get_up()
+        self._log.now_ms = self._clock.now_ms()
+        if self._hold.is_empty:
+            self._table.skip_moves()
+        elif self._table.has_moves():
+            self._wake_held()
+        if self._waiters.active:
+            self._follow_durability()
+
+    def _wake_held(self) -> None:
+        rows = self._table.take_moves()
+        if rows is None:
+            self._hold.wake_all()
+            return
+        for row in dict.fromkeys(rows):
+            self._hold.wake(self._table.queue_of(row))
+
+    def _follow_durability(self) -> None:
+        waiters, counters = self._waiters, self._counters
+        waiters.now_ms = now_ms = self._clock.monotonic_ms()
+        waiters.replicas_available = counters[REPLICA_COUNT] >= self._replicas_needed
+        if len(waiters):
+            waiters.release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET], now_ms)
+
+    def before_commit(self) -> None:
+        """Say up to where a flush is waited for; the bell that the publication rings tells the
+        `store` process."""
+        wanted = self._waiters.last_offset
+        if wanted > self._counters[SYNC_FLUSH_WANTED]:
+            self._counters[SYNC_FLUSH_WANTED] = wanted

@@ -1,0 +1,247 @@
+"""The supervisor: parent of all processes; single-threaded and dull (design.md, sections 2 and 4).
+
+It holds what must outlive a child (listening sockets, the store's lock, control page, queue table,
+bells, channels), starts the children as fresh interpreters from the main thread, watches that they
+live and that their beats move, restarts them with back-off, and stops everything in order. Signal
+handlers only set a flag and wake the loop. It touches no message and no file of the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, BootInfo
+from store.clock import Clock
+from store.control_page import STARTS, ControlPage, ProcessIndex
+
+log = logging.getLogger(__name__)
+
+_TICK_MS: Final = 100
+_QUICK_DEATHS: Final = 6
+_QUICK_WINDOW_MS: Final = 60_000
+_BACK_OFF_MS: Final = (0, 250, 1_000, 2_000, 4_000)
+_ABORT_GRACE_MS: Final = 2_000
+
+
+@dataclass(slots=True)
+class ChildSpec:
+    """How to start one child; `boot` is complete but for the parent's pid."""
+
+    name: str
+    index: ProcessIndex
+    module: str
+    boot: BootInfo
+    inherited_fds: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class ChildState:
+    """What the supervisor knows of one child. Owned by: the supervisor's loop."""
+
+    spec: ChildSpec
+    process: subprocess.Popen[bytes] | None = None
+    last_beat: int = -1
+    beat_at_ms: int = 0
+    start_at_ms: int = 0
+    aborted_at_ms: int = 0
+    deaths_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_QUICK_DEATHS))
+    restarts: int = 0
+
+
+class Supervisor:
+    """Starts, watches, restarts and stops the children."""
+
+    def __init__(
+        self,
+        specs: list[ChildSpec],
+        page: ControlPage,
+        clock: Clock,
+        *,
+        home: Path,
+        hang_timeout_ms: int,
+        stop_timeout_ms: int = 10_000,
+        on_tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`specs` are in start order; they are stopped in the reverse order."""
+        self._children = [ChildState(spec) for spec in specs]
+        self._page = page
+        self._clock = clock
+        self._home = home
+        self._hang_timeout_ms = hang_timeout_ms
+        self._stop_timeout_ms = stop_timeout_ms
+        self._on_tick = on_tick
+        self._stop_requested = False
+        self._last_words = ""
+        self._exit_code = 0
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._wake_read, select.POLLIN)
+
+    @property
+    def last_words(self) -> str:
+        """Why the broker stopped by itself; empty after an orderly stop."""
+        return self._last_words
+
+    def children(self) -> list[ChildState]:
+        """The children, in start order."""
+        return self._children
+
+    def request_stop(self) -> None:
+        """End the loop; safe in a signal handler and from any thread."""
+        self._stop_requested = True
+
+    def run(self) -> int:
+        """Start all, watch until asked to stop, stop all; returns the exit code."""
+        self._install_signals()
+        for child in self._children:
+            self._spawn(child)
+        while not self._stop_requested:
+            self._wait(_TICK_MS)
+            now_ms = self._clock.monotonic_ms()
+            self._page.beat(ProcessIndex.SUPERVISOR)
+            for child in self._children:
+                self._look_after(child, now_ms)
+            self._on_tick()
+        self._stop_all()
+        return self._exit_code
+
+    def stop_with(self, words: str, exit_code: int) -> None:
+        """End the loop because of a fault; `words` become the broker's last line."""
+        if not self._last_words:
+            self._last_words, self._exit_code = words, exit_code
+            log.error("%s", words)
+        self._stop_requested = True
+
+    # -- signals -------------------------------------------------------------------------------
+
+    def _install_signals(self) -> None:
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: self.request_stop())
+
+    def _wait(self, timeout_ms: int) -> None:
+        if self._poll.poll(timeout_ms):
+            try:
+                os.read(self._wake_read, 4096)
+            except BlockingIOError:
+                return
+
+    # -- starting ------------------------------------------------------------------------------
+
+    def _spawn(self, child: ChildState) -> None:
+        spec = child.spec
+        boot = msgspec.structs.replace(spec.boot, parent_pid=os.getpid())
+        fd = os.memfd_create(f"mqbroker-boot-{spec.name}")
+        try:
+            os.write(fd, msgspec.json.encode(boot))
+            child.process = subprocess.Popen(
+                [sys.executable, "-m", spec.module, str(fd)],
+                pass_fds=(*spec.inherited_fds, fd),
+                env={**os.environ, "PYTHONPATH": str(self._home)},
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+            )
+        finally:
+            os.close(fd)
+        self._page.counters[STARTS + spec.index] += 1
+        child.last_beat = self._page.beats(spec.index)
+        child.beat_at_ms = self._clock.monotonic_ms()
+        child.aborted_at_ms = child.start_at_ms = 0
+        log.info("%s: started, pid %s", spec.name, child.process.pid)
+
+    # -- watching ------------------------------------------------------------------------------
+
+    def _look_after(self, child: ChildState, now_ms: int) -> None:
+        if child.process is None:
+            if child.start_at_ms and now_ms >= child.start_at_ms and not self._stop_requested:
+                self._spawn(child)
+            return
+        code = child.process.poll()
+        if code is not None:
+            self._bury(child, code, now_ms)
+        else:
+            self._check_beat(child, now_ms)
+
+    def _bury(self, child: ChildState, code: int, now_ms: int) -> None:
+        name = child.spec.name
+        child.process = None
+        if code == EXIT_CANNOT_BOOT:
+            self.stop_with(f"process {name} cannot start (see its log); the broker stops", 1)
+            return
+        if code == EXIT_FLUSH_FAILED:
+            self.stop_with(
+                f"process {name}: writing to disk failed (fdatasync); the broker stops. "
+                "Check the disk, then start again: the store is recovered from disk",
+                EXIT_FLUSH_FAILED,
+            )
+            return
+        child.deaths_ms.append(now_ms)
+        quick = [at for at in child.deaths_ms if now_ms - at < _QUICK_WINDOW_MS]
+        if len(quick) >= _QUICK_DEATHS:
+            self.stop_with(
+                f"process {name} ended {len(quick)} times within "
+                f"{_QUICK_WINDOW_MS // 1000} s (last exit code {code}); the broker stops",
+                1,
+            )
+            return
+        delay_ms = _BACK_OFF_MS[min(len(quick) - 1, len(_BACK_OFF_MS) - 1)]
+        child.start_at_ms = now_ms + delay_ms
+        child.restarts += 1
+        log.error("%s: ended with code %s, starting again in %s ms", name, code, delay_ms)
+        if delay_ms == 0:
+            self._spawn(child)
+
+    def _check_beat(self, child: ChildState, now_ms: int) -> None:
+        assert child.process is not None
+        beat = self._page.beats(child.spec.index)
+        if beat != child.last_beat:
+            child.last_beat, child.beat_at_ms = beat, now_ms
+            return
+        if child.aborted_at_ms:
+            if now_ms - child.aborted_at_ms > _ABORT_GRACE_MS:
+                child.process.kill()
+        elif now_ms - child.beat_at_ms > self._hang_timeout_ms:
+            silent_ms = now_ms - child.beat_at_ms
+            log.error("%s: no beat for %s ms: dumping its stacks", child.spec.name, silent_ms)
+            child.aborted_at_ms = now_ms
+            # A stopped process dumps nothing until it is continued.
+            child.process.send_signal(signal.SIGABRT)
+            child.process.send_signal(signal.SIGCONT)
+
+    # -- stopping ------------------------------------------------------------------------------
+
+    def _stop_all(self) -> None:
+        """Children stop one after the other, in the reverse of the start order."""
+        deadline_ms = self._clock.monotonic_ms() + self._stop_timeout_ms
+        for child in reversed(self._children):
+            self._stop_child(child, deadline_ms)
+
+    def _stop_child(self, child: ChildState, deadline_ms: int) -> None:
+        process = child.process
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        while process.poll() is None:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                log.error("%s: did not stop in time, killed", child.spec.name)
+                process.kill()
+                process.wait()
+                break
+            self._wait(min(left_ms, _TICK_MS))
+        child.process = None
+        log.info("%s: stopped", child.spec.name)

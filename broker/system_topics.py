@@ -1,0 +1,144 @@
+"""System topics and groups: their names, who may send to them, and what a topic may be called.
+
+Pure data and checks (Java: TopicValidator, parts of MixAll, NamespaceUtil), any thread. The set of
+system topics belongs to one broker (cluster, broker, trace and reply topics are added at its
+start), so it is an object and not a global as in the original.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from remoting.errors import RequestError
+from remoting.response_code import ResponseCode
+
+AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC: Final = "BenchmarkTest"
+TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT_TOPIC: Final = "OFFSET_MOVED_EVENT"
+REPLY_TOPIC_POSTFIX: Final = "REPLY_TOPIC"
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+
+RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
+DLQ_GROUP_TOPIC_PREFIX: Final = "%DLQ%"
+TOPIC_MAX_LENGTH: Final = 127
+"""Characters; a consume queue path and the one-byte topic length of a record set the bound."""
+
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
+
+TOPIC_SYS_FLAG_UNIT: Final = 1
+TOPIC_SYS_FLAG_UNIT_SUB: Final = 2
+
+FORBIDDEN_TO_SEND: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT_TOPIC,
+    }
+)
+"""No client may send to these; the broker itself writes them."""
+
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+"""Groups made at every start with default settings."""
+
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+_FIXED: Final = (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    SCHEDULE_TOPIC,
+    BENCHMARK_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRACE_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    SELF_TEST_TOPIC,
+    OFFSET_MOVED_EVENT_TOPIC,
+)
+_LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+class SystemTopics:
+    """The system topics of one broker. Names are only added, at start."""
+
+    def __init__(self, *names: str) -> None:
+        self._names: dict[str, None] = dict.fromkeys((*_FIXED, *names))
+
+    def add(self, name: str) -> None:
+        """From now on `name` is a system topic."""
+        self._names[name] = None
+
+    def names(self) -> list[str]:
+        """All of them (305)."""
+        return list(self._names)
+
+    def is_system_topic(self, topic: str) -> bool:
+        """Whether clients may neither create nor delete it."""
+        return topic in self._names or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+    def check_not_system(self, topic: str) -> None:
+        """Raises RequestError(SYSTEM_ERROR) for a system topic (17, 215)."""
+        if self.is_system_topic(topic):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic."
+            )
+
+
+def reply_topic(cluster_name: str) -> str:
+    """Where answers of request-reply are stored."""
+    return f"{cluster_name}_{REPLY_TOPIC_POSTFIX}"
+
+
+def retry_topic(group: str) -> str:
+    """Where messages that a group sent back wait for their next delivery."""
+    return RETRY_GROUP_TOPIC_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where messages end that a group could not consume."""
+    return DLQ_GROUP_TOPIC_PREFIX + group
+
+
+def is_system_group(group: str) -> bool:
+    """Whether the group is made without autoCreateSubscriptionGroup (prefix or pre-made)."""
+    return group.startswith(SYSTEM_GROUP_PREFIX) or group in SYSTEM_GROUPS
+
+
+def validate_topic(topic: str) -> None:
+    """Raises RequestError(SYSTEM_ERROR) for a name no client may use, in the original's words."""
+    if not topic.strip():
+        remark = "The specified topic is blank."
+    elif not _LEGAL_NAME.fullmatch(topic):
+        remark = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    elif len(topic) > TOPIC_MAX_LENGTH:
+        remark = "The specified topic is longer than topic max length."
+    else:
+        return
+    raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def check_send_allowed(topic: str) -> None:
+    """Raises RequestError(NO_PERMISSION) for a topic that only the broker writes."""
+    if topic in FORBIDDEN_TO_SEND:
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
+        )

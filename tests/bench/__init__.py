@@ -1,0 +1,1 @@
+"""Measurements on one machine; none of them is a test."""

@@ -1,0 +1,150 @@
+"""How long does the `store` process need for a record? Prints us/record of dispatch, best of several.
+
+Usage: python -m tests.bench.dispatch [--records N] [--rounds N] [--dir DIR]
+Records like a Java producer's: 128 B or 1 KiB body, UNIQ_KEY of 32 digits, one KEYS word, TAGS; 8
+queues; fresh files each round, the whole path of ReputMessageService with the real queue table. The
+rows: everything; records parsed only; consume queues only; index only; KEYS and TAGS of many
+lengths; chunks of a few records (a quiet broker).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import shutil
+import struct
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from store.clock import SystemClock
+from store.consume_queue_files import ConsumeQueueFiles
+from store.consume_queue_table import ConsumeQueueTable
+from store.index_service import IndexService
+from store.message_codec import MAGIC_V1, record_head
+from store.message_store_config import MessageStoreConfig
+from store.queue_table import QueueTableWriter, create_queue_table
+from store.record_properties import PropertyExtractor
+from store.reput_message_service import CommitLogDispatcher, dispatch_range
+
+CONFIG = MessageStoreConfig()
+HOST = bytes([127, 0, 0, 1]) + struct.pack(">i", 10911)
+
+
+class MemoryLog:
+    """A commit log of one file in memory."""
+
+    def __init__(self, data: bytearray, records: int) -> None:
+        self.data = data
+        self.records = records
+        self.file_size = 1 << 40
+        self.min_phy_offset = 0
+        self.max_phy_offset = len(data)
+
+    def view_of_file(self, phy_offset: int) -> memoryview | None:
+        """All of it."""
+        return memoryview(self.data)
+
+
+def build_log(count: int, body_size: int, *, varied: bool, queues: int = 8) -> MemoryLog:
+    """`count` records; `varied` = TAGS and KEYS of different lengths."""
+    topic, body, data = b"\x09benchtopi", b"b" * body_size, bytearray()
+    head = record_head(0)
+    for n in range(count):
+        tags = b"Tag" + b"ABCDEFGH"[: n * 7 % 8 + 1] if varied else b"TagA"
+        key = b"order-%d" % (n * 2_654_435_761 % (10 ** (n % 9 + 1))) if varied else b"key-%08d" % n
+        properties = (
+            b"KEYS\x01%s\x02UNIQ_KEY\x017F000001%08X18B4AAC2%08X\x02CLUSTER\x01DefaultCluster"
+            b"\x02TAGS\x01%s" % (key, n * 7919 & 0xFFFFFFFF, n, tags)
+        )
+        size = head.size + body_size + len(topic) + 2 + len(properties)
+        data += head.pack(
+            *(size, MAGIC_V1, 0, n % queues, 0, n // queues, len(data), 0, 1_795_177_732_000 + n),
+            *(HOST, 1_795_177_732_448 + n // 100, HOST, 0, 0, body_size),
+        )
+        data += body + topic + struct.pack(">h", len(properties)) + properties
+    return MemoryLog(data, count)
+
+
+class _Round:
+    """Fresh consume queues and index in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.table_fd = create_queue_table()
+        files = ConsumeQueueFiles(directory / "consumequeue", 6_000_000, writable=True)
+        self.queues = ConsumeQueueTable(files, QueueTableWriter(self.table_fd))
+        slots, units = CONFIG.max_hash_slot_num, CONFIG.max_index_num
+        self.index = IndexService(
+            directory / "index", slots, units, SystemClock(), lambda timestamp: None
+        )
+
+    def close(self) -> None:
+        """Let go of everything without flushing."""
+        self.queues.close()
+        os.close(self.table_fd)
+        shutil.rmtree(self.directory)
+
+
+def measure(
+    source: MemoryLog, parts: str, directory: Path, *, chunk_size: int, with_keys: bool
+) -> float:
+    """Seconds to dispatch all of `source` to `parts`: q = consume queues, i = index."""
+    fresh = _Round(directory)
+    extractor = PropertyExtractor(CONFIG.delay_level_ms, with_keys=with_keys)
+    dispatchers: Sequence[CommitLogDispatcher] = [
+        part for name, part in (("q", fresh.queues), ("i", fresh.index)) if name in parts
+    ]
+    gc.collect()
+    begin = time.perf_counter()
+    end = source.max_phy_offset
+    dispatch_range(source, 0, end, extractor, dispatchers, chunk_size=chunk_size)
+    seconds = time.perf_counter() - begin
+    fresh.close()
+    return seconds
+
+
+def main() -> None:
+    """Prints one row for each case."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--records", type=int, default=200_000)
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--dir", default=None)
+    options = arguments.parse_args()
+    count = options.records
+    small, size = (
+        build_log(count, 128, varied=False),
+        build_log(1, 128, varied=False).max_phy_offset,
+    )
+    few, mib = build_log(count // 20, 128, varied=False), 1 << 20
+    cases = [
+        ("128 B, all", small, "qi", mib, True),
+        ("128 B, parsed only", small, "", mib, True),
+        ("128 B, consume queues (no keys)", small, "q", mib, False),
+        ("128 B, index", small, "i", mib, True),
+        ("128 B, all, chunks of 4 MiB", small, "qi", 4 * mib, True),
+        ("128 B, all, chunks of 64 KiB", small, "qi", mib // 16, True),
+        ("128 B, varied TAGS and KEYS, all", build_log(count, 128, varied=True), "qi", mib, True),
+        ("1 KiB, all", build_log(count, 1024, varied=False), "qi", mib, True),
+        ("128 B, all, 10 records a chunk", few, "qi", 10 * size, True),
+        ("128 B, all, 1 record a chunk", few, "qi", size, True),
+    ]
+    for name, source, parts, chunk_size, with_keys in cases:
+        rounds = [
+            measure(
+                source,
+                parts,
+                Path(tempfile.mkdtemp(dir=options.dir)),
+                chunk_size=chunk_size,
+                with_keys=with_keys,
+            )
+            for _ in range(options.rounds)
+        ]
+        best = min(rounds) / (source.records) * 1e6
+        print(f"{name:36} {best:7.3f} us/record", flush=True)
+
+
+if __name__ == "__main__":
+    main()

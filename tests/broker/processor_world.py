@@ -1,0 +1,153 @@
+"""Everything the broker's processors are made of, over fakes, for their tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from broker.broker_config import BrokerConfig
+from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
+from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.admin_group_processor import AdminGroupProcessor
+from broker.processor.admin_offset_processor import AdminOffsetProcessor
+from broker.processor.admin_topic_processor import AdminTopicProcessor
+from broker.processor.client_manage_processor import ClientManageProcessor
+from broker.processor.consumer_manage_processor import ConsumerManageProcessor
+from broker.processor.table_processor import TableProcessor
+from broker.producer_manager import ProducerManager
+from broker.schedule_offset_manager import ScheduleOffsetManager
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.system_topics import SystemTopics
+from broker.topic_config_manager import TopicConfigManager
+from remoting.body.heartbeat import HeartbeatData, ProducerData
+from remoting.body.topic_config import TopicConfig
+from remoting.errors import RequestError
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeStore
+from tests.broker.test_consumer_manager import data_of
+
+
+class World:
+    """One broker's managers on tmp_path, and its processors."""
+
+    def __init__(self, tmp_path: Path, config: BrokerConfig = CONFIG) -> None:
+        self.config = config
+        self.clock = FakeClock()
+        self.store = FakeStore()
+        self.is_slave = False
+        self.system_topics = SystemTopics()
+        self.topics = TopicConfigManager(
+            tmp_path / "topics.json", config, self.clock, self.system_topics
+        )
+        self.groups = SubscriptionGroupManager(
+            tmp_path / "subscriptionGroup.json", config, self.clock
+        )
+        self.offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json")
+        self.schedule_offsets = ScheduleOffsetManager(tmp_path / "delayOffset.json")
+        for manager in (self.topics, self.groups, self.offsets, self.schedule_offsets):
+            manager.load()
+        self.producers = ProducerManager(self.clock)
+        self.consumers = ConsumerManager(self.clock, DefaultConsumerIdsChangeListener())
+        self.stats = BrokerStatsManager(self.clock, config.broker_cluster_name)
+        self.totals = BrokerStats(lambda: 55, lambda: 53)
+        self.connection = FakeConnection()
+
+    def client_manage(self) -> ClientManageProcessor:
+        return ClientManageProcessor(
+            self.config,
+            self.clock,
+            producers=self.producers,
+            consumers=self.consumers,
+            groups=self.groups,
+            topics=self.topics,
+        )
+
+    def consumer_manage(self) -> ConsumerManageProcessor:
+        return ConsumerManageProcessor(self.consumers, self.offsets, self.store, self.store.times())
+
+    def admin_topic(self) -> AdminTopicProcessor:
+        return AdminTopicProcessor(
+            self.config,
+            topics=self.topics,
+            system_topics=self.system_topics,
+            consumers=self.consumers,
+            consumer_offsets=self.offsets,
+            queue_offsets=self.store,
+            times=self.store.times(),
+            store=self.store,
+            stats=self.stats,
+            is_slave=lambda: self.is_slave,
+        )
+
+    def admin_group(self) -> AdminGroupProcessor:
+        return AdminGroupProcessor(
+            self.config,
+            groups=self.groups,
+            consumers=self.consumers,
+            producers=self.producers,
+            consumer_offsets=self.offsets,
+            stats=self.stats,
+            is_slave=lambda: self.is_slave,
+        )
+
+    def admin_offset(self) -> AdminOffsetProcessor:
+        return AdminOffsetProcessor(
+            self.config,
+            self.clock,
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            consumer_offsets=self.offsets,
+            schedule_offsets=self.schedule_offsets,
+            queue_offsets=self.store,
+            reader=self.store,
+            times=self.store.times(),
+            stats=self.stats,
+            broker_addr=lambda: "127.0.0.2:20911",
+        )
+
+    def with_config(self, **changes: object) -> World:
+        """The same broker with other settings (managers keep theirs)."""
+        self.config = replace(self.config, **changes)  # type: ignore[arg-type]
+        return self
+
+    def topic(self, name: str, queues: int) -> None:
+        self.topics.update(
+            TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)
+        )
+
+    def commit(self, group: str, topic: str, *offsets: int) -> None:
+        for queue_id, offset in enumerate(offsets):
+            self.offsets.commit_offset("10.0.0.1:1", group, topic, queue_id, offset)
+
+    def heartbeat(
+        self,
+        client_id: str,
+        *,
+        consumer: str | None = None,
+        topics: tuple[str, ...] = (),
+        producer: str | None = None,
+        connection: FakeConnection | None = None,
+    ) -> FakeConnection:
+        """A client's heartbeat over its own connection."""
+        connection = connection or FakeConnection()
+        body = HeartbeatData(
+            client_id=client_id,
+            consumer_data_set=[data_of(consumer, *topics)] if consumer else [],
+            producer_data_set=[ProducerData(group_name=producer)] if producer else [],
+        )
+        request = RemotingCommand.request(RequestCode.HEART_BEAT, body=body.to_json_bytes())
+        self.client_manage().process_request(connection, request)
+        connection.sent.clear()
+        return connection
+
+    def ask(self, processor: TableProcessor, request: RemotingCommand) -> RemotingCommand:
+        """The answer as the server would send it."""
+        try:
+            answer = processor.process_request(self.connection, request)
+        except RequestError as error:
+            return request.response(error.code, error.remark)
+        assert answer is not None
+        return answer

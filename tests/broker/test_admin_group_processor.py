@@ -1,0 +1,135 @@
+"""broker.processor.admin_group_processor: groups and connected clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.remoting_command import RemotingCommand
+from remoting.response_code import ResponseCode
+from tests.broker.broker_fakes import assert_same_answer, golden, json_of, request_of
+from tests.broker.processor_world import World
+
+
+def test_an_update_of_java(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    request, answer = golden(200)
+    assert_same_answer(world.ask(world.admin_group(), request), answer)
+    assert world.groups.find("G_admin_group") == SubscriptionGroupConfig(
+        group_name="G_admin_group",
+        consume_broadcast_enable=False,
+        consume_from_min_enable=False,
+    )
+
+
+def test_the_table_of_java(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    request, java = golden(201)
+    assert java is not None
+    ours = world.ask(world.admin_group(), request)
+    table = "subscriptionGroupTable"
+    assert json_of(ours.body)[table] == json_of(java.body)[table]
+
+
+def test_a_deletion_of_java(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.groups.find_or_create("G_admin_group")
+    world.commit("G_admin_group", "t", 1)
+    request, answer = golden(207)
+    assert_same_answer(world.ask(world.admin_group(), request), answer)
+    assert world.groups.find("G_admin_group") is None
+    assert world.offsets.query_offset("G_admin_group", "t", 0) == 1, "removeOffset=false"
+
+
+@pytest.mark.parametrize("field", ["removeOffset", "cleanOffset"])
+def test_a_deletion_with_offsets(tmp_path: Path, field: str) -> None:
+    world = World(tmp_path).with_config(auto_delete_unused_stats=True)
+    world.groups.find_or_create("g")
+    world.commit("g", "t", 1)
+    world.commit("gg", "t", 1)
+    world.stats.get_counters("t", "g")
+    answer = world.ask(world.admin_group(), request_of(207, groupName="g", **{field: "true"}))
+    assert answer.code == 0
+    assert world.offsets.query_offset("g", "t", 0) is None
+    assert world.offsets.query_offset("gg", "t", 0) == 1
+    assert world.stats.find_stats_item("GROUP_GET_NUMS", "t@g") is None
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        RemotingCommand.request(200, body=b'{"groupName":"g"}'),
+        request_of(207, groupName="g"),
+    ],
+)
+def test_a_slave_changes_nothing(tmp_path: Path, request_: RemotingCommand) -> None:
+    world = World(tmp_path)
+    world.is_slave = True
+    answer = world.ask(world.admin_group(), request_)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert "slave broker" in answer.remark
+    assert world.groups.find("g") is None
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_offline_groups_of_java(tmp_path: Path, number: int) -> None:
+    world = World(tmp_path)
+    request, answer = golden(203, number)
+    assert_same_answer(world.ask(world.admin_group(), request), answer)
+
+
+def test_consumer_connections(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.heartbeat("c1", consumer="g", topics=("t",))
+    answer = world.ask(world.admin_group(), request_of(203, consumerGroup="g"))
+    assert json_of(answer.body) == {
+        "connectionSet": [
+            {
+                "clientAddr": "127.0.0.1:40000",
+                "clientId": "c1",
+                "language": "PYTHON",
+                "version": 409,
+            }
+        ],
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "subscriptionTable": {
+            "t": {
+                "classFilterMode": False,
+                "codeSet": [],
+                "expressionType": "TAG",
+                "subString": "*",
+                "subVersion": 1,
+                "tagsSet": [],
+                "topic": "t",
+            }
+        },
+    }
+
+
+def test_producer_connections(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    connection = world.heartbeat("c1", producer="p")
+    answer = world.ask(world.admin_group(), request_of(204, producerGroup="p"))
+    assert [each["clientId"] for each in json_of(answer.body)["connectionSet"]] == ["c1"]
+    answer = world.ask(world.admin_group(), RemotingCommand.request(328))
+    assert json_of(answer.body) == {
+        "data": {
+            "p": [
+                {
+                    "clientId": "c1",
+                    "language": "PYTHON",
+                    "lastUpdateTimestamp": world.clock.now_ms(),
+                    "remoteIP": "/127.0.0.1:40000",
+                    "version": 409,
+                }
+            ]
+        }
+    }
+    world.producers.on_connection_close(connection)
+    answer = world.ask(world.admin_group(), request_of(204, producerGroup="p"))
+    assert (answer.code, answer.remark) == (1, "the producer group[p] not exist")

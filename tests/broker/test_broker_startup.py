@@ -1,0 +1,130 @@
+"""broker.broker_startup: flags, file, derived values, words and exit codes of mqbroker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.broker_startup import StartupOptions, check_supported, load_startup_options
+from conf.errors import StartupExitError
+
+HOME = {"ROCKETMQ_HOME": "/opt/mq"}
+CONF = Path(__file__).parents[2] / "conf"
+
+
+def load(tmp_path: Path, text: str = "", *arguments: str) -> StartupOptions:
+    path = tmp_path / "b.conf"
+    path.write_text(text)
+    return load_startup_options(["-c", str(path), *arguments], HOME)
+
+
+def exit_of(arguments: list[str], environment: dict[str, str]) -> StartupExitError:
+    with pytest.raises(StartupExitError) as caught:
+        load_startup_options(arguments, environment)
+    return caught.value
+
+
+def test_defaults() -> None:
+    options = load_startup_options([], HOME)
+    assert (options.server.listen_port, options.ha.ha_listen_port) == (10911, 10912)
+    assert options.broker.rocketmq_home == "/opt/mq"
+    assert options.namesrv_addresses == ()
+    assert options.config_file is None
+    assert options.supervisor.metrics_port == 5557
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [
+        ("", 10912),
+        ("listenPort=20911", 20912),
+        ("listenPort=0", 0),
+        ("haListenPort=7000", 7000),
+        ("haListenPort=0", 0),
+    ],
+)
+def test_ha_port_follows_the_listen_port(tmp_path: Path, text: str, port: int) -> None:
+    options = load(tmp_path, text)
+    assert (options.ha.ha_listen_port, options.settings()["haListenPort"]) == (port, str(port))
+
+
+def test_command_line_wins_over_file_over_environment(tmp_path: Path) -> None:
+    environment = HOME | {"NAMESRV_ADDR": "e:1"}
+    path = tmp_path / "b.conf"
+    path.write_text("namesrvAddr=f:1;g:2\n")
+    assert load_startup_options([], environment).namesrv_addresses == ("e:1",)
+    file = ["-c", str(path)]
+    assert load_startup_options(file, environment).namesrv_addresses == ("f:1", "g:2")
+    assert load_startup_options([*file, "-n", "c:1"], environment).namesrv_addresses == ("c:1",)
+
+
+def test_a_master_gets_id_0_and_a_slave_needs_one(tmp_path: Path) -> None:
+    assert load(tmp_path, "brokerId=7\n").broker.broker_id == 0
+    assert load(tmp_path, "brokerId=7\nbrokerRole=SLAVE\n").broker.broker_id == 7
+    path = tmp_path / "s.conf"
+    path.write_text("brokerRole=SLAVE\n")
+    refused = exit_of(["-c", str(path)], HOME)
+    assert (refused.exit_code, refused.text) == (253, "Slave's brokerId must be > 0")
+
+
+def test_a_slave_is_not_supported_yet(tmp_path: Path) -> None:
+    check_supported(load(tmp_path, ""))
+    with pytest.raises(StartupExitError, match="brokerRole=SLAVE") as caught:
+        check_supported(load(tmp_path, "brokerId=1\nbrokerRole=SLAVE\n"))
+    assert caught.value.exit_code == 255
+    assert "\n" not in caught.value.text
+
+
+def test_settings_read_back_in_a_child(tmp_path: Path) -> None:
+    text = "brokerName=b\nflushDiskType=SYNC_FLUSH\nlistenPort=0\ntraceOn=false\n"
+    options = load(tmp_path, text, "-n", "a:1")
+    again = StartupOptions.from_settings(options.settings())
+    assert again.settings() == options.settings()
+    assert (again.broker, again.store, again.ha) == (options.broker, options.store, options.ha)
+
+
+def test_print_all_and_important() -> None:
+    everything = exit_of(["-p"], HOME)
+    important = exit_of(["-m"], HOME)
+    assert (everything.exit_code, important.exit_code) == (0, 0)
+    lines = everything.text.splitlines()
+    assert {"listenPort=10911", "haListenPort=10912", "brokerRole=ASYNC_MASTER"} <= set(lines)
+    assert set(important.text.splitlines()) < set(lines)
+    assert "autoCreateTopicEnable=true" in important.text.splitlines()
+    assert "listenPort=10911" not in important.text.splitlines()
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    assert exit_of([], {}).exit_code == 254
+    assert exit_of(["-n", "nonsense"], HOME).exit_code == 253
+    assert exit_of(["-n", ""], HOME).exit_code == 253
+    assert exit_of(["-x"], HOME).exit_code == 1
+    bad = tmp_path / "bad.conf"
+    bad.write_text("brokerNmae=x\nlistenPort=65535\nhaListenPrt=1\n")
+    refused = exit_of(["-c", str(bad)], HOME)
+    assert refused.exit_code == 255
+    assert f"{bad}:1: unknown key 'brokerNmae'; did you mean 'brokerName'?" in refused.text
+    assert not refused.to_stdout
+    bad.write_text("#\ndeleteWhen=4pm\n")
+    assert f"{bad}:2: deleteWhen = 4pm: expected hours" in exit_of(["-c", str(bad)], HOME).text
+    bad.write_text("listenPort=65535\n")
+    assert "haListenPort = 65536: expected" in exit_of(["-c", str(bad)], HOME).text
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("2m-*/*")), ids=lambda path: path.name)
+def test_shipped_clusters_load(path: Path) -> None:
+    options = load_startup_options(["-c", str(path)], HOME)
+    assert options.warnings == ()
+    assert options.broker.broker_name == path.stem.removesuffix("-s")
+    is_slave = path.stem.endswith("-s")
+    assert (options.store.broker_role.name == "SLAVE") == is_slave
+    assert options.broker.broker_id == (1 if is_slave else 0)
+
+
+def test_shipped_conf_and_yaml_say_the_same() -> None:
+    conf = load_startup_options(["-c", str(CONF / "broker.conf")], HOME)
+    yaml = load_startup_options(["-c", str(CONF / "broker.yaml")], HOME)
+    assert conf.settings() == yaml.settings()
+    assert conf.broker.broker_name == "broker-a"
+    assert conf.store.delete_when == "04"

@@ -1,0 +1,130 @@
+"""broker.processor.client_manage_processor: heartbeats, leaving, subscription checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from remoting.errors import BodyError
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+from tests.broker.broker_fakes import (
+    CONFIG,
+    FakeConnection,
+    assert_same_answer,
+    golden,
+    request_of,
+)
+from tests.broker.processor_world import World
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_heartbeats_of_java(tmp_path: Path, number: int) -> None:
+    world = World(tmp_path)
+    request, answer = golden(34, number)
+    assert_same_answer(world.client_manage().process_request(world.connection, request), answer)
+    assert world.producers.find_group("CLIENT_INNER_PRODUCER") is not None
+
+
+@pytest.mark.parametrize("number", range(1, 11))
+def test_leaving_clients_of_java(tmp_path: Path, number: int) -> None:
+    world = World(tmp_path)
+    request, answer = golden(35, number)
+    assert_same_answer(world.client_manage().process_request(world.connection, request), answer)
+
+
+def test_a_heartbeat_makes_group_and_retry_topic(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.heartbeat("c1", consumer="g", topics=("t", "unknown-topic"))
+    assert world.groups.find("g") is not None
+    retry = world.topics.find("%RETRY%g")
+    assert retry is not None
+    assert (retry.read_queue_nums, retry.perm, retry.topic_sys_flag) == (1, 6, 0)
+    assert world.topics.find("unknown-topic") is None
+    assert world.consumers.find_subscription("g", "unknown-topic") is not None
+
+
+def test_without_automatic_groups_the_member_is_taken_all_the_same(tmp_path: Path) -> None:
+    world = World(tmp_path, replace(CONFIG, auto_create_subscription_group=False))
+    world.heartbeat("c1", consumer="g", topics=("t",))
+    assert world.groups.find("g") is None
+    assert world.topics.find("%RETRY%g") is None
+    assert world.consumers.client_ids("g") == ["c1"]
+
+
+def test_the_groups_switch_is_honoured(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    config = world.groups.find_or_create("g")
+    assert config is not None
+    world.groups.update(replace(config, notify_consumer_ids_changed_enable=False))
+    body = (
+        b'{"clientID":"c1","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET",'
+        b'"consumeType":"CONSUME_PASSIVELY","groupName":"%s","messageModel":"CLUSTERING",'
+        b'"subscriptionDataSet":[],"unitMode":true}],"producerDataSet":[]}'
+    )
+    quiet, told = FakeConnection(), FakeConnection()
+    processor = world.client_manage()
+    processor.process_request(quiet, RemotingCommand.request(34, body=body % b"g"))
+    processor.process_request(told, RemotingCommand.request(34, body=body % b"h"))
+    assert [len(quiet.sent), len(told.sent)] == [0, 1]
+    retry = world.topics.find("%RETRY%h")
+    assert retry is not None
+    assert retry.topic_sys_flag == 2
+
+
+def test_a_heartbeat_again_keeps_the_client(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    connection = world.heartbeat("c1", consumer="g", topics=("t",), producer="p")
+    for _ in range(5):
+        world.clock.advance(100_000)
+        world.heartbeat("c1", consumer="g", topics=("t",), producer="p", connection=connection)
+        world.consumers.scan_not_active_channel()
+        world.producers.scan_not_active_channel()
+    assert connection.is_open
+    assert world.consumers.client_ids("g") == ["c1"]
+
+
+def test_leaving(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    connection = world.heartbeat("c1", consumer="g", topics=("t",), producer="p")
+    processor = world.client_manage()
+    request = request_of(35, clientID="c1", consumerGroup="g")
+    processor.process_request(connection, request)
+    assert not world.consumers.has_group("g")
+    assert world.producers.find_group("p") is not None
+    processor.process_request(connection, request_of(35, clientID="c1", producerGroup="p"))
+    assert world.producers.find_group("p") is None
+
+
+def test_a_broken_heartbeat_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with pytest.raises(BodyError):
+        world.client_manage().process_request(
+            world.connection, RemotingCommand.request(RequestCode.HEART_BEAT, body=b"{")
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "filter_on", "code"),
+    [
+        ("TAG", False, ResponseCode.SUCCESS),
+        ("", False, ResponseCode.SUCCESS),
+        ("SQL92", False, ResponseCode.SYSTEM_ERROR),
+        ("SQL92", True, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+    ],
+)
+def test_check_client_config(
+    tmp_path: Path, kind: str, filter_on: bool, code: ResponseCode
+) -> None:
+    world = World(tmp_path).with_config(enable_property_filter=filter_on)
+    body = (
+        '{"clientId":"c","group":"g","subscriptionData":{"topic":"t","subString":"a > 1",'
+        f'"expressionType":"{kind}"}}}}'
+    )
+    answer = world.ask(world.client_manage(), RemotingCommand.request(46, body=body.encode()))
+    assert answer.code == code
+    if code == ResponseCode.SYSTEM_ERROR:
+        assert answer.remark == ("The broker does not support consumer to filter message by SQL92")

@@ -1,0 +1,99 @@
+"""broker.processor.consumer_manage_processor: member lists and consumer offsets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from remoting.response_code import ResponseCode
+from tests.broker.broker_fakes import StoredMessage, assert_same_answer, golden, request_of
+from tests.broker.processor_world import World
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_member_lists_of_java(tmp_path: Path, number: int) -> None:
+    world = World(tmp_path)
+    request, answer = golden(38, number)
+    assert answer is not None
+    client_id = "192.0.2.2@gc1" if b"gc1" in answer.body else answer.body.decode().split('"')[3]
+    world.heartbeat(client_id, consumer=request.ext_fields["consumerGroup"], topics=("t",))
+    assert_same_answer(world.ask(world.consumer_manage(), request), answer)
+
+
+def test_nobody_is_there(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    answer = world.ask(world.consumer_manage(), request_of(38, consumerGroup="g"))
+    assert (answer.code, answer.remark) == (1, "no consumer for this group, g")
+    assert answer.has_ext_fields
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_new_consumers_of_java_start_at_zero(tmp_path: Path, number: int) -> None:
+    world = World(tmp_path)
+    request, answer = golden(14, number)
+    assert_same_answer(world.ask(world.consumer_manage(), request), answer)
+
+
+@pytest.mark.parametrize("number", [4, 5, 6])
+def test_commits_of_java(tmp_path: Path, number: int) -> None:
+    world = World(tmp_path)
+    request, answer = golden(15, number)
+    assert_same_answer(world.ask(world.consumer_manage(), request), answer)
+    fields = request.ext_fields
+    stored = world.offsets.query_offset(
+        fields["consumerGroup"], fields["topic"], int(fields["queueId"])
+    )
+    assert stored == int(fields["commitOffset"])
+
+
+FIRST = StoredMessage(1_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("stored", "base", "on_disk", "zero", "offset"),
+    [
+        (7, 0, False, None, 7),
+        (7, 0, True, "false", 7),
+        (0, 5, True, None, 0),
+        (None, 0, False, None, 0),
+        (None, 0, True, None, None),
+        (None, 5, False, None, None),
+        (None, 0, False, "false", None),
+        (None, 0, False, "true", 0),
+        (-1, 0, False, None, 0),
+        (-1, 5, False, None, None),
+    ],
+)
+def test_where_a_group_goes_on(
+    tmp_path: Path,
+    stored: int | None,
+    base: int,
+    on_disk: bool,
+    zero: str | None,
+    offset: int | None,
+) -> None:
+    world = World(tmp_path)
+    world.store.put("t", 0, FIRST, base=base)
+    world.store.memory_from = 2_000 if on_disk else 0
+    if stored is not None:
+        world.commit("g", "t", stored)
+    fields = {"consumerGroup": "g", "topic": "t", "queueId": 0}
+    if zero is not None:
+        fields["setZeroIfNotFound"] = zero
+    answer = world.ask(world.consumer_manage(), request_of(14, **fields))
+    if offset is None:
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+        assert answer.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        assert answer.has_ext_fields
+        assert answer.ext_fields == {}
+    else:
+        assert (answer.code, answer.ext_fields) == (0, {"offset": str(offset)})
+
+
+def test_a_missing_field_is_named(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    answer = world.ask(world.consumer_manage(), request_of(15, consumerGroup="g", topic="t"))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert "queueId" in answer.remark

@@ -1,0 +1,104 @@
+"""broker.processor.query_message_processor: by key, by unique key, by id."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.processor import query_message_processor
+from broker.processor.query_message_processor import QueryMessageProcessor
+from remoting.errors import RequestError
+from remoting.remoting_command import RemotingCommand
+from remoting.response_code import ResponseCode
+from tests.broker.broker_fakes import (
+    FakeConnection,
+    FakeStore,
+    assert_same_head,
+    golden,
+    request_of,
+)
+
+
+def processor_of(store: FakeStore) -> QueryMessageProcessor:
+    return QueryMessageProcessor(store, default_query_max_num=32, max_msgs_num_batch=64)
+
+
+def ask(store: FakeStore, request: RemotingCommand) -> RemotingCommand:
+    try:
+        answer = processor_of(store).process_request(FakeConnection(), request)
+    except RequestError as error:
+        return request.response(error.code, error.remark)
+    assert answer is not None
+    return answer
+
+
+def query(key: str = "k", max_num: int = 64, **more: str) -> RemotingCommand:
+    return request_of(
+        12, topic="t", key=key, maxNum=max_num, beginTimestamp=1, endTimestamp=9, **more
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_queries_of_java(number: int) -> None:
+    request, java = golden(12, number)
+    assert java is not None
+    store = FakeStore()
+    store.index["GTopic", request.ext_fields["key"]] = [405]
+    store.records[405] = java.body
+    ours = ask(store, request)
+    java.ext_fields["indexLastUpdateTimestamp"] = "1795177744588"
+    java.ext_fields["indexLastUpdatePhyoffset"] = "24364"
+    assert_same_head(ours, java)
+    assert ours.body == java.body
+
+
+def test_a_view_of_java() -> None:
+    request, java = golden(33)
+    assert java is not None
+    store = FakeStore(records={405: java.body})
+    ours = ask(store, request)
+    assert_same_head(ours, java)
+    assert ours.body == java.body
+
+
+def test_no_message_at_an_offset() -> None:
+    answer = ask(FakeStore(), request_of(33, offset=7))
+    assert (answer.code, answer.remark) == (1, "can not find message by the offset, 7")
+
+
+def test_records_come_oldest_first_and_once() -> None:
+    store = FakeStore(records={1: b"one", 2: b"two", 5: b"five"})
+    store.index["t", "k"] = [5, 1, 3, 5]
+    assert ask(store, query()).body == b"onefive", "3 is not readable any more"
+
+
+@pytest.mark.parametrize(
+    ("max_num", "more", "asked"),
+    [
+        (10, {}, 10),
+        (1_000, {}, 64),
+        (-5, {}, 0),
+        (1_000, {"_UNIQUE_KEY_QUERY": "true"}, 32),
+        (10, {"_UNIQUE_KEY_QUERY": "false"}, 10),
+    ],
+)
+def test_how_many(max_num: int, more: dict[str, str], asked: int) -> None:
+    store = FakeStore()
+    ask(store, query(max_num=max_num, **more))
+    assert store.index_queries == [("t", "k", asked, 1, 9)]
+
+
+def test_nothing_found() -> None:
+    answer = ask(FakeStore(), query())
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+    assert answer.remark == "can not find message, maybe time range not correct"
+    assert set(answer.ext_fields) == {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
+
+
+@pytest.mark.parametrize(("sizes", "given"), [((60, 60), 1), ((200, 10), 1), ((40, 60, 1), 2)])
+def test_the_answer_stays_below_the_frame_limit(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], given: int
+) -> None:
+    monkeypatch.setattr(query_message_processor, "MAX_ANSWER_SIZE", 100)
+    store = FakeStore(records={n: bytes(size) for n, size in enumerate(sizes)})
+    store.index["t", "k"] = list(range(len(sizes)))
+    assert len(ask(store, query()).body) == sum(sizes[:given])
