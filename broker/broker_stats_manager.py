@@ -270,6 +270,11 @@ class BrokerStatsManager:
         """The counter that 315 asks for, or None."""
         return self._tables.get(name, {}).get(key)
 
+    def tps_topic_put_nums(self, topic: str) -> float:
+        """Messages a second that came into the topic in the last minute."""
+        found = self.find_stats_item(StatsName.TOPIC_PUT_NUMS, topic)
+        return 0.0 if found is None else found.in_minute().tps
+
     def tps_group_get_nums(self, group: str, topic: str) -> float:
         """Messages a second the group got of the topic in the last minute."""
         found = self.find_stats_item(StatsName.GROUP_GET_NUMS, f"{topic}@{group}")

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from broker.json_config_manager import JsonConfigManager
 from remoting.body.consumer_offset import ConsumerOffsetSerializeWrapper
-from remoting.remoting_serializable import IntKeyMap
+from remoting.body.data_version import DataVersion
+from remoting.remoting_serializable import IntKeyMap, dumps_java
 
 log = logging.getLogger(__name__)
 
@@ -129,12 +130,17 @@ class ConsumerOffsetManager(JsonConfigManager):
             }
         }
 
+    def encode_for_5x(self) -> bytes:
+        """The text with a dataVersion: its counter rises with each commit, it has no time."""
+        version = DataVersion(counter=self.changes, state_version=0)
+        return dumps_java({"dataVersion": version.to_json(), **self.snapshot()})
+
 
 def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
     """The offsetTable of a consumerOffset.json or a reply to 43; 5.x members are ignored.
 
     Raises ValueError naming what is wrong: a table that is missing is no empty one.
     """
-    if "offsetTable" not in value:
+    if value.get("offsetTable") is None:
         raise ValueError("has no offsetTable")
     return ConsumerOffsetSerializeWrapper.from_json(value).offset_table

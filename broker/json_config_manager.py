@@ -116,6 +116,11 @@ class JsonConfigManager(ABC):
         """The table differs from the file now. Any thread."""
         self._version += 1
 
+    @property
+    def changes(self) -> int:
+        """How often the table was marked as changed since the start."""
+        return self._version
+
     def persist(self) -> None:
         """Write the table to the file, the text before to .bak. Raises OSError."""
         with self._persist_lock:

@@ -47,7 +47,7 @@ class ScheduleOffsetManager(JsonConfigManager):
 
     def decode(self, value: dict[str, Any]) -> None:
         """Replace the table by the file's."""
-        if "offsetTable" not in value:
+        if value.get("offsetTable") is None:
             raise ValueError("has no offsetTable")
         table = DelayOffsetSerializeWrapper.from_json(value).offset_table
         with self._lock:

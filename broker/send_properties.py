@@ -29,10 +29,15 @@ def find_property(text: str, name: str) -> str | None:
 def without_property(text: str, name: str) -> str:
     """`text` without every pair called `name`."""
     mark = name + NAME_END
-    if mark not in text:
-        return text
-    kept = [pair for pair in text.split(PAIR_END) if not pair.startswith(mark)]
-    return PAIR_END.join(kept)
+    at = text.find(mark)
+    while at >= 0:
+        if at and text[at - 1] != PAIR_END:
+            at = text.find(mark, at + 1)
+            continue
+        end = text.find(PAIR_END, at)
+        text = text[: max(at - 1, 0)] if end < 0 else text[:at] + text[end + 1 :]
+        at = text.find(mark, at)
+    return text
 
 
 def append_pairs(text: str, pairs: str) -> str:

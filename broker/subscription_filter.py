@@ -11,29 +11,39 @@ from typing import Final
 from store.java_hash import string_hash
 
 _CACHE_LIMIT: Final = 10_000
+_CACHED_LENGTH: Final = 4_096
 
 
 def parse_tag_expression(expression: str | None) -> frozenset[int] | None:
-    """The codes of an expression; None for "everything" (empty text or `*`)."""
-    text = (expression or "").strip()
-    if text in ("", "*"):
+    """The codes of an expression; None for "everything" (empty text or `*`).
+
+    Raises ValueError for a text of bars only, as the original does.
+    """
+    if not expression or expression == "*":
         return None
-    tags = [tag.strip() for tag in text.split("||")]
+    pieces = expression.split("||")
+    if not any(pieces):
+        raise ValueError("subString split error")
+    tags = [piece.strip() for piece in pieces]
     return frozenset(string_hash(tag) for tag in tags if tag)
 
 
 class TagExpressions:
-    """Parsed expressions by their text: a consumer sends the same one with every pull."""
+    """Parsed expressions by their text: a consumer sends the same one with every pull. Very long
+    texts are parsed each time, so that a peer cannot fill the memory with them."""
 
     def __init__(self) -> None:
         self._parsed: dict[str | None, frozenset[int] | None] = {}
 
     def codes(self, expression: str | None) -> frozenset[int] | None:
-        """The codes of `expression`; None for everything."""
+        """The codes of `expression`; None for everything. ValueError: it cannot be parsed."""
         try:
             return self._parsed[expression]
         except KeyError:
+            codes = parse_tag_expression(expression)
+            if expression is not None and len(expression) > _CACHED_LENGTH:
+                return codes
             if len(self._parsed) >= _CACHE_LIMIT:
                 self._parsed.clear()
-            codes = self._parsed[expression] = parse_tag_expression(expression)
+            self._parsed[expression] = codes
             return codes

@@ -134,7 +134,7 @@ class SubscriptionGroupManager(JsonConfigManager):
 
     def decode(self, value: dict[str, Any]) -> None:
         """Lay the file's groups over the built-in ones; the forbiddenTable of 5.x is kept."""
-        if "subscriptionGroupTable" not in value:
+        if value.get("subscriptionGroupTable") is None:
             raise ValueError("has no subscriptionGroupTable")
         wrapper = SubscriptionGroupWrapper.from_json(value)
         with self._lock:

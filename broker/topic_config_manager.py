@@ -335,7 +335,7 @@ class TopicConfigManager(JsonConfigManager):
 
     def decode(self, value: dict[str, Any]) -> None:
         """Lay the file's topics over the built-in ones."""
-        if "topicConfigTable" not in value:
+        if value.get("topicConfigTable") is None:
             raise ValueError("has no topicConfigTable")
         wrapper = TopicConfigSerializeWrapper.from_json(value)
         with self._lock:

@@ -106,6 +106,7 @@ class RemotingServer:
         self._connections: dict[int, Connection] = {}
         self._listening: list[tuple[socket.socket, Mapping[int, Route] | None]] = []
         self._blocked_routes: dict[int, Mapping[int, Route]] = {}
+        self._backing_off: set[socket.socket] = set()
         self._accepting = False
         self.responses = ResponseTable()
         self.accepted = 0
@@ -131,7 +132,8 @@ class RemotingServer:
         if self._accepting:
             self._accepting = False
             for sock, _ in self._listening:
-                self._loop.unregister(sock)
+                if sock not in self._backing_off:
+                    self._loop.unregister(sock)
 
     def drain(self) -> None:
         """Read nothing more; close each connection once its answers have left."""
@@ -172,8 +174,10 @@ class RemotingServer:
         """Out of descriptors or memory: accept nothing for a moment, do not spin."""
         log.error("accept failed, trying again in %s ms: %s", _ACCEPT_BACK_OFF_MS, error)
         self._loop.unregister(listening)
+        self._backing_off.add(listening)
 
         def resume() -> None:
+            self._backing_off.discard(listening)
             if self._accepting:
                 self._watch(listening)
 

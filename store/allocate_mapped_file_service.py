@@ -26,6 +26,7 @@ _SMALL_FILE: Final = 64 << 20
 _POPULATE_STEP: Final = 64 << 20
 _POPULATE_AHEAD: Final = 256 << 20
 _PAGE_SIZE: Final = 4096
+_NOT_BEGUN: Final = -1
 _INTERVAL_MS: Final = 20
 _RETRY_MS: Final = 1000
 
@@ -56,7 +57,9 @@ class AllocateMappedFileService(ServiceThread):
         self._publish = publish
         self._ahead = 2 if file_size <= _SMALL_FILE else 1
         self._begin_lock = threading.Lock()
-        self._allocated_end: int | None = None
+        self._begin: int | None = None
+        self._first_start = _NOT_BEGUN
+        self._allocated_end = _NOT_BEGUN
         self._populated = 0
         self._can_populate = True
         self._warming: MappedFile | None = None
@@ -66,14 +69,11 @@ class AllocateMappedFileService(ServiceThread):
     def begin_at(self, phy_offset: int) -> None:
         """The log goes on at `phy_offset`: after recovery, or where an empty slave starts.
 
-        The file of that offset is taken over if it exists, and created otherwise. The first call
-        counts.
+        The file of that offset is taken over if it exists, and created otherwise. Said again of
+        a log that has no byte yet, its empty files go and it starts at the new place.
         """
         with self._begin_lock:
-            if self._allocated_end is not None:
-                return
-            self._populated = phy_offset
-            self._allocated_end = phy_offset - phy_offset % self._file_size
+            self._begin = phy_offset
         self.wakeup()
 
     def delete_unused_files(self) -> None:
@@ -83,7 +83,7 @@ class AllocateMappedFileService(ServiceThread):
         call it while a writer lives: it would go on in a file without a name.
         """
         end = self._allocated_end
-        if end is None:
+        if end <= self._first_start:
             return
         position = self._writer_position()
         last = self._file_start(max(position - 1, 0))
@@ -98,9 +98,11 @@ class AllocateMappedFileService(ServiceThread):
 
     def step(self) -> None:
         """Create at most one file or populate one step; sleep when nothing is due."""
-        if self._allocated_end is None:
-            self.wait_for_running(_INTERVAL_MS)
-        elif self._allocated_end < self._wanted_end():
+        with self._begin_lock:
+            begin, self._begin = self._begin, None
+        if begin is not None:
+            self._start_at(begin)
+        if self._next_is_due():
             self._allocate(self._allocated_end)
         elif not self._populate_step():
             self.wait_for_running(_INTERVAL_MS)
@@ -109,8 +111,25 @@ class AllocateMappedFileService(ServiceThread):
         """The files stay: a writer that outlives this process may be about to enter the next."""
         self._stop_warming()
 
-    def _wanted_end(self) -> int:
-        return self._file_start(self._writer_position()) + (1 + self._ahead) * self._file_size
+    def _start_at(self, phy_offset: int) -> None:
+        start = self._file_start(phy_offset)
+        if self._allocated_end > self._first_start:
+            files = range(self._first_start, self._allocated_end, self._file_size)
+            if start == self._first_start or any(_holds_something(self._path(at)) for at in files):
+                log.warning("%s: the log goes on, it cannot begin at %s", self.name, phy_offset)
+                return
+            log.info("the empty log begins at %s, not at %s", start, self._first_start)
+            self._stop_warming()
+            for at in files:
+                self._path(at).unlink(missing_ok=True)
+        self._first_start = self._allocated_end = start
+        self._populated = phy_offset
+
+    def _next_is_due(self) -> bool:
+        """Whether the next file is to be created. A writer beyond it has not said `begin_at`."""
+        file = self._file_start(self._writer_position())
+        wanted_end = file + (1 + self._ahead) * self._file_size
+        return 0 <= self._allocated_end < wanted_end and file <= self._allocated_end
 
     def _allocate(self, start: int) -> None:
         path = self._path(start)
@@ -131,7 +150,7 @@ class AllocateMappedFileService(ServiceThread):
 
     def _populate_step(self) -> bool:
         """Populate one step ahead of the writer. False: nothing is due."""
-        if not self._can_populate or self._allocated_end is None:
+        if not self._can_populate:
             return False
         position = self._writer_position()
         start = max(self._populated, position)

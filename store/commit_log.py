@@ -202,16 +202,18 @@ class CommitLog:
         offsets = topic.next_offsets
         queue_offset = offsets.get(queue_id, 0)
         head = record_head(sys_flag)
-        size = fixed_size(sys_flag) + len(body) + len(topic.name_bytes) + len(properties)
+        body_size = len(body)
+        size = head.size + 2 + body_size + len(topic.name_bytes) + len(properties)
         phy_offset = self._position
         if phy_offset + size + BLANK_SIZE > self._file_end:
-            self._roll()
+            if size + BLANK_SIZE > self._file_size:
+                raise StoreError(f"record of {size} bytes, a file holds {self._file_size}")
+            self._roll(size)
             phy_offset = self._position
         kind = sys_flag & _TRANSACTION_MASK
         counted = kind != _PREPARED and kind != _ROLLBACK
         if not counted:
             queue_offset = 0
-        body_size = len(body)
         self._pending.append(
             b"".join(
                 (
@@ -253,7 +255,7 @@ class CommitLog:
         if total + BLANK_SIZE > self._file_size:
             raise StoreError(f"batch of {total} bytes does not fit a file of {self._file_size}")
         if self._position + total + BLANK_SIZE > self._file_end:
-            self._roll()
+            self._roll(total)
         return [
             self.put(
                 topic,
@@ -282,28 +284,30 @@ class CommitLog:
         if not pending:
             return
         data = pending[0] if len(pending) == 1 else b"".join(pending)
-        self._publish(data)
+        self._publish(data, self._committed + len(data))
         pending.clear()
         self._on_publish()
 
-    def _publish(self, data: bytes) -> None:
+    def _publish(self, data: bytes, end: int) -> None:
+        """Copy `data` to the published end, then publish up to `end` at once."""
         assert self._file is not None
         counters = self._counters
-        end = self._committed + len(data)
         counters[APPEND_END] = end
         self._file.write(self._committed - self._file_start, data)
         counters[STORE_TIMESTAMP] = self.now_ms
         counters[MAX_PHY_OFFSET] = end
         self._committed = end
 
-    def _roll(self) -> None:
-        """Close the current file with a blank record and go to the next.
+    def _roll(self, size: int) -> None:
+        """Make room for `size` bytes: close the current file with a blank record, go to the next.
 
         The next file must be there first: a record that does not fit is refused without a trace.
+        The blank is published with all that it covers: nobody ever writes or reads inside of it.
         """
         if self._file is None:
             self._open_file(self._position - self._position % self._file_size)
-            return
+            if self._position + size + BLANK_SIZE <= self._file_end:
+                return
         next_start = self._file_end
         if self._counters[ALLOCATED_END] < next_start + self._file_size:
             self._on_publish()
@@ -311,10 +315,7 @@ class CommitLog:
                 f"commit log file {file_name(next_start)} is not allocated yet"
             )
         self.commit()
-        left = next_start - self._committed
-        self._publish(encode_blank(left))
-        self._counters[APPEND_END] = next_start
-        self._counters[MAX_PHY_OFFSET] = next_start
-        self._position = self._committed = next_start
+        self._publish(encode_blank(next_start - self._committed), next_start)
+        self._position = next_start
         self._open_file(next_start)
         self._on_publish()

@@ -37,6 +37,7 @@ _FIRST_SCAN: Final = 200 * CQ_UNIT_SIZE
 _LARGEST_SCAN: Final = 50_000 * CQ_UNIT_SIZE
 _FILL_STEP: Final = 50_000
 _PAGE: Final = 4096
+_ZEROS: Final = bytes(2 * _PAGE)
 _LARGEST_GAP_FILES: Final = 10
 """A wider gap is not filled (it would fill the disk): the queue begins anew behind it."""
 
@@ -226,11 +227,13 @@ class ConsumeQueue:
         self._end = self._scan(max(self._start, last_end - 3 * file_size), last_end)
         self._min = self._start
         self._cut(last_end)
-        self.max_phy_offset = self._find_max_phy_offset()
+        if not self.max_phy_offset:
+            self.max_phy_offset = self._find_max_phy_offset()
         self.flushed = self._end
 
     def _scan(self, position: int, last_end: int) -> int:
-        """Position of the first invalid unit."""
+        """Position of the first invalid unit. The unit before it gives max_phy_offset; 0 when it
+        is blank."""
         size = _FIRST_SCAN
         while position < last_end:
             units = self._read(position, size)
@@ -238,6 +241,12 @@ class ConsumeQueue:
                 return position
             invalid = (units["phy_offset"] < 0) | (units["size"] <= 0)
             first = int(invalid.argmax())
+            if invalid[first]:
+                units = units[:first]
+            if len(units):
+                phy_offset, record_size, _ = units[-1].item()
+                is_blank = record_size == PRE_BLANK_SIZE
+                self.max_phy_offset = 0 if is_blank else phy_offset + record_size
             if invalid[first]:
                 return position + first * CQ_UNIT_SIZE
             position += len(units) * CQ_UNIT_SIZE
@@ -261,7 +270,8 @@ class ConsumeQueue:
     def _has_left_over(self) -> bool:
         """Whether the last file holds anything behind the end: the next pages, then data at all."""
         near = _PAGE + (-self._end) % _PAGE
-        if any(self._files.read(self.topic, self.queue_id, self._end, near)):
+        data = self._files.read(self.topic, self.queue_id, self._end, near)
+        if data != _ZEROS[: len(data)]:
             return True
         in_file = self._end % self._files.file_size + near
         return in_file < self._files.file_size and self._files.has_data_at(

@@ -129,14 +129,10 @@ class ConsumeQueueFiles:
             os.ftruncate(fd, self.file_size)
         except OSError:
             os.close(fd)
+            os.unlink(path)
             raise
         self._cache.put(key, fd)
         return fd
-
-    def create(self, topic: str, queue_id: int, start: int) -> None:
-        """Make an empty file: it says where an empty queue goes on."""
-        with contextlib.suppress(FileExistsError):
-            self._create((topic, queue_id, start))
 
     def has_data_at(self, topic: str, queue_id: int, position: int) -> bool:
         """Whether the file of `position` has allocated bytes there or behind it."""
@@ -150,11 +146,12 @@ class ConsumeQueueFiles:
         return True
 
     def zero_from(self, topic: str, queue_id: int, position: int) -> None:
-        """Zero a file from `position` to its end, so that nothing behind it comes back to life."""
+        """Zero a file from `position` to its end, durably: nothing behind it comes back to life."""
         at = position % self.file_size
         fd = self._cache.get((topic, queue_id, position - at))
         os.ftruncate(fd, at)
         os.ftruncate(fd, self.file_size)
+        os.fdatasync(fd)
 
     def delete(self, topic: str, queue_id: int, start: int) -> None:
         """Delete one file, if it is there."""

@@ -148,15 +148,20 @@ class ConsumeQueueTable:
         """
         if records.count == 0:
             return
+        moved: dict[ConsumeQueue, None] = {}
         with self.lock:
-            for queue in self._build(records):
-                self._publish(queue)
-                self._dirty[queue] = None
+            try:
+                self._build(records, moved)
+            finally:
+                # Also when the disk is full half-way: the same records will move them no more.
+                for queue in moved:
+                    self._publish(queue)
+                self._dirty.update(moved)
 
-    def _build(self, records: RecordArrays) -> list[ConsumeQueue]:
+    def _build(self, records: RecordArrays, moved: dict[ConsumeQueue, None]) -> None:
         order, starts = _sort_by_queue(records)
         if not len(order):
-            return []
+            return
         phy_offsets = records.phy_offsets[order]
         sizes = records.sizes[order]
         queue_offsets = records.queue_offsets[order]
@@ -172,7 +177,6 @@ class ConsumeQueueTable:
         firsts = np.flatnonzero(begins)
         lasts = np.append(firsts[1:], len(order)) - 1
         topics = [str(topic, "utf-8", "replace") for topic in records.topics]
-        moved: dict[ConsumeQueue, None] = {}
         for topic_id, queue_id, queue_offset, first, last, first_end, last_end in zip(
             records.topic_ids[order[firsts]].tolist(),
             records.queue_ids[order[firsts]].tolist(),
@@ -187,7 +191,6 @@ class ConsumeQueueTable:
             run = data[first * CQ_UNIT_SIZE : (last + 1) * CQ_UNIT_SIZE]
             if queue is not None and queue.append(run, queue_offset, first_end, last_end):
                 moved[queue] = None
-        return list(moved)
 
     def _publish(self, queue: ConsumeQueue, *, moved: bool = True) -> None:
         publisher = self._publisher

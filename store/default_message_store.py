@@ -56,7 +56,11 @@ from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_table import QueueTableWriter
 from store.record_properties import PropertyExtractor
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
-from store.reput_message_service import ReputMessageService, dispatch_range
+from store.reput_message_service import (
+    DEFAULT_PACE_MS,
+    ReputMessageService,
+    dispatch_range,
+)
 from store.running_flags import RunningFlags
 from store.service_thread import FailureHandler, ServiceThread
 from store.store_checkpoint import StoreCheckpoint
@@ -140,6 +144,7 @@ class DefaultMessageStore:
             self._index_flushed,
         )
         self._flushed_from = 0
+        self._index_lacks_some = False
         self._services: list[ServiceThread] = []
 
     # -- opening -------------------------------------------------------------------------------
@@ -184,8 +189,8 @@ class DefaultMessageStore:
         if not found.trusted and found.start_scanned_at is not None:
             self._flushed_from = found.start_scanned_at
         self._load_queues(found.max_phy_offset)
-        self._load_index(exited_ok=not lost_pages)
-        self._dispatch_rest(self._dispatch_start(found, crashed=crashed, lost_pages=lost_pages))
+        self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
+        self._dispatch_rest(self._dispatch_start(found, crashed=crashed))
 
     def _mark_open(self) -> None:
         """From now on the files change: clean.exit is taken back, abort is there."""
@@ -204,7 +209,7 @@ class DefaultMessageStore:
         """The log has its writer: only what this process derives is taken up again."""
         log.warning("rejoining: the log's writer lives, dispatch goes on from the control page")
         self._load_queues(self._counters[DISPATCHED_OFFSET])
-        self._load_index(exited_ok=True)
+        self._load_index(self._counters[MAX_PHY_OFFSET], exited_ok=True)
         self._flushed_from = self._counters[FLUSHED_OFFSET]
         self._queues.publish_all(min_phy_offset=self._counters[MIN_PHY_OFFSET])
 
@@ -213,19 +218,20 @@ class DefaultMessageStore:
         self._queues.recover(self._progress("consume queues"))
         self._queues.truncate(end)
 
-    def _load_index(self, *, exited_ok: bool) -> None:
+    def _load_index(self, end: int, *, exited_ok: bool) -> None:
         if self._config.message_index_enable:
             safe = self._checkpoint.index_msg_timestamp
             self._index.load(exited_ok=exited_ok, safe_timestamp=safe)
+            dropped = self._index.drop_beyond(end)
+            self._index_lacks_some = dropped > 0 or not exited_ok or not self._index.has_files
 
-    def _dispatch_start(self, found: RecoveryResult, *, crashed: bool, lost_pages: bool) -> int:
+    def _dispatch_start(self, found: RecoveryResult, *, crashed: bool) -> int:
         """Where the derived files may begin to lack something; dispatching twice is harmless."""
         starts = [found.max_phy_offset, self._queues.max_phy_offset()]
         if crashed and found.start_scanned_at is not None:
             starts.append(found.start_scanned_at)
-        if self._config.message_index_enable:
-            if lost_pages or not self._index.has_files:
-                starts.append(self._index.rebuild_from)
+        if self._index_lacks_some:
+            starts.append(self._index.rebuild_from)
         return max(min(starts), found.min_phy_offset)
 
     def _dispatch_rest(self, start: int) -> None:
@@ -280,6 +286,7 @@ class DefaultMessageStore:
             publish=self._publish_dispatched,
             on_dispatched=self._set_dispatched_timestamp,
             sleeper=self._sleeper,
+            pace_ms=0 if config.flush_disk_type is FlushDiskType.SYNC_FLUSH else DEFAULT_PACE_MS,
             on_failure=self._on_failure,
             flags=self._flags,
         )
@@ -426,7 +433,8 @@ class DefaultMessageStore:
 
         writer_has_stopped: False keeps the abort file, since the log may still grow.
         """
-        stopped = all([service.shutdown() for service in reversed(self._services)])
+        results = [service.shutdown() for service in reversed(self._services)]
+        stopped = all(results)
         failed = any(service.failure is not None for service in self._services)
         if self._config.message_index_enable:
             self._index.shutdown()
@@ -434,6 +442,7 @@ class DefaultMessageStore:
         self._checkpoint.flush()
         behind = self._counters[MAX_PHY_OFFSET] - self._counters[DISPATCHED_OFFSET]
         if writer_has_stopped and stopped and not failed and behind == 0:
+            self._allocate.delete_unused_files()
             self._write_clean_exit()
             delete_abort(self._config.abort_path)
             log.info("the store is closed at %s", self._counters[MAX_PHY_OFFSET])

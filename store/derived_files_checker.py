@@ -35,10 +35,14 @@ class DerivedFilesChecker:
 
     def check_consume_queues(self, directory: Path) -> None:
         """All queues below `directory`: <topic>/<queueId>/<files>."""
+        seen: set[tuple[str, int]] = set()
         for topic in sorted(os.listdir(directory)) if directory.is_dir() else []:
             for name in sorted(os.listdir(directory / topic)):
                 if name.isascii() and name.isdigit():
                     self._check_queue(directory / topic / name, topic, int(name))
+                    seen.add((topic, int(name)))
+        for topic, queue_id in sorted(self._log.queues.keys() - seen):
+            self._report.note(f"{topic} queue {queue_id} has records and no consumequeue")
 
     def _check_queue(self, directory: Path, topic: str, queue_id: int) -> None:
         files = list_store_files(directory)

@@ -39,7 +39,7 @@ class FlushConsumeQueueService(ServiceThread):
         on_failure: FailureHandler | None = None,
     ) -> None:
         """dispatched_timestamp: store time (ms) of the newest dispatched record, 0 before the
-        first. on_flushed(that time) sets logicsMsgTimestamp and flushes the checkpoint."""
+        first. on_flushed(that time, not 0) sets logicsMsgTimestamp and flushes the checkpoint."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
         self._queues = queues
         self._clock = clock
@@ -72,4 +72,5 @@ class FlushConsumeQueueService(ServiceThread):
         self._last_thorough_ms = self._clock.monotonic_ms()
         timestamp = self._dispatched_timestamp()
         self._queues.flush(0)
-        self._on_flushed(timestamp)
+        if timestamp:
+            self._on_flushed(timestamp)

@@ -128,6 +128,17 @@ class IndexService:
             if repaired:
                 log.warning("index file %s: %s chains repaired", self._files[-1].path, repaired)
 
+    def drop_beyond(self, max_phy_offset: int) -> int:
+        """Delete files that know records at or behind the log's end: it was cut by recovery, and
+        new records at those places must get their keys. `rebuild_from` says what is missing.
+        Returns how many."""
+        before = len(self._files)
+        while self._files and self._files[-1].end_phy_offset >= max(max_phy_offset, 1):
+            file = self._files.pop()
+            log.warning("index file %s reaches beyond the log: deleted", file.path.name)
+            file.destroy()
+        return before - len(self._files)
+
     @property
     def has_files(self) -> bool:
         """Whether there is any index file."""

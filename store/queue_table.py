@@ -89,6 +89,13 @@ class _SharedTable:
             self.refresh()
         return self._queues[row]
 
+    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min_offset, max_offset) of a queue; (0, 0) for one that was never written."""
+        row = self.find_row(topic, queue_id)
+        if row is None:
+            return 0, 0
+        return self.rows[row * _ROW_WORDS], self.rows[row * _ROW_WORDS + 1]
+
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
         """(topic, queueId, row) of every queue that was ever seen."""
         self.refresh()
@@ -156,13 +163,6 @@ class QueueTableReader(_SharedTable):
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
         self._ring_read = self._head[_RING_HEAD]
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min_offset, max_offset) of a queue; (0, 0) for one that was never written."""
-        row = self.find_row(topic, queue_id)
-        if row is None:
-            return 0, 0
-        return self.rows[row * _ROW_WORDS], self.rows[row * _ROW_WORDS + 1]
 
     def generation(self, row: int) -> int:
         """Grows when the queue is deleted: files opened before are not its files any more."""

@@ -76,6 +76,8 @@ _INT64: Final = struct.Struct(">q")
 _SMALL_BATCH: Final = 24
 """Below this many records the plain way is faster (tests/bench/dispatch.py prints both)."""
 _RUN_AFTER: Final = 4
+_RUN_AFTER_MAX: Final = 256
+_RUN_WORTH_IT: Final = 16
 _RUN_GUESS: Final = 32
 _RUN_GUESS_MAX: Final = 8192
 
@@ -215,7 +217,7 @@ def walk_sizes(view: memoryview) -> tuple[Int64Array, int]:
     pieces: list[Int64Array] = []
     found: list[int] = []
     position = last = same = 0
-    guess = _RUN_GUESS
+    guess, patience = _RUN_GUESS, _RUN_AFTER
     while position + MIN_RECORD_SIZE <= end:
         (size,) = unpack(view, position)
         if size < MIN_RECORD_SIZE or position + size > end:
@@ -226,7 +228,7 @@ def walk_sizes(view: memoryview) -> tuple[Int64Array, int]:
             last, same = size, 0
             continue
         same += 1
-        if same < _RUN_AFTER:
+        if same < patience:
             continue
         run = _run_of_size(view, position, size, guess)
         if run:
@@ -234,8 +236,11 @@ def walk_sizes(view: memoryview) -> tuple[Int64Array, int]:
             pieces.append(np.arange(position, position + run * size, size, dtype=np.int64))
             found = []
             position += run * size
-        same = _RUN_AFTER - 1 if run == guess else 0
-        guess = min(guess * 4, _RUN_GUESS_MAX) if run == guess else _RUN_GUESS
+        if run == guess:
+            same, guess = patience - 1, min(guess * 4, _RUN_GUESS_MAX)
+            continue
+        same, guess = 0, _RUN_GUESS
+        patience = _RUN_AFTER if run >= _RUN_WORTH_IT else min(patience * 2, _RUN_AFTER_MAX)
     pieces.append(np.array(found, np.int64))
     return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces)), position
 

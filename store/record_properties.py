@@ -38,7 +38,7 @@ _PAIR_END: Final = 2
 _BLANK: Final = 0x20
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 _MASK: Final = 0xFFFFFFFF
-_FEW_ROWS: Final = 12
+_FEW_ROWS: Final = 6
 """Fewer rows of a kind than this are read faster one by one."""
 _MOST_TEMPLATES: Final = 24
 """For one length of properties; then the rest goes one by one."""

@@ -31,6 +31,7 @@ from remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
 )
 from remoting.language_code import language_name
 from remoting.remoting_command import RemotingCommand
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminGroupProcessor(TableProcessor):
-    """Codes 200, 201, 203, 204, 207 and 328."""
+    """Codes 200, 201, 203, 204, 207, 328 and, for mqadmin of 5.x, 352."""
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class AdminGroupProcessor(TableProcessor):
                 RequestCode.GET_PRODUCER_CONNECTION_LIST: self.get_producer_connection_list,
                 RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
                 RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producer_info,
+                RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
             }
         )
         self.config = config
@@ -89,6 +91,14 @@ class AdminGroupProcessor(TableProcessor):
     ) -> RemotingCommand:
         """201: the whole table."""
         return request.response(ResponseCode.SUCCESS, body=self._groups.encode())
+
+    def get_group(self, _connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
+        """352 (5.x): one group; made with defaults where that is allowed, as there."""
+        header = decode_header(GetSubscriptionGroupConfigRequestHeader, request.ext_fields)
+        config = self._groups.find_or_create(header.group)
+        if config is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        return request.response(ResponseCode.SUCCESS, body=config.to_json_bytes())
 
     def delete_group(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """207: the group's settings, and its offsets when asked (4.x and 5.x name that apart)."""

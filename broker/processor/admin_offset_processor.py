@@ -47,6 +47,7 @@ from remoting.headers.query import (
     SearchOffsetResponseHeader,
 )
 from remoting.headers.topic import QueryConsumeTimeSpanRequestHeader
+from remoting.mq_version import V5_0_0
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
@@ -181,8 +182,10 @@ class AdminOffsetProcessor(TableProcessor):
     def get_all_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """43: every consumer offset."""
-        return request.response(ResponseCode.SUCCESS, body=self._consumer_offsets.encode())
+        """43: every consumer offset; a 5.x slave fails without an edition beside them."""
+        offsets = self._consumer_offsets
+        body = offsets.encode_for_5x() if request.version >= V5_0_0 else offsets.encode()
+        return request.response(ResponseCode.SUCCESS, body=body)
 
     def get_all_delay_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
@@ -201,6 +204,7 @@ class AdminOffsetProcessor(TableProcessor):
         names = (
             [topic] if topic and topic.strip() else self._consumer_offsets.topics_of_group(group)
         )
+        for_5x = request.version >= V5_0_0
         offset_table: dict[MessageQueue, OffsetWrapper] = {}
         consume_tps = 0.0
         for name in names:
@@ -210,7 +214,7 @@ class AdminOffsetProcessor(TableProcessor):
                     "group %s: topic %s is not shown, unknown or not subscribed", group, name
                 )
                 continue
-            offset_table |= self._progress(group, name, config.read_queue_nums)
+            offset_table |= self._progress(group, name, config.read_queue_nums, for_5x=for_5x)
             consume_tps += self._stats.tps_group_get_nums(group, name)
         body = ConsumeStats(offset_table=offset_table, consume_tps=consume_tps)
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
@@ -223,7 +227,11 @@ class AdminOffsetProcessor(TableProcessor):
         stats_list: list[dict[str, list[ConsumeStats]]] = []
         total_diff = 0
         for group in self._groups.group_names():
-            group_stats = list(self._group_stats(group, only_order=header.is_order))
+            group_stats = list(
+                self._group_stats(
+                    group, only_order=header.is_order, for_5x=request.version >= V5_0_0
+                )
+            )
             stats_list.append({group: group_stats})
             total_diff += sum(
                 wrapper.broker_offset - wrapper.consumer_offset
@@ -235,14 +243,16 @@ class AdminOffsetProcessor(TableProcessor):
         )
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
-    def _group_stats(self, group: str, *, only_order: bool) -> Iterator[ConsumeStats]:
+    def _group_stats(self, group: str, *, only_order: bool, for_5x: bool) -> Iterator[ConsumeStats]:
         for topic in self._consumer_offsets.topics_of_group(group):
             config = self._topics.find(topic)
             if config is None or (only_order and not config.order):
                 continue
             if self._counts(group, topic):
                 yield ConsumeStats(
-                    offset_table=self._progress(group, topic, config.write_queue_nums),
+                    offset_table=self._progress(
+                        group, topic, config.write_queue_nums, for_5x=for_5x
+                    ),
                     consume_tps=self._stats.tps_group_get_nums(group, topic),
                 )
 
@@ -254,14 +264,21 @@ class AdminOffsetProcessor(TableProcessor):
         )
 
     def _progress(
-        self, group: str, topic: str, queue_nums: int
+        self, group: str, topic: str, queue_nums: int, *, for_5x: bool
     ) -> dict[MessageQueue, OffsetWrapper]:
         return {
-            self._queue(topic, queue_id): self._offset_wrapper(group, topic, queue_id)
+            self._queue(topic, queue_id): self._offset_wrapper(
+                group, topic, queue_id, for_5x=for_5x
+            )
             for queue_id in range(queue_nums)
         }
 
-    def _offset_wrapper(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+    def _offset_wrapper(
+        self, group: str, topic: str, queue_id: int, *, for_5x: bool
+    ) -> OffsetWrapper:
+        """Progress in one queue; 5.x shows pullOffset - consumerOffset as "in flight", and this
+        broker does not note how far a group has pulled: it shows none.
+        """
         _, broker_offset = self._queue_offsets.offsets(topic, queue_id)
         consumer_offset = max(0, self._consumer_offsets.query_offset(group, topic, queue_id) or 0)
         last_ms = self._times.store_timestamp(topic, queue_id, consumer_offset - 1)
@@ -269,6 +286,7 @@ class AdminOffsetProcessor(TableProcessor):
             broker_offset=max(0, broker_offset),
             consumer_offset=consumer_offset,
             last_timestamp=max(0, last_ms),
+            pull_offset=consumer_offset if for_5x else None,
         )
 
     def query_consume_time_span(

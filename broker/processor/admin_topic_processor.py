@@ -34,9 +34,11 @@ from remoting.errors import HeaderError, RequestError
 from remoting.headers.topic import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
+from remoting.mq_version import V5_0_0
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
@@ -46,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminTopicProcessor(TableProcessor):
-    """Codes 17, 21, 202, 215, 300, 305 and 316."""
+    """Codes 17, 21, 202, 215, 300, 305, 316 and, for mqadmin of 5.x, 351."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class AdminTopicProcessor(TableProcessor):
                 RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_consume_by_who,
                 RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topic_list,
                 RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topic,
+                RequestCode.GET_TOPIC_CONFIG: self.get_topic_config,
             }
         )
         self.config = config
@@ -145,6 +148,18 @@ class AdminTopicProcessor(TableProcessor):
         """21: the whole table."""
         return request.response(ResponseCode.SUCCESS, None, {}, self._topics.encode())
 
+    def get_topic_config(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """351 (5.x): one topic; mqadmin of 5.x asks before topicStatus and consumerProgress."""
+        topic = decode_header(GetTopicConfigRequestHeader, request.ext_fields).topic
+        config = self._topics.find(topic)
+        if config is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}"
+            )
+        return request.response(ResponseCode.SUCCESS, body=config.to_json_bytes())
+
     def get_topic_stats_info(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
@@ -159,7 +174,9 @@ class AdminTopicProcessor(TableProcessor):
             ): self._topic_offset(topic, queue_id)
             for queue_id in range(config.write_queue_nums)
         }
-        body = TopicStatsTable(offset_table=table)
+        for_5x = request.version >= V5_0_0
+        put_tps = self._stats.tps_topic_put_nums(topic) if for_5x else None
+        body = TopicStatsTable(offset_table=table, topic_put_tps=put_tps)
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:

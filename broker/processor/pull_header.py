@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from remoting.connection import Connection
 from remoting.remoting_command import SerializeType
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 FLAG_COMMIT_OFFSET: Final = 1
 FLAG_SUSPEND: Final = 2
 FLAG_SUBSCRIPTION: Final = 4
@@ -30,11 +31,11 @@ class PullHeader(msgspec.Struct, gc=False):
     consumerGroup: str  # noqa: N815
     topic: str
     queueId: int  # noqa: N815
-    queueOffset: int  # noqa: N815
+    queueOffset: Int64  # noqa: N815
     maxMsgNums: int  # noqa: N815
     sysFlag: int  # noqa: N815
-    commitOffset: int  # noqa: N815
-    suspendTimeoutMillis: int  # noqa: N815
+    commitOffset: Int64  # noqa: N815
+    suspendTimeoutMillis: Int64  # noqa: N815
     subVersion: int = 0  # noqa: N815
     subscription: str | None = None
     expressionType: str | None = None  # noqa: N815

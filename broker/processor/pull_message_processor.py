@@ -200,6 +200,8 @@ class PullMessageProcessor:
     ) -> RemotingCommand | None:
         """Every form of a pull."""
         assert isinstance(connection, Connection)
+        if request.is_oneway:
+            return None
         for field in PullHeader.__struct_fields__[:8]:
             if field not in request.ext_fields:
                 raise HeaderError("PullMessageRequestHeader", field, "is missing")
@@ -318,7 +320,13 @@ class PullMessageProcessor:
                     ResponseCode.SYSTEM_ERROR,
                     f"the broker does not support consumer to filter message by {kind}",
                 )
-            return self._expressions.codes(header.subscription)
+            try:
+                return self._expressions.codes(header.subscription)
+            except ValueError as error:
+                raise RequestError(
+                    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                    "parse the consumer's subscription failed",
+                ) from error
         return self._codes_of_heartbeat(header, group)
 
     def _codes_of_heartbeat(
@@ -404,6 +412,7 @@ class PullMessageProcessor:
         count = size = scanned = 0
         run_start = run_end = -1
         file_start = file_end = -1
+        removed = False
         view = memoryview(b"")
         last_phy = max_phy
         for phy, length, tags in CQ_UNIT.iter_unpack(raw):
@@ -412,6 +421,7 @@ class PullMessageProcessor:
                 last_phy = phy
                 continue
             if phy < min_phy or length == _BLANK_UNIT_SIZE:
+                removed = True
                 scanned += 1
                 continue
             if count and (size + length > byte_limit or count >= count_limit):
@@ -426,6 +436,7 @@ class PullMessageProcessor:
                     found = self._log.view_of_file(phy)
                     if found is None:
                         run_start = -1
+                        removed = True
                         scanned += 1
                         continue
                     view = found
@@ -445,17 +456,12 @@ class PullMessageProcessor:
         if count:
             next_offset = queue_offset + scanned
             return _Read(0, b"FOUND", next_offset, low, high, pieces, size, count, slow)
-        return self._read_none(queue_offset, scanned, low, high, slow, bool(raw))
-
-    def _read_none(
-        self, queue_offset: int, scanned: int, low: int, high: int, slow: bool, had_units: bool
-    ) -> _Read:
-        if not had_units:
-            code = ResponseCode.PULL_NOT_FOUND
-            return _Read(code, b"OFFSET_FOUND_NULL", queue_offset, low, high, [], 0, 0, slow)
-        code = ResponseCode.PULL_RETRY_IMMEDIATELY
-        following = queue_offset + scanned
-        return _Read(code, b"NO_MATCHED_MESSAGE", following, low, high, [], 0, 0, slow)
+        if raw:
+            status = b"MESSAGE_WAS_REMOVING" if removed else b"NO_MATCHED_MESSAGE"
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            return _Read(code, status, queue_offset + scanned, low, high, [], 0, 0, slow)
+        code = ResponseCode.PULL_NOT_FOUND
+        return _Read(code, b"OFFSET_FOUND_NULL", queue_offset, low, high, [], 0, 0, slow)
 
     # -- answering -----------------------------------------------------------------------------
 

@@ -47,9 +47,9 @@ _TRANSACTION_MASK: Final = 0xC
 _HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _MULTI_TAGS: Final = 0x2
 _PROPERTIES_LIMIT: Final = 32_767
-_RECORD_EXTRA: Final = 65_536
 _RETRY_PREFIX: Final = "%RETRY%"
 _FILE_WAIT_MS: Final = 5_000
+_QUEUE_ID_DIGITS: Final = 10
 
 _V1_NAMES: Final = {
     "producerGroup": "a",
@@ -228,8 +228,11 @@ class SendMessageProcessor:
         topic = self._topics.get(fields.b)
         if topic is None or fields.m or fields.f & _TRANSACTION_MASK or frame.flag or self._held:
             return False
-        queue_id = int(fields.e) if fields.e.isdecimal() else -1
-        if not 0 <= queue_id < topic.queues:
+        asked = fields.e
+        if len(asked) > _QUEUE_ID_DIGITS or not (asked.isascii() and asked.isdecimal()):
+            return False
+        queue_id = int(asked)
+        if queue_id >= topic.queues:
             return False
         text = fields.i
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or not self._log.writable:
@@ -254,14 +257,16 @@ class SendMessageProcessor:
                 body,
                 stored,
             )
-        except (NextFileNotReadyError, struct.error):
+        except (StoreError, struct.error):
             return False
         counted = self._counted.get(fields.b)
         if counted is None:
             counted = self._counted[fields.b] = [0, 0]
         counted[0] += 1
         counted[1] += body_size
-        if self._waiters.active and "WAIT\x01false" not in text:
+        if self._waiters.active and (
+            "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
+        ):
             answer = SendAnswer(
                 connection,
                 frame.opaque,
@@ -295,6 +300,12 @@ class SendMessageProcessor:
         """Refuse sends to `topic` while its queues are deleted; the log's end. Loop thread."""
         self._blocked.add(topic)
         self._topics.pop(topic, None)
+        waiting, self._held = self._held, deque()
+        for send in waiting:
+            if send.header.b == topic:
+                self._refuse(send, ResponseCode.TOPIC_NOT_EXIST, _being_deleted(topic))
+            else:
+                self._held.append(send)
         self._log.commit()
         return self._log.position
 
@@ -336,14 +347,13 @@ class SendMessageProcessor:
         self, connection: Connection, request: RemotingCommand, header: SendHeader
     ) -> _SendTopic:
         """The checks of the original, in its order (reference: behaviours, section 2)."""
-        settings = self._settings
-        if self._log.now_ms < settings.start_accept_send_request_timestamp_ms:
+        accepts_from_ms = self._settings.start_accept_send_request_timestamp_ms
+        if self._log.now_ms < accepts_from_ms:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"broker unable to service, until {settings.start_accept_send_request_timestamp_ms}",
+                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {accepts_from_ms}"
             )
         if header.b in self._blocked:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.b}] is being deleted")
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, _being_deleted(header.b))
         topic = self._topics.get(header.b)
         if topic is None:
             config = self._topics_config.prepare_for_send(
@@ -361,16 +371,16 @@ class SendMessageProcessor:
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
         self._check_kind(header)
-        self._check_sizes(header, len(request.body))
         self._check_store()
+        self._check_sizes(header, len(request.body))
         return topic
 
     def _check_kind(self, header: SendHeader) -> None:
+        code = ResponseCode.MESSAGE_ILLEGAL if header.m else ResponseCode.NO_PERMISSION
         if header.f & _TRANSACTION_MASK or find_property(header.i, "TRAN_MSG") == "true":
-            raise RequestError(ResponseCode.NO_PERMISSION, self._settings.refuses_transactions)
+            raise RequestError(code, self._settings.refuses_transactions)
         level = find_property(header.i, "DELAY")
         if level is not None and level.strip() not in ("", "0"):
-            code = ResponseCode.MESSAGE_ILLEGAL if header.m else ResponseCode.NO_PERMISSION
             raise RequestError(code, self._settings.refuses_delay)
 
     def _check_sizes(self, header: SendHeader, body_size: int) -> None:
@@ -380,10 +390,9 @@ class SendMessageProcessor:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the message is illegal: body of {body_size} bytes (maxMessageSize {limit})",
             )
-        if len(header.i) > _PROPERTIES_LIMIT:
-            code = ResponseCode.SYSTEM_ERROR if header.m else ResponseCode.MESSAGE_ILLEGAL
+        if header.m and len(header.i) > _PROPERTIES_LIMIT:
             raise RequestError(
-                code,
+                ResponseCode.SYSTEM_ERROR,
                 f"the message is illegal: properties of {len(header.i)} characters "
                 f"(limit {_PROPERTIES_LIMIT})",
             )
@@ -452,8 +461,6 @@ class SendMessageProcessor:
         if request.is_oneway:
             return None
         waits = find_property(header.i, "WAIT") != "false"
-        if header.m and waits:
-            waits = find_property(str(records[0].properties, "utf-8"), "WAIT") != "false"
         if self._waiters.active and waits:
             answer = SendAnswer(connection, request.opaque, request.serialize_type, fields)
             self._waiters.add(self._log.position, answer)
@@ -500,7 +507,7 @@ class SendMessageProcessor:
         common = append_pairs(header.i, self._cluster_pair)
         records: list[Record] = []
         for item in iterate_batch(request.body):
-            text = str(item.properties, "utf-8")
+            text = _text_of(item.properties)
             if find_property(text, "DELAY") not in (None, "", "0"):
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
@@ -534,6 +541,20 @@ class SendMessageProcessor:
             "msgId": message_id,
             "queueOffset": str(queue_offset),
         }
+
+
+def _being_deleted(topic: str) -> str:
+    return f"topic[{topic}] is being deleted"
+
+
+def _text_of(properties: Buffer) -> str:
+    try:
+        return str(properties, "utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: properties of a batch item: {error.reason}",
+        ) from error
 
 
 def _int32(value: int, name: str) -> int:

@@ -5,9 +5,9 @@ each on a fresh store directory and with the other one down. Every start is warm
 messages, then runs each shape once. Printed for each shape: the median messages a second of the
 rounds with the median p50 and p99, the CPU microseconds a message (all processes of the broker
 together, followed until it is quiet again, so that dispatch and flush count), and the ratio
-ours/Java. Beside them: the rate at which this machine hands out memory that it touches for the first
-time (read before each start, it differs from minute to minute), anonymous memory, and the time of a
-boot on a 1 GB store after a clean stop.
+ours/Java. Beside them: the rate at which this machine hands out memory that it touches for the
+first time (read before each start, it differs from minute to minute), anonymous memory, and the
+time of a boot on a 1 GB store after a clean stop.
 
 Which Java release runs is read from its jar and printed: Maven Central's newest broker of the 4.9
 line is 4.9.7 (tests/interop/java_peers.py). Never a timed test: figures are read by people.

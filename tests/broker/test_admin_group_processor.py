@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
-from tests.broker.broker_fakes import assert_same_answer, golden, json_of, request_of
+from tests.broker.broker_fakes import CONFIG, assert_same_answer, golden, json_of, request_of
 from tests.broker.processor_world import World
 
 
@@ -133,3 +134,13 @@ def test_producer_connections(tmp_path: Path) -> None:
     world.producers.on_connection_close(connection)
     answer = world.ask(world.admin_group(), request_of(204, producerGroup="p"))
     assert (answer.code, answer.remark) == (1, "the producer group[p] not exist")
+
+
+@pytest.mark.parametrize(("auto", "code"), [(True, 0), (False, 26)])
+def test_one_group_for_mqadmin_of_5_x(tmp_path: Path, auto: bool, code: int) -> None:
+    world = World(tmp_path, replace(CONFIG, auto_create_subscription_group=auto))
+    answer = world.ask(world.admin_group(), request_of(352, group="g"))
+    assert answer.code == code
+    assert (world.groups.find("g") is not None) is auto
+    if auto:
+        assert json_of(answer.body)["groupName"] == "g"

@@ -170,3 +170,22 @@ def test_consume_queue_entries(tmp_path: Path) -> None:
     assert answer.body == b""
     answer = ask(queueId=9)
     assert (answer.code, answer.remark) == (1, "9@t is not exist!")
+
+
+def test_a_slave_of_5_x_gets_an_edition(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.commit("g", "t", 5, 6)
+    request = RemotingCommand.request(43)
+    request.version = 475
+    assert world.ask(world.admin_offset(), request).body == (
+        b'{"dataVersion":{"counter":2,"stateVersion":0,"timestamp":0},'
+        b'"offsetTable":{"t@g":{0:5,1:6}}}'
+    )
+
+
+def test_nothing_is_in_flight_for_mqadmin_of_5_x(tmp_path: Path) -> None:
+    world = golden_world(tmp_path)
+    request = request_of(208, consumerGroup="G_group", topic="GTopic")
+    request.version = 475
+    rows = json_of(world.ask(world.admin_offset(), request).body)["offsetTable"].values()
+    assert all(row["pullOffset"] == row["consumerOffset"] for row in rows)

@@ -207,3 +207,25 @@ def test_system_topics_and_clean_up(tmp_path: Path) -> None:
     name, retained = world.store.commands[0]
     assert name == "clean_unused_topic"
     assert {"kept", "SCHEDULE_TOPIC_XXXX"} <= set(retained)
+
+
+def test_one_topic_for_mqadmin_of_5_x(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.topic("t", 2)
+    answer = world.ask(world.admin_topic(), request_of(351, topic="t", lo="true"))
+    assert answer.body == (
+        b'{"order":false,"perm":6,"readQueueNums":2,"topicFilterType":"SINGLE_TAG",'
+        b'"topicName":"t","topicSysFlag":0,"writeQueueNums":2}'
+    )
+    answer = world.ask(world.admin_topic(), request_of(351, topic="x"))
+    assert (answer.code, answer.remark) == (17, "No topic in this broker. topic: x")
+
+
+def test_put_rate_for_mqadmin_of_5_x(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.topic("t", 1)
+    world.stats.put_counters("t").nums.add(50)
+    world.stats.sample_minute()
+    request = request_of(202, topic="t")
+    request.version = 475
+    assert json_of(world.ask(world.admin_topic(), request).body)["topicPutTps"] == 5.0

@@ -114,6 +114,7 @@ def test_a_file_of_5_x_is_read(tmp_path: Path) -> None:
     "text",
     [
         '{"numbers":{}}',
+        '{"offsetTable":null}',
         '{"offsetTable":[]}',
         '{"offsetTable":{"t@g":5}}',
         '{"offsetTable":{"t@g":{"x":5}}}',

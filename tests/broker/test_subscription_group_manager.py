@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.broker_config import BrokerConfig
+from broker.json_config_manager import ConfigFileError
 from broker.subscription_group_manager import SubscriptionGroupManager
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from tests.broker.broker_fakes import CONFIG, GOLDEN_CONFIG, FakeClock, golden, json_of
@@ -105,3 +106,12 @@ def test_a_slave_takes_its_masters_table(tmp_path: Path) -> None:
     assert json_of((tmp_path / "s" / "subscriptionGroup.json").read_bytes()) == json_of(
         master.encode()
     )
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"subscriptionGroupTable":null}', '{"subscriptionGroupTable":{"a":{}}}']
+)
+def test_a_file_without_the_table_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "subscriptionGroup.json").write_text(text)
+    with pytest.raises(ConfigFileError):
+        manager_of(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 
 from broker import topic_config_manager
 from broker.broker_config import BrokerConfig
+from broker.json_config_manager import ConfigFileError
 from broker.system_topics import SystemTopics
 from broker.topic_config_manager import TopicChange, TopicConfigManager
 from remoting.body.topic_config import TopicConfig, TopicFilterType
@@ -276,3 +277,12 @@ def test_bump(tmp_path: Path) -> None:
     manager.bump_data_version()
     assert manager.data_version.counter == before.counter + 1
     assert "TBW102" in manager.topic_names()
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"topicConfigTable":null}', '{"topicConfigTable":{"a":{}}}']
+)
+def test_a_file_without_the_table_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "topics.json").write_text(text)
+    with pytest.raises(ConfigFileError):
+        manager_of(tmp_path)

@@ -57,7 +57,11 @@ def test_the_thread_cleans_when_woken() -> None:
 def test_a_stop_ends_a_long_pass() -> None:
     desk = Desk()
     desk.low = 7
-    desk.on_clean = lambda: desk.service.shutdown(0) and None
+
+    def stop() -> None:
+        desk.service.shutdown(0)
+
+    desk.on_clean = stop
     desk.service.start()
     desk.service.wakeup()
     assert desk.cleaned.wait(10)

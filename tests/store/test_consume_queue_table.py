@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from store.consume_queue import CQ_UNIT
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
+from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.record_arrays import ScanEnd, parse_records
 from store.record_properties import PropertyExtractor
@@ -217,6 +220,27 @@ def test_flush_keeps_what_is_dirty(tmp_path: Path) -> None:
     assert table.flush(2) == 0
     assert table.flush(0) == 1
     assert table.flush(0) == 0
+
+
+def test_a_full_disk_half_way_is_caught_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryCommitLog()
+    for n in range(30):
+        log.append(message("T", n % 3, n // 3))
+    table, publisher = open_table(tmp_path)
+    write, calls = os.pwrite, [0]
+
+    def write_until_full(fd: int, data: memoryview, position: int) -> int:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return write(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", write_until_full)
+    with pytest.raises(DiskFullError, match="consume queue T/1"):
+        dispatch(table, log)
+    assert publisher.of("T", 0) == (0, 10)
+    dispatch(table, log)
+    assert [publisher.of("T", n) for n in range(3)] == [(0, 10)] * 3
 
 
 def test_more_queues_than_descriptors(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def put(file: IndexFile, entries: list[tuple[int, int, int]]) -> int:
 def put_naively(data: bytearray, entries: list[tuple[int, int, int]]) -> None:
     """The original's way, one entry after the other, on a file's bytes."""
     for key_hash, phy_offset, timestamp in entries:
-        begin, end, begin_phy, end_phy, used, count = INDEX_HEADER.unpack_from(data, 0)
+        begin, _end, begin_phy, _end_phy, used, count = INDEX_HEADER.unpack_from(data, 0)
         count = max(count, 1)
         if count >= UNITS:
             return

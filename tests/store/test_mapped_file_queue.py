@@ -37,7 +37,7 @@ def test_files_are_ordered_and_found_by_offset(queue: MappedFileQueue) -> None:
     assert queue.find_file(SIZE - 1) is None
     assert queue.find_file(-1) is None
     assert queue.find_file(4 * SIZE) is None
-    assert queue.view(2 * SIZE + 5, 3) == b"\3\3\3"
+    assert bytes(queue.view(2 * SIZE + 5, 3)) == b"\3\3\3"
     assert len(queue.view_at(4 * SIZE - 7)) == 7
     assert queue.next_file_offset(SIZE + 1) == queue.next_file_offset(SIZE) == 2 * SIZE
     with pytest.raises(StoreError, match="no file holds offset 5"):

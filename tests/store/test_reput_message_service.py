@@ -11,11 +11,12 @@ import pytest
 from store.clock import SystemClock
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
-from store.errors import RecordDamagedError, StoreError
+from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.index_service import IndexService
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import ReputMessageService, dispatch_range
+from store.running_flags import RunningFlag, RunningFlags
 from tests.support.memory_commit_log import MemoryCommitLog, RecordingPublisher, message
 
 FILE_SIZE = 4096
@@ -97,7 +98,7 @@ def test_every_record_once_over_file_ends(chunk: int, start: int) -> None:
 
 def test_records_larger_than_a_chunk() -> None:
     log = MemoryCommitLog(1 << 16)
-    places = fill(log, 3) + [log.append(message(body=bytes(30_000)))] + fill(log, 3)
+    places = [*fill(log, 3), log.append(message(body=bytes(30000))), *fill(log, 3)]
     desk = Desk(log, chunk=400)
     desk.run()
     assert desk.collector.phy_offsets == places
@@ -188,7 +189,11 @@ def test_a_missing_file_is_named() -> None:
 def test_an_append_between_looking_and_lying_down_is_seen() -> None:
     log = MemoryCommitLog(FILE_SIZE)
     desk = Desk(log)
-    desk.bell.on_lie_down = lambda: None if log.data else fill(log, 1) and None
+
+    def append() -> None:
+        fill(log, 1)
+
+    desk.bell.on_lie_down = append
     desk.service.step()
     assert desk.collector.phy_offsets == [0]
     assert not desk.bell.sleeping
@@ -213,6 +218,29 @@ def test_the_thread_follows_and_catches_up_before_it_stops() -> None:
     more = fill(log, 5)
     assert desk.service.shutdown(10_000)
     assert desk.collector.phy_offsets[-1] == more[-1]
+
+
+def test_a_full_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryCommitLog(FILE_SIZE)
+    places = fill(log, 3)
+    desk = Desk(log)
+    said: list[int] = []
+    desk.service._flags = RunningFlags(said.append)
+    collect, full = desk.collector.dispatch, [True, True]
+
+    def dispatch(records: RecordArrays) -> None:
+        if full:
+            full.pop()
+            raise DiskFullError("no room")
+        collect(records)
+
+    monkeypatch.setattr(desk.collector, "dispatch", dispatch)
+    monkeypatch.setattr(desk.service, "wait_for_running", lambda interval_ms: False)
+    for _ in range(3):
+        desk.service.step()
+    assert desk.collector.phy_offsets == places
+    assert desk.service._flags.value == 0
+    assert RunningFlag.DISK_FULL in said
 
 
 def test_dispatch_range_reports_and_refuses() -> None:

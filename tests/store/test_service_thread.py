@@ -33,7 +33,6 @@ def test_it_runs_until_it_is_stopped() -> None:
     service = Counter(interval_ms=1)
     service.start()
     wait_until(lambda: service.steps > 3)
-    assert service.is_alive
     assert service.shutdown()
     assert service.shutdown()
     assert service.finished

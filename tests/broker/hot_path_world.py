@@ -1,0 +1,462 @@
+"""The send and the pull processor over a real log, queue table and server, without threads.
+
+Frames go in as bytes through RemotingServer.on_data, answers come out of a socket stand-in; the
+`store` process is played by `allocate`, `dispatch` and the page's counters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from broker.broker_config import BrokerConfig
+from broker.durability_waiters import DurabilityWaiters
+from broker.processor.pull_message_processor import (
+    PULL_PREFIX,
+    PullMessageProcessor,
+    PullSettings,
+)
+from broker.processor.send_message_processor import (
+    SEND_V2_PREFIX,
+    SendMessageProcessor,
+    SendSettings,
+)
+from broker.store_follower import StoreFollower
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.system_topics import SystemTopics
+from broker.topic_config_manager import TopicConfigManager
+from remoting.body.heartbeat import SubscriptionData
+from remoting.body.topic_config import TopicConfig
+from remoting.connection import Connection, ReceiveBuffer
+from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.remoting_server import RemotingServer
+from remoting.request_code import RequestCode as Code
+from remoting.request_processor import Route
+from remoting.selector_loop import SelectorLoop
+from store.commit_log import CommitLog
+from store.commit_log_reader import CommitLogReader
+from store.consume_queue_files import ConsumeQueueFiles
+from store.consume_queue_reader import ConsumeQueueReader
+from store.consume_queue_table import ConsumeQueueTable
+from store.control_page import (
+    ALLOCATED_END,
+    DISPATCHED_OFFSET,
+    MAX_PHY_OFFSET,
+    Bell,
+    ControlPage,
+    ProcessIndex,
+)
+from store.fresh_units import FreshUnits
+from store.mapped_file import create_allocated, file_name
+from store.message import Message
+from store.message_codec import decode_record, encode_host, is_blank_at
+from store.message_store_config import MessageStoreConfig
+from store.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
+from store.record_properties import PropertyExtractor
+from store.reput_message_service import dispatch_range
+from tests.broker.broker_fakes import CONFIG, FakeClock
+
+SHORT_NAMES = dict(
+    producer_group="a",
+    topic="b",
+    default_topic="c",
+    default_topic_queue_nums="d",
+    queue_id="e",
+    sys_flag="f",
+    born_timestamp="g",
+    flag="h",
+    properties="i",
+    reconsume_times="j",
+    unit_mode="k",
+    max_reconsume_times="l",
+    batch="m",
+)
+_ports = itertools.count(40_001)
+
+
+class FakeSocket:
+    """Takes what is written; nothing to read."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.peer = (host, port)
+        self.written = bytearray()
+        self.closed = False
+
+    def getpeername(self) -> tuple[str, int]:
+        return self.peer
+
+    def getsockname(self) -> tuple[str, int]:
+        return ("127.0.0.1", 10911)
+
+    def fileno(self) -> int:
+        return -1
+
+    def send(self, data: bytes) -> int:
+        self.written += data
+        return len(data)
+
+    def sendmsg(self, pieces: list[bytes]) -> int:
+        return sum(self.send(piece) for piece in pieces)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Client:
+    """One connection and what it was answered."""
+
+    def __init__(self, world: HotPathWorld, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.sock = FakeSocket(host, port or next(_ports))
+        self.world = world
+        self.connection = Connection(
+            world.loop,
+            self.sock,  # type: ignore[arg-type]
+            world.server,
+            receive=ReceiveBuffer(1024),
+            flush_list=world.server._flush_list,
+            max_frame=16 << 20,
+            high_water=1 << 30,
+        )
+        self._decoder = FrameDecoder()
+
+    def send(self, *commands: RemotingCommand | bytes) -> None:
+        """Frames of one read; the turn goes on until `world.turn`."""
+        data = b"".join(c if isinstance(c, bytes) else encode_command(c) for c in commands)
+        used = self.world.server.on_data(self.connection, memoryview(data), len(data))
+        assert used == len(data)
+
+    def answers(self) -> list[RemotingCommand]:
+        """What came since the last call."""
+        self._decoder.feed(bytes(self.sock.written))
+        self.sock.written.clear()
+        found = []
+        while (command := self._decoder.next_command()) is not None:
+            found.append(command)
+        assert self._decoder.buffered == 0
+        return found
+
+    def call(self, command: RemotingCommand | bytes) -> RemotingCommand:
+        """One request in a turn of its own, and its answer."""
+        self.send(command)
+        self.world.turn()
+        (answer,) = self.answers()
+        if isinstance(command, RemotingCommand):
+            assert answer.opaque == command.opaque
+        assert answer.is_response
+        return answer
+
+
+class Counted:
+    """SendStats and PullStats."""
+
+    def __init__(self) -> None:
+        self.puts: dict[str, tuple[int, int]] = {}
+        self.gets: list[tuple[str, str, int, int]] = []
+
+    def add_put(self, topic: str, count: int, size: int) -> None:
+        old = self.puts.get(topic, (0, 0))
+        self.puts[topic] = (old[0] + count, old[1] + size)
+
+    def add_get(self, group: str, topic: str, count: int, size: int) -> None:
+        self.gets.append((group, topic, count, size))
+
+
+class Consumers:
+    """PullConsumers."""
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[tuple[str, str], SubscriptionData] = {}
+        self.groups: set[str] = set()
+        self.broadcasting: set[str] = set()
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        return self.subscriptions.get((group, topic))
+
+    def has_group(self, group: str) -> bool:
+        return group in self.groups
+
+    def is_broadcasting(self, group: str) -> bool:
+        return group in self.broadcasting
+
+
+class Commits:
+    """PullOffsets."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, int, int]] = []
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        self.seen.append((group, topic, queue_id, offset))
+
+
+class HotPathWorld:
+    """See the module."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        fast: bool = True,
+        file_size: int = 1 << 16,
+        files: int = 4,
+        units_per_file: int = 1000,
+        config: BrokerConfig = CONFIG,
+        send: Mapping[str, Any] | None = None,
+        pull: Mapping[str, Any] | None = None,
+        waits_for_flush: bool = False,
+        waits_for_replicas: bool = False,
+        store_host: str = "127.0.0.2",
+    ) -> None:
+        self.clock = FakeClock()
+        self.page = ControlPage(ControlPage.create())
+        self.counters = self.page.counters
+        self.table_fd = create_queue_table()
+        self.table = QueueTableReader(self.table_fd)
+        self.loop = SelectorLoop("test")
+        self.rings = 0
+        self.not_writable = "the disk is full"
+        self.stats, self.consumers, self.commits = Counted(), Consumers(), Commits()
+        self._build_store(root, file_size, units_per_file)
+        for number in range(files):
+            self.allocate(number)
+        self.log = CommitLog(self.directory, file_size, self.page, self.clock, self._ring)
+        self.log.open(encode_host(store_host, 20911))
+        self._build_managers(root, config)
+        self._build_processors(send or {}, pull or {}, waits_for_flush, waits_for_replicas)
+        routes: dict[int, Route] = {
+            code: Route(self.send_processor)
+            for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
+        }
+        routes[Code.PULL_MESSAGE] = Route(self.pull_processor)
+        fast_routes = (
+            (SEND_V2_PREFIX, self.send_processor.process_fast),
+            (PULL_PREFIX, self.pull_processor.process_fast),
+        )
+        self.server = RemotingServer(self.loop, routes, fast_routes=fast_routes if fast else ())
+        self.turn()
+
+    def _build_store(self, root: Path, file_size: int, units_per_file: int) -> None:
+        store = MessageStoreConfig(
+            store_path_root_dir=str(root),
+            mapped_file_size_commit_log=file_size,
+            mapped_file_size_consume_queue=units_per_file * 20,
+        )
+        self.directory, self.file_size = store.commit_log_path, file_size
+        self.directory.mkdir(parents=True)
+        store.consume_queue_path.mkdir()
+        self.queue_path = store.consume_queue_path
+        self.source = CommitLogReader(self.directory, file_size, self.page)
+        self.loop_reader = CommitLogReader(self.directory, file_size, self.page)
+        self.units = FreshUnits(ConsumeQueueReader(store), self.table)
+        self.queues = ConsumeQueueTable(
+            ConsumeQueueFiles(
+                store.consume_queue_path, store.mapped_file_size_consume_queue, writable=True
+            ),
+            QueueTableWriter(self.table_fd),
+        )
+        self._extractor = PropertyExtractor(store.delay_level_ms)
+
+    def _build_managers(self, root: Path, config: BrokerConfig) -> None:
+        self.topics = TopicConfigManager(
+            root / "config" / "topics.json", config, self.clock, SystemTopics()
+        )
+        self.groups = SubscriptionGroupManager(
+            root / "config" / "subscriptionGroup.json", config, self.clock
+        )
+        self.topics.load()
+        self.groups.load()
+
+    def _build_processors(
+        self, send: Mapping[str, Any], pull: Mapping[str, Any], flush: bool, replicas: bool
+    ) -> None:
+        self.waiters = DurabilityWaiters(
+            waits_for_flush=flush,
+            waits_for_replicas=replicas,
+            sync_flush_timeout_ms=5000,
+            slave_timeout_ms=3000,
+        )
+        settings = SendSettings(
+            broker_name="broker-g",
+            cluster_name="GoldenCluster",
+            region_id="DefaultRegion",
+            trace_on=True,
+            max_message_size=4 << 20,
+            start_accept_send_request_timestamp_ms=0,
+            is_slave=False,
+        )
+        self.send_processor = SendMessageProcessor(
+            msgspec.structs.replace(settings, **send),
+            self.log,
+            self.topics,
+            self.waiters,
+            self.stats,
+            lambda: self.not_writable,
+        )
+        pull_settings = PullSettings(
+            readable=True,
+            long_polling_enable=True,
+            short_polling_time_ms=1000,
+            slave_read_enable=False,
+            is_slave=False,
+            offset_check_in_slave=False,
+            bytes_in_memory=262_144,
+            count_in_memory=32,
+            bytes_in_disk=65_536,
+            count_in_disk=8,
+            memory_limit=1 << 40,
+        )
+        self.pull_processor = PullMessageProcessor(
+            msgspec.structs.replace(pull_settings, **pull),
+            self.page,
+            self.table,
+            self.units,
+            self.loop_reader,
+            self.topics,
+            self.groups,
+            self.consumers,
+            self.commits,
+            self.stats,
+            self.clock.monotonic_ms,
+        )
+        self.hold = self.pull_processor.hold_service
+        self.bell = Bell(self.page, ProcessIndex.REMOTING, Bell.create())
+        self.follower = StoreFollower(
+            self.page,
+            self.bell,
+            self.table,
+            self.log,
+            self.waiters,
+            self.hold,
+            self.clock,
+            replicas_needed=1,
+        )
+
+    # -- the other processes --------------------------------------------------------------------
+
+    def _ring(self) -> None:
+        self.rings += 1
+
+    def allocate(self, number: int) -> None:
+        """File `number` of the log exists."""
+        create_allocated(self.directory / file_name(number * self.file_size), self.file_size)
+        self.counters[ALLOCATED_END] = (number + 1) * self.file_size
+
+    def dispatch(self) -> None:
+        """Build the consumequeue up to the log's end."""
+        start, end = self.counters[DISPATCHED_OFFSET], self.counters[MAX_PHY_OFFSET]
+        dispatch_range(self.source, start, end, self._extractor, (self.queues,))
+        self.counters[DISPATCHED_OFFSET] = end
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """The end of the loop's turn and the start of the next."""
+        if self.waiters.active:
+            self.follower.before_commit()
+        self.send_processor.turn_end()
+        self.server.flush()
+        self.follower.before_sleep()
+        self.follower.after_sleep()
+        self.server.flush()
+
+    def client(self, host: str = "127.0.0.1", port: int = 0) -> Client:
+        return Client(self, host, port)
+
+    def topic(self, name: str = "T", queues: int = 4, **fields: Any) -> None:
+        """Create or change a topic."""
+        config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)
+        self.topics.update(replace(config, **fields))
+        self.send_processor.on_topics_changed()
+
+    # -- what is stored -------------------------------------------------------------------------
+
+    def raw_records(self) -> list[bytes]:
+        """The records between 0 and max_phy_offset, blanks left out."""
+        found = []
+        at, end = 0, self.counters[MAX_PHY_OFFSET]
+        while at < end:
+            view = self.source.view_of_file(at)
+            assert view is not None
+            position = at % self.file_size
+            if is_blank_at(view, position):
+                at += self.file_size - position
+                continue
+            _, size = decode_record(view, position)
+            found.append(bytes(view[position : position + size]))
+            at += size
+        return found
+
+    def records(self) -> list[Message]:
+        return [decode_record(raw, 0)[0] for raw in self.raw_records()]
+
+
+def send_fields(**changes: Any) -> dict[str, str]:
+    """extFields of 310 by the long names of SHORT_NAMES; None leaves one out."""
+    fields = dict(
+        producer_group="P",
+        topic="T",
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1_700_000_000_123,
+        flag=0,
+        properties="KEYS\x01k",
+        reconsume_times=0,
+        unit_mode="false",
+        batch="false",
+    )
+    fields.update(changes)
+    return {SHORT_NAMES[k]: str(v) for k, v in fields.items() if v is not None}
+
+
+def send_request(
+    body: bytes = b"body",
+    *,
+    code: int = Code.SEND_MESSAGE_V2,
+    serialize: SerializeType = SerializeType.JSON,
+    oneway: bool = False,
+    **fields: Any,
+) -> RemotingCommand:
+    request = RemotingCommand.request(code, send_fields(**fields), body, oneway=oneway)
+    request.serialize_type = serialize
+    return request
+
+
+def pull_request(
+    *, serialize: SerializeType = SerializeType.JSON, **changes: Any
+) -> RemotingCommand:
+    """Code 11; by default flag 4 with `*`, no suspension."""
+    fields: dict[str, Any] = dict(
+        consumerGroup="G",
+        topic="T",
+        queueId=0,
+        queueOffset=0,
+        maxMsgNums=32,
+        sysFlag=4,
+        commitOffset=0,
+        suspendTimeoutMillis=15_000,
+        subscription="*",
+        subVersion=1,
+        expressionType="TAG",
+    )
+    fields.update(changes)
+    request = RemotingCommand.request(
+        Code.PULL_MESSAGE, {k: str(v) for k, v in fields.items() if v is not None}
+    )
+    request.serialize_type = serialize
+    return request
+
+
+def properties_of(text: bytes) -> dict[str, str]:
+    """A property text as the clients read it."""
+    pairs = (piece.split("\x01", 1) for piece in text.decode().split("\x02") if len(piece) >= 3)
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1]}

@@ -1,0 +1,200 @@
+"""broker.broker_registration: when, with what, and what the answers do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.broker_config import BrokerConfig
+from broker.broker_outer_api import BrokerOuterAPI
+from broker.broker_registration import (
+    FIRST_DELAY_MS,
+    BrokerRegistration,
+    masked_by_permission,
+)
+from broker.scheduled_executor import ScheduledExecutor
+from broker.system_topics import SystemTopics
+from broker.topic_config_manager import TopicConfigManager
+from remoting.body.register_broker import RegisterBrokerBody
+from remoting.body.topic_config import TopicConfig
+from remoting.remoting_command import RemotingCommand
+from tests.broker.broker_fakes import CONFIG, FakeClock
+from tests.broker.test_broker_outer_api import (
+    IDENTITY,
+    TOPICS,
+    Behaviour,
+    FakeClient,
+    answer,
+    fails,
+)
+
+
+class World:
+    def __init__(
+        self, tmp_path: Path, config: BrokerConfig = CONFIG, **behaviours: Behaviour
+    ) -> None:
+        self.clock = FakeClock()
+        self.executor = ScheduledExecutor(self.clock)
+        self.client = FakeClient()
+        self.client.behaviours = behaviours or {"n": answer()}
+        self.topics = TopicConfigManager(
+            tmp_path / "topics.json", config, self.clock, SystemTopics()
+        )
+        self.topics.load()
+        self.masters: list[tuple[str | None, str | None]] = []
+        self.registration = BrokerRegistration(
+            config,
+            IDENTITY,
+            BrokerOuterAPI(self.client, list(self.client.behaviours)),
+            self.topics,
+            self.executor,
+            on_master=lambda master, ha: self.masters.append((master, ha)),
+        )
+        self.topics.add_listener(self.registration.on_topic_change)
+
+    def codes(self) -> list[int]:
+        """Request codes since the last call."""
+        codes = [command.code for _, command in self.client.calls]
+        self.client.calls.clear()
+        return codes
+
+    def send(self, topic: str) -> None:
+        self.topics.prepare_for_send(topic, "TBW102", 4, unit_mode=False, remote="r")
+
+
+def registered(command: RemotingCommand) -> dict[str, TopicConfig]:
+    body = RegisterBrokerBody.from_json_bytes(command.body)
+    return body.topic_config_serialize_wrapper.topic_config_table
+
+
+@pytest.mark.parametrize(
+    ("configured", "period_ms"), [(30_000, 30_000), (1_000, 10_000), (99_000, 60_000)]
+)
+def test_rhythm(tmp_path: Path, configured: int, period_ms: int) -> None:
+    world = World(tmp_path, replace(CONFIG, register_name_server_period=configured))
+    ready: list[int] = []
+    world.registration.start(lambda: ready.append(1))
+    assert world.codes() == [], "start does not wait"
+    world.executor.run_due()
+    assert (world.codes(), ready) == ([103], [1])
+    world.clock.advance(FIRST_DELAY_MS)
+    world.executor.run_due()
+    assert world.codes() == [103]
+    world.clock.advance(period_ms - 1)
+    world.executor.run_due()
+    assert world.codes() == []
+    world.clock.advance(1)
+    world.executor.run_due()
+    assert world.codes() == [103]
+
+
+def test_ready_is_told_though_no_name_server_answers(tmp_path: Path) -> None:
+    world = World(tmp_path, n=fails("n"))
+    ready: list[int] = []
+    world.registration.start(lambda: ready.append(1))
+    world.executor.run_due()
+    assert ready == [1]
+    assert world.masters == []
+
+
+def test_without_force_an_unchanged_table_is_not_sent(tmp_path: Path) -> None:
+    world = World(
+        tmp_path,
+        replace(CONFIG, force_register=False),
+        n=lambda command: command.response(0, None, {"changed": "false"}),
+    )
+    world.registration.start()
+    world.executor.run_due()
+    assert world.codes() == [103], "the first one is always sent"
+    world.clock.advance(FIRST_DELAY_MS)
+    world.executor.run_due()
+    assert world.codes() == [322]
+    world.client.behaviours["n"] = lambda command: command.response(0, None, {"changed": "true"})
+    world.clock.advance(30_000)
+    world.executor.run_due()
+    assert world.codes() == [322, 103]
+
+
+def test_a_topic_of_mqadmin_is_registered_before_it_is_answered(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.topics.update(TopicConfig(topic_name="t"))
+    [(_, command)] = world.client.calls
+    assert registered(command) == {"t": TopicConfig(topic_name="t")}
+    body = RegisterBrokerBody.from_json_bytes(command.body)
+    assert body.topic_config_serialize_wrapper.data_version == world.topics.data_version
+
+
+def test_automatic_topics_are_registered_together_and_soon(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for number in range(100):
+        world.send(f"t{number}")
+    assert (world.client.calls, world.client.oneways) == ([], [])
+    world.executor.run_due()
+    [(_, command)] = world.client.oneways
+    assert {f"t{number}" for number in range(100)} <= set(registered(command))
+    world.send("later")
+    world.executor.run_due()
+    assert len(world.client.oneways) == 2
+
+
+def test_a_deletion_waits_for_the_regular_registration(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.topics.update(TopicConfig(topic_name="t"))
+    world.codes()
+    world.topics.delete("t")
+    world.executor.run_due()
+    assert world.codes() == []
+    assert world.client.oneways == []
+
+
+def test_order_topics_come_with_regular_answers_only(tmp_path: Path) -> None:
+    world = World(tmp_path, n=answer(b'{"table":{"t":"broker-g:4"}}'))
+    world.topics.update(TopicConfig(topic_name="t"))
+    assert not world.topics.is_order_topic("t")
+    world.registration.register_all(check_order=True, oneway=False, force=True)
+    assert world.topics.is_order_topic("t")
+    world.client.behaviours["n"] = answer()
+    world.registration.register_all(check_order=True, oneway=False, force=True)
+    assert world.topics.is_order_topic("t"), "no table changes nothing"
+    world.client.behaviours["n"] = answer(b'{"table":{}}')
+    world.registration.register_all(check_order=True, oneway=False, force=True)
+    assert not world.topics.is_order_topic("t")
+
+
+def test_the_first_answer_that_knows_a_master_counts(tmp_path: Path) -> None:
+    world = World(
+        tmp_path,
+        young=answer(),
+        old=answer(masterAddr="m:1", haServerAddr="m:2"),
+        other=answer(masterAddr="x:1", haServerAddr="x:2"),
+    )
+    world.registration.register_all(check_order=True, oneway=False, force=True)
+    assert world.masters == [("m:1", "m:2")]
+
+
+@pytest.mark.parametrize(("permission", "perm"), [(6, 7), (7, 7), (4, 4), (2, 2), (0, 0)])
+def test_the_brokers_permission_masks_the_topics(permission: int, perm: int) -> None:
+    config = TopicConfig(topic_name="t", perm=7, order=True, topic_sys_flag=1)
+    wrapper = replace(TOPICS, topic_config_table={"t": config})
+    masked = masked_by_permission(wrapper, permission)
+    found = masked.topic_config_table["t"]
+    assert found.perm == perm
+    assert (found == config) is (permission & 6 == 6)
+    assert masked.data_version == TOPICS.data_version
+
+
+def test_leaving(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.registration.start()
+    world.executor.run_due()
+    world.codes()
+    world.registration.unregister()
+    assert world.codes() == [104]
+    world.clock.advance(60_000)
+    world.executor.run_due()
+    world.topics.update(TopicConfig(topic_name="t"))
+    world.send("u")
+    world.executor.run_due()
+    assert (world.codes(), world.client.oneways) == ([], []), "it must not come back"

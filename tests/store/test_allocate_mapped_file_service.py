@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.allocate_mapped_file_service import AllocateMappedFileService
+from store.mapped_file import MappedFile, file_name
+from store.running_flags import RunningFlag, RunningFlags
+from tests.support.deadline import wait_until
+
+SIZE = 8192
+
+
+class Writer:
+    """A log's writer that is only a position."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.position = 0
+        self.published: list[int] = []
+        self.flags = RunningFlags(lambda value: None)
+        self.service = AllocateMappedFileService(
+            directory,
+            SIZE,
+            self.flags,
+            writer_position=lambda: self.position,
+            publish=self.published.append,
+        )
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.directory.iterdir())
+
+    def write(self, position: int) -> None:
+        path = self.directory / file_name(position - position % SIZE)
+        with path.open("r+b") as file:
+            file.seek(position % SIZE)
+            file.write(b"x")
+        self.position = position + 1
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    writer = Writer(tmp_path / "commitlog")
+    yield writer
+    assert writer.service.shutdown()
+
+
+def steps(writer: Writer, count: int) -> None:
+    for _ in range(count):
+        writer.service.step()
+
+
+def test_two_small_files_stay_ahead_of_the_writer(writer: Writer) -> None:
+    writer.service.begin_at(0)
+    steps(writer, 3)
+    assert writer.files() == [file_name(0), file_name(SIZE), file_name(2 * SIZE)]
+    assert writer.published == [SIZE, 2 * SIZE, 3 * SIZE]
+    assert all((writer.directory / name).stat().st_size == SIZE for name in writer.files())
+    steps(writer, 4)
+    assert len(writer.files()) == 3
+    writer.position = SIZE
+    steps(writer, 2)
+    assert writer.published[-1] == 4 * SIZE
+
+
+def test_the_file_of_the_position_is_taken_over(writer: Writer) -> None:
+    writer.directory.mkdir()
+    (writer.directory / file_name(SIZE)).write_bytes(b"a" * SIZE)
+    writer.position = SIZE + 10
+    writer.service.begin_at(SIZE + 10)
+    steps(writer, 3)
+    assert writer.files()[0] == file_name(SIZE)
+    assert writer.published == [2 * SIZE, 3 * SIZE, 4 * SIZE]
+    assert (writer.directory / file_name(SIZE)).read_bytes() == b"a" * SIZE
+
+
+def test_nothing_is_created_before_the_start_is_known(writer: Writer) -> None:
+    steps(writer, 2)
+    assert not writer.directory.exists()
+    writer.position = 5 * SIZE
+    writer.service.begin_at(5 * SIZE + 3)
+    steps(writer, 1)
+    assert writer.files() == [file_name(5 * SIZE)]
+
+
+def test_an_empty_log_may_begin_elsewhere(writer: Writer) -> None:
+    """A slave learns where its master's log begins for it after it has started."""
+    writer.service.begin_at(0)
+    steps(writer, 3)
+    writer.position = 7 * SIZE
+    steps(writer, 2)
+    assert len(writer.files()) == 3
+    writer.service.begin_at(7 * SIZE)
+    steps(writer, 3)
+    assert writer.files() == [file_name(n * SIZE) for n in (7, 8, 9)]
+    assert writer.published[-1] == 10 * SIZE
+
+
+def test_a_log_with_bytes_stays_where_it_is(
+    writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.service.begin_at(0)
+    steps(writer, 3)
+    writer.write(10)
+    writer.service.begin_at(7 * SIZE)
+    steps(writer, 1)
+    assert len(writer.files()) == 3
+    assert "cannot begin" in caplog.text
+
+
+def test_a_full_disk_is_reported_and_tried_again(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(fd: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("store.allocate_mapped_file_service._RETRY_MS", 1)
+    writer.service.begin_at(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", no_space)
+        steps(writer, 2)
+        assert writer.flags.is_set(RunningFlag.DISK_FULL)
+        assert writer.published == []
+    steps(writer, 1)
+    assert not writer.flags.is_set(RunningFlag.DISK_FULL)
+    assert writer.published == [SIZE]
+
+
+def test_a_clean_stop_deletes_what_holds_nothing(writer: Writer) -> None:
+    writer.service.begin_at(0)
+    writer.service.start()
+    wait_until(lambda: len(writer.published) == 3)
+    writer.write(10)
+    assert writer.service.shutdown()
+    assert len(writer.files()) == 3
+    writer.service.delete_unused_files()
+    assert writer.files() == [file_name(0)]
+    assert writer.published[-1] == SIZE
+
+
+def test_a_file_with_bytes_is_never_deleted(writer: Writer) -> None:
+    writer.service.begin_at(0)
+    steps(writer, 3)
+    writer.write(2 * SIZE + 5)
+    writer.position = 1
+    writer.service.delete_unused_files()
+    assert writer.files() == [file_name(0), file_name(2 * SIZE)]
+
+
+def test_a_log_that_ends_with_its_file_keeps_that_file(writer: Writer) -> None:
+    writer.service.begin_at(0)
+    steps(writer, 3)
+    writer.write(SIZE - 1)
+    writer.service.delete_unused_files()
+    assert writer.files() == [file_name(0)]
+
+
+@pytest.mark.parametrize("start", [0, SIZE])
+def test_the_first_file_of_an_empty_log_stays(writer: Writer, start: int) -> None:
+    writer.position = start
+    writer.service.begin_at(start)
+    steps(writer, 3)
+    writer.service.delete_unused_files()
+    assert writer.files() == [file_name(start)]
+
+
+def test_populating_stays_a_bounded_distance_ahead(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    populated: list[tuple[int, int]] = []
+    service = writer.service
+
+    def populate(start: int, end: int) -> bool:
+        populated.append((start, end))
+        return True
+
+    monkeypatch.setattr(service, "_populate", populate)
+    monkeypatch.setattr("store.allocate_mapped_file_service._POPULATE_STEP", 4096)
+    monkeypatch.setattr("store.allocate_mapped_file_service._POPULATE_AHEAD", 3 * 4096)
+    service.begin_at(0)
+    steps(writer, 8)
+    assert populated == [(0, 4096), (4096, 8192), (8192, 12288)]
+    writer.position = 4096 + 10
+    steps(writer, 3)
+    assert populated[3:] == [(12288, 16384)]
+    writer.position = 3 * 8192 + 100
+    steps(writer, 8)
+    assert populated[4][0] == 3 * 8192
+
+
+def test_a_kernel_that_cannot_populate_is_asked_once(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def refuse(file: MappedFile, position: int, size: int) -> bool:
+        asked.append(position)
+        return False
+
+    monkeypatch.setattr(MappedFile, "populate", refuse)
+    writer.service.begin_at(0)
+    steps(writer, 8)
+    assert asked == [0]
