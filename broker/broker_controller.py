@@ -27,6 +27,7 @@ from broker.hot_path_stats import HotPathStats
 from broker.json_config_manager import JsonConfigManager
 from broker.memory_limit import memory_limit_bytes
 from broker.processor.pull_message_processor import (
+    LITE_PULL_PREFIX,
     PULL_PREFIX,
     PullMessageProcessor,
     PullSettings,
@@ -250,6 +251,7 @@ class BrokerController:
             fast_routes=(
                 (SEND_V2_PREFIX, self._send.process_fast),
                 (PULL_PREFIX, self._pull.process_fast),
+                (LITE_PULL_PREFIX, self._pull.process_fast),
             ),
             idle_timeout_ms=server.server_channel_max_idle_time_seconds * 1000,
         )

@@ -58,6 +58,7 @@ _ON_LOOP: Final = frozenset(
         Code.SEND_MESSAGE_V2,
         Code.SEND_BATCH_MESSAGE,
         Code.PULL_MESSAGE,
+        Code.LITE_PULL_MESSAGE,
         Code.GET_MAX_OFFSET,
         Code.GET_MIN_OFFSET,
         Code.UPDATE_CONSUMER_OFFSET,
@@ -78,7 +79,7 @@ _POOLS: Final = {
     Code.CHECK_CLIENT_CONFIG: HEARTBEAT_POOL,
     Code.QUERY_CONSUMER_OFFSET: CONSUMER_POOL,
 }
-_NOT_ON_VIP: Final = Code.PULL_MESSAGE
+_NOT_ON_VIP: Final = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def build_routes(parts: RouteParts) -> Routes:
     main: dict[int, Route] = {}
     for code, processor in _processors(parts).items():
         main[code] = Route(processor, _executor_of(code))
-    vip = {code: route for code, route in main.items() if code != _NOT_ON_VIP}
+    vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
     return Routes(main, vip, _executors(parts.options.broker))
 
 
@@ -148,6 +149,7 @@ def _processors(parts: RouteParts) -> dict[int, RequestProcessor]:
         Code.SEND_MESSAGE_V2: parts.send,
         Code.SEND_BATCH_MESSAGE: parts.send,
         Code.PULL_MESSAGE: parts.pull,
+        Code.LITE_PULL_MESSAGE: parts.pull,
     }
     for processor in (*_client_processors(parts), *_admin_processors(parts)):
         for code in processor.table:

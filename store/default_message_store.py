@@ -28,6 +28,7 @@ from store.clean_exit import (
 )
 from store.clock import Clock
 from store.commit_log_reader import CommitLogReader
+from store.consume_queue import CQ_UNIT_SIZE, ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_page import (
@@ -70,6 +71,7 @@ log = logging.getLogger(__name__)
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _SPARED_TOPICS: Final = frozenset({"SCHEDULE_TOPIC_XXXX"})
 _BARRIER_STEP_MS: Final = 2.0
+_PAGE_SIZE: Final = 4096
 
 
 class StoreSleeper:
@@ -188,9 +190,13 @@ class DefaultMessageStore:
         self._flushed_from = found.max_phy_offset
         if not found.trusted and found.start_scanned_at is not None:
             self._flushed_from = found.start_scanned_at
-        self._load_queues(found.max_phy_offset)
+        self._load_queues()
+        self._queues.truncate(found.max_phy_offset)
         self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
-        self._dispatch_rest(self._dispatch_start(found, crashed=crashed))
+        start = self._dispatch_start(found, crashed=crashed)
+        if crashed:
+            self._drop_torn_units(start)
+        self._dispatch_rest(start)
 
     def _mark_open(self) -> None:
         """From now on the files change: clean.exit is taken back, abort is there."""
@@ -206,17 +212,54 @@ class DefaultMessageStore:
         counters[STORE_TIMESTAMP] = self._checkpoint.physic_msg_timestamp
 
     def _rejoin(self) -> None:
-        """The log has its writer: only what this process derives is taken up again."""
+        """The log has its writer, the queues their readers: only what this process derives is
+        taken up again, and what the queue table says stays true and readable all the time."""
         log.warning("rejoining: the log's writer lives, dispatch goes on from the control page")
-        self._load_queues(self._counters[DISPATCHED_OFFSET])
-        self._load_index(self._counters[MAX_PHY_OFFSET], exited_ok=True)
-        self._flushed_from = self._counters[FLUSHED_OFFSET]
-        self._queues.publish_all(min_phy_offset=self._counters[MIN_PHY_OFFSET])
+        counters = self._counters
+        self._load_queues()
+        self._drop_unpublished_units()
+        self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True)
+        self._flushed_from = counters[FLUSHED_OFFSET]
+        start = max(self._rejoin_start(), counters[MIN_PHY_OFFSET])
+        if start < counters[DISPATCHED_OFFSET]:
+            log.warning("a part of consumequeue or index is missing: built again from %s", start)
+            self._dispatch_rest(start)
+        else:
+            self._queues.publish_all(min_phy_offset=counters[MIN_PHY_OFFSET])
 
-    def _load_queues(self, end: int) -> None:
+    def _load_queues(self) -> None:
         self._queues.load()
         self._queues.recover(self._progress("consume queues"))
-        self._queues.truncate(end)
+
+    def _rejoin_start(self) -> int:
+        """The dispatched offset, or where something that was there has been taken away."""
+        starts = [self._counters[DISPATCHED_OFFSET]]
+        for topic, queue_id, _row in self._publisher:
+            queue = self._queues.find(topic, queue_id)
+            if (queue.max_offset if queue else 0) < self._publisher.offsets(topic, queue_id)[1]:
+                starts.append(queue.max_phy_offset if queue else 0)
+        if self._index_lacks_some:
+            starts.append(self._index.rebuild_from)
+        return min(starts)
+
+    def _drop_unpublished_units(self) -> None:
+        """Units that no reader was told of go: the last may be torn, all are built again."""
+        for queue in self._queues:
+            shown = self._publisher.offsets(queue.topic, queue.queue_id)[1]
+            if shown < queue.max_offset:
+                visible = shown > queue.min_offset
+                queue.truncate(_record_end(queue, shown - 1) if visible else 0)
+
+    def _drop_torn_units(self, start: int) -> None:
+        """A write that SIGKILL cut short ends at a page's end, within a unit perhaps: a last unit
+        over such an end goes if the dispatch from `start` on builds it again."""
+        for queue in self._queues:
+            end = queue.end
+            if not end or end % _PAGE_SIZE >= CQ_UNIT_SIZE or end % _PAGE_SIZE == 0:
+                continue
+            units = queue.read_units(queue.max_offset - 1, 1)
+            if len(units) and int(units[0]["phy_offset"]) >= start:
+                queue.truncate(int(units[0]["phy_offset"]))
 
     def _load_index(self, end: int, *, exited_ok: bool) -> None:
         if self._config.message_index_enable:
@@ -463,6 +506,12 @@ class DefaultMessageStore:
         files.close()
         if word is not None:
             write_clean_exit(config.clean_exit_path, word)
+
+
+def _record_end(queue: ConsumeQueue, queue_offset: int) -> int:
+    """Log position behind the record of a unit; 0 when the unit is not there."""
+    units = queue.read_units(queue_offset, 1)
+    return int(units[0]["phy_offset"]) + int(units[0]["size"]) if len(units) else 0
 
 
 def _boot_id() -> str:

@@ -15,10 +15,17 @@ from remoting.errors import HeaderError
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
-def plain_numbers(header: str, fields: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+def plain_numbers(
+    header: str,
+    fields: Mapping[str, str],
+    names: Collection[str],
+    *,
+    shown: Mapping[str, str] | None = None,
+) -> dict[str, str]:
     """`fields` with the numbers among them in plain form.
 
-    Raises HeaderError naming `header` and the field that holds no number.
+    Raises HeaderError naming `header` and the field that holds no number; `shown`: what people
+    call the fields.
     """
     plain = dict(fields)
     for name in names:
@@ -26,6 +33,7 @@ def plain_numbers(header: str, fields: Mapping[str, str], names: Collection[str]
         if text is None:
             continue
         if not _NUMBER.fullmatch(text):
+            name = (shown or {}).get(name, name)
             raise HeaderError(header, name, f"{text!r:.60} is no number")
         plain[name] = str(int(text))
     return plain

@@ -1,4 +1,4 @@
-"""PullMessageProcessor: request code 11; the way of every message to its consumers.
+"""PullMessageProcessor: request codes 11 and 361; the way of every message to its consumers.
 
 Runs on the loop thread of `remoting`. Reads the consumequeue through ConsumeQueueReader and lends
 views of the mapped commit log to the connection: no message is copied or joined here. What finds
@@ -41,6 +41,8 @@ from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
 from store.queue_table import QueueTableReader
 
 PULL_PREFIX: Final = b'{"code":11,'
+LITE_PULL_PREFIX: Final = b'{"code":361,'
+"""What 5.x clients send for a lite pull; served alike."""
 _PERM_READ: Final = 4
 _SCAN_UNITS: Final = 800
 _BLANK_UNIT_SIZE: Final = 0x7FFFFFFF

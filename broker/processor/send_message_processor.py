@@ -335,7 +335,7 @@ class SendMessageProcessor:
             if name not in fields:
                 raise HeaderError("SendMessageRequestHeader", _V2_NAMES[name], "is missing")
         known = {name: value for name, value in fields.items() if name in _V2_NAMES}
-        fields = plain_numbers("SendMessageRequestHeader", known, _NUMBERS)
+        fields = plain_numbers("SendMessageRequestHeader", known, _NUMBERS, shown=_V2_NAMES)
         try:
             return msgspec.convert(fields, SendHeader, strict=False)
         except msgspec.ValidationError as error:
