@@ -1,0 +1,139 @@
+"""What all commands of mqadmin share: common options, the question before a loss, repetition.
+
+Runs once per command in the main thread. A command is a plain function from an AdminClient and
+its own options to reports; `command` makes a click command of it. It must not know any request.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+
+from remoting.errors import RemotingError, RequestError
+from tools.admin_client import AdminClient, NameServers
+from tools.command_table import COMMANDS
+from tools.errors import AdminError
+from tools.report import Reports, print_reports, safe_line
+
+CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+TROUBLES: Final = (AdminError, RemotingError, RequestError)
+"""Everything a command may end with; each has a message of one line."""
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a command takes from outside; tests replace it (click's context object)."""
+
+    wait: Callable[[float], bool] = field(default_factory=lambda: threading.Event().wait)
+    """Waits seconds between repetitions; True ends them."""
+    now_ms: Callable[[], int] = wall_clock_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """The values of the common options."""
+
+    name_servers: str | None
+    as_json: bool
+    interval: float | None
+    yes: bool
+
+
+def command(
+    name: str,
+    *,
+    repeat: str | None = None,
+    asks: Callable[..., str] | None = None,
+) -> Callable[[Callable[..., Reports]], click.Command]:
+    """A click command called `name` out of a function(admin, **options) that gives reports.
+
+    `repeat` is the option that repeats it ("-i" or, where that letter is taken, "--interval").
+    `asks` makes, from the options, the question to answer before anything is lost.
+    """
+
+    def decorate(function: Callable[..., Reports]) -> click.Command:
+        @functools.wraps(function)
+        def callback(**options: Any) -> None:
+            common = _Common(
+                options.pop("name_servers"),
+                options.pop("as_json"),
+                options.pop("interval", None),
+                options.pop("yes", False),
+            )
+            if asks is not None and not common.yes:
+                _ask(asks(**options))
+            _run(name, functools.partial(function, **options), common)
+
+        decorated = _common_options(callback, repeat, asks is not None)
+        return click.command(
+            name,
+            help=COMMANDS[name].description + ".",
+            short_help=COMMANDS[name].description,
+            context_settings=CONTEXT_SETTINGS,
+        )(decorated)
+
+    return decorate
+
+
+def _common_options(
+    function: Callable[..., None], repeat: str | None, asks: bool
+) -> Callable[..., None]:
+    options = [
+        click.option(
+            "-n",
+            "--namesrvAddr",
+            "name_servers",
+            metavar="ADDRESSES",
+            help="Name servers, host:port;host:port [default: $NAMESRV_ADDR, 127.0.0.1:9876].",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print one line of JSON."),
+    ]
+    if repeat is not None:
+        names = ["-i", "--interval"] if repeat == "-i" else ["--interval"]
+        seconds = click.FloatRange(min=0.1)
+        text = "Repeat every SECONDS."
+        options.append(click.option(*names, "interval", type=seconds, metavar="SECONDS", help=text))
+    if asks:
+        options.append(click.option("--yes", is_flag=True, help="Do it without asking."))
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _ask(question: str) -> None:
+    """Go on only after a yes; without a terminal nobody can give one."""
+    if not sys.stdin.isatty():
+        raise AdminError(f"{question} Nobody can be asked here: say --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+def _run(name: str, function: Callable[[AdminClient], Reports], common: _Common) -> None:
+    """Run a command once, or over and over; only the first failure ends it."""
+    surroundings = click.get_current_context().find_object(Surroundings) or Surroundings()
+    servers = NameServers.parse(common.name_servers or os.environ.get("NAMESRV_ADDR"))
+    with AdminClient(servers, surroundings.now_ms) as admin:
+        print_reports(function(admin), as_json=common.as_json)
+        while common.interval is not None and not surroundings.wait(common.interval):
+            try:
+                print_reports(function(admin), as_json=common.as_json)
+            except TROUBLES as error:
+                complain(name, error)
+
+
+def complain(name: str, error: object) -> None:
+    """One line on stderr about a command."""
+    prefix = f"mqadmin {name}" if name else "mqadmin"
+    print(f"{prefix}: {safe_line(str(error))}", file=sys.stderr, flush=True)

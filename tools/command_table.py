@@ -1,0 +1,60 @@
+"""Every command of mqadmin: its name, one line about it, and the module that holds it.
+
+Pure data, so that the list of commands and the search for a misspelt one import no command.
+Names and order by subject are the original's (Java: MQAdminStartup).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Entry(NamedTuple):
+    """One command; `module` lies in tools.commands and holds a click command of this name."""
+
+    module: str
+    description: str
+
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "updateTopic": Entry("topic_admin", "Update or create topic"),
+    "deleteTopic": Entry("topic_admin", "Delete topic from broker and name servers (asks)"),
+    "updateSubGroup": Entry("group_admin", "Update or create subscription group"),
+    "deleteSubGroup": Entry("group_admin", "Delete subscription group from broker (asks)"),
+    "topicList": Entry("topic", "List all topics of the name server"),
+    "topicRoute": Entry("topic", "Show the route of a topic"),
+    "topicStatus": Entry("topic", "Show the offsets of each queue of a topic"),
+    "topicClusterList": Entry("topic", "Show the clusters that have a topic"),
+    "allocateMQ": Entry("topic", "Show who would get which queue of a topic"),
+    "brokerStatus": Entry("broker", "Show the runtime numbers of brokers"),
+    "getBrokerConfig": Entry("broker", "Show the settings of brokers"),
+    "cleanExpiredCQ": Entry("broker", "Delete expired consume queue files (asks)"),
+    "cleanUnusedTopic": Entry("broker", "Delete the queues of topics that are gone (asks)"),
+    "deleteExpiredCommitLog": Entry("broker", "Delete expired commit log files (asks)"),
+    "sendMsgStatus": Entry("send_time", "Send messages to one broker, show each result"),
+    "queryMsgById": Entry("message_query", "Show a message by its offset id"),
+    "queryMsgByKey": Entry("message_query", "List messages by key"),
+    "queryMsgByUniqueKey": Entry("message_query", "Show a message by its unique key"),
+    "queryMsgByOffset": Entry("message_query", "Show a message by queue and offset"),
+    "printMsg": Entry("message_read", "Print the messages of a topic"),
+    "sendMessage": Entry("message_send", "Send a message"),
+    "consumeMessage": Entry("message_read", "Read messages without moving any offset"),
+    "producerConnection": Entry("connection", "Show who is connected for a producer group"),
+    "consumerConnection": Entry("connection", "Show who is connected for a consumer group"),
+    "consumerProgress": Entry("consumer_progress", "Show how far consumer groups are behind"),
+    "clusterList": Entry("cluster", "List all clusters with their brokers"),
+    "clusterRT": Entry("send_time", "Measure the response time of each broker of a cluster"),
+    "checkMsgSendRT": Entry("send_time", "Measure the response time of sends to a topic"),
+    "statsAll": Entry("stats", "Show rates and backlog of topics and groups"),
+    "updateKvConfig": Entry("namesrv", "Create or update a name server's KV setting"),
+    "deleteKvConfig": Entry("namesrv", "Delete a name server's KV setting (asks)"),
+    "wipeWritePerm": Entry("namesrv", "Take a broker's write permission in all name servers"),
+    "addWritePerm": Entry("namesrv", "Give a broker's write permission back in all name servers"),
+    "getNamesrvConfig": Entry("namesrv", "Show the settings of name servers"),
+}
+
+
+def find_command(name: str) -> str | None:
+    """The command's own spelling of a name in any case; None when there is none."""
+    folded = name.lower()
+    return next((known for known in COMMANDS if known.lower() == folded), None)

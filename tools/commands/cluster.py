@@ -1,0 +1,140 @@
+"""clusterList: all brokers with their load. (Java: ClusterListSubCommand.)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from remoting.errors import RemotingError
+from tools.admin_client import AdminClient, BrokerAddress
+from tools.command_line import command, complain
+from tools.errors import AdminError
+from tools.report import Column, Report, table
+
+COLUMNS = (
+    Column("#Cluster Name", "clusterName"),
+    Column("#Broker Name", "brokerName"),
+    Column("#BID", "brokerId"),
+    Column("#Addr", "brokerAddr"),
+    Column("#Version", "version"),
+    Column("#InTPS(LOAD)", "inTps", right=True),
+    Column("#OutTPS(LOAD)", "outTps", right=True),
+    Column("#PCWait(ms)", "pageCacheLockTimeMills", right=True),
+    Column("#Hour", "hour", right=True),
+    Column("#SPACE", "space", right=True),
+)
+MORE_COLUMNS = (
+    Column("#Cluster Name", "clusterName"),
+    Column("#Broker Name", "brokerName"),
+    Column("#InTotalYest", "inTotalYest", right=True),
+    Column("#OutTotalYest", "outTotalYest", right=True),
+    Column("#InTotalToday", "inTotalToday", right=True),
+    Column("#OutTotalToday", "outTotalToday", right=True),
+)
+
+
+@command("clusterList", repeat="-i")
+@click.option("-m", "--moreStats", "more", is_flag=True, help="Print totals instead of rates.")
+@click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
+def cluster_list(admin: AdminClient, more: bool, cluster: str | None) -> Report:
+    """One row for each broker; a broker that cannot be reached has its row too."""
+    brokers = admin.brokers(cluster)
+    rows = [(broker, _runtime_info(admin, broker)) for broker in brokers]
+    if more:
+        return table(MORE_COLUMNS, [_more_row(*row) for row in rows])
+    return _base_report(admin.now_ms(), rows)
+
+
+def _runtime_info(admin: AdminClient, broker: BrokerAddress) -> dict[str, str] | None:
+    """The runtime table; None, with a line on stderr, when the broker does not give it."""
+    try:
+        return admin.runtime_info(broker.address)
+    except (RemotingError, AdminError) as error:
+        complain("clusterList", f"broker {broker.broker_name} {broker.broker_id}: {error}")
+        return None
+
+
+def _more_row(broker: BrokerAddress, info: dict[str, str] | None) -> list[object]:
+    row: list[object] = [broker.cluster, broker.broker_name]
+    for first, last in (("YesterdayMorning", "TodayMorning"), ("TodayMorning", "TodayNow")):
+        for direction in ("msgPutTotal", "msgGetTotal"):
+            table_of = info or {}
+            begin, end = (_number(table_of.get(direction + moment)) for moment in (first, last))
+            row.append(int(end - begin))
+    return row
+
+
+def _base_report(
+    now_ms: int, rows: Sequence[tuple[BrokerAddress, dict[str, str] | None]]
+) -> Report:
+    text = table(COLUMNS, [_base_row(broker, info or {}, now_ms) for broker, info in rows]).text
+    return Report(text, [_base_data(broker, info, now_ms) for broker, info in rows])
+
+
+def _base_row(broker: BrokerAddress, info: dict[str, str], now_ms: int) -> list[object]:
+    return [
+        broker.cluster,
+        broker.broker_name,
+        broker.broker_id,
+        broker.address,
+        info.get("brokerVersionDesc", ""),
+        _load(info, "putTps", "send"),
+        _load(info, _out_tps_key(info), "pull"),
+        info.get("pageCacheLockTimeMills", ""),
+        f"{_hours(info, now_ms):.2f}",
+        f"{_number(info.get('commitLogDiskRatio')):.4f}",
+    ]
+
+
+def _base_data(broker: BrokerAddress, info: dict[str, str] | None, now_ms: int) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "clusterName": broker.cluster,
+        "brokerName": broker.broker_name,
+        "brokerId": broker.broker_id,
+        "brokerAddr": broker.address,
+        "reachable": info is not None,
+    }
+    if info is not None:
+        data |= {
+            "version": info.get("brokerVersionDesc", ""),
+            "inTps": _first_number(info.get("putTps")),
+            "outTps": _first_number(info.get(_out_tps_key(info))),
+            "sendThreadPoolQueueSize": int(_number(info.get("sendThreadPoolQueueSize"))),
+            "pullThreadPoolQueueSize": int(_number(info.get("pullThreadPoolQueueSize"))),
+            "pageCacheLockTimeMills": int(_number(info.get("pageCacheLockTimeMills"))),
+            "hour": round(_hours(info, now_ms), 2),
+            "space": _number(info.get("commitLogDiskRatio")),
+        }
+    return data
+
+
+def _out_tps_key(info: dict[str, str]) -> str:
+    """5.x spells it correctly."""
+    return "getTransferredTps" if "getTransferredTps" in info else "getTransferedTps"
+
+
+def _load(info: dict[str, str], tps_key: str, pool: str) -> str:
+    size = info.get(f"{pool}ThreadPoolQueueSize", "")
+    wait = info.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", "")
+    return f"{_first_number(info.get(tps_key)):.2f}({size},{wait}ms)"
+
+
+def _hours(info: dict[str, str], now_ms: int) -> float:
+    """Hours since the earliest message; without any message since 1970, as in the original."""
+    earliest = info.get("earliestMessageTimeStamp")
+    return (now_ms - _number(earliest)) / 3_600_000 if earliest else 0.0
+
+
+def _first_number(text: str | None) -> float:
+    """The first of "10 s, 60 s, 600 s"."""
+    return _number((text or "").split(" ")[0])
+
+
+def _number(text: str | None) -> float:
+    """A broker's number; 0 where it gave none or no number."""
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0

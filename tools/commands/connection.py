@@ -1,0 +1,77 @@
+"""Who is connected: consumerConnection, producerConnection.
+
+(Java: ConsumerConnectionSubCommand, ProducerConnectionSubCommand.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from remoting.body.client_connection import Connection
+from remoting.mq_version import version_name
+from tools.admin_client import AdminClient
+from tools.command_line import command
+from tools.errors import AdminError
+from tools.report import Column, Report, table
+
+CONSUMER_COLUMNS = (
+    Column("#ClientId", "clientId"),
+    Column("#ClientAddr", "clientAddr"),
+    Column("#Language", "language"),
+    Column("#Version", "version"),
+)
+SUBSCRIPTION_COLUMNS = (
+    Column("#Topic", "topic"),
+    Column("#SubExpression", "subExpression"),
+)
+
+
+@command("consumerConnection", repeat="-i")
+@click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group name.")
+@click.option("-b", "--brokerAddr", "address", help="Ask this broker (host:port).")
+def consumer_connection(admin: AdminClient, group: str, address: str | None) -> Report:
+    """The live members of a group and what they subscribe to."""
+    found = admin.find_consumer_connection(group, address)
+    if found is None:
+        raise AdminError(f"no consumer of group {group} is online")
+    clients = sorted(found.connection_set, key=lambda client: client.client_id)
+    connections = table(CONSUMER_COLUMNS, [_client_row(client) for client in clients])
+    subscriptions = table(
+        SUBSCRIPTION_COLUMNS,
+        [
+            (data.topic, data.sub_string or "")
+            for _, data in sorted(found.subscription_table.items())
+        ],
+    )
+    kinds = {
+        "ConsumeType": found.consume_type,
+        "MessageModel": found.message_model,
+        "ConsumeFromWhere": found.consume_from_where,
+    }
+    lines = [connections.text, "", "Below is subscription:", subscriptions.text, ""]
+    lines += [f"{name}: {value}" for name, value in kinds.items()]
+    data: dict[str, Any] = {"connections": connections.data, "subscriptions": subscriptions.data}
+    data |= {name[0].lower() + name[1:]: value for name, value in kinds.items()}
+    return Report("\n".join(lines), data)
+
+
+def _client_row(client: Connection) -> tuple[str, str, str, str]:
+    version = version_name(client.version)
+    return client.client_id, client.client_addr, client.language, version
+
+
+@command("producerConnection", repeat="-i")
+@click.option("-g", "--producerGroup", "group", required=True, help="Producer group name.")
+@click.option(
+    "-t", "--topic", required=True, help="A topic they send to: says which broker to ask."
+)
+def producer_connection(admin: AdminClient, group: str, topic: str) -> Report:
+    """The live members of a producer group, numbered."""
+    clients = sorted(
+        admin.producer_connection(group, topic).connection_set, key=lambda client: client.client_id
+    )
+    columns = (Column("#No", "number"), *CONSUMER_COLUMNS)
+    rows = [(f"{i:04d}", *_client_row(client)) for i, client in enumerate(clients, start=1)]
+    return table(columns, rows)

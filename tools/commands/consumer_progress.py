@@ -1,0 +1,172 @@
+"""consumerProgress: how far consumer groups are behind. (Java: ConsumerProgressSubCommand.)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from remoting.body.consumer_running_info import ConsumerRunningInfo
+from remoting.body.heartbeat import ConsumeType
+from remoting.body.message_queue import MessageQueue
+from remoting.errors import RemotingError, RequestError
+from remoting.headers.admin import GetConsumerRunningInfoRequestHeader
+from remoting.mq_version import version_name
+from remoting.request_code import RequestCode
+from tools.admin_client import RETRY_PREFIX, TIMEOUT_MS, AdminClient
+from tools.command_line import command, complain
+from tools.errors import AdminError
+from tools.message_text import second_text
+from tools.report import Column, Report, table
+
+QUEUE_COLUMNS: Final = (
+    Column("#Topic", "topic"),
+    Column("#Broker Name", "brokerName"),
+    Column("#QID", "queueId"),
+    Column("#Broker Offset", "brokerOffset"),
+    Column("#Consumer Offset", "consumerOffset"),
+    Column("#Diff", "diff"),
+    Column("#LastTime", "lastTime"),
+)
+CLIENT_COLUMN: Final = Column("#Client IP", "clientIP")
+CLIENT_POSITION: Final = 5
+MAX_NAMED: Final = 10
+GROUP_COLUMNS: Final = (
+    Column("#Group", "group"),
+    Column("#Count", "count"),
+    Column("#Version", "version"),
+    Column("#Type", "type"),
+    Column("#Model", "model"),
+    Column("#TPS", "tps"),
+    Column("#Diff Total", "diffTotal"),
+)
+
+
+@command("consumerProgress", repeat="-i")
+@click.option("-g", "--groupName", "group", help="Consumer group name; all groups without it.")
+@click.option("-t", "--topicName", "topic", help="Only this topic; needs -g.")
+@click.option("-s", "--showClientIP", "with_clients", type=bool, default=False, help="Who reads.")
+def consumer_progress(
+    admin: AdminClient, group: str | None, topic: str | None, with_clients: bool
+) -> Report:
+    """Each queue of one group, or one row for each group."""
+    if group is None:
+        if topic is not None or with_clients:
+            raise click.UsageError("-t and -s need a group: -g GROUP")
+        return _all_groups(admin)
+    return _one_group(admin, group, topic, with_clients)
+
+
+def _groups(admin: AdminClient) -> list[str]:
+    names = admin.topic_names()
+    return [name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX)]
+
+
+def _one_group(admin: AdminClient, group: str, topic: str | None, with_clients: bool) -> Report:
+    stats = admin.consume_stats(group, topic)
+    if not stats.offset_table:
+        known = ", ".join(_groups(admin)[:MAX_NAMED]) or "none"
+        raise AdminError(f"group {group} has consumed nothing yet; groups with progress: {known}")
+    clients = _queue_clients(admin, group) if with_clients else {}
+    rows, data = [], []
+    for queue in sorted(stats.offset_table, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
+        offset = stats.offset_table[queue]
+        diff = offset.broker_offset - offset.consumer_offset
+        facts: list[object] = [queue.topic, queue.broker_name, queue.queue_id]
+        facts += [offset.broker_offset, offset.consumer_offset, diff]
+        last = offset.last_timestamp
+        row = [*facts, second_text(last) if last > 0 else "N/A"]
+        keys = [column.key for column in QUEUE_COLUMNS[:6]]
+        item = dict(zip(keys, facts, strict=True)) | {"lastTimestamp": last}
+        if with_clients:
+            row.insert(CLIENT_POSITION, clients.get(queue, "N/A"))
+            item["clientIP"] = clients.get(queue)
+        rows.append(row)
+        data.append(item)
+    columns = list(QUEUE_COLUMNS)
+    if with_clients:
+        columns.insert(CLIENT_POSITION, CLIENT_COLUMN)
+    offsets = stats.offset_table.values()
+    total = sum(offset.broker_offset - offset.consumer_offset for offset in offsets)
+    lines = [table(columns, rows).text, ""]
+    lines += [f"Consume TPS: {stats.consume_tps:.2f}", f"Diff Total: {total}"]
+    found = {"queues": data, "consumeTps": stats.consume_tps, "diffTotal": total}
+    return Report("\n".join(lines), found)
+
+
+def _queue_clients(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
+    """The address of the member that holds each queue, as the members say themselves."""
+    connection = admin.find_consumer_connection(group)
+    holders: dict[MessageQueue, str] = {}
+    for client in connection.connection_set if connection is not None else ():
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=group, client_id=client.client_id
+        )
+        for address in admin.group_brokers(group):
+            try:
+                response = admin.call(
+                    address,
+                    RequestCode.GET_CONSUMER_RUNNING_INFO,
+                    header,
+                    timeout_ms=3 * TIMEOUT_MS,
+                )
+                info = ConsumerRunningInfo.from_json_bytes(response.body)
+            except (AdminError, RemotingError, RequestError) as error:
+                complain("consumerProgress", f"client {client.client_id}: {error}")
+                continue
+            holders |= dict.fromkeys(info.mq_table, client.client_id.partition("@")[0])
+            break
+    return holders
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConsumeInfo:
+    """One group in short; version, type and model are empty while nobody is online."""
+
+    group: str
+    count: int
+    version: str
+    consume_type: str
+    model: str
+    consume_tps: float
+    diff_total: int
+
+
+def _all_groups(admin: AdminClient) -> Report:
+    infos = [_group_info(admin, group) for group in _groups(admin)]
+    infos.sort(key=lambda info: (-info.count, -info.diff_total, info.group))
+    rows: list[list[Any]] = []
+    data = []
+    for info in infos:
+        facts = [info.group, info.count, info.version, info.consume_type, info.model]
+        rows.append([*facts, int(info.consume_tps), info.diff_total])
+        full = [*facts, info.consume_tps, info.diff_total]
+        data.append(dict(zip((column.key for column in GROUP_COLUMNS), full, strict=True)))
+    return Report(table(GROUP_COLUMNS, rows).text, data)
+
+
+def _group_info(admin: AdminClient, group: str) -> GroupConsumeInfo:
+    """What the brokers say of a group; what they refuse to say stays empty, with a line."""
+    tps, diff, connection = 0.0, 0, None
+    try:
+        stats = admin.consume_stats(group)
+        tps = stats.consume_tps
+        offsets = stats.offset_table.values()
+        diff = sum(offset.broker_offset - offset.consumer_offset for offset in offsets)
+        connection = admin.find_consumer_connection(group)
+    except (AdminError, RemotingError, RequestError) as error:
+        complain("consumerProgress", f"group {group}: {error}")
+    if connection is None:
+        return GroupConsumeInfo(group, 0, "OFFLINE", "", "", tps, diff)
+    pulls = connection.consume_type == ConsumeType.CONSUME_ACTIVELY
+    version = min(client.version for client in connection.connection_set)
+    return GroupConsumeInfo(
+        group,
+        len(connection.connection_set),
+        version_name(version),
+        "PULL" if pulls else "PUSH",
+        "" if pulls else str(connection.message_model or ""),
+        tps,
+        diff,
+    )

@@ -1,0 +1,239 @@
+"""Looking for single messages: queryMsgById, ByKey, ByUniqueKey, ByOffset.
+
+(Java: QueryMsgByIdSubCommand, QueryMsgByKeySubCommand, QueryMsgByUniqueKeySubCommand,
+QueryMsgByOffsetSubCommand.)
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from remoting.body.consumer_running_info import ConsumeMessageDirectlyResult
+from remoting.headers.admin import ConsumeMessageDirectlyRequestHeader
+from remoting.headers.query import (
+    UNIQUE_KEY_QUERY,
+    QueryMessageRequestHeader,
+    ViewMessageRequestHeader,
+)
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+from tools.admin_client import TIMEOUT_MS, AdminClient, addresses
+from tools.command_line import command
+from tools.errors import AdminError
+from tools.message_decoder import UNIQ_KEY, MessageExt, decode_message_id, decode_messages
+from tools.message_puller import MessagePuller
+from tools.message_sender import MessageSender
+from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body
+from tools.message_track import track_message
+from tools.report import Column, Report, table
+
+KEY_COLUMNS: Final = (
+    Column("#Message ID", "msgId"),
+    Column("#QID", "queueId", right=True),
+    Column("#Offset", "queueOffset", right=True),
+)
+MAX_BY_KEY: Final = 64
+MAX_BY_UNIQUE_KEY: Final = 32
+END_OF_TIME: Final = 2**63 - 1
+
+_CLIENT = click.option(
+    "-d", "--clientId", "client_id", help="Let this client consume it; needs -g."
+)
+_GROUP = click.option("-g", "--consumerGroup", "group", help="Consumer group name; needs -d.")
+
+
+def _check_pair(group: str | None, client_id: str | None) -> None:
+    if (group is None) != (client_id is None):
+        raise click.UsageError("-g GROUP and -d CLIENT belong together")
+
+
+@command("queryMsgById", repeat="--interval")
+@click.option("-i", "--msgId", "msg_ids", required=True, help="Offset ids, separated by commas.")
+@_GROUP
+@_CLIENT
+@click.option("-s", "--sendMessage", "resend", type=bool, default=False, help="Send it again.")
+@click.option("-u", "--unitName", "unit", help="Accepted as in the original; not used.")
+def query_msg_by_id(
+    admin: AdminClient,
+    msg_ids: str,
+    group: str | None,
+    client_id: str | None,
+    resend: bool,
+    unit: str | None,
+) -> Iterator[Report]:
+    """Show messages, or with -g -d have them consumed, or with -s true send them again."""
+    _check_pair(group, client_id)
+    found = [msg_id.strip() for msg_id in msg_ids.split(",") if msg_id.strip()]
+    return _by_ids(admin, found, group, client_id, resend)
+
+
+def _by_ids(
+    admin: AdminClient, msg_ids: list[str], group: str | None, client_id: str | None, resend: bool
+) -> Iterator[Report]:
+    for msg_id in msg_ids:
+        message = view_message(admin, msg_id)
+        if group is not None and client_id is not None:
+            yield consume_directly(admin, message, group, client_id)
+        elif resend:
+            yield _send_again(admin, message)
+        else:
+            yield _detail(admin, message)
+
+
+def view_message(admin: AdminClient, msg_id: str) -> MessageExt:
+    """The message of an offset id, from the broker that the id names."""
+    address, phy_offset = decode_message_id(msg_id)
+    header = ViewMessageRequestHeader(offset=phy_offset)
+    response = admin.call(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+    for message in decode_messages(response.body):
+        return message
+    raise AdminError(f"{address} answered {msg_id} without a message")
+
+
+def _detail(admin: AdminClient, message: MessageExt, *, with_offset_id: bool = True) -> Report:
+    """A message with its consumers."""
+    tracks = track_message(admin, message)
+    body_path = _body_path(message)
+    lines = detail_lines(message, body_path, with_offset_id=with_offset_id)
+    lines += (
+        ["", "", *(str(track) for track in tracks)] if tracks else ["", "", "WARN: No Consumer"]
+    )
+    data = message_json(message) | {"messageTracks": [track.to_json() for track in tracks]}
+    return Report("\n".join(lines), data)
+
+
+def _body_path(message: MessageExt) -> str:
+    """Where the body was saved, or why it was not: that is no reason to show nothing."""
+    try:
+        return str(save_body(message))
+    except AdminError as error:
+        return f"not saved: {error}"
+
+
+def consume_directly(admin: AdminClient, message: MessageExt, group: str, client_id: str) -> Report:
+    """Have one client consume one message now, through the broker that holds it."""
+    header = ConsumeMessageDirectlyRequestHeader(
+        consumer_group=group,
+        client_id=client_id,
+        msg_id=message.offset_msg_id,
+        broker_name=message.broker_name or None,
+        topic=message.topic,
+    )
+    response = admin.call(
+        message.store_host,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        header,
+        timeout_ms=3 * TIMEOUT_MS,
+    )
+    result = ConsumeMessageDirectlyResult.from_json_bytes(response.body)
+    text = (
+        f"ConsumeMessageDirectlyResult [order={str(result.order).lower()}, "
+        f"autoCommit={str(result.auto_commit).lower()}, consumeResult={result.consume_result}, "
+        f"remark={result.remark}, spentTimeMills={result.spent_time_mills}]"
+    )
+    return Report(text, {"msgId": message.msg_id, **result.to_json()})
+
+
+def _send_again(admin: AdminClient, message: MessageExt) -> Report:
+    """The same body, tag and keys as a new message."""
+    sender = MessageSender(admin, message.topic)
+    result = sender.send(
+        message.body,
+        secrets.choice(sender.queues),
+        tags=message.properties.get(TAGS),
+        keys=message.properties.get(KEYS),
+    )
+    text = f"prepare resend msg. originalMsgId={message.offset_msg_id}\n{result}"
+    return Report(text, result.to_json() | {"originalMsgId": message.offset_msg_id})
+
+
+def query_messages(
+    admin: AdminClient, topic: str, key: str, max_num: int, *, unique: bool
+) -> list[MessageExt]:
+    """Messages under a key at every broker of a topic; hash collisions are left out."""
+    header = QueryMessageRequestHeader(
+        topic=topic, key=key, max_num=max_num, begin_timestamp=0, end_timestamp=END_OF_TIME
+    )
+    found: list[MessageExt] = []
+    for address in addresses(admin.route(topic)):
+        response = admin.call(
+            address,
+            RequestCode.QUERY_MESSAGE,
+            header,
+            accept=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+            extra={UNIQUE_KEY_QUERY: str(unique).lower()},
+            timeout_ms=3 * TIMEOUT_MS,
+        )
+        if response.code == ResponseCode.SUCCESS:
+            found += decode_messages(response.body)
+    matching = [m for m in found if m.topic == topic and _has_key(m, key, unique)]
+    return sorted(matching, key=lambda message: message.store_timestamp)
+
+
+def _has_key(message: MessageExt, key: str, unique: bool) -> bool:
+    if unique:
+        return message.properties.get(UNIQ_KEY) == key
+    return key in message.properties.get(KEYS, "").split(" ")
+
+
+@command("queryMsgByKey", repeat="-i")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-k", "--msgKey", "key", required=True, help="Message key.")
+def query_msg_by_key(admin: AdminClient, topic: str, key: str) -> Report:
+    """The messages with a key, oldest first."""
+    messages = query_messages(admin, topic, key, MAX_BY_KEY, unique=False)
+    if not messages:
+        raise AdminError(f"topic {topic} has no message with key {key}")
+    rows = [(message.msg_id, message.queue_id, message.queue_offset) for message in messages]
+    return Report(table(KEY_COLUMNS, rows).text, [message_json(message) for message in messages])
+
+
+@command("queryMsgByUniqueKey", repeat="--interval")
+@click.option("-i", "--msgId", "msg_id", required=True, help="Unique key of the message.")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@_GROUP
+@_CLIENT
+@click.option("-a", "--showAll", "show_all", is_flag=True, help="All copies, not only the first.")
+def query_msg_by_unique_key(
+    admin: AdminClient,
+    msg_id: str,
+    topic: str,
+    group: str | None,
+    client_id: str | None,
+    show_all: bool,
+) -> Iterator[Report]:
+    """Show the message a client sent under this id, or with -g -d have it consumed."""
+    _check_pair(group, client_id)
+    messages = query_messages(admin, topic, msg_id, MAX_BY_UNIQUE_KEY, unique=True)
+    if not messages:
+        raise AdminError(f"topic {topic} has no message with unique key {msg_id}")
+    if group is not None and client_id is not None:
+        return iter([consume_directly(admin, messages[0], group, client_id)])
+    shown = messages if show_all else messages[:1]
+    return (_detail(admin, message, with_offset_id=False) for message in shown)
+
+
+@command("queryMsgByOffset", repeat="--interval")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
+@click.option(
+    "-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id."
+)
+@click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Queue offset.")
+def query_msg_by_offset(
+    admin: AdminClient, topic: str, broker_name: str, queue_id: int, offset: int
+) -> Report:
+    """Show the message at one place of a queue."""
+    puller = MessagePuller(admin, topic)
+    queue = puller.queue(broker_name, queue_id)
+    result = puller.pull(queue, offset, 1)
+    if not result.messages:
+        raise AdminError(
+            f"{broker_name} queue {queue_id} of {topic} has no message at offset {offset}: "
+            f"{result.status}, the next is {result.next_begin_offset}"
+        )
+    return _detail(admin, result.messages[0])

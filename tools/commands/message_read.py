@@ -1,0 +1,178 @@
+"""consumeMessage and printMsg: messages of a topic as they lie in its queues.
+
+Both read without moving any group's offset. (Java: ConsumeMessageCommand,
+PrintMessageSubCommand.)
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from remoting.body.message_queue import MessageQueue
+from tools.admin_client import AdminClient
+from tools.command_line import command
+from tools.errors import AdminError
+from tools.message_puller import TOOLS_GROUP, MessagePuller, PullResult
+from tools.message_text import message_json, message_line, parse_time, queue_text
+from tools.report import Report
+
+DEFAULT_COUNT: Final = 128
+TIME_HELP: Final = "milliseconds or yyyy-MM-dd#HH:mm:ss:SSS"
+RULER: Final = "-" * 56
+
+
+@command("consumeMessage", repeat="--interval")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-b", "--brokerName", "broker_name", help="Broker name.")
+@click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), help="Queue id; needs -b.")
+@click.option("-o", "--offset", type=click.IntRange(0), help="Queue offset; needs -i.")
+@click.option("-g", "--consumerGroup", "group", default=TOOLS_GROUP, help="Consumer group name.")
+@click.option("-s", "--beginTimestamp", "begin", help=f"Not before: {TIME_HELP}.")
+@click.option("-e", "--endTimestamp", "end", help=f"Before: {TIME_HELP}.")
+@click.option(
+    "-c",
+    "--MessageNumber",
+    "count",
+    type=click.IntRange(1),
+    default=DEFAULT_COUNT,
+    show_default=True,
+    help="Number of messages.",
+)
+def consume_message(
+    admin: AdminClient,
+    topic: str,
+    broker_name: str | None,
+    queue_id: int | None,
+    offset: int | None,
+    group: str,
+    begin: str | None,
+    end: str | None,
+    count: int,
+) -> Iterator[Report]:
+    """Messages of the whole topic, of one broker, of one queue, or from one offset on."""
+    _check(broker_name, queue_id, offset)
+    begin_ms, end_ms = _times(admin, begin, end)
+    puller = MessagePuller(admin, topic, group)
+    if queue_id is not None and broker_name is not None:
+        queues = [puller.queue(broker_name, queue_id)]
+    else:
+        queues = [q for q in puller.queues() if broker_name in (None, q.broker_name)]
+    if not queues:
+        raise AdminError(f"topic {topic} has no readable queue at broker {broker_name}")
+    return _consume(puller, queues, offset, (begin_ms, end_ms), count)
+
+
+def _check(broker_name: str | None, queue_id: int | None, offset: int | None) -> None:
+    if queue_id is not None and broker_name is None:
+        raise click.UsageError("-i QUEUE needs the broker's name too: -b NAME")
+    if offset is not None and queue_id is None:
+        raise click.UsageError("-o OFFSET needs the queue too: -i QUEUE")
+
+
+def _times(admin: AdminClient, begin: str | None, end: str | None) -> tuple[int | None, int | None]:
+    begin_ms = None if begin is None else parse_time(begin)
+    end_ms = None if end is None else parse_time(end)
+    now_ms = admin.now_ms()
+    if begin_ms is not None and begin_ms > now_ms:
+        raise click.UsageError("-s: the begin lies in the future")
+    if end_ms is not None and end_ms > now_ms:
+        raise click.UsageError("-e: the end lies in the future")
+    if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
+        raise click.UsageError("-s, -e: the begin lies behind the end")
+    return begin_ms, end_ms
+
+
+def _consume(
+    puller: MessagePuller,
+    queues: list[MessageQueue],
+    offset: int | None,
+    times: tuple[int | None, int | None],
+    count: int,
+) -> Iterator[Report]:
+    left = count
+    for queue in queues:
+        if left == 0:
+            return
+        first, last = puller.bounds(queue, *times)
+        if offset is not None:
+            if offset >= last:
+                yield Report(f"{queue_text(queue)} no matched msg, offset={offset}")
+                return
+            first = max(first, offset)
+        if last - first > left:
+            yield Report(f"The older {left} message of the {queue.queue_id} queue will be provided")
+            last = first + left
+        for start, result in puller.pull_range(queue, first, last):
+            yield from _result_reports(queue, start, result)
+            left -= len(result.messages)
+
+
+def _result_reports(queue: MessageQueue, start: int, result: PullResult) -> Iterator[Report]:
+    if result.status == "FOUND":
+        yield Report("Consume ok")
+        for message in result.messages:
+            line = message_line(message, charset="utf-8", with_body=True)
+            yield Report(line, message_json(message))
+    else:
+        yield _nothing(queue, start, result)
+
+
+def _nothing(queue: MessageQueue, start: int, result: PullResult) -> Report:
+    """Why a pull brought no message."""
+    what = "no matched msg." if result.status == "NO_MATCHED_MSG" else "print msg finished."
+    return Report(f"{queue_text(queue)} {what} status={result.status}, offset={start}")
+
+
+@command("printMsg", repeat="-i")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset (UTF-8, GBK).")
+@click.option("-s", "--subExpression", "expression", default="*", help="Tags: TagA || TagB.")
+@click.option("-b", "--beginTimestamp", "begin", help=f"Not before: {TIME_HELP}.")
+@click.option("-e", "--endTimestamp", "end", help=f"Before: {TIME_HELP}.")
+@click.option("-d", "--printBody", "with_body", type=bool, default=True, help="Print bodies.")
+def print_msg(
+    admin: AdminClient,
+    topic: str,
+    charset: str,
+    expression: str,
+    begin: str | None,
+    end: str | None,
+    with_body: bool,
+) -> Iterator[Report]:
+    """Every message of a topic, queue after queue."""
+    try:
+        codecs.lookup(charset)
+    except LookupError as error:
+        raise click.UsageError(f"-c: no charset is called {charset}") from error
+    begin_ms = None if begin is None else parse_time(begin)
+    end_ms = None if end is None else parse_time(end)
+    puller = MessagePuller(admin, topic)
+    return _print(puller, expression, (begin_ms, end_ms), charset if with_body else None)
+
+
+def _print(
+    puller: MessagePuller,
+    expression: str,
+    times: tuple[int | None, int | None],
+    charset: str | None,
+) -> Iterator[Report]:
+    """`charset` None leaves the bodies out."""
+    for queue in puller.queues():
+        first, last = puller.bounds(queue, *times)
+        yield Report(f"minOffset={first}, maxOffset={last}, {queue_text(queue)}")
+        for start, result in puller.pull_range(queue, first, last, expression):
+            if result.status != "FOUND":
+                yield _nothing(queue, start, result)
+            for message in result.messages:
+                data = message_json(message)
+                if charset is None:
+                    data = {key: value for key, value in data.items() if key[:4] != "body"}
+                line = message_line(
+                    message, charset=charset or "utf-8", with_body=charset is not None
+                )
+                yield Report(line, data)
+        yield Report(RULER)

@@ -1,0 +1,180 @@
+"""Reading the queues of a topic: readable queues, their offsets, pulls of stored messages.
+
+Runs in the command's main thread. Never waits at the broker for new messages and never commits an
+offset. (Java: DefaultMQPullConsumerImpl as the tools use it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from remoting.body.message_queue import MessageQueue
+from remoting.body.route import TopicRouteData
+from remoting.command_custom_header import Int64, decode_header
+from remoting.headers.pull_message import PullMessageRequestHeader, PullMessageResponseHeader
+from remoting.headers.query import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+from tools.admin_client import PERM_READ, AdminClient
+from tools.errors import AdminError
+from tools.message_decoder import MessageExt, decode_messages
+from tools.message_text import TAGS
+
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+"""The group of all tools; every broker has it."""
+
+PULL_BATCH: Final = 32
+SUBSCRIPTION_FLAG: Final = 0x4
+"""Bit of PULL_MESSAGE's sysFlag: the request carries its own subscription."""
+
+PULL_STATUS: Final = {
+    ResponseCode.SUCCESS: "FOUND",
+    ResponseCode.PULL_NOT_FOUND: "NO_NEW_MSG",
+    ResponseCode.PULL_RETRY_IMMEDIATELY: "NO_MATCHED_MSG",
+    ResponseCode.PULL_OFFSET_MOVED: "OFFSET_ILLEGAL",
+}
+"""The text is Java's PullStatus."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """One answer: its status, where to go on, and the messages that matched."""
+
+    status: str
+    next_begin_offset: int
+    messages: list[MessageExt]
+
+
+class MessagePuller:
+    """Reads the queues of one topic. Owned by: the command's thread."""
+
+    def __init__(self, admin: AdminClient, topic: str, group: str = TOOLS_GROUP) -> None:
+        self._admin = admin
+        self._topic = topic
+        self._group = group
+        self._route = admin.route(topic)
+
+    def queues(self) -> list[MessageQueue]:
+        """Every readable queue, by broker name and id. AdminError when there is none."""
+        queues = readable_queues(self._route, self._topic)
+        if not queues:
+            raise AdminError(f"topic {self._topic} has no queue that can be read")
+        return queues
+
+    def queue(self, broker_name: str, queue_id: int) -> MessageQueue:
+        """One queue. AdminError when the broker name is not in the topic's route."""
+        self._admin.broker_of(self._route, broker_name)
+        return MessageQueue(broker_name=broker_name, queue_id=queue_id, topic=self._topic)
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The first offset of a queue."""
+        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        response = self._admin.call(self._address(queue), RequestCode.GET_MIN_OFFSET, header)
+        return decode_header(GetMinOffsetResponseHeader, response.ext_fields).offset
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset behind the last message of a queue."""
+        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        response = self._admin.call(self._address(queue), RequestCode.GET_MAX_OFFSET, header)
+        return decode_header(GetMaxOffsetResponseHeader, response.ext_fields).offset
+
+    def search_offset(self, queue: MessageQueue, timestamp_ms: Int64) -> int:
+        """The first offset stored at that time or later."""
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+        )
+        response = self._admin.call(
+            self._address(queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header
+        )
+        return decode_header(SearchOffsetResponseHeader, response.ext_fields).offset
+
+    def bounds(
+        self, queue: MessageQueue, begin_ms: int | None, end_ms: int | None
+    ) -> tuple[int, int]:
+        """First offset and the offset behind the last, within the times given."""
+        begin = self.min_offset(queue) if begin_ms is None else self.search_offset(queue, begin_ms)
+        end = self.max_offset(queue) if end_ms is None else self.search_offset(queue, end_ms)
+        return begin, end
+
+    def pull(
+        self, queue: MessageQueue, offset: int, count: int, expression: str = "*"
+    ) -> PullResult:
+        """One pull of up to `count` messages whose tag matches the expression."""
+        header = PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=min(count, PULL_BATCH),
+            sys_flag=SUBSCRIPTION_FLAG,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=expression,
+            sub_version=0,
+            expression_type="TAG",
+        )
+        response = self._admin.call(
+            self._address(queue), RequestCode.PULL_MESSAGE, header, accept=PULL_STATUS
+        )
+        answer = decode_header(PullMessageResponseHeader, response.ext_fields)
+        found = decode_messages(response.body, broker_name=queue.broker_name)
+        messages = [_with_bounds(message, answer) for message in found]
+        return PullResult(
+            PULL_STATUS[ResponseCode(response.code)],
+            answer.next_begin_offset,
+            [message for message in messages if _matches(message, expression)],
+        )
+
+    def pull_range(
+        self, queue: MessageQueue, begin: int, end: int, expression: str = "*"
+    ) -> Iterator[tuple[int, PullResult]]:
+        """Pulls from `begin` up to `end` (not included), each with the offset it began at.
+
+        Ends early at the end of the queue; AdminError when the broker does not move on.
+        """
+        offset = begin
+        while offset < end:
+            result = self.pull(queue, offset, end - offset, expression)
+            yield offset, result
+            if result.status in ("NO_NEW_MSG", "OFFSET_ILLEGAL"):
+                return
+            if result.next_begin_offset <= offset:
+                raise AdminError(
+                    f"{queue.broker_name} queue {queue.queue_id} of {queue.topic}: "
+                    f"a pull at offset {offset} leads back to {result.next_begin_offset}"
+                )
+            offset = result.next_begin_offset
+
+    def _address(self, queue: MessageQueue) -> str:
+        return self._admin.broker_of(self._route, queue.broker_name)
+
+
+def readable_queues(route: TopicRouteData, topic: str) -> list[MessageQueue]:
+    """The queues of a route with read permission, by broker name and id."""
+    return [
+        MessageQueue(broker_name=data.broker_name, queue_id=queue_id, topic=topic)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & PERM_READ
+        for queue_id in range(data.read_queue_nums)
+    ]
+
+
+def _with_bounds(message: MessageExt, answer: PullMessageResponseHeader) -> MessageExt:
+    """As Java's clients do: the queue's bounds at the time of the pull, as properties."""
+    bounds = {"MIN_OFFSET": str(answer.min_offset), "MAX_OFFSET": str(answer.max_offset)}
+    return replace(message, properties=message.properties | bounds)
+
+
+def _matches(message: MessageExt, expression: str) -> bool:
+    """Whether the tag is one of "A || B"; the broker compared only hash codes."""
+    wanted = {tag.strip() for tag in expression.split("||")}
+    return "*" in wanted or message.properties.get(TAGS) in wanted

@@ -1,0 +1,132 @@
+"""mqadmin: the operator's commands, with the names and option letters of the original.
+
+Runs as a short-lived program: `mqadmin <command> [options]`, `mqadmin help <command>`. Imports
+only the module of the command that was asked for. Trouble is one line on stderr. Exit codes:
+0 done, 1 refused or unreachable, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
+
+import click
+
+from tools.command_line import CONTEXT_SETTINGS, TROUBLES, Surroundings, complain
+from tools.command_table import COMMANDS, find_command
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+class LazyGroup(click.Group):
+    """A group that finds its commands in the command table."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name in any case; None when there is none."""
+        name = find_command(cmd_name)
+        return super().get_command(ctx, cmd_name) if name is None else load_command(name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but naming the nearest command."""
+        if self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(unknown_command(args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of all commands."""
+        formatter.write(command_list())
+
+
+def load_command(name: str) -> click.Command:
+    """Import the module of a command and find the command in it."""
+    module = importlib.import_module(f"tools.commands.{COMMANDS[name].module}")
+    return next(
+        value
+        for value in vars(module).values()
+        if isinstance(value, click.Command) and value.name == name
+    )
+
+
+def unknown_command(name: str) -> str:
+    """One line that there is no such command, with the nearest that is."""
+    folded = {known.lower(): known for known in (*COMMANDS, "help")}
+    nearest = get_close_matches(name.lower(), folded, n=1, cutoff=0.4)
+    hint = f"the nearest is {folded[nearest[0]]}" if nearest else "mqadmin help lists them all"
+    return f"the sub command {name} does not exist; {hint}"
+
+
+def command_list() -> str:
+    """The text of `mqadmin help`."""
+    width = max(map(len, COMMANDS))
+    lines = [f"   {name:<{width}}  {entry.description}" for name, entry in COMMANDS.items()]
+    return "\n".join(
+        [
+            "The most commonly used mqadmin commands are:",
+            *lines,
+            "",
+            "Every command takes -n ADDRESSES, --json and -h; those that show something take",
+            "-i SECONDS (--interval SECONDS where -i means something else) to repeat.",
+            "See 'mqadmin help <command>' for more information on a specific command.",
+            "",
+        ]
+    )
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@click.pass_context
+def mqadmin(ctx: click.Context) -> None:
+    """The group itself: without a command it lists them."""
+    if ctx.invoked_subcommand is None:
+        click.echo(command_list(), nl=False)
+
+
+@mqadmin.command("help", context_settings=CONTEXT_SETTINGS, help="Show the help of a command.")
+@click.argument("name", required=False)
+@click.pass_context
+def help_command(ctx: click.Context, name: str | None) -> None:
+    """Print the list of commands, or the options of one."""
+    if name is None:
+        click.echo(command_list(), nl=False)
+        return
+    found = find_command(name)
+    if found is None:
+        raise click.UsageError(unknown_command(name), ctx.parent)
+    with click.Context(load_command(found), parent=ctx.parent, info_name=found) as own:
+        click.echo(own.get_help())
+
+
+def main(arguments: Sequence[str], surroundings: Surroundings | None = None) -> int:
+    """Run one command; the exit code."""
+    logging.getLogger().addHandler(logging.NullHandler())  # its troubles come back as errors
+    name = find_command(arguments[0]) or "" if arguments else ""
+    try:
+        code = mqadmin.main(
+            list(arguments), prog_name="mqadmin", standalone_mode=False, obj=surroundings
+        )
+    except click.UsageError as error:
+        hint = f" (mqadmin help {name} lists its options)" if name else ""
+        complain(name, error.format_message() + hint)
+        return EXIT_USAGE
+    except click.Abort:
+        complain(name, "stopped")
+        return EXIT_INTERRUPTED
+    except TROUBLES as error:
+        complain(name, error)
+        return EXIT_FAILED
+    return code if isinstance(code, int) else EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
