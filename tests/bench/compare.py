@@ -89,6 +89,7 @@ class Result:
     p99_us: float | None
     cpu_us: float
     rss_anon_max: int
+    refused: int  # sends that got no SUCCESS (a Java broker in haste answers "busy")
 
 
 @dataclass(slots=True)
@@ -231,15 +232,18 @@ class Bench:
             else:
                 figures = self._send(broker, shape.topic, shape, start)
             used_s = quiet_cpu_s(pid) - before
-        messages = int(figures.get("total") or figures["msgs"])
+        asked = int(figures.get("total") or figures["msgs"])
+        refused = int(figures.get("not_success", 0))
+        messages = asked - refused
         return Result(
             shape.name,
             messages,
-            figures["msg_per_s"],
+            figures["msg_per_s"] * messages / asked,
             figures.get("p50_us"),
             figures.get("p99_us"),
             used_s * 1e6 / messages,
             memory.highest,
+            refused,
         )
 
     def _has(self, start: Start, shape_name: str) -> bool:
@@ -266,14 +270,18 @@ class Bench:
         start.boot_s = time.perf_counter() - begin
 
     def _load(self, mode: str, broker: harness.Broker, topic: str, *args: str) -> dict[str, float]:
-        """Run the load generator; gives its figures. Raises RuntimeError when anything failed."""
+        """Run the load generator; gives its figures, refused sends among them (`not_success`).
+
+        Raises RuntimeError when an answer was missing or a pull failed.
+        """
         command = [str(self._loadgen), mode, "127.0.0.1", str(broker.port), topic, *args]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        if done.returncode != 0:
+        pairs = (pair.split("=") for pair in done.stdout.split() if "=" in pair)
+        figures = {key: float(value) for key, value in pairs if key != "mode"}
+        if done.returncode != 0 and not figures.get("not_success"):
             output = f"{done.stdout}{done.stderr}{broker.log_tail()}"
             raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{output}")
-        pairs = (pair.split("=") for pair in done.stdout.split())
-        return {key: float(value) for key, value in pairs if key != "mode"}
+        return figures
 
 
 def summary(starts: list[Start], side: str, shape: str) -> dict[str, Any] | None:
@@ -289,6 +297,7 @@ def summary(starts: list[Start], side: str, shape: str) -> dict[str, Any] | None
     figures: dict[str, Any] = {
         name: median(name) for name in ("msg_per_s", "p50_us", "p99_us", "cpu_us")
     }
+    figures["refused"] = sum(run.refused for run in runs)
     figures["runs_msg_per_s"] = [round(run.msg_per_s) for run in runs]
     return figures
 
@@ -331,7 +340,8 @@ def _line(row: dict[str, Any], side: str) -> str:
     ratio = f"{row['ratio']:.2f}" if row["ratio"] and side == "ours" else ""
     speed = f"{row['shape']:16}{side:6}{figures['msg_per_s']:>11,.0f}"
     runs = " ".join(f"{run:,}" for run in figures["runs_msg_per_s"])
-    return f"{speed}{latencies}{figures['cpu_us']:>8.1f}{ratio:>8}   {runs}"
+    refused = f"   {figures['refused']} refused" if figures["refused"] else ""
+    return f"{speed}{latencies}{figures['cpu_us']:>8.1f}{ratio:>8}   {runs}{refused}"
 
 
 def print_start(start: dict[str, Any]) -> None:

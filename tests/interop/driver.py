@@ -1,0 +1,218 @@
+"""The Java client (src/interop/Driver.java) as an object: its operations and its ledgers.
+
+One JVM serves a whole test session, since a start costs about a second of both cores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.interop.java_peers import QUICK_JVM, driver_classpath, java_command
+from tests.interop.processes import wait_until
+
+_CALL_TIMEOUT_S = 60.0
+# Half the default: an orderly 4.9.8 consumer takes over a queue only at its next regular round.
+_REBALANCE = ("-Drocketmq.client.rebalance.waitInterval=10000",)
+
+
+class DriverError(Exception):
+    """The Java client threw; the text is its exception with its causes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message as it was sent or received; `note` is the send status or the tag."""
+
+    seq: int
+    digest: str
+    broker: str
+    queue_id: int
+    queue_offset: int
+    msg_id: str
+    offset_msg_id: str
+    note: str
+
+    @property
+    def queue(self) -> tuple[str, int]:
+        return self.broker, self.queue_id
+
+
+def read_ledger(path: Path) -> list[Entry]:
+    """The messages of a ledger file, in the order in which they were written."""
+    entries = []
+    for line in path.read_text().splitlines():
+        seq, digest, broker, queue, offset, msg_id, offset_id, note = line.split("\t")
+        entries.append(
+            Entry(int(seq), digest, broker, int(queue), int(offset), msg_id, offset_id, note)
+        )
+    return entries
+
+
+def by_queue(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
+    """Entries of each (broker name, queue id), their order kept."""
+    queues: dict[tuple[str, int], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        queues[entry.queue].append(entry)
+    return queues
+
+
+class Driver:
+    """One JVM with the client of `version`; thread-safe."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.version = version
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, Future[Any]] = {}
+        self._lock = threading.Lock()
+        jvm = (*QUICK_JVM, "-Xms64m", "-Xmx1g", *_REBALANCE)
+        command = java_command(driver_classpath(version), "interop.Driver", directory, jvm=jvm)
+        self._log = (directory / "driver.log").open("wb")
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            encoding="utf-8",
+        )
+        threading.Thread(target=self._read_answers, name=f"driver-{version}", daemon=True).start()
+
+    def ledger_path(self, name: str) -> Path:
+        """A new file for a ledger."""
+        return self._directory / f"{name}-{next(self._numbers)}.ledger"
+
+    def submit(self, op: str, **arguments: Any) -> Future[Any]:
+        """Start an operation; the future gives its answer or raises DriverError."""
+        number = next(self._numbers)
+        future: Future[Any] = Future()
+        line = json.dumps({"id": number, "op": op, **arguments}, default=str)
+        with self._lock:
+            self._pending[number] = future
+            assert self._popen.stdin is not None
+            self._popen.stdin.write(line + "\n")
+            self._popen.stdin.flush()
+        return future
+
+    def call(self, op: str, **arguments: Any) -> Any:
+        """Run an operation and give its answer."""
+        return self.submit(op, **arguments).result(_CALL_TIMEOUT_S)
+
+    def close(self) -> None:
+        """End the JVM (its stdin ends)."""
+        if self._popen.stdin is not None:
+            self._popen.stdin.close()
+        try:
+            self._popen.wait(5)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+        self._log.close()
+
+    def _read_answers(self) -> None:
+        assert self._popen.stdout is not None
+        for line in self._popen.stdout:
+            answer = json.loads(line)
+            future = self._pending.pop(answer["id"])
+            if "error" in answer:
+                future.set_exception(DriverError(answer["error"]))
+            else:
+                future.set_result(answer.get("ok"))
+        for future in self._pending.values():
+            future.set_exception(DriverError(f"the driver ended; see {self._log.name}"))
+
+
+class Producer:
+    """A running DefaultMQProducer in a driver."""
+
+    def __init__(self, driver: Driver, namesrv: str, name: str, **settings: Any) -> None:
+        self.driver = driver
+        self.name = name
+        driver.call("producer.start", name=name, namesrv=namesrv, group=f"p-{name}", **settings)
+
+    def send(self, topic: str, kind: str, count: int, **settings: Any) -> list[Entry]:
+        """Send and wait; every send must have been answered. Gives what was sent."""
+        return self.sent(self.begin_send(topic, kind, count, **settings))
+
+    def begin_send(
+        self, topic: str, kind: str, count: int, **settings: Any
+    ) -> tuple[Future[Any], Path]:
+        """Start sending `count` messages; settings: first, seed, profile, rate."""
+        path = self.driver.ledger_path(f"sent-{kind}")
+        defaults = {"first": 0, "seed": 1, "profile": "small", "rate": 0.0, **settings}
+        future = self.driver.submit(
+            "send", producer=self.name, topic=topic, kind=kind, count=count, ledger=path, **defaults
+        )
+        return future, path
+
+    def sent(self, begun: tuple[Future[Any], Path], timeout_s: float = 120.0) -> list[Entry]:
+        """Wait for `begin_send`; fails when a send had no success."""
+        answer = begun[0].result(timeout_s)
+        assert answer["errors"] == [], answer["errors"][:5]
+        return read_ledger(begun[1])
+
+    def stop(self) -> None:
+        self.driver.call("producer.stop", name=self.name)
+
+
+class Consumer:
+    """A running consumer in a driver: a DefaultMQPushConsumer or a DefaultLitePullConsumer.
+
+    `family` is "push" or "lite"; settings: from, timestamp, expression, model, orderly, refuse,
+    assign, as PushConsumers.java and LitePullConsumers.java say.
+    """
+
+    def __init__(
+        self, driver: Driver, family: str, namesrv: str, group: str, topic: str, **settings: Any
+    ) -> None:
+        self.driver = driver
+        self.family = family
+        self.group = group
+        self.topic = topic
+        self.name = f"{group}-{next(_CONSUMER_NUMBERS)}"
+        self.path = driver.ledger_path(f"received-{self.name}")
+        defaults = {"from": "FIRST_OFFSET", "expression": "*", "model": "CLUSTERING", **settings}
+        driver.call(
+            f"{family}.start",
+            name=self.name,
+            namesrv=namesrv,
+            group=group,
+            topic=topic,
+            ledger=self.path,
+            **defaults,
+        )
+
+    def count(self) -> int:
+        return int(self.driver.call(f"{self.family}.count", name=self.name))
+
+    def received(self) -> list[Entry]:
+        """All received so far, in the order of arrival."""
+        self.count()
+        return read_ledger(self.path)
+
+    def wait_for(self, count: int, timeout_s: float = 30.0) -> list[Entry]:
+        """Wait until at least `count` messages have come."""
+        what = f"{count} messages at {self.name} (client {self.driver.version})"
+        wait_until(lambda: self.count() >= count, what, timeout_s)
+        return self.received()
+
+    def queues(self) -> list[int]:
+        """Queues that this push consumer holds now."""
+        return list(self.driver.call("push.queues", name=self.name, topic=self.topic))
+
+    def stop(self) -> list[Entry]:
+        """Shut down; gives all that was received."""
+        self.driver.call(f"{self.family}.stop", name=self.name)
+        return read_ledger(self.path)
+
+
+_CONSUMER_NUMBERS = itertools.count(1)

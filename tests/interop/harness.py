@@ -1,0 +1,204 @@
+"""Name servers and brokers of both worlds behind one interface, so that a test can mix them.
+
+`name_server(kind, dir)` and `broker(kind, dir, ...)` give servers that are not started yet. A kind
+is "ours", "java-4.9" or "java-5.3" (which release that is: java_peers.py). Everything lives on
+loopback and under the directory given; `store_dir` hands a store to the next broker.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.interop.java_peers import QUICK_JVM, java_command, server_lib
+from tests.interop.processes import PeerError, ServerProcess, free_port
+
+REPO_DIR = Path(__file__).resolve().parents[2]
+KINDS = ("ours", "java-4.9", "java-5.3")
+
+_BROKER_READY = r"The broker\[([^,\]]+), ([0-9.]+):(\d+)\] boot success"
+_NAMESRV_READY = r"The Name Server boot success"
+_DISK_FLAGS = (
+    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+    "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
+)
+# So that several brokers of ours find free ports.
+_ONLY_OURS = {"metricsPort": "0", "metricsAddress": "127.0.0.1", "embeddedNamesrvPort": "0"}
+_LOGBACK = """<configuration>
+  <appender name="file" class="ch.qos.logback.core.FileAppender">
+    <file>{log}</file>
+    <encoder><pattern>%d %p %t %logger{{0}} - %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="file"/></root>
+</configuration>
+"""
+_LOGBACK_NAMES = (
+    "logback_broker.xml",
+    "logback_namesrv.xml",
+    "rmq.broker.logback.xml",
+    "rmq.namesrv.logback.xml",
+)
+
+
+class NameServer:
+    """A name server of either world."""
+
+    def __init__(self, process: ServerProcess, port: int) -> None:
+        self._process = process
+        self._port = port
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> NameServer:
+        self._process.start()
+        return self
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def log_tail(self) -> str:
+        return self._process.log_tail()
+
+
+class Broker:
+    """A broker of either world, its settings and its store directory."""
+
+    def __init__(
+        self, kind: str, process: ServerProcess, name: str, port: int, store_dir: Path
+    ) -> None:
+        self.kind = kind
+        self.process = process
+        self.name = name
+        self.store_dir = store_dir
+        self._port = port
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def start(self) -> Broker:
+        """Start and wait for the boot line, whose port is the real one."""
+        self._port = int(self.process.start().group(3))
+        return self
+
+    def stop(self) -> None:
+        """Clean stop (SIGTERM)."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        """SIGKILL of every process of the broker."""
+        self.process.kill()
+
+    def log_tail(self) -> str:
+        return self.process.log_tail()
+
+
+def name_server(kind: str, directory: Path, *, port: int | None = None) -> NameServer:
+    """A name server of `kind`, with its files under `directory`."""
+    port = port or free_port()
+    conf = _write_properties(directory / "namesrv.conf", {"listenPort": str(port)})
+    log = directory / "namesrv.log"
+    label = f"{kind} name server"
+    if kind == "ours":
+        command = [sys.executable, "-m", "namesrv", "-c", str(conf)]
+        return NameServer(
+            ServerProcess(label, command, log, _NAMESRV_READY, _our_env(directory)), port
+        )
+    home = _java_home(directory)
+    main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+    jvm = (*QUICK_JVM, "-Xms64m", "-Xmx128m", f"-Drocketmq.home.dir={home}")
+    command = java_command(_server_classpath(kind), main, home, jvm=jvm, args=["-c", str(conf)])
+    process = ServerProcess(label, command, log, _NAMESRV_READY, {"ROCKETMQ_HOME": str(home)})
+    return NameServer(process, port)
+
+
+def broker(
+    kind: str,
+    directory: Path,
+    namesrv: str | None,
+    *,
+    name: str = "broker-a",
+    port: int | None = None,
+    store_dir: Path | None = None,
+    conf: Mapping[str, str] | None = None,
+    jvm: tuple[str, ...] = (*QUICK_JVM, "-Xms256m", "-Xmx512m"),
+) -> Broker:
+    """A broker of `kind` that registers with `namesrv` ("ip:port;ip:port").
+
+    `conf` overrides settings (Java's key names, also for ours). `namesrv` None: ours serves the
+    routes itself.
+    """
+    port = port or free_port(-2, 1)
+    store = store_dir or directory / "store"
+    ours = _ONLY_OURS if kind == "ours" else {}
+    settings = {**_settings(name, port, store), **ours, **(conf or {})}
+    conf_path = _write_properties(directory / "broker.conf", settings)
+    args = ["-c", str(conf_path), *(["-n", namesrv] if namesrv else [])]
+    log = directory / "broker.log"
+    label = f"{kind} broker {name}"
+    if kind == "ours":
+        command = [sys.executable, "-m", "broker", *args]
+        process = ServerProcess(label, command, log, _BROKER_READY, _our_env(directory))
+        return Broker(kind, process, name, port, store)
+    home = _java_home(directory)
+    main = "org.apache.rocketmq.broker.BrokerStartup"
+    flags = (*jvm, *_DISK_FLAGS, f"-Drocketmq.home.dir={home}")
+    command = java_command(_server_classpath(kind), main, home, jvm=flags, args=args)
+    process = ServerProcess(label, command, log, _BROKER_READY, {"ROCKETMQ_HOME": str(home)})
+    return Broker(kind, process, name, port, store)
+
+
+def _settings(name: str, port: int, store: Path) -> dict[str, str]:
+    return {
+        "brokerClusterName": "InteropCluster",
+        "brokerName": name,
+        "brokerId": "0",
+        "brokerIP1": "127.0.0.1",
+        "brokerIP2": "127.0.0.1",
+        "listenPort": str(port),
+        "storePathRootDir": str(store),
+        "storePathCommitLog": str(store / "commitlog"),
+        "brokerRole": "ASYNC_MASTER",
+        "flushDiskType": "ASYNC_FLUSH",
+        "diskMaxUsedSpaceRatio": "95",
+        "autoCreateTopicEnable": "true",
+    }
+
+
+def _write_properties(path: Path, settings: Mapping[str, str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
+def _server_classpath(kind: str) -> str:
+    found = re.fullmatch(r"java-(\d\.\d)", kind)
+    if found is None:
+        raise PeerError(f"no kind of server {kind!r}: one of {', '.join(KINDS)}")
+    return f"{server_lib(found.group(1))}/*"
+
+
+def _java_home(directory: Path) -> Path:
+    home = directory / "java-home"
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    for name in _LOGBACK_NAMES:
+        (home / "conf" / name).write_text(_LOGBACK.format(log=home / "server.log"))
+    return home
+
+
+def _our_env(directory: Path) -> dict[str, str]:
+    """Ours run under the interpreter of the tests, their files under `directory`."""
+    return {
+        "HOME": str(directory),
+        "PYTHONPATH": str(REPO_DIR),
+        "ROCKETMQ_HOME": str(REPO_DIR),
+        "ROCKETMQ_RUN_DIR": str(directory / "run"),
+    }

@@ -1,0 +1,141 @@
+"""The Java side on disk: jars fetched once with Maven, our driver compiled for each client version.
+
+Which releases stand for which line is decided here and nowhere else. Maven Central has the clients
+of 4.9.8, but no rocketmq-broker and no rocketmq-namesrv of that version: the newest servers of the
+4.9 line there are 4.9.7. So the "java-4.9" servers are 4.9.7, and figures taken with them must say
+so (`server_version`). `ROCKETMQ_49_LIB` may name the lib directory of another 4.9 release (for
+instance an unpacked 4.9.8 distribution), which is then used, and named, instead.
+Used by the test process; builds run under a file lock, so parallel runs do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+INTEROP_DIR = Path(__file__).resolve().parent
+TARGET_DIR = INTEROP_DIR / "target"
+CLIENT_VERSIONS = ("4.9.8", "5.3.3")
+SERVER_LINES = ("4.9", "5.3")
+_CENTRAL_SERVER = {"4.9": "4.9.7", "5.3": "5.3.3"}
+_MVN_TIMEOUT_S = 900
+
+# What a 4.9 broker or client reaches into that Java 17 keeps closed.
+_MODULE_FLAGS = (
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+)
+# Start quickly on two cores: a test is not a benchmark.
+QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+class JavaPeersError(Exception):
+    """The Java side could not be prepared; the text says which command failed and how."""
+
+
+def missing_tools() -> str | None:
+    """Why the Java peers cannot be used on this machine, or None when they can."""
+    absent = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+    return f"needs {', '.join(absent)} on the PATH" if absent else None
+
+
+def server_lib(line: str) -> Path:
+    """Directory with the name server's and the broker's jars of `line` ("4.9" or "5.3")."""
+    given = os.environ.get("ROCKETMQ_49_LIB")
+    if line == "4.9" and given:
+        return Path(given)
+    return _jars(_CENTRAL_SERVER[line], "servers")
+
+
+def server_version(line: str) -> str:
+    """The release that runs for `line`, read from its broker jar: what reports must print."""
+    lib = server_lib(line)
+    for jar in lib.glob("rocketmq-broker-*.jar"):
+        found = re.fullmatch(r"rocketmq-broker-(.+)\.jar", jar.name)
+        if found:
+            return found.group(1)
+    raise JavaPeersError(f"{lib}: no rocketmq-broker-<version>.jar; is it the lib of a release?")
+
+
+def driver_classpath(version: str) -> str:
+    """Class path of our driver, compiled against the client `version`."""
+    lib = _jars(version, "clients")
+    classes = TARGET_DIR / f"classes-{version}"
+    sources = sorted((INTEROP_DIR / "src" / "interop").glob("*.java"))
+    newest = max(source.stat().st_mtime for source in sources)
+    stamp = classes / "compiled"
+    with _locked("build"):
+        if not stamp.exists() or stamp.stat().st_mtime < newest:
+            classes.mkdir(parents=True, exist_ok=True)
+            command = ["javac", "-nowarn", "-d", str(classes), "-cp", f"{lib}/*"]
+            _run([*command, *map(str, sources)], timeout_s=120)
+            stamp.touch()
+    return f"{classes}:{lib}/*"
+
+
+def java_command(
+    classpath: str,
+    main_class: str,
+    home: Path,
+    *,
+    jvm: Sequence[str] = (),
+    args: Sequence[str] = (),
+) -> list[str]:
+    """A java command line whose files all stay under `home`."""
+    return [
+        "java",
+        *_MODULE_FLAGS,
+        *jvm,
+        f"-Duser.home={home}",
+        f"-Djava.io.tmpdir={home}",
+        f"-Drocketmq.client.logRoot={home}/client-logs",
+        f"-Drocketmq.client.localOffsetStoreDir={home}/offsets",
+        "-Dfile.encoding=UTF-8",
+        "-cp",
+        classpath,
+        main_class,
+        *args,
+    ]
+
+
+def _jars(version: str, profile: str) -> Path:
+    """lib-<version>-<profile>, copied by Maven when it is not there yet.
+
+    `profile` is "clients" or "servers".
+    """
+    lib = INTEROP_DIR / f"lib-{version}-{profile}"
+    with _locked("build"):
+        if not lib.exists():
+            part = TARGET_DIR / f"{lib.name}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            flags = [f"-P{profile}", f"-Drocketmq.version={version}", f"-Dlib.directory={part}"]
+            pom = str(INTEROP_DIR / "pom.xml")
+            _run(["mvn", "-q", "-B", "-f", pom, *flags, "package"], _MVN_TIMEOUT_S)
+            part.rename(lib)
+    return lib
+
+
+def _run(command: list[str], timeout_s: float) -> None:
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+    )
+    if done.returncode != 0:
+        text = done.stdout.decode(errors="replace")[-4000:]
+        raise JavaPeersError(f"{' '.join(command[:6])} ... exit {done.returncode}:\n{text}")
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    TARGET_DIR.mkdir(exist_ok=True)
+    with (TARGET_DIR / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

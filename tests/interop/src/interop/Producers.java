@@ -1,0 +1,253 @@
+package interop;
+
+import com.alibaba.fastjson.JSONObject;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** DefaultMQProducer in all its ways to send. */
+final class Producers {
+    private static final int ASYNC_WINDOW = 64;
+    private static final int BATCH = 32;
+    private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
+
+    void register(Map<String, Driver.Operation> operations) {
+        operations.put("producer.start", this::start);
+        operations.put("producer.stop", this::stop);
+        operations.put("send", this::send);
+        operations.put("send.one", this::sendOne);
+    }
+
+    DefaultMQProducer get(String name) {
+        DefaultMQProducer producer = producers.get(name);
+        if (producer == null) throw new IllegalArgumentException("no producer " + name);
+        return producer;
+    }
+
+    /** name, namesrv, group; compress_over (bytes). */
+    private Object start(JSONObject a) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(a.getString("group"));
+        producer.setNamesrvAddr(a.getString("namesrv"));
+        producer.setInstanceName(a.getString("name"));
+        producer.setSendMsgTimeout(10_000);
+        if (a.containsKey("compress_over")) producer.setCompressMsgBodyOverHowmuch(a.getIntValue("compress_over"));
+        producer.start();
+        producers.put(a.getString("name"), producer);
+        return true;
+    }
+
+    private Object stop(JSONObject a) {
+        DefaultMQProducer producer = producers.remove(a.getString("name"));
+        if (producer != null) producer.shutdown();
+        return producer != null;
+    }
+
+    /** producer, topic, body, tags, keys, properties; queue. Answers the send result. */
+    private Object sendOne(JSONObject a) throws Exception {
+        DefaultMQProducer producer = get(a.getString("producer"));
+        Message message = new Message(a.getString("topic"), a.getString("tags"), a.getString("keys"),
+                a.getString("body").getBytes(java.nio.charset.StandardCharsets.UTF_8));
+        JSONObject properties = a.getJSONObject("properties");
+        if (properties != null) {
+            for (String name : properties.keySet()) message.putUserProperty(name, properties.getString(name));
+        }
+        SendResult result = a.containsKey("queue")
+                ? producer.send(message, queues(producer, a.getString("topic")).get(a.getIntValue("queue")))
+                : producer.send(message);
+        Map<String, Object> answer = new HashMap<>();
+        answer.put("status", result.getSendStatus().name());
+        answer.put("msg_id", result.getMsgId());
+        answer.put("offset_msg_id", result.getOffsetMsgId());
+        answer.put("queue", result.getMessageQueue().getQueueId());
+        answer.put("queue_offset", result.getQueueOffset());
+        return answer;
+    }
+
+    /**
+     * producer, topic, kind, first, count, seed, profile, ledger; rate (messages a second).
+     * kind: sync, async, oneway, batch, selector, or ordered (sync and batch in turn, a thread for each queue,
+     * number seq to queue seq % queues). Answers {"sent", "errors"}.
+     */
+    private Object send(JSONObject a) throws Exception {
+        Ledger ledger = new Ledger(a.getString("ledger"));
+        Sending sending = new Sending(get(a.getString("producer")), a, ledger);
+        switch (a.getString("kind")) {
+            case "sync" -> sending.each(sending::sync);
+            case "async" -> sending.async();
+            case "oneway" -> sending.each(sending::oneway);
+            case "batch" -> sending.batches();
+            case "selector" -> sending.each(sending::selector);
+            case "ordered" -> sending.ordered();
+            default -> throw new IllegalArgumentException(a.getString("kind"));
+        }
+        Map<String, Object> answer = new HashMap<>();
+        answer.put("sent", ledger.flushedLines());
+        answer.put("errors", sending.errors);
+        ledger.close();
+        return answer;
+    }
+
+    private static List<MessageQueue> queues(DefaultMQProducer producer, String topic) throws Exception {
+        List<MessageQueue> queues = new ArrayList<>(producer.fetchPublishMessageQueues(topic));
+        Collections.sort(queues);
+        return queues;
+    }
+
+    private interface OneSend {
+        void send(int seq, Message message) throws Exception;
+    }
+
+    private static final class Sending {
+        final DefaultMQProducer producer;
+        final String topic;
+        final int first;
+        final int count;
+        final double rate;
+        final Plan plan;
+        final Ledger ledger;
+        final List<String> errors = Collections.synchronizedList(new ArrayList<>());
+
+        Sending(DefaultMQProducer producer, JSONObject a, Ledger ledger) {
+            this.producer = producer;
+            this.ledger = ledger;
+            topic = a.getString("topic");
+            first = a.getIntValue("first");
+            count = a.getIntValue("count");
+            rate = a.getDoubleValue("rate");
+            plan = new Plan(a.getLongValue("seed"), a.getString("profile"));
+        }
+
+        void each(OneSend one) {
+            long start = System.nanoTime();
+            for (int seq = first; seq < first + count; seq++) {
+                if (rate > 0) LockSupport.parkNanos(start + (long) ((seq - first) * 1e9 / rate) - System.nanoTime());
+                guarded(seq, one);
+            }
+        }
+
+        void guarded(int seq, OneSend one) {
+            try {
+                one.send(seq, plan.message(topic, seq));
+            } catch (Exception e) {
+                errors.add("seq " + seq + ": " + Driver.describe(e));
+            }
+        }
+
+        void sync(int seq, Message message) throws Exception {
+            String digest = Plan.digest(message);
+            record(seq, digest, producer.send(message));
+        }
+
+        void selector(int seq, Message message) throws Exception {
+            String digest = Plan.digest(message);
+            record(seq, digest, producer.send(message, (queues, m, arg) -> queues.get((Integer) arg % queues.size()), seq));
+        }
+
+        void oneway(int seq, Message message) throws Exception {
+            String digest = Plan.digest(message);
+            producer.sendOneway(message);
+            ledger.add(seq, digest, "", -1, -1, "", "", "ONEWAY");
+        }
+
+        void async() throws InterruptedException {
+            Semaphore window = new Semaphore(ASYNC_WINDOW);
+            each((seq, message) -> {
+                String digest = Plan.digest(message);
+                window.acquire();
+                producer.send(message, new SendCallback() {
+                    @Override
+                    public void onSuccess(SendResult result) {
+                        record(seq, digest, result);
+                        window.release();
+                    }
+
+                    @Override
+                    public void onException(Throwable e) {
+                        errors.add("seq " + seq + ": " + Driver.describe(e));
+                        window.release();
+                    }
+                });
+            });
+            if (!window.tryAcquire(ASYNC_WINDOW, 30, TimeUnit.SECONDS)) errors.add("async sends without an answer");
+        }
+
+        void batches() throws Exception {
+            for (int from = first; from < first + count; from += BATCH) {
+                List<Integer> numbers = new ArrayList<>();
+                for (int seq = from; seq < Math.min(from + BATCH, first + count); seq++) numbers.add(seq);
+                batch(numbers, null);
+            }
+        }
+
+        void ordered() throws Exception {
+            List<MessageQueue> queues = queues(producer, topic);
+            List<Thread> threads = new ArrayList<>();
+            for (MessageQueue queue : queues) {
+                threads.add(new Thread(() -> orderedTo(queue, queues.size()), "send-" + queue.getQueueId()));
+            }
+            threads.forEach(Thread::start);
+            for (Thread thread : threads) thread.join();
+        }
+
+        private void orderedTo(MessageQueue queue, int queues) {
+            List<Integer> pending = new ArrayList<>();
+            for (int seq = first; seq < first + count; seq++) {
+                if (seq % queues != queue.getQueueId()) continue;
+                boolean single = plan.size(seq) > 8192 || (seq / 1024) % 4 == 0;
+                if (!single) pending.add(seq);
+                if (single || pending.size() == BATCH) flush(pending, queue);
+                if (single) guarded(seq, (n, message) -> {
+                    String digest = Plan.digest(message);
+                    record(n, digest, producer.send(message, queue));
+                });
+            }
+            flush(pending, queue);
+        }
+
+        private void flush(List<Integer> pending, MessageQueue queue) {
+            if (pending.isEmpty()) return;
+            batch(pending, queue);
+            pending.clear();
+        }
+
+        /** One batch; queue null lets the client choose. */
+        private void batch(List<Integer> numbers, MessageQueue queue) {
+            List<Message> messages = new ArrayList<>();
+            List<String> digests = new ArrayList<>();
+            for (int seq : numbers) {
+                Message message = plan.message(topic, seq);
+                messages.add(message);
+                digests.add(Plan.digest(message));
+            }
+            try {
+                SendResult result = queue == null ? producer.send(messages) : producer.send(messages, queue);
+                String[] ids = result.getMsgId().split(",");
+                String[] offsetIds = result.getOffsetMsgId().split(",");
+                for (int k = 0; k < digests.size(); k++) {
+                    ledger.add(numbers.get(k), digests.get(k), result.getMessageQueue().getBrokerName(),
+                            result.getMessageQueue().getQueueId(), result.getQueueOffset() + k, ids[k], offsetIds[k],
+                            result.getSendStatus().name());
+                }
+            } catch (Exception e) {
+                errors.add("batch from " + numbers.get(0) + ": " + Driver.describe(e));
+            }
+        }
+
+        private void record(int seq, String digest, SendResult result) {
+            MessageQueue queue = result.getMessageQueue();
+            ledger.add(seq, digest, queue.getBrokerName(), queue.getQueueId(), result.getQueueOffset(), result.getMsgId(),
+                    result.getOffsetMsgId(), result.getSendStatus().name());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+package interop;
+
+import com.alibaba.fastjson.JSONObject;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageClientExt;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/** DefaultMQPushConsumer: concurrent and orderly, clustering and broadcasting. */
+final class PushConsumers {
+    private record Running(DefaultMQPushConsumer consumer, Ledger ledger, Set<Integer> refused) { }
+
+    private final Map<String, Running> consumers = new ConcurrentHashMap<>();
+
+    void register(Map<String, Driver.Operation> operations) {
+        operations.put("push.start", this::start);
+        operations.put("push.stop", this::stop);
+        operations.put("push.count", a -> get(a).ledger.flushedLines());
+        operations.put("push.queues", this::queues);
+    }
+
+    /**
+     * name, namesrv, group, topic, expression, ledger; model, orderly, from (first, last, timestamp), timestamp
+     * (yyyyMMddHHmmss), refuse (numbers that are refused the first time they come).
+     */
+    private Object start(JSONObject a) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(a.getString("group"));
+        consumer.setNamesrvAddr(a.getString("namesrv"));
+        consumer.setInstanceName(a.getString("name"));
+        consumer.setHeartbeatBrokerInterval(Driver.HEARTBEAT_MS);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + a.getString("from")));
+        if (a.containsKey("timestamp")) consumer.setConsumeTimestamp(a.getString("timestamp"));
+        consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), a.getString("model")));
+        consumer.setConsumeThreadMin(4);
+        consumer.setConsumeThreadMax(4);
+        consumer.setConsumeMessageBatchMaxSize(32);
+        consumer.subscribe(a.getString("topic"), a.getString("expression"));
+        Running running = new Running(consumer, new Ledger(a.getString("ledger")), ConcurrentHashMap.newKeySet());
+        if (a.containsKey("refuse")) running.refused.addAll(a.getJSONArray("refuse").toJavaList(Integer.class));
+        listen(running, a.getBooleanValue("orderly"));
+        consumer.start();
+        consumers.put(a.getString("name"), running);
+        return true;
+    }
+
+    private static void listen(Running running, boolean orderly) {
+        if (orderly) {
+            running.consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                messages.forEach(message -> record(running.ledger, message));
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            running.consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                for (int k = 0; k < messages.size(); k++) {
+                    if (running.refused.remove(Plan.seq(messages.get(k)))) {
+                        context.setAckIndex(k - 1);
+                        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                    }
+                    record(running.ledger, messages.get(k));
+                }
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
+    }
+
+    static void record(Ledger ledger, MessageExt message) {
+        String offsetId = message instanceof MessageClientExt client ? client.getOffsetMsgId() : "";
+        ledger.add(Plan.seq(message), Plan.digest(message), String.valueOf(message.getBrokerName()), message.getQueueId(),
+                message.getQueueOffset(), message.getMsgId(), offsetId, message.getTags());
+    }
+
+    private Object stop(JSONObject a) throws Exception {
+        Running running = get(a);
+        consumers.remove(a.getString("name"));
+        running.consumer.shutdown();
+        long lines = running.ledger.flushedLines();
+        running.ledger.close();
+        return lines;
+    }
+
+    /** The queues of the topic that this consumer holds now, sorted. */
+    private Object queues(JSONObject a) {
+        List<Integer> held = new ArrayList<>();
+        new HashSet<>(get(a).consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet())
+                .stream().filter(queue -> queue.getTopic().equals(a.getString("topic")))
+                .sorted().forEach(queue -> held.add(queue.getQueueId()));
+        return held;
+    }
+
+    private Running get(JSONObject a) {
+        Running running = consumers.get(a.getString("name"));
+        if (running == null) throw new IllegalArgumentException("no push consumer " + a.getString("name"));
+        return running;
+    }
+}

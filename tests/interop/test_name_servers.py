@@ -1,0 +1,76 @@
+"""Java brokers register with our name server, our broker with Java's, and clients find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop import harness
+from tests.interop.clients import Client, Cluster, registered, wait_registered
+from tests.interop.driver import Driver
+from tests.interop.processes import wait_until
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
+
+_PAIRS = [
+    ("java-4.9", "under-test", "4.9.8"),
+    ("java-5.3", "under-test", "5.3.3"),
+    ("under-test", "java-4.9", "4.9.8"),
+    ("under-test", "java-5.3", "5.3.3"),
+]
+
+
+@pytest.fixture(params=_PAIRS, ids=lambda pair: f"{pair[1]}-broker-with-{pair[0]}-name-server")
+def pair(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    broker_kind: str,
+    namesrv_kind: str,
+    drivers: Callable[[str], Driver],
+) -> Iterator[Client]:
+    """A client of a broker and a name server of different worlds."""
+    namesrv_asked, broker_asked, version = request.param
+    namesrv = harness.name_server(
+        namesrv_kind if namesrv_asked == "under-test" else namesrv_asked, tmp_path / "namesrv"
+    ).start()
+    broker = harness.broker(
+        broker_kind if broker_asked == "under-test" else broker_asked,
+        tmp_path / "broker",
+        namesrv.address,
+        name="broker-pair",
+    )
+    cluster = Cluster(namesrv, broker.start())
+    client = Client(drivers(version), cluster)
+    yield client
+    client.end()
+    broker.stop()
+    namesrv.stop()
+
+
+def test_registers_serves_and_leaves(pair: Client) -> None:
+    wait_registered(pair.driver, pair.namesrv, pair.cluster.broker)
+    assert list(registered(pair.driver, pair.namesrv)) == ["broker-pair"]
+    topic = pair.topic()
+    consumer = pair.push(topic)
+    sent = pair.producer().send(topic, "sync", 200)
+    received = consumer.wait_for(200)
+    assert sorted((e.seq, e.digest) for e in received) == sorted((e.seq, e.digest) for e in sent)
+    pair.cluster.broker.stop()
+    gone = "the stopped broker is gone from the name server"
+    wait_until(lambda: registered(pair.driver, pair.namesrv) == {}, gone)
+
+
+def test_one_broker_registers_with_name_servers_of_both_worlds(
+    tmp_path: Path, broker_kind: str, namesrv_kind: str, drivers: Callable[[str], Driver]
+) -> None:
+    kinds = (namesrv_kind, "java-4.9")
+    servers = [harness.name_server(k, tmp_path / f"ns-{i}").start() for i, k in enumerate(kinds)]
+    addresses = ";".join(server.address for server in servers)
+    broker = harness.broker(broker_kind, tmp_path / "broker", addresses).start()
+    for server in servers:
+        wait_registered(drivers("4.9.8"), server.address, broker)
+    broker.stop()
+    for server in servers:
+        server.stop()
