@@ -19,11 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from remoting.connection import FRAME_HEAD, Connection, Phase, ReceiveBuffer
-from remoting.errors import FrameError, RequestError
+from remoting.errors import FrameError
 from remoting.remoting_codec import decode_command
-from remoting.remoting_command import RemotingCommand
-from remoting.request_processor import ConnectionListener, RequestProcessor, Route
-from remoting.response_code import ResponseCode
+from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_processor import ConnectionListener, Route
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
 
@@ -36,7 +35,6 @@ _ACCEPT_BACK_OFF_MS: Final = 200
 _ACCEPT_BATCH: Final = 64
 _HEADER_MASK: Final = 0xFFFFFF
 _JSON_LIMIT: Final = 1 << 24
-_OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
 
 FastHandler = Callable[[Connection, memoryview, memoryview], bool]
 """(connection, header, body) -> whether it took the frame; views end with the call."""
@@ -94,8 +92,8 @@ class RemotingServer:
         high_water: int = _HIGH_WATER,
     ) -> None:
         self._loop = loop
-        self._routes = routes
         self._executors = executors or {}
+        self._dispatcher = RequestDispatcher(routes, self._executors)
         self._listener = listener
         self._fast = tuple((prefix, len(prefix), handler) for prefix, handler in fast_routes)
         self._idle_timeout_ms = idle_timeout_ms
@@ -104,8 +102,9 @@ class RemotingServer:
         self._receive = ReceiveBuffer()
         self._flush_list: list[Connection] = []
         self._connections: dict[int, Connection] = {}
-        self._listening: list[tuple[socket.socket, Mapping[int, Route] | None]] = []
-        self._blocked_routes: dict[int, Mapping[int, Route]] = {}
+        self._listening: list[tuple[socket.socket, RequestDispatcher | None]] = []
+        self._port_dispatchers: dict[int, RequestDispatcher] = {}
+        """Connections of ports with a table of their own."""
         self._backing_off: set[socket.socket] = set()
         self._accepting = False
         self.responses = ResponseTable()
@@ -117,7 +116,8 @@ class RemotingServer:
     def add_listener(self, sock: socket.socket, routes: Mapping[int, Route] | None = None) -> None:
         """Accept from `sock` (bound and listening); `routes` replaces the table on its port."""
         sock.setblocking(False)
-        self._listening.append((sock, routes))
+        own = None if routes is None else RequestDispatcher(routes, self._executors)
+        self._listening.append((sock, own))
 
     def start(self) -> None:
         """Accept connections."""
@@ -200,9 +200,9 @@ class RemotingServer:
             log.info("a connection ended before it was set up: %s", error)
             sock.close()
             return
-        for candidate, routes in self._listening:
-            if candidate is listening and routes is not None:
-                self._blocked_routes[connection.connection_id] = routes
+        for candidate, own in self._listening:
+            if candidate is listening and own is not None:
+                self._port_dispatchers[connection.connection_id] = own
         self._connections[connection.connection_id] = connection
         self.accepted += 1
         if self._listener is not None:
@@ -219,7 +219,7 @@ class RemotingServer:
         """FrameSink: forget the connection and tell the listener."""
         if self._connections.pop(connection.connection_id, None) is None:
             return
-        self._blocked_routes.pop(connection.connection_id, None)
+        self._port_dispatchers.pop(connection.connection_id, None)
         if self._listener is not None:
             self._listener.on_close(connection, reason)
 
@@ -229,7 +229,7 @@ class RemotingServer:
         """FrameSink: the hot loop over the frames of one read (see tests/bench/compare.py)."""
         position = 0
         unpack = FRAME_HEAD.unpack_from
-        fast = () if connection.connection_id in self._blocked_routes else self._fast
+        fast = () if connection.connection_id in self._port_dispatchers else self._fast
         limit = self._max_frame - 4
         while end - position >= 8:
             length, word = unpack(view, position)
@@ -264,43 +264,8 @@ class RemotingServer:
         if command.is_response:
             self.responses.complete(command)
             return
-        table = self._blocked_routes.get(connection.connection_id, self._routes)
-        route = table.get(command.code)
-        if route is None:
-            self._answer(connection, command, _unsupported(command))
-        elif route.executor is None:
-            self._process(connection, command, route.processor)
-        else:
-            self._submit(connection, command, route)
-
-    def _submit(self, connection: Connection, command: RemotingCommand, route: Route) -> None:
-        assert route.executor is not None
-        executor = self._executors[route.executor]
-        if not executor.try_submit(lambda: self._process(connection, command, route.processor)):
-            log.warning("%s: pool %s is full", connection.remote_address, executor.name)
-            busy = command.response(ResponseCode.SYSTEM_BUSY, _OVERLOAD)
-            self._answer(connection, command, busy)
-
-    def _process(
-        self, connection: Connection, command: RemotingCommand, processor: RequestProcessor
-    ) -> None:
-        """The request guard: one of the two places that may catch everything."""
-        try:
-            response = processor.process_request(connection, command)
-        except RequestError as error:
-            response = command.response(error.code, error.remark)
-        except Exception as error:
-            log.exception("%s: request %s failed", connection.remote_address, command.code)
-            text = f"{type(error).__name__}: {error}"
-            response = command.response(ResponseCode.SYSTEM_ERROR, text)
-        if response is not None:
-            self._answer(connection, command, response)
-
-    def _answer(
-        self, connection: Connection, request: RemotingCommand, response: RemotingCommand
-    ) -> None:
-        if not request.is_oneway:
-            connection.send_command(response)
+        dispatcher = self._port_dispatchers.get(connection.connection_id, self._dispatcher)
+        dispatcher.dispatch(connection, command)
 
     def flush(self) -> None:
         """End of turn: what was queued for each connection leaves in one write."""
@@ -311,8 +276,3 @@ class RemotingServer:
         waiting.clear()
         for connection in batch:
             connection.flush()
-
-
-def _unsupported(command: RemotingCommand) -> RemotingCommand:
-    remark = f" request type {command.code} not supported"
-    return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)

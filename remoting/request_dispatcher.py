@@ -1,7 +1,8 @@
 """RequestDispatcher: hands the requests of a peer to their processors, and answers what they raise.
 
-For the client side: requests that come over a connection we opened (40, 220, 307, ...). Runs on
-the loop's thread, processors with an executor on that pool's. Answers as the server does:
+Both sides of the protocol use it: the server for each of its ports, the client for what comes over
+a connection we opened (40, 220, 307, ...). Runs on the loop's thread, processors with an executor
+on that pool's. What is answered:
 RequestError -> its code and remark, any other exception -> SYSTEM_ERROR (logged), an unknown code
 -> REQUEST_CODE_NOT_SUPPORTED, a full pool -> SYSTEM_BUSY, a oneway request -> nothing.
 """
