@@ -29,10 +29,15 @@ from store.control_page import STARTS, ControlPage, ProcessIndex
 log = logging.getLogger(__name__)
 
 _TICK_MS: Final = 100
+_LATE_MS: Final = 1_000
 _QUICK_DEATHS: Final = 6
 _QUICK_WINDOW_MS: Final = 60_000
 _BACK_OFF_MS: Final = (0, 250, 1_000, 2_000, 4_000)
 _ABORT_GRACE_MS: Final = 2_000
+_FLUSH_FAILED: Final = (
+    "writing to disk failed (fdatasync); the broker stops. "
+    "Check the disk, then start again: the store is recovered from disk"
+)
 
 
 @dataclass(slots=True)
@@ -107,9 +112,13 @@ class Supervisor:
         self._install_signals()
         for child in self._children:
             self._spawn(child)
+        last_ms = self._clock.monotonic_ms()
         while not self._stop_requested:
             self._wait(_TICK_MS)
             now_ms = self._clock.monotonic_ms()
+            if now_ms - last_ms > _LATE_MS:
+                self._excuse_beats(now_ms - last_ms, now_ms)
+            last_ms = now_ms
             self._page.beat(ProcessIndex.SUPERVISOR)
             for child in self._children:
                 self._look_after(child, now_ms)
@@ -167,7 +176,7 @@ class Supervisor:
     def _look_after(self, child: ChildState, now_ms: int) -> None:
         if child.process is None:
             if child.start_at_ms and now_ms >= child.start_at_ms and not self._stop_requested:
-                self._spawn(child)
+                self._spawn_again(child, now_ms)
             return
         code = child.process.poll()
         if code is not None:
@@ -182,11 +191,7 @@ class Supervisor:
             self.stop_with(f"process {name} cannot start (see its log); the broker stops", 1)
             return
         if code == EXIT_FLUSH_FAILED:
-            self.stop_with(
-                f"process {name}: writing to disk failed (fdatasync); the broker stops. "
-                "Check the disk, then start again: the store is recovered from disk",
-                EXIT_FLUSH_FAILED,
-            )
+            self.stop_with(f"process {name}: {_FLUSH_FAILED}", EXIT_FLUSH_FAILED)
             return
         child.deaths_ms.append(now_ms)
         quick = [at for at in child.deaths_ms if now_ms - at < _QUICK_WINDOW_MS]
@@ -202,7 +207,23 @@ class Supervisor:
         child.restarts += 1
         log.error("%s: ended with code %s, starting again in %s ms", name, code, delay_ms)
         if delay_ms == 0:
+            self._spawn_again(child, now_ms)
+
+    def _spawn_again(self, child: ChildState, now_ms: int) -> None:
+        """A machine that is short of memory or processes now may have some later."""
+        try:
             self._spawn(child)
+        except OSError as error:
+            child.start_at_ms = now_ms + _BACK_OFF_MS[2]
+            log.error("%s: cannot be started now: %s", child.spec.name, error)
+
+    def _excuse_beats(self, late_ms: int, now_ms: int) -> None:
+        """This process stood still itself (SIGSTOP, a frozen machine): so may the children have."""
+        log.warning("the supervisor stood still for %s ms: the beats are counted anew", late_ms)
+        for child in self._children:
+            child.beat_at_ms = now_ms
+            if child.aborted_at_ms:
+                child.aborted_at_ms = now_ms
 
     def _check_beat(self, child: ChildState, now_ms: int) -> None:
         assert child.process is not None
@@ -244,4 +265,13 @@ class Supervisor:
                 break
             self._wait(min(left_ms, _TICK_MS))
         child.process = None
-        log.info("%s: stopped", child.spec.name)
+        self._judge_stop(child.spec.name, process.returncode)
+
+    def _judge_stop(self, name: str, code: int) -> None:
+        """A stop that failed is no success: the store may not be whole, or not on disk."""
+        if code in (0, -signal.SIGTERM):
+            log.info("%s: stopped", name)
+        elif code == EXIT_FLUSH_FAILED:
+            self.stop_with(f"process {name}: {_FLUSH_FAILED}", code)
+        else:
+            self.stop_with(f"process {name} ended with code {code} while the broker stopped", 1)

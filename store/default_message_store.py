@@ -342,7 +342,8 @@ class DefaultMessageStore:
             publish=self._publish_allocated,
             on_failure=self._on_failure,
         )
-        self._allocate.begin_at(counters[MAX_PHY_OFFSET])
+        # A writer that lives may go on into any file that a dead store had made for it.
+        self._allocate.begin_at(max(counters[MAX_PHY_OFFSET], counters[ALLOCATED_END]))
         self._clean_log = CleanCommitLogService(
             config,
             self._flags,

@@ -95,7 +95,7 @@ class ServiceThread:
                 self.step()
             self.finish()
         except Exception as error:
-            # The service guard (docs/STYLE.md, 15): the process ends, recovery repairs.
+            # The service guard (docs/STYLE.md, 8): the process ends, recovery repairs.
             log.critical("%s failed and ends", self.name, exc_info=True)
             self.failure = error
             if self._on_failure is not None:

@@ -31,6 +31,7 @@ EXIT_CANNOT_BOOT: Final = 3
 EXIT_FLUSH_FAILED: Final = 4
 """fdatasync failed: what the page cache holds is unknown, only a recovery from disk helps."""
 _PR_SET_PDEATHSIG: Final = 1
+_ORPHAN_STOP_S: Final = 10.0
 
 
 class BootInfo(msgspec.Struct, kw_only=True):
@@ -59,6 +60,7 @@ class Child:
         self.page = ControlPage(boot.control_page_fd)
         self.index = ProcessIndex(boot.index)
         self.stopping = threading.Event()
+        self._stop_seen = False
         self.orphaned = False
         """The supervisor is gone: other children stop at the same time, in no order."""
         self._on_stop: Callable[[], None] = lambda: None
@@ -104,16 +106,31 @@ class Child:
     def _handle_stop(self, _number: int, _frame: object) -> None:
         if os.getppid() != self.boot.parent_pid:
             self.orphaned = True
-        if not self.stopping.is_set():
+        # Two SIGTERMs come when the supervisor dies. A plain flag, since the second may interrupt
+        # the first within Event.set, whose lock it would wait for for ever.
+        if not self._stop_seen:
+            self._stop_seen = True
             self.stopping.set()
             self._on_stop()
 
     def _watch_parent(self) -> None:
-        """The pipe's other end closes with the supervisor, however that ended."""
+        """The pipe's other end closes with the supervisor, however that ended. Nobody is left to
+        kill a child that cannot stop: it ends itself, so that the store's lock becomes free."""
         os.read(self.boot.life_fd, 1)
         self.orphaned = True
-        log.error("the supervisor is gone: stopping")
         os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            log.error("the supervisor is gone: stopping")
+        finally:
+            threading.Event().wait(_ORPHAN_STOP_S)
+            self._end("did not stop in time after the supervisor's death")
+
+    def _end(self, why: str) -> None:
+        """At once, whatever the other threads do, and whoever still reads stderr."""
+        try:
+            self.say(f"process {self.boot.name} {why}: it ends")
+        finally:
+            os._exit(1)
 
 
 def _die_with_parent(boot: BootInfo) -> None:

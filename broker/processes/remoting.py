@@ -13,13 +13,14 @@ from broker.broker_controller import BrokerController
 from broker.broker_startup import StartupOptions
 from broker.processes.child import Child, run_child
 from store.clock import SystemClock
-from store.control_page import STORE_STATE, ProcessIndex, StoreState
+from store.control_page import REMOTING_READY, STORE_STATE, ProcessIndex, StoreState
 
 _POLL_S: Final = 0.01
 
 
 def main(child: Child) -> None:
     """Serve until stopped."""
+    child.page.counters[REMOTING_READY] = 0  # A predecessor's word.
     options = StartupOptions.from_settings(child.boot.settings)
     controller = BrokerController(
         options,

@@ -7,6 +7,7 @@ Frames go in as bytes through RemotingServer.on_data, answers come out of a sock
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import msgspec
 from broker.broker_config import BrokerConfig
 from broker.durability_waiters import DurabilityWaiters
 from broker.processor.pull_message_processor import (
+    LITE_PULL_PREFIX,
     PULL_PREFIX,
     PullMessageProcessor,
     PullSettings,
@@ -49,7 +51,6 @@ from store.control_page import (
     DISPATCHED_OFFSET,
     MAX_PHY_OFFSET,
     Bell,
-    ControlPage,
     ProcessIndex,
 )
 from store.fresh_units import FreshUnits
@@ -61,23 +62,36 @@ from store.queue_table import QueueTableReader, QueueTableWriter, create_queue_t
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import dispatch_range
 from tests.broker.broker_fakes import CONFIG, FakeClock
+from tests.support.shared_memory import close_page, close_table, fresh_page
 
-SHORT_NAMES = dict(
-    producer_group="a",
-    topic="b",
-    default_topic="c",
-    default_topic_queue_nums="d",
-    queue_id="e",
-    sys_flag="f",
-    born_timestamp="g",
-    flag="h",
-    properties="i",
-    reconsume_times="j",
-    unit_mode="k",
-    max_reconsume_times="l",
-    batch="m",
-)
+SHORT_NAMES = {
+    "producer_group": "a",
+    "topic": "b",
+    "default_topic": "c",
+    "default_topic_queue_nums": "d",
+    "queue_id": "e",
+    "sys_flag": "f",
+    "born_timestamp": "g",
+    "flag": "h",
+    "properties": "i",
+    "reconsume_times": "j",
+    "unit_mode": "k",
+    "max_reconsume_times": "l",
+    "batch": "m",
+}
 _ports = itertools.count(40_001)
+_living: list[HotPathWorld] = []
+
+
+def close_worlds(*, but: list[HotPathWorld]) -> None:
+    """Close every world that lives and is not in `but`."""
+    for world in [world for world in _living if world not in but]:
+        world.close()
+
+
+def living_worlds() -> list[HotPathWorld]:
+    """Worlds that were made and not closed."""
+    return list(_living)
 
 
 class FakeSocket:
@@ -215,8 +229,9 @@ class HotPathWorld:
         waits_for_replicas: bool = False,
         store_host: str = "127.0.0.2",
     ) -> None:
+        _living.append(self)
         self.clock = FakeClock()
-        self.page = ControlPage(ControlPage.create())
+        self.page = fresh_page()
         self.counters = self.page.counters
         self.table_fd = create_queue_table()
         self.table = QueueTableReader(self.table_fd)
@@ -235,12 +250,16 @@ class HotPathWorld:
             code: Route(self.send_processor)
             for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
         }
-        routes[Code.PULL_MESSAGE] = Route(self.pull_processor)
+        for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
+            routes[code] = Route(self.pull_processor)
         fast_routes = (
             (SEND_V2_PREFIX, self.send_processor.process_fast),
             (PULL_PREFIX, self.pull_processor.process_fast),
+            (LITE_PULL_PREFIX, self.pull_processor.process_fast),
         )
-        self.server = RemotingServer(self.loop, routes, fast_routes=fast_routes if fast else ())
+        self.server: RemotingServer = RemotingServer(
+            self.loop, routes, fast_routes=fast_routes if fast else ()
+        )
         self.turn()
 
     def _build_store(self, root: Path, file_size: int, units_per_file: int) -> None:
@@ -255,12 +274,14 @@ class HotPathWorld:
         self.queue_path = store.consume_queue_path
         self.source = CommitLogReader(self.directory, file_size, self.page)
         self.loop_reader = CommitLogReader(self.directory, file_size, self.page)
-        self.units = FreshUnits(ConsumeQueueReader(store), self.table)
+        self.unit_reader = ConsumeQueueReader(store)
+        self.units = FreshUnits(self.unit_reader, self.table)
+        self.table_writer = QueueTableWriter(self.table_fd)
         self.queues = ConsumeQueueTable(
             ConsumeQueueFiles(
                 store.consume_queue_path, store.mapped_file_size_consume_queue, writable=True
             ),
-            QueueTableWriter(self.table_fd),
+            self.table_writer,
         )
         self._extractor = PropertyExtractor(store.delay_level_ms)
 
@@ -327,7 +348,8 @@ class HotPathWorld:
             self.clock.monotonic_ms,
         )
         self.hold = self.pull_processor.hold_service
-        self.bell = Bell(self.page, ProcessIndex.REMOTING, Bell.create())
+        self.bell_fd = Bell.create()
+        self.bell = Bell(self.page, ProcessIndex.REMOTING, self.bell_fd)
         self.follower = StoreFollower(
             self.page,
             self.bell,
@@ -338,6 +360,23 @@ class HotPathWorld:
             self.clock,
             replicas_needed=1,
         )
+
+    def close(self) -> None:
+        """Give every descriptor and mapping back; idempotent."""
+        if self not in _living:
+            return
+        _living.remove(self)
+        self.log.close()
+        self.queues.close()
+        self.unit_reader.close()
+        self.source.close()
+        self.loop_reader.close()
+        self.loop.close()
+        for fd in (self.table_fd, self.bell_fd):
+            os.close(fd)
+        close_table(self.table)
+        close_table(self.table_writer)
+        close_page(self.page)
 
     # -- the other processes --------------------------------------------------------------------
 
@@ -400,20 +439,20 @@ class HotPathWorld:
 
 def send_fields(**changes: Any) -> dict[str, str]:
     """extFields of 310 by the long names of SHORT_NAMES; None leaves one out."""
-    fields = dict(
-        producer_group="P",
-        topic="T",
-        default_topic="TBW102",
-        default_topic_queue_nums=4,
-        queue_id=0,
-        sys_flag=0,
-        born_timestamp=1_700_000_000_123,
-        flag=0,
-        properties="KEYS\x01k",
-        reconsume_times=0,
-        unit_mode="false",
-        batch="false",
-    )
+    fields = {
+        "producer_group": "P",
+        "topic": "T",
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": 4,
+        "queue_id": 0,
+        "sys_flag": 0,
+        "born_timestamp": 1_700_000_000_123,
+        "flag": 0,
+        "properties": "KEYS\x01k",
+        "reconsume_times": 0,
+        "unit_mode": "false",
+        "batch": "false",
+    }
     fields.update(changes)
     return {SHORT_NAMES[k]: str(v) for k, v in fields.items() if v is not None}
 
@@ -435,19 +474,19 @@ def pull_request(
     *, serialize: SerializeType = SerializeType.JSON, **changes: Any
 ) -> RemotingCommand:
     """Code 11; by default flag 4 with `*`, no suspension."""
-    fields: dict[str, Any] = dict(
-        consumerGroup="G",
-        topic="T",
-        queueId=0,
-        queueOffset=0,
-        maxMsgNums=32,
-        sysFlag=4,
-        commitOffset=0,
-        suspendTimeoutMillis=15_000,
-        subscription="*",
-        subVersion=1,
-        expressionType="TAG",
-    )
+    fields: dict[str, Any] = {
+        "consumerGroup": "G",
+        "topic": "T",
+        "queueId": 0,
+        "queueOffset": 0,
+        "maxMsgNums": 32,
+        "sysFlag": 4,
+        "commitOffset": 0,
+        "suspendTimeoutMillis": 15_000,
+        "subscription": "*",
+        "subVersion": 1,
+        "expressionType": "TAG",
+    }
     fields.update(changes)
     request = RemotingCommand.request(
         Code.PULL_MESSAGE, {k: str(v) for k, v in fields.items() if v is not None}

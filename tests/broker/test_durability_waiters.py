@@ -1,0 +1,188 @@
+"""DurabilityWaiters: flush and replicas joined, in offset order, with time-outs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.durability_waiters import DurabilityWaiters, SendAnswer
+from remoting.remoting_command import RemotingCommand, SerializeType
+
+OK, FLUSH_TIMEOUT, NO_SLAVE, SLAVE_TIMEOUT = 0, 10, 11, 12
+
+
+class Target:
+    def __init__(self) -> None:
+        self.sent: list[RemotingCommand] = []
+
+    def send_command(self, command: RemotingCommand) -> None:
+        self.sent.append(command)
+
+    def take(self) -> list[tuple[int, int]]:
+        """(opaque, code) of what came since the last call."""
+        sent, self.sent = self.sent, []
+        return [(command.opaque, command.code) for command in sent]
+
+
+class World:
+    def __init__(self, *, flush: bool = False, replicas: bool = False) -> None:
+        self.target = Target()
+        self.waiters = DurabilityWaiters(
+            waits_for_flush=flush,
+            waits_for_replicas=replicas,
+            sync_flush_timeout_ms=5000,
+            slave_timeout_ms=3000,
+        )
+        self.waiters.replicas_available = True
+        self.waiters.now_ms = 1000
+
+    def add(self, end: int, opaque: int = 1) -> None:
+        answer = SendAnswer(self.target, opaque, SerializeType.JSON, {"queueId": "0"})
+        self.waiters.add(end, answer)
+
+    def release(
+        self, flushed: int = 0, replicated: int = 0, now_ms: int = 1000
+    ) -> list[tuple[int, int]]:
+        self.waiters.release(flushed, replicated, now_ms)
+        return self.target.take()
+
+
+@pytest.mark.parametrize(
+    ("flush", "replicas", "active"),
+    [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
+)
+def test_who_has_anything_to_wait_for(flush: bool, replicas: bool, active: bool) -> None:
+    assert World(flush=flush, replicas=replicas).waiters.active is active
+
+
+@pytest.mark.parametrize(
+    ("flush", "replicas", "flushed", "replicated", "answered"),
+    [
+        (True, False, 99, 0, False),
+        (True, False, 100, 0, True),
+        (True, False, 101, 0, True),
+        (False, True, 0, 99, False),
+        (False, True, 0, 100, True),
+        (True, True, 100, 99, False),
+        (True, True, 99, 100, False),
+        (True, True, 100, 100, True),
+    ],
+)
+def test_conditions(
+    flush: bool, replicas: bool, flushed: int, replicated: int, answered: bool
+) -> None:
+    world = World(flush=flush, replicas=replicas)
+    world.add(100)
+    assert world.waiters.can_release(flushed, replicated) is answered
+    assert world.release(flushed, replicated) == ([(1, OK)] if answered else [])
+    assert len(world.waiters) == (0 if answered else 1)
+
+
+@pytest.mark.parametrize(
+    ("flush", "replicas", "flushed", "replicated", "now_ms", "code"),
+    [
+        (True, False, 0, 0, 5999, None),
+        (True, False, 0, 0, 6000, FLUSH_TIMEOUT),
+        (False, True, 0, 0, 3999, None),
+        (False, True, 0, 0, 4000, SLAVE_TIMEOUT),
+        (True, True, 0, 0, 4000, None),
+        (True, True, 100, 0, 4000, SLAVE_TIMEOUT),
+        (True, True, 0, 0, 6000, SLAVE_TIMEOUT),
+        (True, True, 0, 100, 6000, FLUSH_TIMEOUT),
+    ],
+)
+def test_time_outs_and_which_failure_counts(
+    flush: bool, replicas: bool, flushed: int, replicated: int, now_ms: int, code: int | None
+) -> None:
+    """A replica's failure overrides the flush's; the message stays stored whatever the code."""
+    world = World(flush=flush, replicas=replicas)
+    world.add(100)
+    expected = [] if code is None else [(1, code)]
+    assert world.release(flushed, replicated, now_ms) == expected
+
+
+def test_without_replicas_the_answer_is_11_at_once() -> None:
+    world = World(replicas=True)
+    world.waiters.replicas_available = False
+    world.add(100)
+    assert world.release() == [(1, NO_SLAVE)]
+    world = World(flush=True, replicas=True)
+    world.waiters.replicas_available = False
+    world.add(100)
+    assert world.release(flushed=0) == []
+    assert world.release(flushed=100) == [(1, NO_SLAVE)]
+
+
+def test_answers_leave_in_offset_order() -> None:
+    world = World(flush=True)
+    for opaque in range(10):
+        world.add(100 + opaque, opaque)
+    assert world.waiters.last_offset == 109
+    assert world.release(99) == []
+    assert world.release(104) == [(opaque, OK) for opaque in range(5)]
+    assert world.release(104) == []
+    assert world.release(1000) == [(opaque, OK) for opaque in range(5, 10)]
+    assert (len(world.waiters), world.waiters.last_offset) == (0, 0)
+    assert not world.waiters.can_release(1 << 60, 1 << 60)
+
+
+def test_the_answer_carries_its_fields_and_form() -> None:
+    world = World(flush=True)
+    fields = {"queueId": "3", "msgId": "X"}
+    world.waiters.add(10, SendAnswer(world.target, 77, SerializeType.ROCKETMQ, fields))
+    world.waiters.release(10, 0, 0)
+    (answer,) = world.target.sent
+    assert answer.is_response
+    assert (answer.opaque, answer.serialize_type, answer.ext_fields, answer.remark) == (
+        77,
+        SerializeType.ROCKETMQ,
+        fields,
+        None,
+    )
+
+
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 50)),
+        st.tuples(st.just("flush"), st.integers(0, 60)),
+        st.tuples(st.just("replicate"), st.integers(0, 60)),
+        st.tuples(st.just("time"), st.integers(0, 2500)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(flush=st.booleans(), steps=_steps)
+def test_nobody_is_told_ok_too_early_nor_forgotten(
+    flush: bool, steps: list[tuple[str, int]]
+) -> None:
+    world = World(flush=flush, replicas=True)
+    end = flushed = replicated = added = 0
+    now_ms = 1000
+    ends: dict[int, tuple[int, int]] = {}
+    told: list[int] = []
+    for kind, amount in steps:
+        if kind == "add":
+            end, added = end + amount, added + 1
+            ends[added] = (end, now_ms)
+            world.add(end, added)
+        elif kind == "flush":
+            flushed = min(flushed + amount, end)
+        elif kind == "replicate":
+            replicated = min(replicated + amount, end)
+        else:
+            now_ms += amount
+        world.waiters.now_ms = now_ms
+        for opaque, code in world.release(flushed, replicated, now_ms):
+            told.append(opaque)
+            need, since = ends[opaque]
+            if code == OK:
+                assert not flush or need <= flushed
+                assert need <= replicated
+            else:
+                assert now_ms >= since + (5000 if code == FLUSH_TIMEOUT else 3000)
+    assert told == list(range(1, len(told) + 1))
+    told += [opaque for opaque, _ in world.release(1 << 60, 1 << 60, now_ms)]
+    assert told == list(range(1, added + 1))

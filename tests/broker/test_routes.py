@@ -1,0 +1,111 @@
+"""The broker's one route table, as BrokerController builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker.broker_controller import BrokerController
+from broker.broker_startup import StartupOptions
+from broker.command_channel import create_channel
+from broker.processor.pull_message_processor import PullMessageProcessor
+from broker.processor.send_message_processor import SendMessageProcessor
+from broker.routes import ADMIN_POOL, CONSUMER_POOL, HEARTBEAT_POOL, QUERY_POOL
+from remoting.request_code import RequestCode as Code
+from store.clock import SystemClock
+from store.control_page import Bell, ProcessIndex
+from store.queue_table import create_queue_table
+from tests.support.shared_memory import fresh_page
+
+SERVED_4_9_8 = {
+    *(10, 11, 12, 14, 15, 17, 21, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38),
+    *(41, 42, 43, 45, 46, 200, 201, 202, 203, 204, 207, 208, 215, 300, 310, 315, 317, 320),
+}
+"""What clients and mqadmin of 4.9.8 ask a broker and this version answers."""
+
+
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerController]:
+    root = tmp_path_factory.mktemp("routes")
+    options = StartupOptions.from_settings(
+        {
+            "storePathRootDir": str(root),
+            "brokerIP1": "127.0.0.1",
+            "listenPort": "10911",
+            "namesrvAddr": "",
+            "rocketmqHome": str(root),
+        }
+    )
+    page = fresh_page()
+    names = {"store": ProcessIndex.STORE, "remoting": ProcessIndex.REMOTING, "ha": ProcessIndex.HA}
+    bells = {name: Bell(page, index, Bell.create()) for name, index in names.items()}
+    asking, answering = create_channel()
+    controller = BrokerController(options, page, create_queue_table(), bells, asking, SystemClock())
+    yield controller
+    controller._server.shutdown()
+    controller.loop.close()
+    asking.close()
+    answering.close()
+
+
+def test_every_code_of_498_clients_is_served(controller: BrokerController) -> None:
+    missing = SERVED_4_9_8 - set(controller._routes.main)
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("code", "pool"),
+    [
+        (Code.SEND_MESSAGE, None),
+        (Code.SEND_MESSAGE_V2, None),
+        (Code.SEND_BATCH_MESSAGE, None),
+        (Code.PULL_MESSAGE, None),
+        (Code.GET_MAX_OFFSET, None),
+        (Code.GET_MIN_OFFSET, None),
+        (Code.UPDATE_CONSUMER_OFFSET, None),
+        (Code.GET_CONSUMER_LIST_BY_GROUP, None),
+        (Code.LOCK_BATCH_MQ, None),
+        (Code.CONSUMER_SEND_MSG_BACK, None),
+        (Code.END_TRANSACTION, None),
+        (Code.QUERY_MESSAGE, QUERY_POOL),
+        (Code.VIEW_MESSAGE_BY_ID, QUERY_POOL),
+        (Code.SEARCH_OFFSET_BY_TIMESTAMP, QUERY_POOL),
+        (Code.GET_ALL_TOPIC_CONFIG, ADMIN_POOL),
+        (Code.GET_ALL_CONSUMER_OFFSET, ADMIN_POOL),
+        (Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, ADMIN_POOL),
+        (Code.GET_TOPIC_STATS_INFO, ADMIN_POOL),
+        (Code.GET_CONSUME_STATS, ADMIN_POOL),
+        (Code.DELETE_TOPIC_IN_BROKER, ADMIN_POOL),
+        (Code.HEART_BEAT, HEARTBEAT_POOL),
+        (Code.UNREGISTER_CLIENT, HEARTBEAT_POOL),
+        (Code.QUERY_CONSUMER_OFFSET, CONSUMER_POOL),
+    ],
+)
+def test_where_a_code_runs(controller: BrokerController, code: Code, pool: str | None) -> None:
+    assert controller._routes.main[code].executor == pool
+
+
+def test_every_pool_that_is_named_exists(controller: BrokerController) -> None:
+    routes = controller._routes
+    named = {route.executor for route in routes.main.values()} - {None}
+    assert named == set(routes.executors)
+
+
+def test_the_vip_port_serves_everything_but_pulls(controller: BrokerController) -> None:
+    routes = controller._routes
+    assert set(routes.main) - set(routes.vip) == {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
+    assert all(routes.vip[code] is routes.main[code] for code in routes.vip)
+
+
+def test_the_hot_codes_go_to_their_processors(controller: BrokerController) -> None:
+    main = controller._routes.main
+    sends = {main[code].processor for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2)}
+    assert len(sends) == 1
+    assert isinstance(sends.pop(), SendMessageProcessor)
+    assert isinstance(main[Code.PULL_MESSAGE].processor, PullMessageProcessor)
+
+
+def test_no_code_of_the_name_server_is_served(controller: BrokerController) -> None:
+    namesrv = {Code.REGISTER_BROKER, Code.GET_ROUTEINFO_BY_TOPIC, Code.PUT_KV_CONFIG}
+    assert not namesrv & set(controller._routes.main)

@@ -1,0 +1,111 @@
+"""RuntimeSource: the values of request 28 from the page, the disk and the counters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.broker_startup import StartupOptions
+from broker.config_source import StartedConfigs
+from broker.memory_limit import memory_limit_bytes
+from broker.runtime_source import RuntimeSource, disk_space
+from broker.store_stats_service import StoreStatsService
+from store.control_page import (
+    DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+)
+from tests.broker.broker_fakes import FakeClock
+from tests.support.shared_memory import fresh_page
+
+
+class World:
+    def __init__(self, root: Path) -> None:
+        self.options = StartupOptions.from_settings(
+            {
+                "storePathRootDir": str(root),
+                "rocketmqHome": "/home",
+                "listenPort": "10911",
+                "startAcceptSendRequestTimeStamp": "42",
+                "sendThreadPoolQueueCapacity": "123",
+            }
+        )
+        self.options.store.commit_log_path.mkdir(parents=True)
+        self.page = fresh_page()
+        self.clock = FakeClock()
+        self.stats = StoreStatsService(self.clock)
+        self.pool: Any = None
+        access: Any = SimpleNamespace(store_timestamp_at=lambda offset: 1000 + offset)
+        self.source = RuntimeSource(
+            self.options,
+            self.page,
+            access,
+            self.stats,
+            self.clock,
+            schedule_offsets=lambda: {3: (1, 2)},
+            query_pool=lambda: self.pool,
+            waiting_sends=lambda: 17,
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "store")
+
+
+def test_values_of_the_page(world: World) -> None:
+    counters = world.page.counters
+    counters[MIN_PHY_OFFSET], counters[MAX_PHY_OFFSET] = 100, 900
+    counters[DISPATCHED_OFFSET], counters[FLUSHED_OFFSET] = 700, 600
+    info = world.source.runtime_info()
+    assert (info.commit_log_min_offset, info.commit_log_max_offset) == (100, 900)
+    assert (info.dispatch_behind_bytes, info.remain_flush_bytes) == (200, 300)
+    assert info.earliest_message_timestamp_ms == 1100
+    assert info.now_ms == world.clock.now_ms()
+
+
+def test_a_flush_ahead_of_the_page_is_no_negative_rest(world: World) -> None:
+    world.page.counters[FLUSHED_OFFSET] = 50
+    assert world.source.runtime_info().remain_flush_bytes == 0
+
+
+def test_pools_settings_and_counters(world: World) -> None:
+    world.stats.add_put(3, 300, 1)
+    info = world.source.runtime_info()
+    assert (info.send_pool.size, info.send_pool.capacity) == (17, 123)
+    assert info.query_pool.capacity == 0
+    world.pool = SimpleNamespace(pending=4, capacity=20)
+    query_pool = world.source.runtime_info().query_pool
+    assert (query_pool.size, query_pool.capacity) == (4, 20)
+    assert info.start_accept_send_request_timestamp_ms == 42
+    assert info.statistics.put_times_total == 3
+    assert info.schedule_offsets == {3: (1, 2)}
+
+
+def test_the_disk(world: World, tmp_path: Path) -> None:
+    info = world.source.runtime_info()
+    assert 0 < info.commit_log_dir_free <= info.commit_log_dir_total
+    ((path, ratio),) = info.commit_log_disk_ratios.items()
+    assert path == str(world.options.store.commit_log_path)
+    assert 0 < ratio < 1
+    assert disk_space(tmp_path / "nothing here") == (0, 0)
+
+
+def test_started_configs_show_every_key(world: World) -> None:
+    configs = StartedConfigs(world.options, 5)
+    shown = configs.all_configs()
+    assert shown["startAcceptSendRequestTimeStamp"] == "42"
+    assert shown == world.options.settings()
+    assert configs.data_version().timestamp == 5
+    assert StartupOptions.from_settings(shown).settings() == shown
+
+
+def test_the_memory_limit_is_a_share_of_the_machine() -> None:
+    whole = memory_limit_bytes(100)
+    assert whole > 100 << 20
+    assert memory_limit_bytes(0) == 0
+    assert memory_limit_bytes(40) == whole * 40 // 100

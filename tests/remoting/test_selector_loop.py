@@ -1,0 +1,290 @@
+"""SelectorLoop: timers, calls from other threads, end of turn, sleep hooks, the end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from remoting.selector_loop import EVENT_READ, EVENT_WRITE, SelectorLoop
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 5.0
+
+
+@pytest.fixture
+def loop() -> Iterator[SelectorLoop]:
+    loop = SelectorLoop("test-loop")
+    yield loop
+    loop.stop()
+    loop.close()
+
+
+def on_loop(loop: SelectorLoop) -> None:
+    """Returns when the loop has turned once more."""
+    done = threading.Event()
+    loop.call_soon_threadsafe(done.set)
+    assert done.wait(DEADLINE_S)
+
+
+def test_calls_from_other_threads_run_once_in_order_on_the_loops_thread(
+    loop: SelectorLoop,
+) -> None:
+    loop.start()
+    seen: list[tuple[int, int]] = []
+    threads: set[str] = set()
+
+    def caller(number: int) -> None:
+        for n in range(200):
+
+            def note(n: int = n) -> None:
+                seen.append((number, n))
+                threads.add(threading.current_thread().name)
+
+            loop.call_soon_threadsafe(note)
+
+    callers = [threading.Thread(target=caller, args=(number,)) for number in range(4)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    on_loop(loop)
+    assert len(seen) == 800
+    for number in range(4):
+        assert [n for who, n in seen if who == number] == list(range(200))
+    assert threads == {"test-loop"}
+
+
+def test_calls_made_before_the_start_run(loop: SelectorLoop) -> None:
+    done = threading.Event()
+    loop.call_soon_threadsafe(done.set)
+    assert loop.in_loop_thread()
+    loop.start()
+    assert done.wait(DEADLINE_S)
+    assert not loop.in_loop_thread()
+
+
+def test_a_call_made_in_a_call_runs_in_the_next_turn(loop: SelectorLoop) -> None:
+    seen: list[str] = []
+    done = threading.Event()
+
+    def first() -> None:
+        loop.call_soon_threadsafe(lambda: (seen.append("second"), done.set()))  # type: ignore[arg-type, func-returns-value]
+        seen.append("first")
+
+    loop.add_turn_end(lambda: seen.append("end") if seen and seen[-1] != "end" else None)
+    loop.start()
+    loop.call_soon_threadsafe(first)
+    assert done.wait(DEADLINE_S)
+    on_loop(loop)
+    assert seen[:3] == ["first", "end", "second"]
+
+
+def test_timers_run_in_the_order_of_their_times(loop: SelectorLoop) -> None:
+    seen: list[str] = []
+    done = threading.Event()
+
+    def set_up() -> None:
+        loop.call_later(30, lambda: (seen.append("late"), done.set()))  # type: ignore[arg-type, func-returns-value]
+        loop.call_later(5, lambda: seen.append("early"))
+        loop.call_later(5, lambda: seen.append("early too"))
+        loop.call_later(0, lambda: seen.append("at once"))
+        handle = loop.call_later(1, lambda: seen.append("cancelled"))
+        handle.cancel()
+
+    loop.call_soon_threadsafe(set_up)
+    loop.start()
+    assert done.wait(DEADLINE_S)
+    assert seen == ["at once", "early", "early too", "late"]
+
+
+def test_a_timer_does_not_run_before_its_time(loop: SelectorLoop) -> None:
+    times: list[int] = []
+    done = threading.Event()
+
+    def set_up() -> None:
+        start = loop.now_ms
+        loop.call_later(25, lambda: (times.append(loop.now_ms - start), done.set()))  # type: ignore[arg-type, func-returns-value]
+
+    loop.call_soon_threadsafe(set_up)
+    loop.start()
+    assert done.wait(DEADLINE_S)
+    assert times[0] >= 25
+
+
+def test_call_every_goes_on(loop: SelectorLoop) -> None:
+    seen: list[int] = []
+    done = threading.Event()
+
+    def tick() -> None:
+        seen.append(1)
+        if len(seen) == 5:
+            done.set()
+
+    loop.call_soon_threadsafe(lambda: loop.call_every(2, tick))
+    loop.start()
+    assert done.wait(DEADLINE_S)
+
+
+def test_a_timer_that_cancels_another_of_the_same_time(loop: SelectorLoop) -> None:
+    seen: list[str] = []
+
+    def set_up() -> None:
+        loop.call_later(1, lambda: second.cancel())
+        second = loop.call_later(1, lambda: seen.append("second"))
+        loop.call_later(2, lambda: seen.append("third"))
+
+    done = threading.Event()
+    loop.call_soon_threadsafe(lambda: (set_up(), loop.call_later(10, done.set)))  # type: ignore[arg-type, func-returns-value]
+    loop.start()
+    assert done.wait(DEADLINE_S)
+    assert seen == ["third"]
+
+
+def test_sockets_are_watched_until_they_are_unregistered(loop: SelectorLoop) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    events: list[int] = []
+    got = threading.Condition()
+
+    def ready(mask: int) -> None:
+        with got:
+            events.append(mask)
+            if mask & EVENT_READ:
+                ours.recv(100)
+            got.notify_all()
+
+    loop.register(ours, EVENT_READ, ready)
+    loop.start()
+    theirs.send(b"x")
+    with got:
+        assert got.wait_for(lambda: events == [EVENT_READ], DEADLINE_S)
+    loop.call_soon_threadsafe(lambda: loop.modify(ours, EVENT_READ | EVENT_WRITE, ready))
+    with got:
+        assert got.wait_for(lambda: EVENT_WRITE in events, DEADLINE_S)
+    loop.call_soon_threadsafe(lambda: loop.unregister(ours))
+    on_loop(loop)
+    count = len(events)
+    theirs.send(b"y")
+    on_loop(loop)
+    on_loop(loop)
+    assert len(events) == count
+    ours.close()
+    theirs.close()
+
+
+def test_stop_runs_what_was_asked_before_and_the_end_of_the_turn(loop: SelectorLoop) -> None:
+    seen: list[str] = []
+    loop.add_turn_end(lambda: seen.append("end"))
+    loop.start()
+    on_loop(loop)
+
+    def stop_within() -> None:
+        loop.stop()
+        loop.call_soon_threadsafe(lambda: seen.append("asked before"))
+
+    loop.call_soon_threadsafe(stop_within)
+    loop.stop()
+    assert seen[-2:] == ["asked before", "end"]
+
+
+def test_stop_before_the_start_ends_the_run_at_once(loop: SelectorLoop) -> None:
+    loop.stop()
+    loop.run()
+
+
+def test_stop_and_wake_after_close_are_harmless() -> None:
+    loop = SelectorLoop("closed")
+    loop.start()
+    loop.stop()
+    loop.close()
+    loop.wake()
+    loop.call_soon_threadsafe(lambda: None)
+    loop.stop()
+    loop.close()
+
+
+def test_close_gives_the_descriptors_back() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        loop = SelectorLoop("short")
+        loop.start()
+        loop.stop()
+        loop.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_exception_ends_the_loop() -> None:
+    """A half-done turn is repaired by a restart of the process."""
+    loop = SelectorLoop("failing")
+
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    loop.call_soon_threadsafe(fail)
+    with pytest.raises(ValueError, match="on purpose"):
+        loop.run()
+    loop.close()
+
+
+class Hooks:
+    """SleepHooks that count; `work` is how often there is work at once."""
+
+    def __init__(self, loop: SelectorLoop, limit: float | None) -> None:
+        self.loop, self.limit = loop, limit
+        self.order: list[str] = []
+
+    def before_sleep(self) -> float | None:
+        self.order.append("before")
+        if len(self.order) > 20:
+            self.loop._stopping = True
+        return self.limit
+
+    def after_sleep(self) -> None:
+        self.order.append("after")
+
+
+@pytest.mark.parametrize("limit", [0, 0.001])
+def test_sleep_hooks_bracket_every_wait_and_may_shorten_it(
+    loop: SelectorLoop, limit: float
+) -> None:
+    hooks = Hooks(loop, limit)
+    loop.set_sleep_hooks(hooks)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    assert hooks.order == ["before", "after"] * (len(hooks.order) // 2)
+
+
+def test_on_the_standard_selectors_too() -> None:
+    """Loop and connection again in a process that runs without selectors2."""
+    if os.environ.get("ROCKETMQ_TEST_NESTED"):
+        pytest.skip("this is the nested run")
+    environment = {
+        **os.environ,
+        "ROCKETMQ_TEST_NESTED": "1",
+        "ROCKETMQ_SELECTORS": "standard",
+    }
+    script = (
+        "import sys, pytest; from remoting import selector_seam as s; "
+        "assert s.SELECTORS_NAME == 'selectors', s.SELECTORS_NAME; "
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    tests = ["tests/remoting/test_selector_loop.py", "tests/remoting/test_connection.py"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *tests],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,309 @@
+"""DefaultMessageStore with its real services: open, follow a writer, delete, stop, come back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.clock import SystemClock
+from store.commit_log import CommitLog
+from store.commit_log_reader import CommitLogReader
+from store.consume_queue import CQ_UNIT
+from store.consume_queue_reader import ConsumeQueueReader
+from store.control_page import (
+    ALLOCATED_END,
+    DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    STORE_STATE,
+    SYNC_FLUSH_WANTED,
+    Bell,
+    ProcessIndex,
+    StoreState,
+)
+from store.default_message_store import DefaultMessageStore
+from store.errors import WrongFileSizeError
+from store.index_service import IndexReader
+from store.mapped_file import file_name
+from store.message_codec import encode_host
+from store.message_store_config import FlushDiskType, MessageStoreConfig
+from store.queue_table import QueueTableReader, create_queue_table
+from store.service_thread import ServiceThread
+from store.store_checker import check_store
+from store.topic_queue_table import rebuild_topic_queue_table
+from tests.support.deadline import wait_until
+from tests.support.shared_memory import fresh_page
+
+FILE_SIZE = 16_384
+HOST = encode_host("127.0.0.1", 10911)
+
+
+class Life:
+    """One life of a broker: shared memory, the store, and the log's writer."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.config = MessageStoreConfig(
+            store_path_root_dir=str(root),
+            mapped_file_size_commit_log=FILE_SIZE,
+            mapped_file_size_consume_queue=2_000,
+            max_hash_slot_num=100,
+            max_index_num=400,
+            disk_max_used_space_ratio=95,
+            flush_interval_commit_log=10,
+            flush_commit_log_thorough_interval=20,
+            **settings,
+        )
+        self.page = fresh_page()
+        self.counters = self.page.counters
+        self.table_fd = create_queue_table()
+        self.table = QueueTableReader(self.table_fd)
+        self.bell_fd = Bell.create()
+        self.failures: list[Exception] = []
+        self.rings = 0
+        self.clock = SystemClock()
+        self.store = self.new_store()
+
+    def new_store(self) -> DefaultMessageStore:
+        return DefaultMessageStore(
+            self.config,
+            self.page,
+            self.table_fd,
+            Bell(self.page, ProcessIndex.STORE, self.bell_fd),
+            self._ring_readers,
+            self.clock,
+            self._fail,
+        )
+
+    def _ring_readers(self) -> None:
+        self.rings += 1
+
+    def _fail(self, service: ServiceThread, error: Exception) -> None:
+        self.failures.append(error)
+
+    def start(self) -> Life:
+        self.store.open()
+        self.store.start()
+        bell = Bell(self.page, ProcessIndex.STORE, self.bell_fd)
+        self.log = CommitLog(
+            self.config.commit_log_path, FILE_SIZE, self.page, self.clock, bell.ring
+        )
+        self.reader = CommitLogReader(self.config.commit_log_path, FILE_SIZE, self.page)
+        rebuild_topic_queue_table(self.log, self.page, self.table, self.reader)
+        self.log.open(HOST)
+        wait_until(lambda: self.counters[ALLOCATED_END] >= FILE_SIZE)
+        return self
+
+    def put(self, count: int, topic: str = "T", size: int = 100) -> None:
+        for _ in range(count):
+            wait_until(lambda: self.counters[ALLOCATED_END] > self.log.position + FILE_SIZE)
+            self.log.now_ms = self.clock.now_ms()
+            entry = self.log.topic(topic)
+            self.log.put(entry, 0, 0, 0, 0, HOST, 0, 0, bytes(size), b"KEYS\x01key\x02TAGS\x01A")
+            self.log.commit()
+
+    @property
+    def end(self) -> int:
+        return self.counters[MAX_PHY_OFFSET]
+
+    def wait_dispatched(self) -> None:
+        wait_until(lambda: self.counters[DISPATCHED_OFFSET] == self.end)
+
+    def stop(self, *, writer_has_stopped: bool = True) -> None:
+        self.log.close()
+        self.store.shutdown(writer_has_stopped=writer_has_stopped)
+        self.reader.close()
+        os.close(self.table_fd)
+        os.close(self.bell_fd)
+        assert self.failures == []
+
+    def queue(self, topic: str = "T") -> list[int]:
+        """phy_offsets of the queue's units."""
+        low, high = self.table.offsets(topic, 0)
+        reader = ConsumeQueueReader(self.config)
+        found = [reader.find_unit(topic, 0, n) for n in range(low, high)]
+        reader.close()
+        return [-1 if unit is None else unit[0] for unit in found]
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[Life]:
+    life = Life(tmp_path / "store").start()
+    yield life
+    if life.counters[STORE_STATE] != StoreState.STOPPED:
+        life.stop()
+    report = check_store(tmp_path / "store", hash_slots=100)
+    assert report.errors == []
+
+
+def test_a_fresh_store_is_ready_and_says_that_it_is_open(tmp_path: Path) -> None:
+    life = Life(tmp_path / "store")
+    assert life.counters[STORE_STATE] == StoreState.STARTING
+    life.start()
+    root = tmp_path / "store"
+    assert life.counters[STORE_STATE] == StoreState.READY
+    assert life.rings
+    assert (root / "abort").exists()
+    assert not (root / "clean.exit").exists()
+    life.stop()
+    assert life.counters[STORE_STATE] == StoreState.STOPPED
+    assert not (root / "abort").exists()
+    assert (root / "clean.exit").exists()
+
+
+def test_what_is_written_is_dispatched_indexed_and_flushed(life: Life) -> None:
+    life.put(50)
+    life.put(3, "Other")
+    life.wait_dispatched()
+    assert life.table.offsets("T", 0) == (0, 50)
+    assert life.table.offsets("Other", 0) == (0, 3)
+    assert [life.reader.record_at(o) is not None for o in life.queue()] == [True] * 50
+    index = IndexReader(life.config.index_path, 100, 400)
+    assert len(index.query("Other", "key", 64, 0, 2**62).phy_offsets) == 3
+    wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)
+    assert life.table.has_moves()
+
+
+def test_files_are_made_ahead_of_the_writer(life: Life) -> None:
+    life.put(40, size=2000)
+    assert life.end > 4 * FILE_SIZE
+    assert life.counters[ALLOCATED_END] > life.end
+    assert (life.config.commit_log_path / file_name(4 * FILE_SIZE)).stat().st_size == FILE_SIZE
+
+
+def test_sync_flush_follows_what_is_wanted(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    life = Life(root, flush_disk_type=FlushDiskType.SYNC_FLUSH).start()
+    for _ in range(20):
+        entry = life.log.topic("T")
+        life.log.put(entry, 0, 0, 0, 0, HOST, 0, 0, b"x", b"")
+        life.counters[SYNC_FLUSH_WANTED] = life.log.position
+        life.log.commit()
+        wait_until(lambda: life.counters[FLUSHED_OFFSET] >= life.end)
+    life.stop()
+    assert check_store(root, hash_slots=100).errors == []
+
+
+@pytest.mark.parametrize("lives", [1, 3])
+def test_a_clean_stop_and_a_new_start_lose_nothing(tmp_path: Path, lives: int) -> None:
+    root = tmp_path / "store"
+    for number in range(lives + 1):
+        life = Life(root).start()
+        assert life.table.offsets("T", 0) == (0, 30 * number)
+        assert life.log.topic("T").next_offsets.get(0, 0) == 30 * number
+        life.put(30)
+        life.wait_dispatched()
+        life.stop()
+        assert check_store(root, hash_slots=100).errors == []
+
+
+def test_after_a_kill_the_rest_is_dispatched_again(tmp_path: Path) -> None:
+    """The services of the first life are stopped without a word: as if the power of both
+    processes had gone."""
+    root = tmp_path / "store"
+    life = Life(root).start()
+    life.put(30)
+    life.wait_dispatched()
+    end = life.end
+    life.log.close()
+    life.store.shutdown(writer_has_stopped=False)
+    assert (root / "abort").exists()
+    assert not (root / "clean.exit").exists()
+    queue_file = life.config.consume_queue_path / "T" / "0" / file_name(0)
+    with queue_file.open("r+b") as file:
+        file.seek(10 * CQ_UNIT.size)
+        file.write(bytes(20 * CQ_UNIT.size))
+    again = Life(root).start()
+    assert again.end == end
+    assert again.table.offsets("T", 0) == (0, 30)
+    assert len(set(again.queue())) == 30
+    again.put(1)
+    again.wait_dispatched()
+    again.stop()
+    assert check_store(root, hash_slots=100).errors == []
+
+
+def test_a_restarted_store_rejoins_its_living_writer(life: Life) -> None:
+    """The writer goes on while the store is away; nothing of the log is touched."""
+    life.put(20)
+    life.wait_dispatched()
+    old = life.store
+    old.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    room = life.counters[ALLOCATED_END] - life.end
+    for _ in range(room // 400):
+        life.log.put(life.log.topic("T"), 0, 0, 0, 0, HOST, 0, 0, bytes(100), b"KEYS\x01key")
+        life.log.commit()
+    written = 20 + room // 400
+    end = life.end
+    life.store = life.new_store()
+    life.store.open()
+    assert life.end == end
+    life.store.start()
+    life.wait_dispatched()
+    assert life.table.offsets("T", 0) == (0, written)
+    assert len(set(life.queue())) == written
+    life.put(5)
+    life.wait_dispatched()
+    assert life.table.offsets("T", 0) == (0, written + 5)
+
+
+def test_delete_topic_waits_for_the_barrier(life: Life) -> None:
+    life.put(10)
+    life.put(10, "Other")
+    deadline = life.clock.monotonic_ms() + 5_000
+    assert life.store.delete_topic("T", life.end, deadline) == 1
+    assert life.counters[DISPATCHED_OFFSET] == life.end
+    assert life.table.offsets("T", 0) == (0, 0)
+    assert not (life.config.consume_queue_path / "T" / "0" / file_name(0)).exists()
+    assert life.table.offsets("Other", 0) == (0, 10)
+    assert life.store.delete_topic("unknown", life.end, deadline) == 0
+    life.log.forget_topic("T")
+    life.put(2)
+    life.wait_dispatched()
+    assert life.table.offsets("T", 0) == (0, 2)
+
+
+@pytest.mark.parametrize("name", ["..", "../config", ".", "", "/", "a/b", "nul\0"])
+def test_delete_topic_never_leaves_the_queues(life: Life, name: str) -> None:
+    life.put(1)
+    life.wait_dispatched()
+    deadline = life.clock.monotonic_ms() + 1_000
+    assert life.store.delete_topic(name, 0, deadline) == 0
+    assert life.config.commit_log_path.exists()
+
+
+def test_a_barrier_that_is_never_reached_times_out(life: Life) -> None:
+    life.put(1)
+    with pytest.raises(TimeoutError, match="bytes behind; try again"):
+        life.store.delete_topic("T", life.end + 1000, life.clock.monotonic_ms() + 30)
+    life.wait_dispatched()
+    assert life.table.offsets("T", 0) == (0, 1)
+
+
+def test_expired_queues_are_deleted(life: Life) -> None:
+    life.put(2, "Old")
+    life.put(20, size=2000)
+    life.wait_dispatched()
+    wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)
+    assert life.store.clean_consume_queue() == 0
+    (life.config.commit_log_path / file_name(0)).unlink()
+    life.counters[MIN_PHY_OFFSET] = FILE_SIZE
+    assert life.store.clean_consume_queue() == 1
+    assert life.table.offsets("Old", 0) == (0, 0)
+    assert life.table.offsets("T", 0)[1] == 20
+
+
+def test_a_wrong_file_size_stops_the_opening(tmp_path: Path) -> None:
+    life = Life(tmp_path / "store").start()
+    life.put(10, size=2000)
+    life.wait_dispatched()
+    life.stop()
+    first = life.config.commit_log_path / file_name(0)
+    first.write_bytes(first.read_bytes()[:-1])
+    with pytest.raises(WrongFileSizeError, match="mappedFileSizeCommitLog"):
+        Life(tmp_path / "store").store.open()
