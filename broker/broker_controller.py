@@ -57,6 +57,7 @@ from remoting.selector_loop import SelectorLoop
 from store.clock import Clock
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
+from store.consume_queue import CQ_UNIT_SIZE
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_page import REMOTING_READY, RUNNING_FLAGS, Bell, ControlPage, ProcessIndex
 from store.fresh_units import FreshUnits
@@ -72,6 +73,8 @@ ResultT = TypeVar("ResultT")
 _PERSIST_FIRST_MS: Final = 10_000
 _STOP_WAIT_MS: Final = 5_000
 _BEAT_MS: Final = 200
+_REBIND_STATS_MS: Final = 60_000
+"""Counters of a deleted topic or group are not counted into for longer."""
 
 
 class BrokerController:
@@ -195,6 +198,7 @@ class BrokerController:
             self._pull.hold_service,
             self._clock,
             replicas_needed=1,
+            sends_wait_for_file=lambda: self._send.holds_sends,
         )
         self._client = RemotingClient(self._options.client)
         self._registration = self._build_registration()
@@ -289,6 +293,7 @@ class BrokerController:
             bytes_in_disk=store.max_transfer_bytes_on_message_in_disk,
             count_in_disk=store.max_transfer_count_on_message_in_disk,
             memory_limit=self._memory_limit,
+            units_per_file=store.mapped_file_size_consume_queue // CQ_UNIT_SIZE,
         )
 
     # -- life ----------------------------------------------------------------------------------
@@ -312,6 +317,7 @@ class BrokerController:
         loop.set_sleep_hooks(self._follower)
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
+        loop.call_every(_REBIND_STATS_MS, self._stats.forget)
         loop.call_every(
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
         )

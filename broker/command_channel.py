@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from store.clock import Clock
+from store.errors import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -128,11 +129,19 @@ class CommandServer:
             return False
         if not packet:
             return False
-        request = msgspec.json.decode(packet, type=_Request)
+        try:
+            request = msgspec.json.decode(packet, type=_Request)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            log.error("a command that is none was dropped: %s", error)
+            return True
         if request.deadline_ms <= self._clock.monotonic_ms():
             log.warning("command %s: dropped, its deadline has passed", request.command)
             return True
-        self._sock.send(msgspec.json.encode(self._answer(request)))
+        answer = msgspec.json.encode(self._answer(request))
+        try:
+            self._sock.send(answer)
+        except OSError as error:
+            log.error("command %s: its answer was not taken: %s", request.command, error)
         return True
 
     def _answer(self, request: _Request) -> _Answer:
@@ -141,6 +150,6 @@ class CommandServer:
             return _Answer(request.id, error=f"unknown command {request.command}")
         try:
             return _Answer(request.id, result=handler(request.arguments))
-        except (OSError, ValueError, LookupError, RuntimeError) as error:
+        except (StoreError, OSError, ValueError, LookupError, RuntimeError) as error:
             log.exception("command %s failed", request.command)
             return _Answer(request.id, error=f"{type(error).__name__}: {error}")

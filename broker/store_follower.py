@@ -7,6 +7,7 @@ release the sends that wait for them. Runs on the loop thread of `remoting` only
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.durability_waiters import DurabilityWaiters
@@ -40,6 +41,7 @@ class StoreFollower:
         clock: Clock,
         *,
         replicas_needed: int,
+        sends_wait_for_file: Callable[[], bool] = lambda: False,
     ) -> None:
         self._counters = page.counters
         self._bell = bell
@@ -49,6 +51,7 @@ class StoreFollower:
         self._hold = hold_service
         self._clock = clock
         self._replicas_needed = replicas_needed
+        self._sends_wait_for_file = sends_wait_for_file
 
     def before_sleep(self) -> float | None:
         """SleepHooks: 0 when there is work, 5 ms while somebody waits for an answer."""
@@ -56,7 +59,7 @@ class StoreFollower:
         if not self._hold.is_empty and self._table.has_moves():
             return 0.0
         if not len(self._waiters):
-            return None
+            return _WAITING_LIMIT_S if self._sends_wait_for_file() else None
         counters = self._counters
         if self._waiters.can_release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET]):
             return 0.0

@@ -85,7 +85,7 @@ def configure_logging(
         if isinstance(handler, SharedRotatingFileHandler):
             return Path(handler.baseFilename)
     path = Path(log_dir) / f"{_FILE_NAMES.get(process_name, process_name)}.log"
-    formatter = logging.Formatter(FORMAT)
+    formatter = OneLineFormatter(FORMAT)
     file_handler = _open_handler(path)
     file_handler.setFormatter(formatter)
     root.addHandler(file_handler)
@@ -108,6 +108,19 @@ def _open_handler(path: Path) -> SharedRotatingFileHandler:
         raise ConfigError(
             [f"{path}: cannot write the log file: {error.strerror}; {way_out}"]
         ) from (error)
+
+
+class OneLineFormatter(logging.Formatter):
+    """Messages stay one line: what a peer sent cannot look like another log line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        """The line, its control characters escaped; a stack trace follows as it is."""
+        text = super().formatMessage(record)
+        if text.isprintable():
+            return text
+        return "".join(
+            c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text
+        )
 
 
 class SharedRotatingFileHandler(logging.handlers.RotatingFileHandler):

@@ -27,7 +27,7 @@ from store.control_page import (
     STORE_TIMESTAMP,
     ControlPage,
 )
-from store.errors import StoreError
+from store.errors import MessageIllegalError, StoreError
 from store.mapped_file import MappedFile, file_name
 from store.message_codec import (
     BLANK_SIZE,
@@ -59,7 +59,9 @@ class TopicLog:
     def __init__(self, name: str) -> None:
         encoded = name.encode()
         if len(encoded) > 127:
-            raise StoreError(f"topic name of {len(encoded)} bytes (limit 127): {name[:40]!r}…")
+            raise MessageIllegalError(
+                f"topic name of {len(encoded)} bytes (limit 127): {name[:40]!r}…"
+            )
         self.name = name
         self.name_bytes = bytes((len(encoded),)) + encoded
         self.next_offsets: dict[int, int] = {}
@@ -143,20 +145,26 @@ class CommitLog:
         return self._directory / file_name(file_start)
 
     def _open_file(self, file_start: int) -> None:
-        end = file_start + self._file_size
-        if self._counters[ALLOCATED_END] < end:
+        self._use(self._map(file_start))
+
+    def _map(self, file_start: int) -> MappedFile:
+        if self._counters[ALLOCATED_END] < file_start + self._file_size:
             raise NextFileNotReadyError(
                 f"commit log file {file_name(file_start)} is not allocated yet"
             )
+        return MappedFile.open(self._path(file_start), file_start, writable=True)
+
+    def _use(self, file: MappedFile) -> None:
         if self._file is not None:
             self._file.close()
-        self._file = MappedFile.open(self._path(file_start), file_start, writable=True)
-        self._file_start, self._file_end = file_start, end
+        self._file = file
+        self._file_start, self._file_end = file.start_offset, file.end_offset
 
     # -- queue offsets -------------------------------------------------------------------------
 
     def topic(self, name: str) -> TopicLog:
-        """The writer's entry of a topic, made on first use. StoreError: name over 127 bytes."""
+        """The writer's entry of a topic, made on first use. MessageIllegalError: name over 127
+        bytes."""
         entry = self._topics.get(name)
         if entry is None:
             entry = self._topics[name] = TopicLog(name)
@@ -207,7 +215,7 @@ class CommitLog:
         phy_offset = self._position
         if phy_offset + size + BLANK_SIZE > self._file_end:
             if size + BLANK_SIZE > self._file_size:
-                raise StoreError(f"record of {size} bytes, a file holds {self._file_size}")
+                raise MessageIllegalError(f"record of {size} bytes, a file holds {self._file_size}")
             self._roll(size)
             phy_offset = self._position
         kind = sys_flag & _TRANSACTION_MASK
@@ -249,11 +257,13 @@ class CommitLog:
     def put_batch(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
         """Place several records of one topic back to back in one file, or none of them.
 
-        Returns (phy_offset, queue_offset) of each. StoreError: larger than a file.
+        Returns (phy_offset, queue_offset) of each. MessageIllegalError: larger than a file.
         """
         total = sum(self.record_size(topic, record) for record in records)
         if total + BLANK_SIZE > self._file_size:
-            raise StoreError(f"batch of {total} bytes does not fit a file of {self._file_size}")
+            raise MessageIllegalError(
+                f"batch of {total} bytes does not fit a file of {self._file_size}"
+            )
         if self._position + total + BLANK_SIZE > self._file_end:
             self._roll(total)
         return [
@@ -309,13 +319,13 @@ class CommitLog:
             if self._position + size + BLANK_SIZE <= self._file_end:
                 return
         next_start = self._file_end
-        if self._counters[ALLOCATED_END] < next_start + self._file_size:
+        try:
+            following = self._map(next_start)
+        except NextFileNotReadyError:
             self._on_publish()
-            raise NextFileNotReadyError(
-                f"commit log file {file_name(next_start)} is not allocated yet"
-            )
+            raise
         self.commit()
         self._publish(encode_blank(next_start - self._committed), next_start)
         self._position = next_start
-        self._open_file(next_start)
+        self._use(following)
         self._on_publish()

@@ -434,9 +434,10 @@ class DefaultMessageStore:
         self._counters[MIN_PHY_OFFSET] = phy_offset
 
     def _keep_from(self) -> int:
-        """The file of the last byte stays; so does whatever is not dispatched yet."""
-        size = self._config.mapped_file_size_commit_log
-        last = max(min(self._counters[MAX_PHY_OFFSET], self._counters[DISPATCHED_OFFSET]) - 1, 0)
+        """The file of the last byte stays; so does what is not dispatched or not flushed yet."""
+        counters, size = self._counters, self._config.mapped_file_size_commit_log
+        end = min(counters[MAX_PHY_OFFSET], counters[DISPATCHED_OFFSET], counters[FLUSHED_OFFSET])
+        last = max(end - 1, 0)
         return last - last % size
 
     def _queues_flushed(self, timestamp_ms: int) -> None:

@@ -60,10 +60,14 @@ class _SharedTable:
         self._directory = view[_DIRECTORY_AT:]
         self._directory_read = 0
         self._row_of: dict[tuple[str, int], int] = {}
-        self._queues: list[tuple[str, int]] = []
+        self._queues: dict[int, tuple[str, int]] = {}
 
     def refresh(self) -> None:
-        """Take up the directory entries that were added since the last call."""
+        """Take up the directory entries that were added since the last call.
+
+        The loop and pool threads share one reader: two may take up the same entries, each leaves
+        what the other would.
+        """
         end = self._head[_DIRECTORY_END]
         at = self._directory_read
         while at < end:
@@ -71,7 +75,7 @@ class _SharedTable:
             topic = str(self._directory[at + 2 : at + 2 + size], "utf-8")
             queue_id, row = _ENTRY_TAIL.unpack_from(self._directory, at + 2 + size)
             self._row_of[topic, queue_id] = row
-            self._queues.append((topic, queue_id))
+            self._queues[row] = (topic, queue_id)
             at += 2 + size + _ENTRY_TAIL.size
         self._directory_read = at
 
@@ -84,8 +88,8 @@ class _SharedTable:
         return row
 
     def queue_of(self, row: int) -> tuple[str, int]:
-        """(topic, queueId) of a row; rows are numbered in the order of the directory."""
-        if row >= len(self._queues):
+        """(topic, queueId) of a row."""
+        if row not in self._queues:
             self.refresh()
         return self._queues[row]
 
@@ -150,7 +154,7 @@ class QueueTableWriter(_SharedTable):
         self._directory[at + 2 : at + 2 + len(name)] = name
         _ENTRY_TAIL.pack_into(self._directory, at + 2 + len(name), queue_id, row)
         self._row_of[topic, queue_id] = row
-        self._queues.append((topic, queue_id))
+        self._queues[row] = (topic, queue_id)
         self._head[_ROW_COUNT] = row + 1
         self._directory_read = at + size
         self._head[_DIRECTORY_END] = at + size

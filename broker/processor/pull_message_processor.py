@@ -130,6 +130,8 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     count_in_disk: int
     memory_limit: int
     """Messages further than this (bytes) behind the log's end count as "on disk"."""
+    units_per_file: int
+    """Messages that one consumequeue file holds."""
 
 
 @dataclass(slots=True)
@@ -462,8 +464,11 @@ class PullMessageProcessor:
             status = b"MESSAGE_WAS_REMOVING" if removed else b"NO_MATCHED_MESSAGE"
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
             return _Read(code, status, queue_offset + scanned, low, high, [], 0, 0, slow)
+        # The file is lost: the consumer goes on with the first message of the next one.
+        per_file = self._settings.units_per_file
+        following = min(queue_offset - queue_offset % per_file + per_file, high)
         code = ResponseCode.PULL_NOT_FOUND
-        return _Read(code, b"OFFSET_FOUND_NULL", queue_offset, low, high, [], 0, 0, slow)
+        return _Read(code, b"OFFSET_FOUND_NULL", following, low, high, [], 0, 0, slow)
 
     # -- answering -----------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog
-from store.errors import StoreError
+from store.errors import MessageIllegalError, StoreError
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -118,6 +118,9 @@ class SendStats(Protocol):
 
     def add_put(self, topic: str, count: int, size: int) -> None:
         """`count` messages of `size` stored bytes went into `topic`."""
+
+    def add_put_failed(self) -> None:
+        """The store refused a send."""
 
 
 class PeerHost:
@@ -315,6 +318,11 @@ class SendMessageProcessor:
             self._log.forget_topic(topic)
         self._blocked.discard(topic)
 
+    @property
+    def holds_sends(self) -> bool:
+        """Whether sends wait for the next file."""
+        return bool(self._held)
+
     def turn_end(self) -> None:
         """End of the loop's turn: try held sends, publish, count. Before the answers leave."""
         if self._held:
@@ -403,6 +411,7 @@ class SendMessageProcessor:
                 ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave: send to its master"
             )
         if not self._log.writable:
+            self._stats.add_put_failed()
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
 
     def _store(
@@ -431,8 +440,12 @@ class SendMessageProcessor:
             places = self._log.put_batch(topic, send.records)
         except NextFileNotReadyError:
             return False
-        except StoreError as error:
+        except MessageIllegalError as error:
             self._refuse(send, ResponseCode.MESSAGE_ILLEGAL, str(error))
+            return True
+        except StoreError as error:
+            log.error("topic %s: a send could not be stored: %s", topic.name, error)
+            self._refuse(send, ResponseCode.SYSTEM_ERROR, str(error))
             return True
         size = sum(len(record.body) for record in send.records)
         self._stats.add_put(topic.name, len(send.records), size)

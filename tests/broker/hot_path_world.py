@@ -171,11 +171,15 @@ class Counted:
 
     def __init__(self) -> None:
         self.puts: dict[str, tuple[int, int]] = {}
+        self.failed = 0
         self.gets: list[tuple[str, str, int, int]] = []
 
     def add_put(self, topic: str, count: int, size: int) -> None:
         old = self.puts.get(topic, (0, 0))
         self.puts[topic] = (old[0] + count, old[1] + size)
+
+    def add_put_failed(self) -> None:
+        self.failed += 1
 
     def add_get(self, group: str, topic: str, count: int, size: int) -> None:
         self.gets.append((group, topic, count, size))
@@ -239,6 +243,7 @@ class HotPathWorld:
         self.rings = 0
         self.not_writable = "the disk is full"
         self.stats, self.consumers, self.commits = Counted(), Consumers(), Commits()
+        self._units_per_file = units_per_file
         self._build_store(root, file_size, units_per_file)
         for number in range(files):
             self.allocate(number)
@@ -333,6 +338,7 @@ class HotPathWorld:
             bytes_in_disk=65_536,
             count_in_disk=8,
             memory_limit=1 << 40,
+            units_per_file=self._units_per_file,
         )
         self.pull_processor = PullMessageProcessor(
             msgspec.structs.replace(pull_settings, **pull),

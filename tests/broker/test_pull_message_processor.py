@@ -531,7 +531,9 @@ def test_a_queue_file_that_is_gone(tmp_path: Path) -> None:
     fill(world, 12)
     (world.queue_path / "T" / "0" / file_name(0)).unlink()
     client = world.client()
-    assert numbers(client.call(pull_request()))[:2] == (NOT_FOUND, "OFFSET_FOUND_NULL")
+    lost = client.call(pull_request(queueOffset=1))
+    assert numbers(lost)[:2] == (NOT_FOUND, "OFFSET_FOUND_NULL")
+    assert lost.ext_fields["nextBeginOffset"] == "5"
     assert client.call(pull_request(queueOffset=5)).code == FOUND
 
 

@@ -12,6 +12,7 @@ import pytest
 from conf.errors import ConfigError
 from conf.logging_setup import (
     LoggingConfig,
+    OneLineFormatter,
     SharedRotatingFileHandler,
     configure_logging,
     log_directory,
@@ -43,6 +44,15 @@ def test_one_file_for_each_process_set_up_once(tmp_path: Path, process: str, fil
     assert done.stderr.count("look") == 1
     assert "started" not in done.stderr
     assert (tmp_path / "logs" / "otherdays").is_dir()
+
+
+def test_a_message_stays_one_line_whatever_a_peer_sent() -> None:
+    record = logging.LogRecord(
+        "x", logging.INFO, "f", 1, "topic %s: made", ("a\n2026 ERROR \x1b[31mfake é",), None
+    )
+    assert OneLineFormatter("%(message)s").format(record) == (
+        "topic a\\n2026 ERROR \\x1b[31mfake é: made"
+    )
 
 
 def test_unwritable_directory_says_the_way_out(tmp_path: Path) -> None:

@@ -190,7 +190,6 @@ def test_the_ring_goes_round(batches: list[int]) -> None:
         assert taken == expected if size <= RING_SIZE // 2 else taken is None
 
 
-@pytest.mark.xfail(strict=True, reason="pool threads and the loop refresh one reader unguarded")
 def test_a_pool_thread_may_refresh_while_the_loop_does(table: Table) -> None:
     """Two threads take up the same entries: each queue must be noted once, under its row. Here
     the second refresh comes at the worst moment of the first."""
