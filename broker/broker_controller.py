@@ -365,9 +365,11 @@ class BrokerController:
 
     def _stop(self) -> None:
         self._page.counters[REMOTING_READY] = 0
-        self._registration.unregister()
-        self.loop.call_soon_threadsafe(self._server.stop_accepting)
-        self.loop.call_soon_threadsafe(lambda: self._drain(self._clock.monotonic_ms()))
+        try:
+            self._registration.unregister()
+        finally:
+            self.loop.call_soon_threadsafe(self._server.stop_accepting)
+            self.loop.call_soon_threadsafe(lambda: self._drain(self._clock.monotonic_ms()))
 
     def _drain(self, since_ms: int) -> None:
         """Wait for the sends that wait, then let the answers leave and end the loop."""

@@ -143,9 +143,17 @@ class SharedRotatingFileHandler(logging.handlers.RotatingFileHandler):
         return str(self._old / f"{self._stem}.{number}.log")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes the line; first follows a file that another process has rotated away."""
-        if not self._is_current():
-            self._reopen()
+        """Writes the line; first follows a file that another process has rotated away.
+
+        Never raises: a log directory that is gone is made again, and what cannot be written is
+        said on stderr. A broker does not end because its log does.
+        """
+        try:
+            if not self._is_current():
+                self._reopen()
+        except OSError:
+            self.handleError(record)
+            return
         super().emit(record)
 
     def doRollover(self) -> None:  # noqa: N802 - the library's name
@@ -158,6 +166,7 @@ class SharedRotatingFileHandler(logging.handlers.RotatingFileHandler):
                 self._reopen()
 
     def _reopen(self) -> None:
+        self._old.mkdir(parents=True, exist_ok=True)
         if self.stream is not None:
             self.stream.close()
         self.stream = self._open()

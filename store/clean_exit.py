@@ -35,6 +35,7 @@ class CleanExit:
     last_file: int
     last_file_mtime_ns: int
     tail_crc: int
+    queue_count: int
 
 
 # -- abort -------------------------------------------------------------------------------------
@@ -57,9 +58,12 @@ def delete_abort(path: Path) -> None:
 
 
 def describe_exit(
-    queue: MappedFileQueue, *, max_phy_offset: int, dispatched_offset: int
+    queue: MappedFileQueue, *, max_phy_offset: int, dispatched_offset: int, queue_count: int = 0
 ) -> CleanExit | None:
-    """The word to write after the last flush; None for a log without files."""
+    """The word to write after the last flush; None for a log without files.
+
+    queue_count: consume queues there are; fewer at the next start means that some were deleted.
+    """
     last_file = _last_file(queue, max_phy_offset)
     if last_file is None:
         return None
@@ -70,6 +74,7 @@ def describe_exit(
         last_file=last_file,
         last_file_mtime_ns=queue.path_of(last_file).stat().st_mtime_ns,
         tail_crc=_tail_crc(queue, last_file, max_phy_offset),
+        queue_count=queue_count,
     )
 
 

@@ -194,6 +194,9 @@ class DefaultMessageStore:
         self._queues.truncate(found.max_phy_offset)
         self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
         start = self._dispatch_start(found, crashed=crashed)
+        if word is not None and found.trusted and len(self._queues) < word.queue_count:
+            log.warning("%s consume queues are missing", word.queue_count - len(self._queues))
+            start = found.min_phy_offset
         if crashed:
             self._drop_torn_units(start)
         self._dispatch_rest(start)
@@ -504,6 +507,7 @@ class DefaultMessageStore:
             files,
             max_phy_offset=self._counters[MAX_PHY_OFFSET],
             dispatched_offset=self._counters[DISPATCHED_OFFSET],
+            queue_count=len(self._queues),
         )
         files.close()
         if word is not None:

@@ -79,6 +79,17 @@ def query_index_files(
     return QueryOffsetResult(found, last[1], last[3])
 
 
+def _why_deleted(
+    file: IndexFile, is_last: bool, exited_ok: bool, safe_timestamp: int
+) -> str | None:
+    """Why a file that was found is not kept; None when it is."""
+    if is_last and file.unit_count <= 1:
+        return "has no entry, its creation may have been cut short"
+    if not exited_ok and (is_last or file.end_timestamp > safe_timestamp):
+        return "may be half on disk"
+    return None
+
+
 class IndexService:
     """The index as its one writer has it. Guarded by: its lock."""
 
@@ -107,19 +118,22 @@ class IndexService:
     def load(self, *, exited_ok: bool, safe_timestamp: int) -> None:
         """Open the files. Raises WrongFileSizeError, OSError.
 
-        After an unclean stop of the machine (exited_ok False) files with entries younger than
-        `safe_timestamp` (checkpoint indexMsgTimestamp, ms) are deleted: their pages may be half
-        on disk. `rebuild_from` then says what is missing. When only our process died, the files
-        are whole but for the last batch: give exited_ok True.
+        After an unclean stop of the machine (exited_ok False) the newest file and those with
+        entries younger than `safe_timestamp` (checkpoint indexMsgTimestamp, ms) are deleted:
+        their pages may be half on disk, the header's older than the slots'. `rebuild_from` then
+        says what is missing. When only our process died, the files are whole but for the last
+        batch: give exited_ok True.
         """
-        for path in list_index_files(self._directory):
+        paths = list_index_files(self._directory)
+        for path in paths:
             if path.stat().st_size == 0:
                 log.warning("index file %s is empty, its creation was cut short: deleted", path)
                 path.unlink()
                 continue
             file = IndexFile(path, *self._sizes, writable=True)
-            if not exited_ok and file.end_timestamp > safe_timestamp:
-                log.warning("index file %s was not flushed: deleted, to be rebuilt", path.name)
+            reason = _why_deleted(file, path is paths[-1], exited_ok, safe_timestamp)
+            if reason:
+                log.warning("index file %s %s: deleted, to be rebuilt", path.name, reason)
                 file.destroy()
                 continue
             self._files.append(file)

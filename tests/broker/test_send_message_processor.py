@@ -589,6 +589,7 @@ def test_check_9_a_store_that_refuses_writes(world: HotPathWorld, client: Client
     client.call(send_request())
     world.counters[RUNNING_FLAGS] = 1 << 4
     refused(world, send_request(), 14, "the disk is full")
+    assert world.stats.failed > 0
     world.counters[RUNNING_FLAGS] = 0
     assert client.call(send_request()).code == 0
 

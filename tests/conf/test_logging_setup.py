@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +97,27 @@ def test_a_removed_file_comes_back(tmp_path: Path) -> None:
     handler.emit(_record(1))
     handler.close()
     assert (tmp_path / "broker.log").read_text() == "line 001\n"
+
+
+def test_a_log_directory_that_is_gone_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "logs" / "otherdays").mkdir(parents=True)
+    handler = SharedRotatingFileHandler(tmp_path / "logs" / "x.log")
+    record = logging.LogRecord("x", logging.INFO, "f", 1, "still here", (), None)
+    handler.emit(record)
+    for path in (tmp_path / "logs" / "x.log", tmp_path / "logs" / "otherdays", tmp_path / "logs"):
+        path.unlink() if path.is_file() else path.rmdir()
+    handler.emit(record)
+    handler.close()
+    assert (tmp_path / "logs" / "x.log").read_text() == "still here\n"
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs" / "otherdays").mkdir(parents=True)
+    handler = SharedRotatingFileHandler(tmp_path / "logs" / "x.log")
+    shutil.rmtree(tmp_path / "logs")
+    (tmp_path / "logs").write_text("a file where the directory was")
+    handler.emit(logging.LogRecord("x", logging.INFO, "f", 1, "lost", (), None))
+    handler.close()
+    assert "Logging error" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,22 @@ def test_a_clean_stop_and_a_new_start_lose_nothing(tmp_path: Path, lives: int) -
         life.wait_dispatched()
         life.stop()
         assert check_store(root, hash_slots=100).errors == []
+
+
+def test_one_queue_that_was_deleted_while_stopped_comes_back(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    life = Life(root).start()
+    for _ in range(5):
+        life.put(3)
+        life.put(2, "Other")
+    life.wait_dispatched()
+    before = life.queue("T"), life.queue("Other")
+    life.stop()
+    shutil.rmtree(life.config.consume_queue_path / "T")
+    again = Life(root).start()
+    assert (again.queue("T"), again.queue("Other")) == before
+    again.stop()
+    assert check_store(root, hash_slots=100).errors == []
 
 
 def test_after_a_kill_the_rest_is_dispatched_again(tmp_path: Path) -> None:
