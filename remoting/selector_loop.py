@@ -13,6 +13,7 @@ import heapq
 import itertools
 import logging
 import os
+import selectors
 import threading
 import time
 from collections import deque
@@ -62,7 +63,8 @@ class TimerHandle:
 class SelectorLoop:
     """One thread over one selector, with timers, a wake-up descriptor and end-of-turn functions."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, spin_us: int = 0) -> None:
+        """spin_us: how long to look for more before sleeping, after a turn that had events."""
         self.name = name
         self.now_ms = time.monotonic_ns() // 1_000_000
         self._selector = new_selector()
@@ -74,6 +76,8 @@ class SelectorLoop:
         self._turn_end: list[Callable[[], None]] = []
         self._hooks: SleepHooks | None = None
         self._stopping = False
+        self._was_busy = False
+        self._spin_ns = spin_us * 1_000
         self._thread: threading.Thread | None = None
         self._selector.register(self._wake_fd, EVENT_READ, self._on_wake)
 
@@ -175,11 +179,14 @@ class SelectorLoop:
     def _turn(self) -> None:
         timeout = self._next_timeout_s()
         hooks = self._hooks
-        if hooks is not None:
-            limit = hooks.before_sleep()
-            if limit is not None and limit < timeout:
-                timeout = limit
-        ready = self._selector.select(timeout)
+        ready = self._spin() if self._was_busy and self._spin_ns and timeout else []
+        if not ready:
+            if hooks is not None:
+                limit = hooks.before_sleep()
+                if limit is not None and limit < timeout:
+                    timeout = limit
+            ready = self._selector.select(timeout)
+        self._was_busy = bool(ready)
         self.now_ms = time.monotonic_ns() // 1_000_000
         if hooks is not None:
             hooks.after_sleep()
@@ -191,6 +198,15 @@ class SelectorLoop:
             self._run_timers()
         for function in self._turn_end:
             function()
+
+    def _spin(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Look a little longer before sleeping: a core that sleeps wakes up slowly, and a client
+        that waits for our answer sends its next request at once."""
+        deadline_ns = time.monotonic_ns() + self._spin_ns
+        while True:
+            ready = self._selector.select(0)
+            if ready or time.monotonic_ns() >= deadline_ns:
+                return ready
 
     def _next_timeout_s(self) -> float:
         if self._calls:

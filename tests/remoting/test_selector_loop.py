@@ -288,3 +288,37 @@ def test_on_the_standard_selectors_too() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_loop_that_spins_takes_the_next_event_without_sleeping() -> None:
+    """The second byte is there while the loop looks once more: only the first wait is a sleep.
+    The spin is long, so that a busy machine cannot end it before."""
+    loop = SelectorLoop("spinning", spin_us=5_000_000)
+    near, far = socket.socketpair()
+    sleeps: list[int] = []
+    taken: list[int] = []
+
+    class CountSleeps:
+        def before_sleep(self) -> float | None:
+            sleeps.append(len(taken))
+            return None
+
+        def after_sleep(self) -> None:
+            return
+
+    def take(_events: int) -> None:
+        taken.append(near.recv(1)[0])
+        if len(taken) < 3:
+            far.send(bytes((len(taken),)))
+        else:
+            loop.stop(0)
+
+    loop.set_sleep_hooks(CountSleeps())
+    loop.register(near, EVENT_READ, take)
+    far.send(b"\0")
+    loop.run()
+    assert taken == [0, 1, 2]
+    assert sleeps == [0]
+    loop.close()
+    near.close()
+    far.close()
