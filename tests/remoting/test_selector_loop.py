@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -211,13 +212,14 @@ def test_stop_and_wake_after_close_are_harmless() -> None:
 
 
 def test_close_gives_the_descriptors_back() -> None:
+    gc.collect()  # what other tests left open would be closed in the middle of the count
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(5):
+    for _ in range(50):
         loop = SelectorLoop("short")
         loop.start()
         loop.stop()
         loop.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 
 def test_an_exception_ends_the_loop() -> None:
