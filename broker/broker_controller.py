@@ -53,7 +53,7 @@ from broker.topic_config_manager import TopicChange, TopicConfigManager
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_server import RemotingServer
-from remoting.selector_loop import SelectorLoop
+from remoting.selector_loop import EVENT_READ, SelectorLoop
 from store.clock import Clock
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
@@ -316,7 +316,8 @@ class BrokerController:
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
         loop = self.loop
-        loop.register(self._bells["remoting"], 1, lambda _events: self._bells["remoting"].drain())
+        bell = self._bells["remoting"]
+        loop.register(bell, EVENT_READ, lambda _events: bell.drain())
         loop.set_sleep_hooks(self._follower)
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))

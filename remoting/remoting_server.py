@@ -108,8 +108,6 @@ class RemotingServer:
         self._backing_off: set[socket.socket] = set()
         self._accepting = False
         self.responses = ResponseTable()
-        self.accepted = 0
-        self.refused_frames = 0
 
     # -- life (loop thread or before the loop runs) ---------------------------------------------
 
@@ -204,7 +202,6 @@ class RemotingServer:
             if candidate is listening and own is not None:
                 self._port_dispatchers[connection.connection_id] = own
         self._connections[connection.connection_id] = connection
-        self.accepted += 1
         if self._listener is not None:
             self._listener.on_open(connection)
         connection.open()

@@ -34,6 +34,9 @@ from store.message_codec import (
     BODY_CRC_MASK,
     MAGIC_V1,
     PROPERTIES_LENGTH,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
     Buffer,
     encode_blank,
     fixed_size,
@@ -42,9 +45,8 @@ from store.message_codec import (
 
 log = logging.getLogger(__name__)
 
-_TRANSACTION_MASK: Final = 0xC
-_PREPARED: Final = 0x4
-_ROLLBACK: Final = 0xC
+_UNCOUNTED: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+"""Kinds of records that get no place in a consumequeue."""
 
 
 class NextFileNotReadyError(StoreError):
@@ -218,8 +220,7 @@ class CommitLog:
                 raise MessageIllegalError(f"record of {size} bytes, a file holds {self._file_size}")
             self._roll(size)
             phy_offset = self._position
-        kind = sys_flag & _TRANSACTION_MASK
-        counted = kind != _PREPARED and kind != _ROLLBACK
+        counted = sys_flag & TRANSACTION_MASK not in _UNCOUNTED
         if not counted:
             queue_offset = 0
         self._pending.append(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -147,6 +148,8 @@ class DefaultMessageStore:
         )
         self._flushed_from = 0
         self._index_lacks_some = False
+        self._pause = threading.Event()
+        """Never set: for short waits of the main thread."""
         self._services: list[ServiceThread] = []
 
     # -- opening -------------------------------------------------------------------------------
@@ -463,7 +466,7 @@ class DefaultMessageStore:
             if self._clock.monotonic_ms() >= deadline_ms:
                 behind = barrier - self._counters[DISPATCHED_OFFSET]
                 raise TimeoutError(f"dispatch is {behind} bytes behind; try again")
-            self._clean_queues.wait_for_running(_BARRIER_STEP_MS)
+            self._pause.wait(_BARRIER_STEP_MS / 1000)
         return self._queues.delete_topic(topic)
 
     def clean_consume_queue(self) -> int:

@@ -147,7 +147,6 @@ class PropertyExtractor:
 
         with_keys: messageIndexEnable.
         """
-        self._delays = delay_levels
         self._max_level = max(delay_levels, default=0)
         self._with_keys = with_keys
         self._tag_cache: dict[bytes, int] = {}

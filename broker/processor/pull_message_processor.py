@@ -193,10 +193,7 @@ class PullMessageProcessor:
         try:
             self._pull(connection, frame.opaque, SerializeType.JSON, frame.extFields)
         except RequestError as error:
-            answer = RemotingCommand(
-                int(error.code), opaque=frame.opaque, flag=RESPONSE_FLAG, remark=error.remark
-            )
-            connection.send_command(answer)
+            _refuse(connection, frame.opaque, SerializeType.JSON, error)
         return True
 
     def process_request(
@@ -258,14 +255,7 @@ class PullMessageProcessor:
         try:
             group = self._check(pull.connection, header)
         except RequestError as error:
-            answer = RemotingCommand(
-                int(error.code),
-                opaque=pull.opaque,
-                flag=RESPONSE_FLAG,
-                remark=error.remark,
-                serialize_type=pull.serialize_type,
-            )
-            pull.connection.send_command(answer)
+            _refuse(pull.connection, pull.opaque, pull.serialize_type, error)
             return True
         read = self._read(header, pull.queue_offset, pull.codes)
         if not time_is_up:
@@ -515,6 +505,19 @@ class PullMessageProcessor:
             serialize_type=SerializeType.ROCKETMQ,
         )
         return encode_header(command, read.size)
+
+
+def _refuse(
+    connection: Connection, opaque: int, serialize: SerializeType, error: RequestError
+) -> None:
+    answer = RemotingCommand(
+        int(error.code),
+        opaque=opaque,
+        flag=RESPONSE_FLAG,
+        remark=error.remark,
+        serialize_type=serialize,
+    )
+    connection.send_command(answer)
 
 
 def _tag_code(tags: int) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -36,18 +35,18 @@ from store.errors import MessageIllegalError, StoreError
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
+    TRANSACTION_MASK,
     Buffer,
+    encode_host,
     iterate_batch,
 )
+from store.message_properties import PROPERTIES_LIMIT
 
 log = logging.getLogger(__name__)
 
 SEND_V2_PREFIX: Final = b'{"code":310,'
-_TRANSACTION_MASK: Final = 0xC
 _HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _MULTI_TAGS: Final = 0x2
-_PROPERTIES_LIMIT: Final = 32_767
-_RETRY_PREFIX: Final = "%RETRY%"
 _FILE_WAIT_MS: Final = 5_000
 _QUEUE_ID_DIGITS: Final = 10
 
@@ -129,10 +128,16 @@ class PeerHost:
     __slots__ = ("host", "sys_flag")
 
     def __init__(self, host: str, port: int) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        packed = socket.inet_pton(family, host.split("%")[0])
-        self.host = packed + port.to_bytes(4, "big")
-        self.sys_flag = BORN_HOST_V6_FLAG if family == socket.AF_INET6 else 0
+        self.host = encode_host(host, port)
+        self.sys_flag = BORN_HOST_V6_FLAG if ":" in host else 0
+
+
+def _peer_of(connection: Connection) -> PeerHost:
+    """The connection's address, worked out with its first send."""
+    peer = connection.state
+    if not isinstance(peer, PeerHost):
+        peer = connection.state = PeerHost(connection.host, connection.port)
+    return peer
 
 
 class _SendTopic:
@@ -229,7 +234,7 @@ class SendMessageProcessor:
             return False
         fields = frame.extFields
         topic = self._topics.get(fields.b)
-        if topic is None or fields.m or fields.f & _TRANSACTION_MASK or frame.flag or self._held:
+        if topic is None or fields.m or fields.f & TRANSACTION_MASK or frame.flag or self._held:
             return False
         asked = fields.e
         if len(asked) > _QUEUE_ID_DIGITS or not (asked.isascii() and asked.isdecimal()):
@@ -242,11 +247,11 @@ class SendMessageProcessor:
             return False
         stored = stored_properties(text, self._cluster_pair).encode()
         body_size = len(body)
-        if body_size > self._settings.max_message_size or len(stored) > _PROPERTIES_LIMIT:
+        if body_size > self._settings.max_message_size or len(stored) > PROPERTIES_LIMIT:
             return False
         peer = connection.state
         if peer.__class__ is not PeerHost:
-            peer = connection.state = PeerHost(connection.host, connection.port)
+            peer = _peer_of(connection)
         try:
             phy_offset, queue_offset = self._log.put(
                 topic.entry,
@@ -385,7 +390,7 @@ class SendMessageProcessor:
 
     def _check_kind(self, header: SendHeader) -> None:
         code = ResponseCode.MESSAGE_ILLEGAL if header.m else ResponseCode.NO_PERMISSION
-        if header.f & _TRANSACTION_MASK or find_property(header.i, "TRAN_MSG") == "true":
+        if header.f & TRANSACTION_MASK or find_property(header.i, "TRAN_MSG") == "true":
             raise RequestError(code, self._settings.refuses_transactions)
         level = find_property(header.i, "DELAY")
         if level is not None and level.strip() not in ("", "0"):
@@ -398,11 +403,11 @@ class SendMessageProcessor:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the message is illegal: body of {body_size} bytes (maxMessageSize {limit})",
             )
-        if header.m and len(header.i) > _PROPERTIES_LIMIT:
+        if header.m and len(header.i) > PROPERTIES_LIMIT:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"the message is illegal: properties of {len(header.i)} characters "
-                f"(limit {_PROPERTIES_LIMIT})",
+                f"(limit {PROPERTIES_LIMIT})",
             )
 
     def _check_store(self) -> None:
@@ -487,20 +492,18 @@ class SendMessageProcessor:
         header: SendHeader,
         topic: _SendTopic,
     ) -> list[Record]:
-        peer = connection.state
-        if not isinstance(peer, PeerHost):
-            peer = connection.state = PeerHost(connection.host, connection.port)
+        peer = _peer_of(connection)
         sys_flag = header.f & ~_HOST_BITS | peer.sys_flag | self._store_flag | topic.multi_tags
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
 
         def record(flag: int, body: Buffer, properties: str) -> Record:
             encoded = properties.encode()
-            if len(encoded) > _PROPERTIES_LIMIT:
+            if len(encoded) > PROPERTIES_LIMIT:
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL,
                     f"the message is illegal: properties of {len(encoded)} bytes "
-                    f"(limit {_PROPERTIES_LIMIT})",
+                    f"(limit {PROPERTIES_LIMIT})",
                 )
             return Record(
                 queue_id=queue_id,
