@@ -18,11 +18,15 @@ files and no sockets.
     13    store         running flags (store/running_flags.py): why writing is refused, 0 = writable
     14    store         queue moves: counts entries of the queue table's ring of moved rows
     16    ha            replicated_offset: enough live replicas have acknowledged up to here
-    17    ha            connected replicas
+    17    ha            distinct live replicas that are not further back than haSlaveFallbehindMax
     24+p  process p     beat: grows while the process' main loop turns
     32+p  process p     1 while it sleeps (Bell)
     40+p  supervisor    how often process p was started
     48    remoting      1 once it serves requests
+    64+r  ha            replication links refused or closed for reason r (ha/refusals.py)
+    96+k  remoting      slave sync of kind k (0 topics, 1 offsets, 2 delay offsets, 3 groups): wall
+                        clock ms of the last success
+    100+k remoting      slave sync of kind k: failures
 """
 
 from __future__ import annotations
@@ -51,6 +55,9 @@ BEAT: Final = 24
 SLEEPS: Final = 32
 STARTS: Final = 40
 REMOTING_READY: Final = 48
+HA_REFUSALS: Final = 64
+SLAVE_SYNC_SUCCESS: Final = 96
+SLAVE_SYNC_FAILURES: Final = 100
 PAGE_SIZE: Final = 4096
 
 

@@ -30,6 +30,9 @@ EXIT_CANNOT_BOOT: Final = 3
 """Starting again will not help: the supervisor stops the whole broker."""
 EXIT_FLUSH_FAILED: Final = 4
 """fdatasync failed: what the page cache holds is unknown, only a recovery from disk helps."""
+EXIT_REOPEN: Final = 5
+"""The store's files shall change as only a closed store's may (store/replica_resync.py): the
+supervisor stops every child and starts the broker again."""
 _PR_SET_PDEATHSIG: Final = 1
 _ORPHAN_STOP_S: Final = 10.0
 

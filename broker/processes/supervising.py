@@ -41,6 +41,8 @@ _MODULES: Final = {
     ProcessIndex.REMOTING: "broker.processes.remoting",
 }
 _BELLS: Final = ("store", "remoting", "ha")
+_CHANNELS: Final = (("remoting", "store"), ("remoting", "ha"), ("ha", "remoting"), ("ha", "store"))
+"""Who asks whom."""
 _ALL_ADDRESSES: Final = "0.0.0.0"
 
 
@@ -67,10 +69,10 @@ class BrokerProcess:
             self._page = ControlPage(self._page_fd)
             self._bells = {name: Bell.create() for name in _BELLS}
             self._channels: dict[str, socket.socket] = {}
-            for name in ("store", "ha"):
+            for asker, answerer in _CHANNELS:
                 asking, answering = create_channel()
-                self._channels[f"remoting->{name}"] = asking
-                self._channels[f"{name}<-remoting"] = answering
+                self._channels[f"{asker}->{answerer}"] = asking
+                self._channels[f"{answerer}<-{asker}"] = answering
             self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
             pid_file = write_pid_file("mqbroker", os.getpid())
             undo.callback(remove_pid_file, pid_file)

@@ -1,0 +1,68 @@
+"""Why a replication link was refused or closed, and how often: one counter for each reason.
+
+The counters live on the control page, so that metrics and HA status show them and they outlive a
+restart of process `ha`, their only writer. Any thread of that process may count (a lock guards).
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from typing import Final
+
+from store.control_page import HA_REFUSALS, ControlPage
+
+
+class RefusalReason(enum.IntEnum):
+    """The number is the slot behind HA_REFUSALS: only ever append, at most 32."""
+
+    UNKNOWN_PEER = 0
+    """Master: neither trusted nor a registered broker of the group."""
+    TOO_MANY_CONNECTIONS = 1
+    """Master: haMaxConnections, or the lobby is full."""
+    SILENT = 2
+    """Either side: nothing came for haHousekeepingInterval."""
+    NEGATIVE = 3
+    """Master: a report below 0."""
+    BEYOND_MAX = 4
+    """Master: the first report lies behind the log's end: the slave is ahead, or no slave."""
+    BELOW_MIN = 5
+    """Master: the first report lies before the log's start, where nothing is left to send."""
+    BEYOND_SENT = 6
+    """Master: a later report lies behind what was sent."""
+    DECREASING = 7
+    """Master: a report below an earlier one."""
+    TLS = 8
+    """Either side: no TLS, or no good certificate."""
+    NETWORK = 9
+    """Either side: the connection broke."""
+    OFFSET_MISMATCH = 10
+    """Slave: a frame that does not continue the log."""
+    BAD_FRAME = 11
+    """Slave: an impossible header, or a frame that crosses a file's end."""
+    BAD_RECORD = 12
+    """Slave: bytes that are no records (validated and flushed only)."""
+    AHEAD = 13
+    """Slave: it holds more than its master."""
+    DIVERGED = 14
+    """Slave: it holds something else than its master."""
+    BEHIND_MASTER_MIN = 15
+    """Slave: what comes next is gone on the master: it starts over."""
+
+
+class RefusalCounters:
+    """The counters. Any thread of process `ha`."""
+
+    def __init__(self, page: ControlPage) -> None:
+        self._counters = page.counters
+        self._lock: Final = threading.Lock()
+
+    def count(self, reason: RefusalReason) -> None:
+        """One more link was refused or closed for `reason`."""
+        with self._lock:
+            self._counters[HA_REFUSALS + reason] += 1
+
+    def snapshot(self) -> dict[str, int]:
+        """Reason (lower case) to count, those that occurred."""
+        found = {r.name.lower(): self._counters[HA_REFUSALS + r] for r in RefusalReason}
+        return {name: count for name, count in found.items() if count}
