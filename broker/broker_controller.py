@@ -59,7 +59,14 @@ from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT_SIZE
 from store.consume_queue_reader import ConsumeQueueReader
-from store.control_page import REMOTING_READY, RUNNING_FLAGS, Bell, ControlPage, ProcessIndex
+from store.control_page import (
+    MAX_PHY_OFFSET,
+    REMOTING_READY,
+    RUNNING_FLAGS,
+    Bell,
+    ControlPage,
+    ProcessIndex,
+)
 from store.fresh_units import FreshUnits
 from store.index_service import IndexReader
 from store.message_codec import encode_host
@@ -89,16 +96,18 @@ class BrokerController:
         page: ControlPage,
         queue_table_fd: int,
         bells: dict[str, Bell],
-        store_channel: socket.socket,
+        channels: dict[str, socket.socket],
         clock: Clock,
     ) -> None:
+        """channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)."""
         self._options = options
         self._page = page
         self._clock = clock
         self._bells = bells
         self.loop = SelectorLoop("RemotingLoop", spin_us=_SPIN_US)
         self._table = QueueTableReader(queue_table_fd)
-        self._commands = CommandClient(store_channel, "store", clock)
+        self._channels = channels
+        self._commands = CommandClient(channels["remoting->store"], "store", clock)
         self._build_store_side()
         self._build_managers()
         self._build_processors()
@@ -122,7 +131,7 @@ class BrokerController:
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self._commands,
             memory_limit=self._memory_limit,
-            before_delete=lambda topic: self._call_on_loop(lambda: self._send.block_topic(topic)),
+            before_delete=lambda topic: self._call_on_loop(lambda: self._block_topic(topic)),
             after_delete=lambda topic, deleted: self._call_on_loop(
                 lambda: self._send.unblock_topic(topic, deleted=deleted)
             ),
@@ -164,10 +173,10 @@ class BrokerController:
 
     def _build_processors(self) -> None:
         store = self._options.store
-        replicas = store.broker_role is BrokerRole.SYNC_MASTER
+        others = self._options.ha.in_sync_replicas - 1
         self._waiters = DurabilityWaiters(
             waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
-            waits_for_replicas=replicas,
+            waits_for_replicas=store.broker_role is BrokerRole.SYNC_MASTER and others > 0,
             sync_flush_timeout_ms=store.sync_flush_timeout,
             slave_timeout_ms=store.slave_timeout,
         )
@@ -200,7 +209,7 @@ class BrokerController:
             self._waiters,
             self._pull.hold_service,
             self._clock,
-            replicas_needed=1,
+            replicas_needed=others,
             sends_wait_for_file=lambda: self._send.holds_sends,
         )
         self._client = RemotingClient(self._options.client)
@@ -307,11 +316,16 @@ class BrokerController:
         for manager in self._managers:
             manager.load()
             manager.save_in_background(self._executor.submit)
+        if not self._options.store.is_slave:
+            self._open_log()
+        self._server.add_listener(main)
+        self._server.add_listener(vip, self._routes.vip)
+
+    def _open_log(self) -> None:
+        """Become the log's writer (on a slave that is process `ha`)."""
         walked = rebuild_topic_queue_table(self._log, self._page, self._table, self._loop_reader)
         self._log.open(self._log.store_host)
         log.info("writing from %s on, %s records after dispatch", self._log.position, walked)
-        self._server.add_listener(main)
-        self._server.add_listener(vip, self._routes.vip)
 
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
@@ -400,6 +414,11 @@ class BrokerController:
             self._follower.before_commit()
         self._send.turn_end()
         self._stats.end_turn(self._clock.monotonic_ms() - self.loop.now_ms)
+
+    def _block_topic(self, topic: str) -> int:
+        """Hold back a topic's sends; the log's end (a slave's log has another writer)."""
+        end = self._send.block_topic(topic)
+        return self._page.counters[MAX_PHY_OFFSET] if self._options.store.is_slave else end
 
     def _ring(self) -> None:
         self._bells["store"].ring()

@@ -9,6 +9,7 @@ both conditions are joined, a replica's failure overrides the flush's.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -17,6 +18,15 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeT
 from remoting.response_code import ResponseCode
 
 _NO_LIMIT: Final = 1 << 62
+_FRAME_HEAD: Final = struct.Struct(">ii")
+_SUCCESS: Final = b'{"code":0,'
+
+
+class Answer(Protocol):
+    """An answer but for its code."""
+
+    def send(self, code: ResponseCode) -> None:
+        """Answer with `code`; the message is stored, whatever the code."""
 
 
 class AnswerTarget(Protocol):
@@ -26,9 +36,16 @@ class AnswerTarget(Protocol):
         """Send it; a closed connection drops it."""
 
 
+class FrameWriter(Protocol):
+    """Where a finished frame goes: a Connection."""
+
+    def write(self, data: bytes) -> None:
+        """Queue it; a closed connection drops it."""
+
+
 @dataclass(frozen=True, slots=True)
 class SendAnswer:
-    """An answer but for its code."""
+    """An answer that is encoded when it is sent."""
 
     target: AnswerTarget
     opaque: int
@@ -48,13 +65,28 @@ class SendAnswer:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    end_offset: int
-    flush_deadline_ms: int
-    replica_deadline_ms: int
-    replica_missing: bool
-    answer: SendAnswer
+class EncodedAnswer:
+    """The frame of a JSON success, ready to leave (plain class: one is made for every send)."""
+
+    __slots__ = ("_frame", "_target")
+
+    def __init__(self, target: FrameWriter, frame: bytes) -> None:
+        """frame: lengths, then a header that begins with `{"code":0,`; no body."""
+        self._target = target
+        self._frame = frame
+
+    def send(self, code: ResponseCode) -> None:
+        """Answer with `code`; only a success leaves as it is."""
+        if code is ResponseCode.SUCCESS:
+            self._target.write(self._frame)
+            return
+        header = self._frame[_FRAME_HEAD.size :].removeprefix(_SUCCESS)
+        header = b'{"code":%d,' % code + header
+        self._target.write(_FRAME_HEAD.pack(4 + len(header), len(header)) + header)
+
+
+_Waiting = tuple[int, int, int, bool, Answer]
+"""End offset, deadlines (ms) of flush and replicas, whether replicas were missing, the answer."""
 
 
 class DurabilityWaiters:
@@ -86,21 +118,21 @@ class DurabilityWaiters:
     @property
     def last_offset(self) -> int:
         """The largest offset that somebody waits for; 0 when nobody waits."""
-        return self._line[-1].end_offset if self._line else 0
+        return self._line[-1][0] if self._line else 0
 
-    def add(self, end_offset: int, answer: SendAnswer) -> None:
+    def add(self, end_offset: int, answer: Answer) -> None:
         """Answer when the log is safe up to `end_offset`; offsets must not decrease."""
         missing = self._for_replicas and not self.replicas_available
         flush_deadline = self.now_ms + self._flush_timeout_ms if self._for_flush else 0
         waits = self._for_replicas and not missing
         replica_deadline = self.now_ms + self._slave_timeout_ms if waits else 0
-        self._line.append(_Waiting(end_offset, flush_deadline, replica_deadline, missing, answer))
+        self._line.append((end_offset, flush_deadline, replica_deadline, missing, answer))
 
     def can_release(self, flushed_offset: int, replicated_offset: int) -> bool:
         """Whether the head of the line waits for nothing any more."""
         if not self._line:
             return False
-        end = self._line[0].end_offset
+        end = self._line[0][0]
         flush_ok = not self._for_flush or end <= flushed_offset
         return flush_ok and (not self._for_replicas or end <= replicated_offset)
 
@@ -108,23 +140,28 @@ class DurabilityWaiters:
         """Answer everybody whose conditions hold or whose time is up; returns how many."""
         flushed = flushed_offset if self._for_flush else _NO_LIMIT
         replicated = replicated_offset if self._for_replicas else _NO_LIMIT
-        released = 0
-        while self._line:
-            head = self._line[0]
-            flush_ok = head.end_offset <= flushed
-            replica_ok = head.end_offset <= replicated and not head.replica_missing
-            if not flush_ok and now_ms < head.flush_deadline_ms:
+        safe = min(flushed, replicated)
+        line = self._line
+        waiting = len(line)
+        while line:
+            end, flush_deadline_ms, replica_deadline_ms, missing, answer = line[0]
+            if end <= safe and not missing:
+                line.popleft()
+                answer.send(ResponseCode.SUCCESS)
+                continue
+            flush_ok = end <= flushed
+            replica_ok = end <= replicated and not missing
+            if not flush_ok and now_ms < flush_deadline_ms:
                 break
-            if not replica_ok and now_ms < head.replica_deadline_ms:
+            if not replica_ok and now_ms < replica_deadline_ms:
                 break
-            self._line.popleft()
-            released += 1
-            head.answer.send(_code(head, flush_ok, replica_ok))
-        return released
+            line.popleft()
+            answer.send(_code(flush_ok=flush_ok, replica_ok=replica_ok, missing=missing))
+        return waiting - len(line)
 
 
-def _code(waiting: _Waiting, flush_ok: bool, replica_ok: bool) -> ResponseCode:
-    if waiting.replica_missing:
+def _code(*, flush_ok: bool, replica_ok: bool, missing: bool) -> ResponseCode:
+    if missing:
         return ResponseCode.SLAVE_NOT_AVAILABLE
     if not replica_ok:
         return ResponseCode.FLUSH_SLAVE_TIMEOUT

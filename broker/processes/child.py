@@ -22,7 +22,7 @@ import msgspec
 import setproctitle
 
 from conf.logging_setup import configure_logging
-from store.control_page import Bell, ControlPage, ProcessIndex
+from store.control_page import STORE_STATE, Bell, ControlPage, ProcessIndex, StoreState
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ EXIT_REOPEN: Final = 5
 supervisor stops every child and starts the broker again."""
 _PR_SET_PDEATHSIG: Final = 1
 _ORPHAN_STOP_S: Final = 10.0
+_STORE_POLL_S: Final = 0.01
 
 
 class BootInfo(msgspec.Struct, kw_only=True):
@@ -84,6 +85,14 @@ class Child:
         """One line for whoever started the broker: stderr is the supervisor's."""
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+
+    def wait_for_store(self) -> bool:
+        """Beat until the store is ready: True; False when asked to stop before."""
+        while self.page.counters[STORE_STATE] != StoreState.READY:
+            if self.stopping.wait(_STORE_POLL_S):
+                return False
+            self.page.beat(self.index)
+        return True
 
     def on_stop(self, function: Callable[[], None]) -> None:
         """Called (on the main thread, from the signal handler) when the child shall stop;

@@ -20,13 +20,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from broker.durability_waiters import DurabilityWaiters, SendAnswer
+from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
 from broker.processor.header_numbers import plain_numbers
 from broker.send_properties import append_pairs, find_property, stored_properties
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import FRAME_HEAD, Connection
 from remoting.errors import HeaderError, RequestError
-from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
@@ -272,20 +272,15 @@ class SendMessageProcessor:
             counted = self._counted[fields.b] = [0, 0]
         counted[0] += 1
         counted[1] += body_size
+        answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
+        size = len(answer_bytes)
+        answer_frame = FRAME_HEAD.pack(4 + size, size) + answer_bytes
         if self._waiters.active and (
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
         ):
-            answer = SendAnswer(
-                connection,
-                frame.opaque,
-                SerializeType.JSON,
-                self._fields(queue_id, queue_offset, self._message_id(phy_offset)),
-            )
-            self._waiters.add(self._log.position, answer)
+            self._waiters.add(self._log.position, EncodedAnswer(connection, answer_frame))
             return True
-        answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
-        size = len(answer_bytes)
-        connection.write(FRAME_HEAD.pack(4 + size, size) + answer_bytes)
+        connection.write(answer_frame)
         return True
 
     def process_request(

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.durability_waiters import DurabilityWaiters, SendAnswer
+from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
+from remoting.connection import FRAME_HEAD
+from remoting.remoting_codec import FrameDecoder
 from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.response_code import ResponseCode
 
 OK, FLUSH_TIMEOUT, NO_SLAVE, SLAVE_TIMEOUT = 0, 10, 11, 12
 
@@ -186,3 +189,23 @@ def test_nobody_is_told_ok_too_early_nor_forgotten(
     assert told == list(range(1, len(told) + 1))
     told += [opaque for opaque, _ in world.release(1 << 60, 1 << 60, now_ms)]
     assert told == list(range(1, added + 1))
+
+
+class Frames:
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT])
+def test_an_encoded_answer_carries_the_code_that_came_out(code: ResponseCode) -> None:
+    header = b'{"code":0,"extFields":{"queueId":"3"},"flag":1,"opaque":77}'
+    frames = Frames()
+    EncodedAnswer(frames, FRAME_HEAD.pack(4 + len(header), len(header)) + header).send(code)
+    decoder = FrameDecoder()
+    decoder.feed(b"".join(frames.written))
+    command = decoder.next_command()
+    assert command is not None
+    assert (command.code, command.opaque, command.ext_fields["queueId"]) == (code, 77, "3")
