@@ -20,13 +20,20 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from broker.broker_config import BrokerConfig
 from broker.supervisor import ChildState
+from ha.refusals import RefusalReason
+from store.clock import Clock
 from store.control_page import (
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
+    HA_REFUSALS,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     REMOTING_READY,
+    REPLICA_COUNT,
+    REPLICATED_OFFSET,
     RUNNING_FLAGS,
+    SLAVE_SYNC_FAILURES,
+    SLAVE_SYNC_SUCCESS,
     STORE_STATE,
     ControlPage,
     StoreState,
@@ -39,7 +46,11 @@ _OFFSETS: Final = {
     "max": MAX_PHY_OFFSET,
     "dispatched": DISPATCHED_OFFSET,
     "flushed": FLUSHED_OFFSET,
+    "replicated": REPLICATED_OFFSET,
 }
+_LABELS: Final = ["cluster", "broker"]
+_SYNC_KINDS: Final = ("topics", "consumer_offsets", "delay_offsets", "subscription_groups")
+"""In the order of their slots."""
 _REQUEST_TIMEOUT_S: Final = 10.0
 
 
@@ -51,14 +62,22 @@ class ControlPageCollector(Collector):
         page: ControlPage,
         children: Callable[[], Iterable[ChildState]],
         broker: BrokerConfig,
+        clock: Clock,
     ) -> None:
         self._counters = page.counters
         self._children = children
+        self._clock = clock
         self._labels = [broker.broker_cluster_name, broker.broker_name]
 
     def collect(self) -> Iterator[Metric]:
         """Called by prometheus_client at each scrape."""
-        names = ["cluster", "broker"]
+        yield from self._store()
+        yield from self._replication()
+        yield from self._slave_sync()
+        yield from self._processes()
+
+    def _store(self) -> Iterator[Metric]:
+        names = _LABELS
         offsets = GaugeMetricFamily(
             "rocketmq_store_offset_bytes", "positions in the commit log", labels=[*names, "kind"]
         )
@@ -70,6 +89,46 @@ class ControlPageCollector(Collector):
         )
         writable.add_metric(self._labels, 0 if self._counters[RUNNING_FLAGS] else 1)
         yield writable
+
+    def _replication(self) -> Iterator[Metric]:
+        replicas = GaugeMetricFamily(
+            "rocketmq_ha_replicas",
+            "distinct slaves that are connected and not further back than haSlaveFallbehindMax",
+            labels=_LABELS,
+        )
+        replicas.add_metric(self._labels, self._counters[REPLICA_COUNT])
+        yield replicas
+        refused = CounterMetricFamily(
+            "rocketmq_ha_links_refused",
+            "replication links refused or closed, by reason",
+            labels=[*_LABELS, "reason"],
+        )
+        for reason in RefusalReason:
+            count = self._counters[HA_REFUSALS + reason]
+            refused.add_metric([*self._labels, reason.name.lower()], count)
+        yield refused
+
+    def _slave_sync(self) -> Iterator[Metric]:
+        """Only what a slave has: before its first success a kind has no age."""
+        names = [*_LABELS, "kind"]
+        age = GaugeMetricFamily(
+            "rocketmq_slave_sync_age_seconds",
+            "time since a kind of metadata was last taken over from the master",
+            labels=names,
+        )
+        failures = CounterMetricFamily(
+            "rocketmq_slave_sync_failures", "failed takeovers of metadata", labels=names
+        )
+        for number, kind in enumerate(_SYNC_KINDS):
+            last_ms = self._counters[SLAVE_SYNC_SUCCESS + number]
+            if last_ms:
+                age.add_metric([*self._labels, kind], (self._clock.now_ms() - last_ms) / 1000)
+            failures.add_metric([*self._labels, kind], self._counters[SLAVE_SYNC_FAILURES + number])
+        yield age
+        yield failures
+
+    def _processes(self) -> Iterator[Metric]:
+        names = _LABELS
         up = GaugeMetricFamily("rocketmq_process_up", "1 while it runs", labels=[*names, "process"])
         restarts = CounterMetricFamily(
             "rocketmq_process_restarts", "restarts by the supervisor", labels=[*names, "process"]
@@ -91,9 +150,10 @@ class SupervisorMetrics:
         page: ControlPage,
         children: Callable[[], Iterable[ChildState]],
         broker: BrokerConfig,
+        clock: Clock,
     ) -> None:
         registry = CollectorRegistry()
-        registry.register(ControlPageCollector(page, children, broker))
+        registry.register(ControlPageCollector(page, children, broker, clock))
         counters = page.counters
 
         class Handler(http.server.BaseHTTPRequestHandler):

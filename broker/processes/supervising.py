@@ -134,6 +134,7 @@ class BrokerProcess:
                 self._page,
                 self._supervisor.children,
                 self._options.broker,
+                self._clock,
             )
             metrics.start()
             try:

@@ -13,18 +13,27 @@ import pytest
 
 from broker.listening_sockets import bind_listener, port_of
 from broker.supervisor_metrics import SupervisorMetrics
+from ha.refusals import RefusalReason
 from store.control_page import (
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
+    HA_REFUSALS,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     REMOTING_READY,
+    REPLICA_COUNT,
+    REPLICATED_OFFSET,
     RUNNING_FLAGS,
+    SLAVE_SYNC_FAILURES,
+    SLAVE_SYNC_SUCCESS,
     STORE_STATE,
     StoreState,
 )
 from tests.broker.broker_fakes import CONFIG
+from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import fresh_page
+
+CLOCK = ManualClock()
 
 
 class World:
@@ -33,7 +42,7 @@ class World:
         self.children: list[Any] = [self.child("store"), self.child("remoting")]
         sock = bind_listener("127.0.0.1", 0, 5, "metricsPort")
         self.port = port_of(sock)
-        self.metrics = SupervisorMetrics(sock, self.page, lambda: self.children, CONFIG)
+        self.metrics = SupervisorMetrics(sock, self.page, lambda: self.children, CONFIG, CLOCK)
         self.metrics.start()
 
     @staticmethod
@@ -86,6 +95,7 @@ def test_offsets_of_the_page(world: World) -> None:
         "max": MAX_PHY_OFFSET,
         "dispatched": DISPATCHED_OFFSET,
         "flushed": FLUSHED_OFFSET,
+        "replicated": REPLICATED_OFFSET,
     }
     for number, slot in enumerate(slots.values()):
         world.page.counters[slot] = 2**33 + number
@@ -99,6 +109,26 @@ def test_offsets_of_the_page(world: World) -> None:
 def test_writable(world: World, flags: int, writable: int) -> None:
     world.page.counters[RUNNING_FLAGS] = flags
     assert world.samples()[labelled("rocketmq_store_writable")] == writable
+
+
+def test_replicas_and_refused_links(world: World) -> None:
+    world.page.counters[REPLICA_COUNT] = 2
+    world.page.counters[HA_REFUSALS + RefusalReason.BEYOND_SENT] = 5
+    samples = world.samples()
+    assert samples[labelled("rocketmq_ha_replicas")] == 2
+    for reason, count in (("beyond_sent", 5), ("unknown_peer", 0)):
+        name = labelled("rocketmq_ha_links_refused_total", f'reason="{reason}"')
+        assert samples[name] == count
+
+
+def test_the_age_of_what_a_slave_took_over(world: World) -> None:
+    world.page.counters[SLAVE_SYNC_SUCCESS + 1] = CLOCK.now_ms() - 2_500
+    world.page.counters[SLAVE_SYNC_FAILURES + 3] = 7
+    samples = world.samples()
+    age, failures = "rocketmq_slave_sync_age_seconds", "rocketmq_slave_sync_failures_total"
+    assert samples[labelled(age, 'kind="consumer_offsets"')] == 2.5
+    assert labelled(age, 'kind="topics"') not in samples
+    assert samples[labelled(failures, 'kind="subscription_groups"')] == 7
 
 
 def test_a_child_that_is_down_is_a_value(world: World) -> None:
