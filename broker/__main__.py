@@ -12,9 +12,10 @@ from typing import Final, TextIO
 
 import setproctitle
 
-from broker.broker_startup import StartupOptions, check_supported, load_startup_options
+from broker.broker_startup import StartupOptions, load_startup_options
 from broker.listening_sockets import PortTakenError
 from broker.processes.supervising import BrokerProcess
+from broker.promotion import check_promotion, complete_promotion
 from conf.errors import ConfigError, StartupExitError
 from conf.logging_setup import configure_logging, log_directory
 from store.clock import SystemClock
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
     """Returns the exit code of the broker."""
     try:
         options = load_startup_options(arguments, os.environ)
-        check_supported(options)
+        check_promotion(options)
         return _run(options)
     except StartupExitError as error:
         _say(error.text, sys.stdout if error.to_stdout else sys.stderr)
@@ -55,6 +56,7 @@ def _run(options: StartupOptions) -> int:
     configure_logging("supervisor", directory, level=options.logging.log_level, console=True)
     process = BrokerProcess(options, str(directory), SystemClock())
     process.open()
+    complete_promotion(options)
     return process.run()
 
 

@@ -346,6 +346,17 @@ class BrokerConfig:
         default=False,
         metadata={"key": "compressedRegister", "doc": "compress the registered topic table"},
     )
+    # Following a master.
+    slave_sync_interval: int = field(
+        default=10000,
+        metadata={
+            "key": "slaveSyncInterval",
+            "doc": "pause between two rounds in which a slave takes over its master's tables "
+            "(key of ours)",
+            "unit": "ms",
+            "min": 100,
+        },
+    )
     # Statistics and run-time changes.
     enable_detail_stat: bool = field(
         default=True, metadata={"key": "enableDetailStat", "doc": "count each queue, too"}

@@ -8,6 +8,7 @@ that calls `run`; pools and the scheduled executor bring their own threads.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -40,6 +41,7 @@ from broker.processor.send_message_processor import (
 from broker.producer_manager import ProducerManager
 from broker.pull_request_hold_service import SCAN_PERIOD_MS
 from broker.rebalance_lock_manager import RebalanceLockManager
+from broker.replication import Replication, SharedParts
 from broker.routes import QUERY_POOL, RouteParts, build_routes
 from broker.runtime_source import RuntimeSource
 from broker.schedule_offset_manager import ScheduleOffsetManager
@@ -72,6 +74,7 @@ from store.index_service import IndexReader
 from store.message_codec import encode_host
 from store.message_store_config import BrokerRole, FlushDiskType
 from store.queue_table import QueueTableReader
+from store.service_thread import ServiceThread
 from store.topic_queue_table import rebuild_topic_queue_table
 
 log = logging.getLogger(__name__)
@@ -213,10 +216,11 @@ class BrokerController:
             sends_wait_for_file=lambda: self._send.holds_sends,
         )
         self._client = RemotingClient(self._options.client)
-        self._registration = self._build_registration()
+        self._build_outside()
         self._server = self._build_server()
 
-    def _build_registration(self) -> BrokerRegistration:
+    def _build_outside(self) -> None:
+        """What talks to name servers and to the other brokers of the group."""
         broker, port = self._options.broker, self._options.server.listen_port
         identity = BrokerIdentity(
             cluster_name=broker.broker_cluster_name,
@@ -226,7 +230,31 @@ class BrokerController:
             ha_server_addr=f"{broker.broker_ip2}:{self._options.ha.ha_listen_port}",
         )
         api = BrokerOuterAPI(self._client, parse_name_servers(broker.namesrv_addr))
-        return BrokerRegistration(broker, identity, api, self._topics, self._executor)
+        shared = SharedParts(
+            options=self._options,
+            identity=identity,
+            page=self._page,
+            clock=self._clock,
+            table=self._table,
+            client=self._client,
+            api=api,
+            topics=self._topics,
+            groups=self._groups,
+            offsets=self._offsets,
+            schedule_offsets=self._schedule_offsets,
+            access=self._access,
+            on_failure=_end_process,
+        )
+        channels = self._channels
+        self._replication = Replication(shared, channels["remoting->ha"], channels["remoting<-ha"])
+        self._registration = BrokerRegistration(
+            broker,
+            identity,
+            api,
+            self._topics,
+            self._executor,
+            on_master=self._replication.on_master,
+        )
 
     def _build_server(self) -> RemotingServer:
         runtime = RuntimeSource(
@@ -256,6 +284,7 @@ class BrokerController:
             consumer_offsets=self._offsets,
             schedule_offsets=self._schedule_offsets,
             locks=self._locks,
+            replication=self._replication.processor,
         )
         self._routes = build_routes(parts)
         server = self._options.server
@@ -344,7 +373,10 @@ class BrokerController:
         self._schedule()
         self._executor.start()
         self._topics.add_listener(self._registration.on_topic_change)
-        self._registration.start(self._set_ready)
+        self._replication.start(self._executor)
+        self._registration.start(
+            self._set_ready, before_first=self._replication.before_first_registration
+        )
         loop.run()
 
     def _set_ready(self) -> None:
@@ -401,6 +433,7 @@ class BrokerController:
     def close(self) -> None:
         """After `run`: publish, persist, close. In the reverse order of the start."""
         self._server.shutdown()
+        self._replication.shutdown()
         self._executor.shutdown(2_000)
         self._log.close()
         self._persist()
@@ -444,3 +477,10 @@ class BrokerController:
 
         self.loop.call_soon_threadsafe(run)
         return future.result(_STOP_WAIT_MS / 1000)
+
+
+def _end_process(service: ServiceThread, error: Exception) -> None:
+    """A service has failed (logged by it): this process is of no use any more."""
+    log.critical("process remoting ends: %s: %s", service.name, error)
+    logging.shutdown()
+    os._exit(1)

@@ -1,9 +1,11 @@
-"""BrokerOuterAPI: what this broker asks of its name servers (103, 104, 322).
+"""BrokerOuterAPI: what this broker asks of its name servers (103, 104, 106, 322) and of the other
+brokers of its group (21, 43, 45, 201).
 
-Called by the scheduled executor and admin threads; each call goes to every name server at once
-and returns when all answered or the time is over. One that fails is logged and does not hold up
-or spoil the others. Decides nothing: when to register, and what follows from an answer, is in
-broker_registration. Follows BrokerOuterAPI of the original.
+Called by the scheduled executor and admin threads; a call to name servers goes to every one at
+once and returns when all answered or the time is over. One that fails is logged and does not hold
+up or spoil the others. Decides nothing: when to register, and what follows from an answer, is in
+broker_registration, slave_synchronize, group_members, returning_master. Follows BrokerOuterAPI of
+the original.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Final, Protocol
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.register_broker import RegisterBrokerBody, body_crc32
+from remoting.body.route import ClusterInfo
 from remoting.body.topic_config import TopicConfigSerializeWrapper
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RemotingError, RequestError
@@ -35,12 +38,36 @@ from remoting.response_table import ResponseCallback
 log = logging.getLogger(__name__)
 
 UNREGISTER_TIMEOUT_MS: Final = 3_000
+CLUSTER_INFO_TIMEOUT_MS: Final = 2_000
+"""Short: unknown peers of the HA port wait for this answer."""
 _GRACE_MS: Final = 500
 """How much longer than its time-out a call may take to report it."""
 
 
+NOTHING_THERE: Final = frozenset(
+    {
+        "No topic in this broker",
+        "No consumer offset in this broker",
+        "No delay offset in this broker",
+        "Delay offset not supported in this messagetore",
+        "No subscription group in this broker",
+    }
+)
+"""Remarks of a Java master whose table is empty text (SYSTEM_ERROR): nothing to take over."""
+
+
+class BrokerAnswerError(Exception):
+    """A broker answered, but not what it was asked for; the message names it and the request."""
+
+
 class OutgoingClient(Protocol):
     """What is needed of RemotingClient."""
+
+    def invoke_sync(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> RemotingCommand:
+        """Call a peer and wait. Raises RemotingError."""
+        ...
 
     def invoke_async(
         self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
@@ -173,7 +200,35 @@ class BrokerOuterAPI:
             self._ask_all(RequestCode.UNREGISTER_BROKER, encode_header(header), b"", timeout_ms)
         )
 
-    # -- one request to all ---------------------------------------------------------------------
+    def get_broker_cluster_info(
+        self, timeout_ms: int = CLUSTER_INFO_TIMEOUT_MS
+    ) -> list[ClusterInfo]:
+        """106 to every name server: what those know that answered; empty when none did."""
+        code = RequestCode.GET_BROKER_CLUSTER_INFO
+        infos: list[ClusterInfo] = []
+        for name_server, response in self._ask_all(code, {}, b"", timeout_ms):
+            try:
+                infos.append(ClusterInfo.from_json_bytes(response.body))
+            except RequestError as error:
+                self._failed(code, name_server, error)
+        return infos
+
+    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
+        """21, 43, 45 or 201 to the broker at "ip:port": the body; None: it has no such table.
+
+        Raises RemotingError, and BrokerAnswerError for any answer that holds no table.
+        """
+        response = self._client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
+        if response.code == ResponseCode.SYSTEM_ERROR and response.remark in NOTHING_THERE:
+            return None
+        if response.code != ResponseCode.SUCCESS or not response.body:
+            raise BrokerAnswerError(
+                f"{broker}: {code.name} answered with code {response.code}, "
+                f"{len(response.body)} bytes, remark {response.remark}"
+            )
+        return response.body
+
+    # -- one request to all name servers ---------------------------------------------------------
 
     def _tell_all(
         self, code: RequestCode, ext_fields: Mapping[str, str], body: bytes, timeout_ms: int

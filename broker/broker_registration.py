@@ -1,9 +1,11 @@
 """BrokerRegistration: when this broker registers, with what, and what follows from the answers.
 
 At the start, after 10 s, then every registerNameServerPeriod (kept within 10..60 s), and when a
-topic changes. One registration at a time: `_lock`. Called by the scheduled executor and by admin
-threads (a topic that mqadmin creates is registered before it is answered). The part of Java's
-BrokerController around registerBrokerAll; frames and bodies are broker_outer_api's.
+topic changes. A slave whose master is unknown asks again after 1 s, 2 s, 4 s, then every 5 s:
+only an answer to a registration names the master. One registration at a time: `_lock`. Called by
+the scheduled executor and by admin threads (a topic that mqadmin creates is registered before it
+is answered). The part of Java's BrokerController around registerBrokerAll; frames and bodies are
+broker_outer_api's.
 """
 
 from __future__ import annotations
@@ -25,9 +27,12 @@ log = logging.getLogger(__name__)
 FIRST_DELAY_MS: Final = 10_000
 MIN_PERIOD_MS: Final = 10_000
 MAX_PERIOD_MS: Final = 60_000
+MIN_SEARCH_MS: Final = 1_000
+MAX_SEARCH_MS: Final = 5_000
 
 MasterListener = Callable[[str | None, str | None], None]
-"""(masterAddr, haServerAddr) of the answers: what a slave follows."""
+"""(masterAddr, haServerAddr), each "ip:port": what a slave follows. Told after every registration
+that a name server has answered, changed or not; (None, None): no master is registered now."""
 
 
 class BrokerRegistration:
@@ -53,15 +58,28 @@ class BrokerRegistration:
         self._lock = threading.Lock()
         self._pending = threading.Event()
         self._stopped = False
+        self._is_slave = identity.broker_id != 0
+        self._master_addr: str | None = None
+        self._search_lock = threading.Lock()
+        self._search_delay_ms = 0
+        """Of the next search for a master; 0 while none is under way."""
 
     # -- when -----------------------------------------------------------------------------------
 
-    def start(self, on_registered: Callable[[], None] | None = None) -> None:
+    def start(
+        self,
+        on_registered: Callable[[], None] | None = None,
+        *,
+        before_first: Callable[[], None] | None = None,
+    ) -> None:
         """Register soon, then call `on_registered` (reached or not), then go on regularly.
 
-        Does not wait: the first registration runs in the scheduled executor too.
+        Does not wait: the first registration runs in the scheduled executor too, and right before
+        it there `before_first`: what must be in order when clients come.
         """
-        self._executor.submit("register-broker-first", lambda: self._register_first(on_registered))
+        self._executor.submit(
+            "register-broker-first", lambda: self._register_first(before_first, on_registered)
+        )
         period_ms = max(MIN_PERIOD_MS, min(self.config.register_name_server_period, MAX_PERIOD_MS))
         self._executor.schedule(
             "register-broker",
@@ -70,10 +88,17 @@ class BrokerRegistration:
             period_ms=period_ms,
         )
 
-    def _register_first(self, on_registered: Callable[[], None] | None) -> None:
-        self.register_all(check_order=True, oneway=False, force=True)
-        if on_registered is not None:
-            on_registered()
+    def _register_first(
+        self, before_first: Callable[[], None] | None, on_registered: Callable[[], None] | None
+    ) -> None:
+        try:
+            if before_first is not None:
+                before_first()
+        finally:
+            self.register_all(check_order=True, oneway=False, force=True)
+            self._search_master_if_unknown()
+            if on_registered is not None:
+                on_registered()
 
     def unregister(self) -> None:
         """Register no more, and leave the routes: clients turn away before the store closes."""
@@ -96,11 +121,55 @@ class BrokerRegistration:
 
     def _register_regularly(self) -> None:
         self.register_all(check_order=True, oneway=False, force=self.config.force_register)
+        self._search_master_if_unknown()
+
+    # -- a slave's search for its master ---------------------------------------------------------
+
+    def _search_master_if_unknown(self) -> None:
+        """Begin to search, unless a search is under way."""
+        with self._search_lock:
+            nothing_to_find = not self._is_slave or self._master_addr is not None
+            nobody_to_ask = self._stopped or not self._api.name_servers
+            if nothing_to_find or nobody_to_ask or self._search_delay_ms:
+                return
+            self._search_delay_ms = MIN_SEARCH_MS
+        log.warning(
+            "broker %s: no name server of %s names its master; asking again every %s to %s ms",
+            self.identity.broker_name,
+            list(self._api.name_servers),
+            MIN_SEARCH_MS,
+            MAX_SEARCH_MS,
+        )
+        self._search_later()
+
+    def _search_later(self) -> None:
+        self._executor.schedule(
+            "search-master",
+            self._search_master,
+            first_delay_ms=self._search_delay_ms,
+            period_ms=None,
+        )
+
+    def _search_master(self) -> None:
+        try:
+            # A registration under way will tell; waiting for it would hold a second thread.
+            if not self._lock.locked():
+                self.register_all(check_order=True, oneway=False, force=True)
+        finally:
+            with self._search_lock:
+                over = self._stopped or self._master_addr is not None
+                self._search_delay_ms = 0 if over else min(self._search_delay_ms * 2, MAX_SEARCH_MS)
+            if not over:
+                self._search_later()
 
     # -- what -----------------------------------------------------------------------------------
 
     def register_all(self, *, check_order: bool, oneway: bool, force: bool) -> None:
-        """Register every topic; unless `force`, only when a name server's edition differs."""
+        """Register every topic; unless `force`, only when a name server's edition differs.
+
+        A slave always does: no other answer tells it that its master has moved.
+        """
+        force = force or self._is_slave
         with self._lock:
             wrapper = self._topics.wrapper()
             timeout_ms = self.config.register_broker_timeout_mills
@@ -135,15 +204,27 @@ class BrokerRegistration:
         )
 
     def _use(self, results: list[RegisterBrokerResult], *, check_order: bool) -> None:
-        """The first answer counts, for addresses the first one that knows a master."""
+        """What the answers say: to a slave who its master is, to a master which topics are ordered
+        (a slave's table is its master's).
+        """
         if not results:
             return
-        known = next((each for each in results if each.master_addr is not None), results[0])
+        self._use_master(results)
+        order_topics = results[0].order_topics
+        if check_order and order_topics is not None and not self._is_slave:
+            self._topics.update_order_topics(order_topics)
+
+    def _use_master(self, results: list[RegisterBrokerResult]) -> None:
+        """Where answers differ, the first name server of the setting that knows a master counts,
+        whichever was quickest: a slave must not go to and fro."""
+        rank = {name: number for number, name in enumerate(self._api.name_servers)}
+        ranked = sorted(results, key=lambda each: rank.get(each.name_server, len(rank)))
+        known = next((each for each in ranked if each.master_addr is not None), ranked[0])
+        if known.master_addr != self._master_addr:
+            log.info("master: %s now, was %s", known.master_addr, self._master_addr)
+            self._master_addr = known.master_addr
         if self._on_master is not None:
             self._on_master(known.master_addr, known.ha_server_addr)
-        order_topics = results[0].order_topics
-        if check_order and order_topics is not None:
-            self._topics.update_order_topics(order_topics)
 
 
 def masked_by_permission(

@@ -19,7 +19,6 @@ from broker.supervisor_config import SupervisorConfig
 from conf.command_line import (
     CONFIG_FILE,
     EXIT_BAD_SETTING,
-    EXIT_CANNOT_START,
     EXIT_OK,
     HELP,
     NAMESRV_ADDR,
@@ -38,6 +37,8 @@ from conf.ignored_keys import IGNORED_BROKER_KEYS
 from conf.logging_setup import LoggingConfig
 from conf.properties import Setting
 from ha.ha_config import HaConfig
+from ha.transport import HaTlsError, make_tls_context
+from ha.trusted_peers import parse_networks
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from store.errors import StoreError
 from store.message_store_config import MessageStoreConfig
@@ -58,6 +59,15 @@ KEYS: Final = KeySpace(
     IGNORED_BROKER_KEYS,
 )
 _FREE_PORT: Final = "0"
+_LEAST_ADDRESS: Final = 6
+"""A shorter haMasterAddress is none, as in the original."""
+_HA_KEYS: Final = (
+    "haTrustedAddresses",
+    "haTlsTrustedCertificates",
+    "haTlsPrivateKey",
+    "haTlsCertificate",
+    "haTlsEnable",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +122,7 @@ def load_startup_options(
         loaded = _load(given, environment, file)
         options = StartupOptions.from_settings(_resolve(loaded.values))
         _validate(options.store, loaded.sources)
+        _validate_replication(options.ha, loaded.sources)
     except ConfigError as error:
         raise cannot_start(error) from error
     require_home(options.broker.rocketmq_home)
@@ -126,17 +137,6 @@ def load_startup_options(
         namesrv_addresses=namesrv,
         warnings=(*unused_variables(environment), *loaded.warnings),
     )
-
-
-def check_supported(options: StartupOptions) -> None:
-    """What this version cannot do yet. Raises StartupExitError."""
-    if options.store.broker_role.name == "SLAVE":
-        raise StartupExitError(
-            EXIT_CANNOT_START,
-            "brokerRole=SLAVE: this version does not replicate yet;"
-            " start it as ASYNC_MASTER, or use the Java broker for the slave",
-            to_stdout=False,
-        )
 
 
 def _load(
@@ -173,7 +173,33 @@ def _validate(store: MessageStoreConfig, sources: Mapping[str, str]) -> None:
         store.validate()
     except StoreError as error:
         source = sources.get(str(error).partition(" ")[0])
-        raise ConfigError([f"{source}: {error}" if source else str(error)]) from error
+        raise ConfigError([_with_source(source, error)]) from error
+
+
+def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
+    """What would otherwise fail in process `ha`, after the start, with the place of the key."""
+    try:
+        parse_networks(config.ha_trusted_addresses)
+        make_tls_context(config, server_side=True)
+    except (ValueError, HaTlsError) as error:
+        named = (sources[key] for key in _HA_KEYS if key in str(error) and key in sources)
+        raise ConfigError([_with_source(next(named, None), error)]) from error
+    address = config.ha_master_address or ""
+    if len(address) >= _LEAST_ADDRESS and not _is_address(address):
+        problem = (
+            f"haMasterAddress = {address}: expected ip:port of the master's HA port (its"
+            " listenPort + 1 unless haListenPort says otherwise)"
+        )
+        raise ConfigError([_with_source(sources.get("haMasterAddress"), problem)])
+
+
+def _with_source(source: str | None, problem: object) -> str:
+    return f"{source}: {problem}" if source else str(problem)
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host.strip()) and port.isascii() and port.isdigit() and 0 < int(port) <= 65535
 
 
 def _check_role(options: StartupOptions) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,9 @@ from remoting.remoting_serializable import IntKeyMap, dumps_java
 log = logging.getLogger(__name__)
 
 TOPIC_GROUP_SEPARATOR: Final = "@"
+
+OffsetTable = Mapping[str, Mapping[int, int]]
+"""Queue id to offset, by "topic@group"."""
 
 
 class ConsumerOffsetManager(JsonConfigManager):
@@ -109,12 +112,57 @@ class ConsumerOffsetManager(JsonConfigManager):
                 log.warning("%s: offsets removed: %s", what, gone)
         return len(gone)
 
-    def merge(self, table: Mapping[str, Mapping[int, int]]) -> None:
-        """Take over the rows of another table (a slave from its master's 43); others stay."""
+    def merge_from_master(self, table: OffsetTable, seen: OffsetTable) -> int:
+        """A slave takes over its master's offsets (43) by `merged_offset`; how many changed.
+
+        `seen`: what the master said before. Rows that the master does not name stay. A commit
+        that arrives in the same instant may be overtaken; the consumer repeats it.
+        """
+
+        def merged(key: str, queue_id: int, stored: int | None, offset: int) -> int | None:
+            return merged_offset(stored, offset, seen.get(key, {}).get(queue_id))
+
+        return self._merge(table, merged)
+
+    def raise_to(self, table: OffsetTable, max_offset: Callable[[str, int], int]) -> int:
+        """A master takes the larger offsets from a slave's table (43); how many changed.
+
+        None is taken beyond the end of its queue: `max_offset(topic, queue_id)`, 0 if unknown.
+        """
+
+        def raised(key: str, queue_id: int, stored: int | None, offset: int) -> int | None:
+            topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
+            return max(stored or 0, min(offset, max_offset(topic, queue_id))) or stored
+
+        return self._merge(table, raised)
+
+    def _merge(
+        self, table: OffsetTable, choose: Callable[[str, int, int | None, int], int | None]
+    ) -> int:
+        """Set each offset that `choose(key, queue_id, stored, offered)` changes."""
+        changed = 0
         with self._lock:
-            for key, queues in table.items():
-                self._table[key] = dict(queues)
-            self.mark_changed()
+            for key, offered in table.items():
+                queues = self._table.get(key, {})
+                for queue_id, offset in offered.items():
+                    stored = queues.get(queue_id)
+                    chosen = choose(key, queue_id, stored, offset)
+                    if chosen is not None and chosen != stored:
+                        queues = self._table.setdefault(key, queues)
+                        queues[queue_id] = chosen
+                        changed += 1
+            if changed:
+                self.mark_changed()
+        return changed
+
+    def forget(self, topics: Collection[str], groups: Collection[str], keep: OffsetTable) -> int:
+        """Remove the rows of topics and groups that are gone, but for keys in `keep`; how many."""
+        return self._remove(
+            lambda topic, group: (
+                (topic in topics or group in groups) and f"{topic}@{group}" not in keep
+            ),
+            "gone from the master",
+        )
 
     # -- file and body --------------------------------------------------------------------------
 
@@ -134,6 +182,17 @@ class ConsumerOffsetManager(JsonConfigManager):
         """The text with a dataVersion: its counter rises with each commit, it has no time."""
         version = DataVersion(counter=self.changes, state_version=0)
         return dumps_java({"dataVersion": version.to_json(), **self.snapshot()})
+
+
+def merged_offset(stored: int | None, master: int, seen: int | None) -> int:
+    """What a slave keeps of its own offset and its master's.
+
+    The larger, since consumers commit here while the master is away; unless the master went back
+    behind what it said before (`seen`): that is a reset, and is taken.
+    """
+    if stored is None or (seen is not None and master < seen):
+        return master
+    return max(stored, master)
 
 
 def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:

@@ -27,6 +27,14 @@ class ConfigFileError(Exception):
     """A config/*.json file cannot be used; the message names the files and the way out."""
 
 
+def parse_object(text: bytes) -> dict[str, Any]:
+    """The JSON object of a file or of another broker's answer. Raises ValueError."""
+    value = loads_lenient(text)
+    if not isinstance(value, dict):
+        raise ValueError("is no JSON object")
+    return value
+
+
 Submit = Callable[[str, Callable[[], None]], object]
 """ScheduledExecutor.submit: run a named function soon, in another thread."""
 
@@ -87,10 +95,7 @@ class JsonConfigManager(ABC):
         try:
             if not text.strip(b" \t\r\n\0"):
                 raise ValueError(f"holds nothing but {len(text)} blank or zero bytes")
-            value = loads_lenient(text)
-            if not isinstance(value, dict):
-                raise ValueError("is no JSON object")
-            self.decode(value)
+            self.decode(parse_object(text))
         except ValueError as error:
             problems.append(f"{path}: {error}")
             return False

@@ -19,6 +19,7 @@ from broker.config_source import StartedConfigs
 from broker.consumer_manager import ConsumerManager
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.admin_group_processor import AdminGroupProcessor
+from broker.processor.admin_ha_processor import AdminHAProcessor
 from broker.processor.admin_offset_processor import AdminOffsetProcessor
 from broker.processor.admin_runtime_processor import AdminRuntimeProcessor
 from broker.processor.admin_topic_processor import AdminTopicProcessor
@@ -102,6 +103,7 @@ class RouteParts:
     consumer_offsets: ConsumerOffsetManager
     schedule_offsets: ScheduleOffsetManager
     locks: RebalanceLockManager
+    replication: AdminHAProcessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,8 @@ def _processors(parts: RouteParts) -> dict[int, RequestProcessor]:
         Code.PULL_MESSAGE: parts.pull,
         Code.LITE_PULL_MESSAGE: parts.pull,
     }
-    for processor in (*_client_processors(parts), *_admin_processors(parts)):
+    admin = (*_admin_processors(parts), parts.replication)
+    for processor in (*_client_processors(parts), *admin):
         for code in processor.table:
             table[code] = processor
     return table

@@ -40,19 +40,31 @@ class ScheduleOffsetManager(JsonConfigManager):
         """A copy of the table."""
         return self._table.copy()
 
-    def replace(self, value: dict[str, Any]) -> None:
-        """Take over a whole table (a slave from its master's 45). Raises ValueError."""
-        self.decode(value)
-        self.mark_changed()
+    def replace_all(self, table: dict[int, int]) -> None:
+        """Take over a master's whole table (45), lower offsets too: after a promotion its
+        deliveries go on from here. Marks a change; the caller saves (save_if_changed).
+        """
+        with self._lock:
+            if table != self._table:
+                self._table = dict(table)
+                self.mark_changed()
 
     def decode(self, value: dict[str, Any]) -> None:
         """Replace the table by the file's."""
-        if value.get("offsetTable") is None:
-            raise ValueError("has no offsetTable")
-        table = DelayOffsetSerializeWrapper.from_json(value).offset_table
+        table = parse_delay_offset_table(value)
         with self._lock:
             self._table = table
 
     def snapshot(self) -> dict[str, Any]:
         """The file's shape."""
         return {"offsetTable": IntKeyMap(self._table.copy())}
+
+
+def parse_delay_offset_table(value: dict[str, Any]) -> dict[int, int]:
+    """The offsetTable of a delayOffset.json or a reply to 45; 5.x members are ignored.
+
+    Raises ValueError naming what is wrong: a table that is missing is no empty one.
+    """
+    if value.get("offsetTable") is None:
+        raise ValueError("has no offsetTable")
+    return DelayOffsetSerializeWrapper.from_json(value).offset_table

@@ -116,16 +116,36 @@ class SubscriptionGroupManager(JsonConfigManager):
         log.warning("group %s: consumption is disabled now", group)
         self.save_soon()
 
-    def replace_all(self, wrapper: SubscriptionGroupWrapper) -> None:
-        """Take over a master's table (201) when it differs, whatever the editions say."""
-        if wrapper == self.wrapper():
-            return
+    def replace_all(self, wrapper: SubscriptionGroupWrapper) -> set[str]:
+        """Take over a master's table and edition (201) when they differ; the groups that vanished.
+
+        In one step, as the topics; the groups that every broker makes at its start stay. Marks
+        the change; the caller saves (save_if_changed).
+        """
         with self._lock:
-            self._table = dict(wrapper.subscription_group_table)
+            old = self._table
+            new = dict(wrapper.subscription_group_table)
+            for name in SYSTEM_GROUPS:
+                if name in old:
+                    new.setdefault(name, old[name])
+            if (new, wrapper.forbidden_table, wrapper.data_version) == (
+                old,
+                self._forbidden,
+                self._data_version,
+            ):
+                return set()
+            self._table = new
             self._forbidden = wrapper.forbidden_table
             self._data_version = wrapper.data_version
-        log.info("groups: %s taken over from the master", len(wrapper.subscription_group_table))
-        self.save_soon()
+            vanished = old.keys() - new.keys()
+        log.info(
+            "groups: %s taken over from the master, edition %s; vanished: %s",
+            len(wrapper.subscription_group_table),
+            wrapper.data_version.counter,
+            sorted(vanished) or "none",
+        )
+        self.mark_changed()
+        return vanished
 
     def _next_version(self) -> None:
         self._data_version = self._data_version.next_version(self._clock.now_ms())

@@ -2,8 +2,11 @@
 
 It holds what must outlive a child (listening sockets, the store's lock, control page, queue table,
 bells, channels), starts the children as fresh interpreters from the main thread, watches that they
-live and that their beats move, restarts them with back-off, and stops everything in order. Signal
-handlers only set a flag and wake the loop. It touches no message and no file of the store.
+live and that their beats move, restarts them with back-off, and stops everything in order. A child
+that ends with EXIT_REOPEN wants the store's files changed as only a closed store's may be: all
+children but the name server stop in order and start again on a fresh page, while the listening
+sockets stay open. Signal handlers only set a flag and wake the loop. It touches no message and no
+file of the store.
 """
 
 from __future__ import annotations
@@ -22,9 +25,16 @@ from typing import Final
 
 import msgspec
 
-from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, BootInfo
+from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN, BootInfo
 from store.clock import Clock
-from store.control_page import STARTS, ControlPage, ProcessIndex
+from store.control_page import (
+    BEAT,
+    REMOTING_READY,
+    SLEEPS,
+    STARTS,
+    ControlPage,
+    ProcessIndex,
+)
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +43,16 @@ _LATE_MS: Final = 1_000
 _QUICK_DEATHS: Final = 6
 _QUICK_WINDOW_MS: Final = 60_000
 _BACK_OFF_MS: Final = (0, 250, 1_000, 2_000, 4_000)
+_REOPENS: Final = 5
+"""More of them within a minute do not get the store any further."""
 _ABORT_GRACE_MS: Final = 2_000
+_STALE: Final = (
+    *range(BEAT),
+    *(SLEEPS + p for p in (ProcessIndex.STORE, ProcessIndex.REMOTING, ProcessIndex.HA)),
+    REMOTING_READY,
+)
+"""Slots that describe the open store, or the processes that had it open. Beats, starts, refusals
+and slave sync go on: they are counted over the broker's life."""
 _FLUSH_FAILED: Final = (
     "writing to disk failed (fdatasync); the broker stops. "
     "Check the disk, then start again: the store is recovered from disk"
@@ -78,8 +97,12 @@ class Supervisor:
         hang_timeout_ms: int,
         stop_timeout_ms: int = 10_000,
         on_tick: Callable[[], None] = lambda: None,
+        on_reopen: Callable[[], None] = lambda: None,
     ) -> None:
-        """`specs` are in start order; they are stopped in the reverse order."""
+        """`specs` are in start order; they are stopped in the reverse order.
+
+        on_reopen: nobody has the store open now; make what else the children share as new.
+        """
         self._children = [ChildState(spec) for spec in specs]
         self._page = page
         self._clock = clock
@@ -87,6 +110,9 @@ class Supervisor:
         self._hang_timeout_ms = hang_timeout_ms
         self._stop_timeout_ms = stop_timeout_ms
         self._on_tick = on_tick
+        self._on_reopen = on_reopen
+        self._last_ms = 0
+        self._reopens_ms: deque[int] = deque(maxlen=_REOPENS + 1)
         self._stop_requested = False
         self._last_words = ""
         self._exit_code = 0
@@ -112,13 +138,14 @@ class Supervisor:
         self._install_signals()
         for child in self._children:
             self._spawn(child)
-        last_ms = self._clock.monotonic_ms()
+        self._last_ms = self._clock.monotonic_ms()
         while not self._stop_requested:
             self._wait(_TICK_MS)
             now_ms = self._clock.monotonic_ms()
-            if now_ms - last_ms > _LATE_MS:
-                self._excuse_beats(now_ms - last_ms, now_ms)
-            last_ms = now_ms
+            if now_ms - self._last_ms > _LATE_MS:
+                log.warning("the supervisor stood still for %s ms", now_ms - self._last_ms)
+                self._excuse_beats(now_ms)
+            self._last_ms = now_ms
             self._page.beat(ProcessIndex.SUPERVISOR)
             for child in self._children:
                 self._look_after(child, now_ms)
@@ -193,6 +220,9 @@ class Supervisor:
         if code == EXIT_FLUSH_FAILED:
             self.stop_with(f"process {name}: {_FLUSH_FAILED}", EXIT_FLUSH_FAILED)
             return
+        if code == EXIT_REOPEN:
+            self._reopen(name)
+            return
         child.deaths_ms.append(now_ms)
         quick = [at for at in child.deaths_ms if now_ms - at < _QUICK_WINDOW_MS]
         if len(quick) >= _QUICK_DEATHS:
@@ -217,9 +247,9 @@ class Supervisor:
             child.start_at_ms = now_ms + _BACK_OFF_MS[2]
             log.error("%s: cannot be started now: %s", child.spec.name, error)
 
-    def _excuse_beats(self, late_ms: int, now_ms: int) -> None:
-        """This process stood still itself (SIGSTOP, a frozen machine): so may the children have."""
-        log.warning("the supervisor stood still for %s ms: the beats are counted anew", late_ms)
+    def _excuse_beats(self, now_ms: int) -> None:
+        """This process stood still itself (SIGSTOP, a frozen machine): so may the children have.
+        Their beats are counted anew."""
         for child in self._children:
             child.beat_at_ms = now_ms
             if child.aborted_at_ms:
@@ -242,18 +272,60 @@ class Supervisor:
             child.process.send_signal(signal.SIGABRT)
             child.process.send_signal(signal.SIGCONT)
 
+    # -- reopening -----------------------------------------------------------------------------
+
+    def _reopen(self, name: str) -> None:
+        """Stop whoever has the store open, in order; make the shared memory as new; start again.
+
+        A failed fdatasync ends the broker; any other unclean stop is what recovery is for.
+        """
+        now_ms = self._clock.monotonic_ms()
+        self._reopens_ms.append(now_ms)
+        recent = [at for at in self._reopens_ms if now_ms - at < _QUICK_WINDOW_MS]
+        if len(recent) > _REOPENS:
+            self.stop_with(
+                f"process {name} asked {len(recent)} times within {_QUICK_WINDOW_MS // 1000} s to "
+                "open the store anew (its log says why); the broker stops",
+                1,
+            )
+            return
+        log.warning("%s: asks for the store to be opened anew: all processes stop, in order", name)
+        again = [c for c in self._children if c.spec.index is not ProcessIndex.NAMESRV]
+        deadline_ms = now_ms + self._stop_timeout_ms
+        for child in reversed(again):
+            code = self._end_child(child, deadline_ms)
+            if code == EXIT_FLUSH_FAILED:
+                self._judge_stop(child.spec.name, code)
+            elif code is not None:
+                log.info("%s: stopped with code %s", child.spec.name, code)
+        if not self._stop_requested:
+            self._make_new()
+            for child in again:
+                self._spawn_again(child, self._clock.monotonic_ms())
+        self._last_ms = self._clock.monotonic_ms()
+        self._excuse_beats(self._last_ms)
+
+    def _make_new(self) -> None:
+        for slot in _STALE:
+            self._page.counters[slot] = 0
+        self._on_reopen()
+        log.info("every process has let go of the store, they start again")
+
     # -- stopping ------------------------------------------------------------------------------
 
     def _stop_all(self) -> None:
         """Children stop one after the other, in the reverse of the start order."""
         deadline_ms = self._clock.monotonic_ms() + self._stop_timeout_ms
         for child in reversed(self._children):
-            self._stop_child(child, deadline_ms)
+            code = self._end_child(child, deadline_ms)
+            if code is not None:
+                self._judge_stop(child.spec.name, code)
 
-    def _stop_child(self, child: ChildState, deadline_ms: int) -> None:
-        process = child.process
+    def _end_child(self, child: ChildState, deadline_ms: int) -> int | None:
+        """Stop one child, by force after the deadline; its exit code, None when none ran."""
+        process, child.process = child.process, None
         if process is None:
-            return
+            return None
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
         while process.poll() is None:
@@ -264,12 +336,12 @@ class Supervisor:
                 process.wait()
                 break
             self._wait(min(left_ms, _TICK_MS))
-        child.process = None
-        self._judge_stop(child.spec.name, process.returncode)
+        return process.returncode
 
     def _judge_stop(self, name: str, code: int) -> None:
-        """A stop that failed is no success: the store may not be whole, or not on disk."""
-        if code in (0, -signal.SIGTERM):
+        """A stop that failed is no success: the store may not be whole, or not on disk.
+        EXIT_REOPEN is none: what was asked for is done by the next start."""
+        if code in (0, -signal.SIGTERM, EXIT_REOPEN):
             log.info("%s: stopped", name)
         elif code == EXIT_FLUSH_FAILED:
             self.stop_with(f"process {name}: {_FLUSH_FAILED}", code)

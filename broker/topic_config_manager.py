@@ -304,19 +304,33 @@ class TopicConfigManager(JsonConfigManager):
         self._tell(TopicChange.NONE, None)
         return True
 
-    def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> None:
-        """Take over a master's table (21) when it differs.
+    def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> set[str]:
+        """Take over a master's table and edition (21) when they differ; the topics that vanished.
 
-        Tables are compared, not only editions: two brokers can come to the same edition.
+        In one step: readers see the old table or the new one. Contents are compared, not only
+        editions: two brokers can come to the same edition. System topics of this broker that the
+        master does not have stay. Marks the change; the caller saves (save_if_changed).
         """
-        if wrapper == self.wrapper():
-            return
         with self._lock:
-            self._table = dict(wrapper.topic_config_table)
+            old = self._table
+            new = dict(wrapper.topic_config_table)
+            for name in old.keys() - new.keys():
+                if self._system_topics.is_system_topic(name):
+                    new[name] = old[name]
+            if new == old and wrapper.data_version == self._data_version:
+                return set()
+            self._table = new
             self._data_version = wrapper.data_version
-        log.info("topics: %s taken over from the master", len(wrapper.topic_config_table))
-        self.save_soon()
+            vanished = old.keys() - new.keys()
+        log.info(
+            "topics: %s taken over from the master, edition %s; vanished: %s",
+            len(wrapper.topic_config_table),
+            wrapper.data_version.counter,
+            sorted(vanished) or "none",
+        )
+        self.mark_changed()
         self._tell(TopicChange.NONE, None)
+        return vanished
 
     def _next_version(self) -> None:
         self._data_version = self._data_version.next_version(self._clock.now_ms())

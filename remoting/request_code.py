@@ -1,8 +1,8 @@
 """Request codes of the remoting protocol: one number for each thing a peer may ask.
 
 Pure data, read by any thread. Names and numbers are those of RocketMQ 4.9.8 and 5.3.3 (Java:
-RequestCode); a comment marks the codes that exist in only one of them. Which processor serves
-a code is decided by the broker and the name server, never here.
+RequestCode); a comment marks the codes that exist in only one of them, and ours. Which processor
+serves a code is decided by the broker and the name server, never here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """Every request code of 4.9.8 and 5.3.3 (Java: RequestCode)."""
+    """Every request code of 4.9.8 and 5.3.3 (Java: RequestCode), and one of our own."""
 
     # Client to broker: data path.
     SEND_MESSAGE = 10
@@ -188,6 +188,10 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
+
+    # Ours: outside the original's ranges, and small enough for the ROCKETMQ header's int16. A Java
+    # broker answers REQUEST_CODE_NOT_SUPPORTED.
+    ANNOUNCE_HA_LINK = 28906
 
 
 _NAMES = {int(code): code.name for code in RequestCode}

@@ -70,11 +70,23 @@ class AllocateMappedFileService(ServiceThread):
         """The log goes on at `phy_offset`: after recovery, or where an empty slave starts.
 
         The file of that offset is taken over if it exists, and created otherwise. Said again of
-        a log that has no byte yet, its empty files go and it starts at the new place.
+        a log that has no byte yet, its empty files go and it starts at the new place; wait until
+        it is not `is_beginning` any more before the log is written there.
         """
         with self._begin_lock:
             self._begin = phy_offset
         self.wakeup()
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether `begin_at` was not looked at yet."""
+        with self._begin_lock:
+            return self._begin is not None
+
+    def begins_at(self, phy_offset: int) -> bool:
+        """Whether the first file is that of `phy_offset`: `begin_at` is refused for a log that
+        holds bytes."""
+        return self._first_start == self._file_start(phy_offset)
 
     def delete_unused_files(self) -> None:
         """Delete the files that hold nothing: at a clean stop, after this thread and the writer.
@@ -99,9 +111,9 @@ class AllocateMappedFileService(ServiceThread):
     def step(self) -> None:
         """Create at most one file or populate one step; sleep when nothing is due."""
         with self._begin_lock:
-            begin, self._begin = self._begin, None
-        if begin is not None:
-            self._start_at(begin)
+            if self._begin is not None:
+                self._start_at(self._begin)
+                self._begin = None
         if self._next_is_due():
             self._allocate(self._allocated_end)
         elif not self._populate_step():
@@ -115,11 +127,14 @@ class AllocateMappedFileService(ServiceThread):
         start = self._file_start(phy_offset)
         if self._allocated_end > self._first_start:
             files = range(self._first_start, self._allocated_end, self._file_size)
-            if start == self._first_start or any(_holds_something(self._path(at)) for at in files):
+            if start == self._first_start:
+                return
+            if any(_holds_something(self._path(at)) for at in files):
                 log.warning("%s: the log goes on, it cannot begin at %s", self.name, phy_offset)
                 return
             log.info("the empty log begins at %s, not at %s", start, self._first_start)
             self._stop_warming()
+            self._publish(start)
             for at in files:
                 self._path(at).unlink(missing_ok=True)
         self._first_start = self._allocated_end = start

@@ -20,15 +20,16 @@ from typing import Final
 
 from store.clock import Clock
 from store.control_page import (
-    ALLOCATED_END,
     APPEND_END,
     MAX_PHY_OFFSET,
     RUNNING_FLAGS,
     STORE_TIMESTAMP,
     ControlPage,
 )
-from store.errors import MessageIllegalError, StoreError
-from store.mapped_file import MappedFile, file_name
+from store.errors import MessageIllegalError
+from store.log_end import NextFileNotReadyError as NextFileNotReadyError
+from store.log_end import map_for_writing, zero_unpublished
+from store.mapped_file import MappedFile
 from store.message_codec import (
     BLANK_SIZE,
     BODY_CRC_MASK,
@@ -47,10 +48,6 @@ log = logging.getLogger(__name__)
 
 _UNCOUNTED: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 """Kinds of records that get no place in a consumequeue."""
-
-
-class NextFileNotReadyError(StoreError):
-    """The current file is full and the `store` process has not made the next one yet."""
 
 
 class TopicLog:
@@ -98,6 +95,7 @@ class CommitLog:
         """`on_publish` rings the bells; it is called after max_phy_offset has moved."""
         self._directory = directory
         self._file_size = file_size
+        self._page = page
         self._counters = page.counters
         self._clock = clock
         self._on_publish = on_publish
@@ -121,10 +119,7 @@ class CommitLog:
         """
         self.store_host = store_host
         self._position = self._committed = self._counters[MAX_PHY_OFFSET]
-        left_over = self._counters[APPEND_END]
-        if left_over > self._position:
-            self._zero(self._position, left_over)
-        self._counters[APPEND_END] = self._position
+        zero_unpublished(self._directory, self._file_size, self._page)
         try:
             self._open_file(self._position - self._position % self._file_size)
         except NextFileNotReadyError:
@@ -137,24 +132,11 @@ class CommitLog:
             self._file.close()
             self._file = None
 
-    def _zero(self, start: int, end: int) -> None:
-        log.warning("a writer died in an append: zeroing [%s, %s)", start, end)
-        file_start = start - start % self._file_size
-        with MappedFile.open(self._path(file_start), file_start, writable=True) as file:
-            file.write(start - file_start, bytes(min(end, file_start + self._file_size) - start))
-
-    def _path(self, file_start: int) -> Path:
-        return self._directory / file_name(file_start)
-
     def _open_file(self, file_start: int) -> None:
         self._use(self._map(file_start))
 
     def _map(self, file_start: int) -> MappedFile:
-        if self._counters[ALLOCATED_END] < file_start + self._file_size:
-            raise NextFileNotReadyError(
-                f"commit log file {file_name(file_start)} is not allocated yet"
-            )
-        return MappedFile.open(self._path(file_start), file_start, writable=True)
+        return map_for_writing(self._directory, file_start, self._file_size, self._page)
 
     def _use(self, file: MappedFile) -> None:
         if self._file is not None:

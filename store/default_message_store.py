@@ -48,24 +48,30 @@ from store.control_page import (
     ProcessIndex,
     StoreState,
 )
+from store.errors import StoreError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_real_time_service import FlushRealTimeService
 from store.group_commit_service import GroupCommitService
 from store.index_service import IndexService
 from store.log_flusher import LogFlusher
-from store.mapped_file_queue import MappedFileQueue
+from store.mapped_file import file_name, zero_range
+from store.mapped_file_queue import MappedFileQueue, list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_table import QueueTableWriter
+from store.record_arrays import ScanEnd
 from store.record_properties import PropertyExtractor
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
+from store.replica_resync import perform_request
 from store.reput_message_service import (
     DEFAULT_PACE_MS,
     ReputMessageService,
     dispatch_range,
+    read_chunk,
 )
 from store.running_flags import RunningFlags
 from store.service_thread import FailureHandler, ServiceThread
 from store.store_checkpoint import StoreCheckpoint
+from store.store_sleeper import StoreSleeper
 
 log = logging.getLogger(__name__)
 
@@ -73,36 +79,6 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _SPARED_TOPICS: Final = frozenset({"SCHEDULE_TOPIC_XXXX"})
 _BARRIER_STEP_MS: Final = 2.0
 _PAGE_SIZE: Final = 4096
-
-
-class StoreSleeper:
-    """The dispatch thread's sleep: on the store's bell. Its waking also wakes the group commit,
-    since the same ring says that somebody waits for a flush."""
-
-    def __init__(self, page: ControlPage, bell: Bell, wake_flush: Callable[[], None]) -> None:
-        self._page = page
-        self._bell = bell
-        self._wake_flush = wake_flush
-
-    def lie_down(self) -> None:
-        """Sleeper: say that I sleep; each turn of the dispatch thread is a beat."""
-        self._page.beat(ProcessIndex.STORE)
-        self._bell.lie_down()
-
-    def get_up(self) -> None:
-        """Sleeper: say that I am awake."""
-        self._bell.get_up()
-
-    def wait(self, timeout_ms: float) -> None:
-        """Sleeper: until rung, or the time is over."""
-        self._bell.wait(timeout_ms)
-        self.look_for_flush()
-
-    def look_for_flush(self) -> None:
-        """Wake the group commit when an answer waits for it."""
-        counters = self._page.counters
-        if counters[SYNC_FLUSH_WANTED] > counters[FLUSHED_OFFSET]:
-            self._wake_flush()
 
 
 class DefaultMessageStore:
@@ -117,8 +93,16 @@ class DefaultMessageStore:
         ring_readers: Callable[[], None],
         clock: Clock,
         on_failure: FailureHandler,
+        *,
+        ring_replicator: Callable[[], None] = lambda: None,
+        flush_for_replica: bool = False,
     ) -> None:
-        """bell: ours. ring_readers: wakes who follows dispatched and flushed offsets."""
+        """bell: ours. ring_readers: wakes who follows dispatched and flushed offsets.
+
+        On a slave, whose log is written by the replicator (process `ha`): ring_replicator wakes
+        it when something was flushed or allocated; flush_for_replica: it acknowledges what is on
+        disk, so that the log is flushed as with SYNC_FLUSH, whatever flushDiskType says.
+        """
         self._config = config
         self._page = page
         self._counters = page.counters
@@ -126,6 +110,10 @@ class DefaultMessageStore:
         self._ring_readers = ring_readers
         self._clock = clock
         self._on_failure = on_failure
+        self._ring_replicator = ring_replicator
+        self._flushes_at_once = (
+            config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
+        )
         self._dispatched_timestamp = 0
         self._flags = RunningFlags(self._publish_flags)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path)
@@ -159,10 +147,13 @@ class DefaultMessageStore:
 
         Raises StoreError, OSError.
         """
+        rejoins = self._counters[STORE_STATE] == StoreState.READY
+        if not rejoins:
+            perform_request(self._config, lambda: self._page.beat(ProcessIndex.STORE))
         for path in (self._config.commit_log_path, self._config.consume_queue_path):
             path.mkdir(parents=True, exist_ok=True)
         self._checkpoint = StoreCheckpoint.load(self._config.checkpoint_path)
-        if self._counters[STORE_STATE] == StoreState.READY:
+        if rejoins:
             self._rejoin()
         else:
             self._recover()
@@ -335,7 +326,7 @@ class DefaultMessageStore:
             publish=self._publish_dispatched,
             on_dispatched=self._set_dispatched_timestamp,
             sleeper=self._sleeper,
-            pace_ms=0 if config.flush_disk_type is FlushDiskType.SYNC_FLUSH else DEFAULT_PACE_MS,
+            pace_ms=0 if self._flushes_at_once else DEFAULT_PACE_MS,
             on_failure=self._on_failure,
             flags=self._flags,
         )
@@ -348,8 +339,9 @@ class DefaultMessageStore:
             publish=self._publish_allocated,
             on_failure=self._on_failure,
         )
-        # A writer that lives may go on into any file that a dead store had made for it.
-        self._allocate.begin_at(max(counters[MAX_PHY_OFFSET], counters[ALLOCATED_END]))
+        if self._has_begun():
+            # A writer that lives may go on into any file that a dead store had made for it.
+            self._allocate.begin_at(max(counters[MAX_PHY_OFFSET], counters[ALLOCATED_END]))
         self._clean_log = CleanCommitLogService(
             config,
             self._flags,
@@ -367,23 +359,41 @@ class DefaultMessageStore:
             self._reput,
         ]
 
+    def _has_begun(self) -> bool:
+        """False for a slave without a file: its log begins where its master's does."""
+        counters = self._counters
+        return (
+            not self._config.is_slave
+            or counters[MAX_PHY_OFFSET] > 0
+            or counters[ALLOCATED_END] > 0
+            or bool(list_store_files(self._config.commit_log_path))
+        )
+
     def _build_flush(self) -> FlushRealTimeService | GroupCommitService:
         config, counters = self._config, self._counters
-        flusher = LogFlusher(
+        self._flusher = LogFlusher(
             config.commit_log_path,
             config.mapped_file_size_commit_log,
             self._checkpoint,
             flushed_offset=self._flushed_from,
             max_phy_offset=lambda: counters[MAX_PHY_OFFSET],
-            store_timestamp=lambda: counters[STORE_TIMESTAMP],
+            store_timestamp=self._flushable_timestamp,
             publish=self._publish_flushed,
         )
         counters[FLUSHED_OFFSET] = self._flushed_from
-        if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+        if self._flushes_at_once:
             return GroupCommitService(
-                flusher, lambda: counters[SYNC_FLUSH_WANTED], on_failure=self._on_failure
+                self._flusher, lambda: counters[SYNC_FLUSH_WANTED], on_failure=self._on_failure
             )
-        return FlushRealTimeService(flusher, config, self._clock, on_failure=self._on_failure)
+        return FlushRealTimeService(self._flusher, config, self._clock, on_failure=self._on_failure)
+
+    def _flushable_timestamp(self) -> int:
+        """Store timestamp (ms) of the newest record that the next flush brings to disk. A slave's
+        writer knows no records: there it is the newest dispatched one, or what was on disk before.
+        """
+        if self._config.is_slave:
+            return max(self._dispatched_timestamp, self._checkpoint.physic_msg_timestamp)
+        return self._counters[STORE_TIMESTAMP]
 
     def _build_queue_flush(self) -> FlushConsumeQueueService:
         config = self._config
@@ -431,10 +441,12 @@ class DefaultMessageStore:
     def _publish_flushed(self, phy_offset: int) -> None:
         self._counters[FLUSHED_OFFSET] = phy_offset
         self._ring_readers()
+        self._ring_replicator()
 
     def _publish_allocated(self, end: int) -> None:
         self._counters[ALLOCATED_END] = end
         self._ring_readers()
+        self._ring_replicator()
 
     def _publish_min_offset(self, phy_offset: int) -> None:
         self._counters[MIN_PHY_OFFSET] = phy_offset
@@ -469,6 +481,38 @@ class DefaultMessageStore:
             self._pause.wait(_BARRIER_STEP_MS / 1000)
         return self._queues.delete_topic(topic)
 
+    def begin_log(self, phy_offset: int, deadline_ms: int) -> None:
+        """A slave's log, which has no byte yet, begins at `phy_offset`, a file's start. Its
+        writer waits meanwhile (ReplicaLog.unbegin) and goes there afterwards (begin); said again,
+        it changes nothing.
+
+        Raises StoreError: it holds bytes already, is no slave's, or the offset is no file's start;
+        TimeoutError.
+        """
+        counters, size = self._counters, self._config.mapped_file_size_commit_log
+        if not self._config.is_slave:
+            raise StoreError(f"begin at {phy_offset}: the log is a master's")
+        if phy_offset % size:
+            raise StoreError(f"begin at {phy_offset}: no start of a file of {size} bytes")
+        if counters[MAX_PHY_OFFSET] > counters[MIN_PHY_OFFSET]:
+            raise StoreError(
+                f"begin at {phy_offset}: the log holds "
+                f"[{counters[MIN_PHY_OFFSET]}, {counters[MAX_PHY_OFFSET]})"
+            )
+        self._allocate.begin_at(phy_offset)
+        while self._allocate.is_beginning:
+            if self._clock.monotonic_ms() >= deadline_ms:
+                raise TimeoutError(f"begin at {phy_offset}: the allocation is busy; try again")
+            self._pause.wait(_BARRIER_STEP_MS / 1000)
+        if not self._allocate.begins_at(phy_offset):
+            raise StoreError(f"begin at {phy_offset}: there are files with bytes; see store.log")
+        # Nobody looks below min, and nothing is there to flush or to dispatch.
+        self._flusher.begin_at(phy_offset)
+        self._reput.reput_from_offset = phy_offset
+        counters[FLUSHED_OFFSET] = counters[DISPATCHED_OFFSET] = phy_offset
+        counters[MIN_PHY_OFFSET] = phy_offset
+        log.info("the log begins at %s", phy_offset)
+
     def clean_consume_queue(self) -> int:
         """306: delete queues whose records are all gone; returns how many."""
         return self._queues.delete_expired_queues(self._counters[MIN_PHY_OFFSET], _SPARED_TOPICS)
@@ -491,6 +535,8 @@ class DefaultMessageStore:
             self._index.shutdown()
         self._queues.close()
         self._checkpoint.flush()
+        if writer_has_stopped and stopped and not failed and self._config.is_slave:
+            self._cut_unfinished_record()
         behind = self._counters[MAX_PHY_OFFSET] - self._counters[DISPATCHED_OFFSET]
         if writer_has_stopped and stopped and not failed and behind == 0:
             self._allocate.delete_unused_files()
@@ -501,6 +547,22 @@ class DefaultMessageStore:
             log.warning("closed without a clean exit (%s bytes not dispatched)", behind)
         self._counters[STORE_STATE] = StoreState.STOPPED
         self._source.close()
+
+    def _cut_unfinished_record(self) -> None:
+        """What a slave has received may end within a record: the next start asks for it again."""
+        counters = self._counters
+        start, end = counters[DISPATCHED_OFFSET], counters[MAX_PHY_OFFSET]
+        if start >= end:
+            return
+        records, following = read_chunk(self._source, start, end, end - start, self._extractor)
+        if following != start or records.end is ScanEnd.INVALID:
+            return
+        config = self._config
+        position = start % config.mapped_file_size_commit_log
+        path = config.commit_log_path / file_name(start - position)
+        zero_range(path, position, position + end - start)
+        counters[MAX_PHY_OFFSET] = counters[APPEND_END] = counters[FLUSHED_OFFSET] = start
+        log.info("the log ended within a record: cut from %s to %s", end, start)
 
     def _write_clean_exit(self) -> None:
         config = self._config

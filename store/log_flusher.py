@@ -47,6 +47,11 @@ class LogFlusher:
         self._fdatasync = fdatasync
         self._fds: dict[int, int] = {}
 
+    def begin_at(self, phy_offset: int) -> None:
+        """The log, which has no byte yet, begins here: there is nothing to flush before. Any
+        thread, before the writer moves max_phy_offset."""
+        self.flushed_offset = phy_offset
+
     @property
     def unflushed(self) -> int:
         """Bytes that are published and not flushed."""

@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "producerConnection": Entry("connection", "Show who is connected for a producer group"),
     "consumerConnection": Entry("connection", "Show who is connected for a consumer group"),
     "consumerProgress": Entry("consumer_progress", "Show how far consumer groups are behind"),
+    "haStatus": Entry("ha_status", "Show how replicas follow their masters"),
     "clusterList": Entry("cluster", "List all clusters with their brokers"),
     "clusterRT": Entry("send_time", "Measure the response time of each broker of a cluster"),
     "checkMsgSendRT": Entry("send_time", "Measure the response time of sends to a topic"),

@@ -1,44 +1,215 @@
-"""Composition root of process `ha`: replication's place; its services come with their own issue.
+"""Composition root of process `ha`: replication, to the slaves and from the master.
 
-Runs on the child's main thread. It keeps the HA port: a slave that connects is told why in the
-log and closed at once, before a byte of the log leaves, so that it tries again later. No replica
-is ever counted, so a SYNC_MASTER answers SLAVE_NOT_AVAILABLE, which is true.
+Runs on the child's main thread, which answers the commands of process `remoting`; the services
+have threads of their own. `ha` speaks no remoting protocol: what must be asked of a master or a
+name server goes through `remoting`, what changes files through `store`. A failed service ends the
+process: the supervisor restarts it, slaves reconnect.
 """
 
 from __future__ import annotations
 
 import logging
-import socket
-from typing import Final
+import os
+import select
+from collections.abc import Callable
+from typing import Any, Final
 
-from broker.processes.child import Child, run_child
-from remoting.selector_loop import EVENT_READ, SelectorLoop
+from broker.broker_startup import StartupOptions
+from broker.command_channel import Arguments, CommandClient, CommandError, CommandServer
+from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, run_child
+from ha.ha_service import HAService, Surroundings
+from ha.inspection import Inspection, Verdict
+from ha.transport import HaTlsError
+from remoting.selector_seam import new_selector
+from store.clock import SystemClock
 from store.control_page import REPLICA_COUNT, REPLICATED_OFFSET, ProcessIndex
+from store.errors import StoreError
+from store.replica_resync import ResyncAction, ResyncRequest, write_request
+from store.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
 
-_BEAT_MS: Final = 200
+_POLL_MS: Final = 200
+_ASK_TIMEOUT_MS: Final = 20_000
+"""An inspection may bisect a log with a master that is slow to answer."""
+_MEMBERS_TIMEOUT_MS: Final = 8_000
+_STORE_TIMEOUT_MS: Final = 10_000
+_LOOK_AGAIN_MS: Final = 1_000
+
+
+class NotAskedError(StoreError):
+    """Another process of this broker could not be asked: the text says which one and why."""
+
+
+class OtherProcesses:
+    """What `ha` asks of the others, over its two channels. Any thread."""
+
+    def __init__(self, child: Child, options: StartupOptions, clock: SystemClock) -> None:
+        self._remoting = CommandClient(child.socket("channel", "ha->remoting"), "remoting", clock)
+        self._store = CommandClient(child.socket("channel", "ha->store"), "store", clock)
+        self._options = options
+        self._child = child
+
+    def inspect_master(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
+        """MasterInspection: by process remoting."""
+        try:
+            found = self._remoting.call(
+                "inspect_master",
+                _ASK_TIMEOUT_MS,
+                max_phy_offset=max_phy_offset,
+                min_phy_offset=min_phy_offset,
+                ha_master_address=self._options.ha.ha_master_address,
+            )
+        except CommandError as error:
+            raise NotAskedError(str(error)) from error
+        return Inspection(**{**found, "verdict": Verdict(found["verdict"])})
+
+    def fetch_members(self) -> dict[int, str] | None:
+        """Broker id to ip of the group's registered brokers; None when nobody knows."""
+        try:
+            found = self._remoting.call("group_members", _MEMBERS_TIMEOUT_MS)
+        except CommandError as error:
+            log.warning("the members of this broker's group are not known: %s", error)
+            return None
+        members = found["members"]
+        return None if members is None else {int(key): ip for key, ip in members.items()}
+
+    def begin_log(self, phy_offset: int) -> None:
+        """LogBeginner: by process store."""
+        try:
+            self._store.call("begin_log", _STORE_TIMEOUT_MS, phy_offset=phy_offset)
+        except CommandError as error:
+            raise NotAskedError(str(error)) from error
+
+    def request_resync(self, action: str, offset: int, reason: str) -> None:
+        """ResyncRequester: written down, then the whole broker is opened anew."""
+        request = ResyncRequest(action=ResyncAction(action), offset=offset, reason=reason)
+        write_request(self._options.store.root, request)
+        log.critical("the broker is opened anew: %s: %s", action, reason)
+        logging.shutdown()
+        os._exit(EXIT_REOPEN)
+
+    def tell_link(self, local: str | None) -> None:
+        """Our end of the link to the master, for its announcement. Raises CommandError."""
+        self._remoting.call("ha_link", _MEMBERS_TIMEOUT_MS, local=local)
+
+
+class LinkReporter(ServiceThread):
+    """Tells process `remoting` of the link to the master, so that nobody else waits for that."""
+
+    def __init__(self, tell: Callable[[str | None], None]) -> None:
+        super().__init__("LinkReporter", on_failure=_end_process)
+        self._tell = tell
+        self._told: str | None = None
+        self.link: Callable[[], str | None] = lambda: None
+        """Our end of the open link, "ip:port". Set before the start."""
+
+    def step(self) -> None:
+        """Tell what changed; what could not be told is told later."""
+        link = self.link()
+        if link != self._told:
+            try:
+                self._tell(link)
+                self._told = link
+            except CommandError as error:
+                log.warning("link %s: not announced yet: %s", link, error)
+        self.wait_for_running(_LOOK_AGAIN_MS)
 
 
 def main(child: Child) -> None:
-    """Hold the port until stopped."""
-    loop = SelectorLoop("HaLoop")
+    """Replicate until stopped."""
+    options = StartupOptions.from_settings(child.boot.settings)
+    clock = SystemClock()
     counters = child.page.counters
-    counters[REPLICA_COUNT] = counters[REPLICATED_OFFSET] = 0
-    listening = child.socket("listen", "ha")
-    loop.register(listening, EVENT_READ, lambda _events: _refuse(listening))
-    loop.call_every(_BEAT_MS, lambda: child.page.beat(ProcessIndex.HA))
-    child.on_stop(lambda: loop.stop(0))
-    loop.run()
-
-
-def _refuse(listening: socket.socket) -> None:
-    try:
-        sock, address = listening.accept()
-    except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+    counters[REPLICA_COUNT] = counters[REPLICATED_OFFSET] = 0  # A predecessor's word.
+    others = OtherProcesses(child, options, clock)
+    if not child.wait_for_store():
         return
-    log.warning("slave %s:%s: refused, this version does not replicate yet", *address[:2])
-    sock.close()
+    try:
+        reporter = LinkReporter(others.tell_link)
+        service = _build(child, options, others, reporter, clock)
+    except (HaTlsError, ValueError) as error:
+        log.critical("replication cannot start: %s", error)
+        child.say(f"mqbroker: replication cannot start: {error}")
+        raise SystemExit(EXIT_CANNOT_BOOT) from error
+    reporter.link = lambda: service.link
+    service.start()
+    reporter.start()
+    channel = child.socket("channel", "ha<-remoting")
+    _serve(child, CommandServer(channel, _handlers(service), clock))
+    service.shutdown()
+    reporter.shutdown(1_000)
+
+
+def _build(
+    child: Child,
+    options: StartupOptions,
+    others: OtherProcesses,
+    reporter: LinkReporter,
+    clock: SystemClock,
+) -> HAService:
+    store, remoting = child.bell("store"), child.bell("remoting")
+
+    def ring_readers() -> None:
+        store.ring()
+        remoting.ring()
+
+    around = Surroundings(
+        listening=child.socket("listen", "ha"),
+        page=child.page,
+        commit_log_path=options.store.commit_log_path,
+        file_size=options.store.mapped_file_size_commit_log,
+        bell=child.bell("ha"),
+        ring_remoting=remoting.ring,
+        ring_readers=ring_readers,
+        broker_name=options.broker.broker_name,
+        fetch_members=others.fetch_members,
+        inspect_master=others.inspect_master,
+        begin_log=others.begin_log,
+        request_resync=others.request_resync,
+        link_changed=reporter.wakeup,
+    )
+    return HAService(
+        around,
+        options.ha,
+        clock,
+        is_slave=options.store.is_slave,
+        new_selector=new_selector,
+        on_failure=_end_process,
+    )
+
+
+def _handlers(service: HAService) -> dict[str, Any]:
+    def ha_status(_arguments: Arguments) -> Arguments:
+        return service.status()
+
+    def master_address(arguments: Arguments) -> Arguments:
+        service.update_master_address(arguments["ha_address"])
+        return {}
+
+    def announced(arguments: Arguments) -> Arguments:
+        found = service.registry.announce(
+            arguments["link"], arguments["broker_name"], arguments["broker_id"]
+        )
+        return {"connected": found}
+
+    return {"ha_status": ha_status, "master_address": master_address, "announce_ha_link": announced}
+
+
+def _serve(child: Child, server: CommandServer) -> None:
+    poll = select.poll()
+    poll.register(server.fileno(), select.POLLIN)
+    while not child.stopping.is_set():
+        child.page.beat(ProcessIndex.HA)
+        if poll.poll(_POLL_MS):
+            server.step()
+
+
+def _end_process(service: ServiceThread, error: Exception) -> None:
+    """A service has failed (logged by it): this process is of no use any more."""
+    log.critical("process ha ends: %s: %s", service.name, error)
+    logging.shutdown()
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import select
+from collections.abc import Sequence
 from typing import Final
 
 from broker.broker_startup import StartupOptions
 from broker.command_channel import Arguments, CommandHandler, CommandServer
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, Child, run_child
+from ha.ha_config import HaAckLevel
 from store.clock import SystemClock
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
@@ -31,6 +33,7 @@ def main(child: Child) -> None:
     options = StartupOptions.from_settings(child.boot.settings)
     clock = SystemClock()
     readers = child.bell("remoting")
+    is_slave = options.store.is_slave
     store = DefaultMessageStore(
         options.store,
         child.page,
@@ -39,6 +42,8 @@ def main(child: Child) -> None:
         readers.ring,
         clock,
         _end_process,
+        ring_replicator=child.bell("ha").ring if is_slave else _nobody,
+        flush_for_replica=is_slave and options.ha.ha_ack_level is HaAckLevel.flushed,
     )
     try:
         store.open()
@@ -47,19 +52,27 @@ def main(child: Child) -> None:
         child.say(f"mqbroker: the store cannot be opened: {error}")
         raise SystemExit(EXIT_CANNOT_BOOT) from error
     store.start()
-    server = CommandServer(
-        child.socket("channel", "store<-remoting"), _handlers(store, clock), clock
-    )
-    _serve(child, server)
+    commands = (("remoting", _handlers), ("ha", _replicator_handlers))
+    servers = [
+        CommandServer(child.socket("channel", f"store<-{asker}"), handlers(store, clock), clock)
+        for asker, handlers in commands
+    ]
+    _serve(child, servers)
     store.shutdown(writer_has_stopped=not child.orphaned)
 
 
-def _serve(child: Child, server: CommandServer) -> None:
+def _serve(child: Child, servers: Sequence[CommandServer]) -> None:
     poll = select.poll()
-    poll.register(server.fileno(), select.POLLIN)
+    for server in servers:
+        poll.register(server.fileno(), select.POLLIN)
     while not child.stopping.is_set():
         if poll.poll(_POLL_MS):
-            server.step()
+            for server in servers:
+                server.step()
+
+
+def _nobody() -> None:
+    """On a master process `ha` does not wait for what was flushed or allocated."""
 
 
 def _handlers(store: DefaultMessageStore, clock: SystemClock) -> dict[str, CommandHandler]:
@@ -80,6 +93,18 @@ def _handlers(store: DefaultMessageStore, clock: SystemClock) -> dict[str, Comma
         "clean_consume_queue": clean_consume_queue,
         "clean_commit_log": clean_commit_log,
     }
+
+
+def _replicator_handlers(
+    store: DefaultMessageStore, clock: SystemClock
+) -> dict[str, CommandHandler]:
+    """What process `ha` asks of a slave's store."""
+
+    def begin_log(arguments: Arguments) -> Arguments:
+        store.begin_log(arguments["phy_offset"], clock.monotonic_ms() + _COMMAND_TIME_MS)
+        return {}
+
+    return {"begin_log": begin_log}
 
 
 def _end_process(service: ServiceThread, error: Exception) -> None:

@@ -17,39 +17,36 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import json
-import mmap
 import os
 import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-REPO_DIR = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPO_DIR))
-
-from tests.interop import harness  # noqa: E402
-from tests.interop.java_peers import server_version  # noqa: E402
-from tests.interop.processes import free_port, process_tree  # noqa: E402
-
-BENCH_DIR = Path(__file__).resolve().parent
-OUT_DIR = BENCH_DIR / "out"
-MIB = 1024 * 1024
-IDLE_LIMIT, LOAD_LIMIT, BOOT_LIMIT_S = 250 * MIB, 400 * MIB, 2.0
-_RECORD_OVERHEAD = (
-    190  # bytes of a stored record besides its body: the fixed part, topic, properties
+from tests.bench.measuring import (
+    JAVA_JVM,
+    MIB,
+    OUT_DIR,
+    RECORD_OVERHEAD,
+    SIDES,
+    MemoryWatch,
+    first_touch_gb_s,
+    quiet_cpu_s,
+    rss_anon,
+    run_load,
 )
-_JAVA_JVM = ("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch")
-_KINDS = {"ours": "ours", "java": "java-4.9"}
+from tests.interop import harness
+from tests.interop.java_peers import server_version
+from tests.interop.processes import free_port
+
+IDLE_LIMIT, LOAD_LIMIT, BOOT_LIMIT_S = 250 * MIB, 400 * MIB, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,81 +102,12 @@ class Start:
     results: list[Result] = field(default_factory=list)
 
 
-class MemoryWatch:
-    """Highest sum of RssAnon over a broker's processes; samples in a thread of its own."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="MemoryWatch", daemon=True)
-        self.highest = 0
-
-    def __enter__(self) -> MemoryWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            self.highest = max(self.highest, rss_anon(self._pid))
-            if self._done.wait(0.25):
-                self.highest = max(self.highest, rss_anon(self._pid))
-                return
-
-
-def rss_anon(pid: int) -> int:
-    """Anonymous memory of a process and its descendants, bytes."""
-    return sum(figures.rss_anon for figures in process_tree(pid))
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds so far of a process and its living descendants."""
-    return sum(figures.cpu_s for figures in process_tree(pid))
-
-
-def quiet_cpu_s(pid: int) -> float:
-    """`cpu_s` once the broker has worked off what it still had to do: under 7 % of a core."""
-    deadline = time.monotonic() + 10
-    before = cpu_s(pid)
-    while time.monotonic() < deadline:
-        time.sleep(0.3)
-        now = cpu_s(pid)
-        if now - before <= 0.02:
-            return now
-        before = now
-    return before
-
-
-def first_touch_gb_s(size: int = 256 * MIB) -> float:
-    """GB/s at which fresh anonymous memory can be written."""
-    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
-        view = (ctypes.c_char * size).from_buffer(fresh)
-        begin = time.perf_counter()
-        ctypes.memset(view, 1, size)
-        seconds = time.perf_counter() - begin
-        del view
-    return size / seconds / 1e9
-
-
-def build_loadgen() -> Path:
-    """out/loadgen, compiled when its source is newer."""
-    OUT_DIR.mkdir(exist_ok=True)
-    program, source = OUT_DIR / "loadgen", BENCH_DIR / "loadgen.c"
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["cc", "-O2", "-o", str(program), str(source)], check=True)
-    return program
-
-
 class Bench:
     """Drives one broker at a time with the load generator."""
 
     def __init__(self, directory: Path, scale: float) -> None:
         self._directory = directory
         self._scale = scale
-        self._loadgen = build_loadgen()
         self._starts = 0
 
     @contextlib.contextmanager
@@ -187,9 +115,9 @@ class Bench:
         """A running broker on a fresh store, which is deleted afterwards."""
         self._starts += 1
         directory = self._directory / f"{self._starts}-{side}"
-        jvm = _JAVA_JVM if side == "java" else ()
+        jvm = JAVA_JVM if side == "java" else ()
         port = free_port(-2, 1)
-        broker = harness.broker(_KINDS[side], directory, None, port=port, jvm=jvm)
+        broker = harness.broker(SIDES[side], directory, None, port=port, jvm=jvm)
         try:
             broker.start()
             yield broker
@@ -215,20 +143,20 @@ class Bench:
     def _warm_up(self, broker: harness.Broker, start: Start) -> None:
         count = int(200_000 * self._scale)
         self._send(broker, "bench-warm-up", Shape("warm-up", 4, 64, 128, count), start)
-        self._load("pull", broker, "bench-warm-up", "bench-warm", "4", "32")
+        run_load("pull", broker, "bench-warm-up", "bench-warm", "4", "32")
 
     def _run(self, broker: harness.Broker, shape: Shape, start: Start) -> Result:
         if shape.pull_from and not self._has(start, shape.pull_from):
             sending = next(one for one in SHAPES if one.name == shape.pull_from)
             self._send(broker, shape.topic, sending, start)
         if not shape.pull_from:
-            self._load("send", broker, shape.topic, "1", "1", "4", str(shape.body))
+            run_load("send", broker, shape.topic, "1", "1", "4", str(shape.body))
         pid = broker.process.pid
         before = quiet_cpu_s(pid)
         with MemoryWatch(pid) as memory:
             if shape.pull_from:
                 arguments = ("bench-pull", str(shape.conns), str(shape.inflight))
-                figures = self._load("pull", broker, shape.topic, *arguments)
+                figures = run_load("pull", broker, shape.topic, *arguments)
             else:
                 figures = self._send(broker, shape.topic, shape, start)
             used_s = quiet_cpu_s(pid) - before
@@ -253,14 +181,14 @@ class Bench:
         self, broker: harness.Broker, topic: str, shape: Shape, start: Start
     ) -> dict[str, float]:
         total = max(shape.inflight * shape.conns, int(shape.total * self._scale))
-        start.store_bytes += total * (shape.body + _RECORD_OVERHEAD)
+        start.store_bytes += total * (shape.body + RECORD_OVERHEAD)
         arguments = (shape.conns, shape.inflight, total, shape.body)
-        return self._load("send", broker, topic, *map(str, arguments))
+        return run_load("send", broker, topic, *map(str, arguments))
 
     def _boot(self, broker: harness.Broker, start: Start) -> None:
         """Fill the store up to 1 GB, stop cleanly, time the next start."""
         missing = max(0, 1_000_000_000 - start.store_bytes)
-        count = int(missing / (1024 + _RECORD_OVERHEAD) / self._scale)
+        count = int(missing / (1024 + RECORD_OVERHEAD) / self._scale)
         if count > 256:
             self._send(broker, "bench-fill", Shape("fill", 4, 64, 1024, count), start)
         quiet_cpu_s(broker.process.pid)
@@ -268,20 +196,6 @@ class Bench:
         begin = time.perf_counter()
         broker.start()
         start.boot_s = time.perf_counter() - begin
-
-    def _load(self, mode: str, broker: harness.Broker, topic: str, *args: str) -> dict[str, float]:
-        """Run the load generator; gives its figures, refused sends among them (`not_success`).
-
-        Raises RuntimeError when an answer was missing or a pull failed.
-        """
-        command = [str(self._loadgen), mode, "127.0.0.1", str(broker.port), topic, *args]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        pairs = (pair.split("=") for pair in done.stdout.split() if "=" in pair)
-        figures = {key: float(value) for key, value in pairs if key != "mode"}
-        if done.returncode != 0 and not figures.get("not_success"):
-            output = f"{done.stdout}{done.stderr}{broker.log_tail()}"
-            raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{output}")
-        return figures
 
 
 def summary(starts: list[Start], side: str, shape: str) -> dict[str, Any] | None:
@@ -306,7 +220,7 @@ def report(starts: list[Start], shapes: list[Shape], java: str) -> dict[str, Any
     """Everything that was measured, as JSON data."""
     rows = []
     for shape in shapes:
-        ours, theirs = (summary(starts, side, shape.name) for side in _KINDS)
+        ours, theirs = (summary(starts, side, shape.name) for side in SIDES)
         ratio = ours["msg_per_s"] / theirs["msg_per_s"] if ours and theirs else None
         rows.append({"shape": shape.name, "ours": ours, "java": theirs, "ratio": ratio})
     return {
@@ -324,7 +238,7 @@ def print_report(data: dict[str, Any]) -> None:
     head = f"{'shape':16}{'':6}{'msg/s':>11}{'p50 us':>9}{'p99 us':>9}{'CPU us':>8}{'ratio':>8}"
     print(f"{head}   runs")
     for row in data["rows"]:
-        for side in _KINDS:
+        for side in SIDES:
             if row[side]:
                 print(_line(row, side))
     for start in data["starts"]:
@@ -364,7 +278,7 @@ def _verdict(ours: bool, met: bool) -> str:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="a quarter of the messages, one round")
-    parser.add_argument("--only", choices=list(_KINDS), help="measure one broker only")
+    parser.add_argument("--only", choices=list(SIDES), help="measure one broker only")
     parser.add_argument("--rounds", type=int, help="starts of each broker (3)")
     parser.add_argument("--shapes", help="comma list of " + ", ".join(s.name for s in SHAPES))
     parser.add_argument("--json", type=Path, default=OUT_DIR / "compare.json")
@@ -388,7 +302,7 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     shapes = chosen_shapes(options.shapes)
     rounds = options.rounds or (1 if options.quick else 3)
-    sides = [options.only] if options.only else list(_KINDS)
+    sides = [options.only] if options.only else list(SIDES)
     java = server_version("4.9") if "java" in sides else "-"
     OUT_DIR.mkdir(exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="compare-", dir=options.dir))

@@ -10,6 +10,8 @@ import pytest
 
 from broker import broker_outer_api
 from broker.broker_outer_api import (
+    NOTHING_THERE,
+    BrokerAnswerError,
     BrokerIdentity,
     BrokerOuterAPI,
     RegisterBrokerResult,
@@ -22,6 +24,7 @@ from remoting.body.register_broker import decode_register_broker_body
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.errors import RemotingConnectError, RemotingTooMuchRequestError
 from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
 from remoting.response_table import ResponseCallback
 from tests.broker.broker_fakes import CONFIG, FakeClock, golden, json_of
 
@@ -47,6 +50,16 @@ class FakeClient:
         self.behaviours: dict[str, Behaviour] = {}
         self.calls: list[tuple[str, RemotingCommand]] = []
         self.oneways: list[tuple[str, RemotingCommand]] = []
+
+    def invoke_sync(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> RemotingCommand:
+        self.calls.append((address, command))
+        outcome = self.behaviours[address](command)
+        if isinstance(outcome, Exception):
+            raise outcome
+        assert outcome is not None
+        return outcome
 
     def invoke_async(
         self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
@@ -259,6 +272,64 @@ def test_unregister_is_javas() -> None:
     )
     assert api.unregister_broker_all(identity) == 1
     assert client.calls[0][1].ext_fields == java.ext_fields
+
+
+def test_cluster_info_of_every_name_server_that_answers(caplog: pytest.LogCaptureFixture) -> None:
+    _, java = golden(106)
+    assert java is not None
+    api, client = api_of(
+        dead=fails("dead"), refuses=answer(code=1), garbled=answer(b"{{"), good=answer(java.body)
+    )
+    [info] = api.get_broker_cluster_info()
+    assert info.broker_addr_table["broker-g"].broker_addrs == {
+        0: "127.0.0.2:20911",
+        1: "127.0.0.2:21911",
+    }
+    assert {command.code for _, command in client.calls} == {106}
+    for name in ("dead", "refuses", "garbled"):
+        assert f"name server {name}: GET_BROKER_CLUSTER_INFO failed" in caplog.text
+    client.behaviours["good"] = fails("good")
+    assert api.get_broker_cluster_info() == []
+
+
+@pytest.mark.parametrize("code", [21, 43, 45, 201])
+def test_a_table_of_a_java_broker(code: int) -> None:
+    request, java = golden(code)
+    assert java is not None
+    api, client = api_of(b=lambda _: java)
+    assert api.get_table("b", RequestCode(code), 1_000) == java.body
+    [(_, ours)] = client.calls
+    assert (ours.code, ours.ext_fields, ours.body) == (request.code, {}, b"")
+
+
+def remark(code: int, text: str) -> Behaviour:
+    return lambda command: command.response(code, text, {})
+
+
+@pytest.mark.parametrize("text", sorted(NOTHING_THERE))
+def test_a_java_broker_without_such_a_table(text: str) -> None:
+    api, client = api_of(b=remark(1, text))
+    assert api.get_table("b", RequestCode.GET_ALL_DELAY_OFFSET, 1_000) is None
+    client.behaviours["b"] = remark(2, text)
+    with pytest.raises(BrokerAnswerError):
+        api.get_table("b", RequestCode.GET_ALL_DELAY_OFFSET, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (remark(1, "boom"), "b: GET_ALL_DELAY_OFFSET answered with code 1, 0 bytes, remark boom"),
+        (answer(b"{}", code=3), "code 3, 2 bytes"),
+        (answer(), "code 0, 0 bytes"),
+    ],
+)
+def test_an_answer_without_a_table_is_told(behaviour: Behaviour, words: str) -> None:
+    api, client = api_of(b=behaviour)
+    with pytest.raises(BrokerAnswerError, match=words):
+        api.get_table("b", RequestCode.GET_ALL_DELAY_OFFSET, 1_000)
+    client.behaviours["b"] = fails("b")
+    with pytest.raises(RemotingConnectError):
+        api.get_table("b", RequestCode.GET_ALL_DELAY_OFFSET, 1_000)
 
 
 def test_other_addresses() -> None:

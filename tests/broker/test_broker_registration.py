@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from broker.broker_config import BrokerConfig
-from broker.broker_outer_api import BrokerOuterAPI
+from broker.broker_outer_api import BrokerOuterAPI, RegisterBrokerResult
 from broker.broker_registration import (
     FIRST_DELAY_MS,
     BrokerRegistration,
@@ -33,7 +34,11 @@ from tests.broker.test_broker_outer_api import (
 
 class World:
     def __init__(
-        self, tmp_path: Path, config: BrokerConfig = CONFIG, **behaviours: Behaviour
+        self,
+        tmp_path: Path,
+        config: BrokerConfig = CONFIG,
+        broker_id: int = 0,
+        **behaviours: Behaviour,
     ) -> None:
         self.clock = FakeClock()
         self.executor = ScheduledExecutor(self.clock)
@@ -46,7 +51,7 @@ class World:
         self.masters: list[tuple[str | None, str | None]] = []
         self.registration = BrokerRegistration(
             config,
-            IDENTITY,
+            replace(IDENTITY, broker_id=broker_id),
             BrokerOuterAPI(self.client, list(self.client.behaviours)),
             self.topics,
             self.executor,
@@ -59,6 +64,13 @@ class World:
         codes = [command.code for _, command in self.client.calls]
         self.client.calls.clear()
         return codes
+
+    def wait(self, delay_ms: int) -> list[int]:
+        """Let time pass; the request codes of what was due at its end."""
+        self.codes()
+        self.clock.advance(delay_ms)
+        self.executor.run_due()
+        return self.codes()
 
     def send(self, topic: str) -> None:
         self.topics.prepare_for_send(topic, "TBW102", 4, unit_mode=False, remote="r")
@@ -163,15 +175,146 @@ def test_order_topics_come_with_regular_answers_only(tmp_path: Path) -> None:
     assert not world.topics.is_order_topic("t")
 
 
-def test_the_first_answer_that_knows_a_master_counts(tmp_path: Path) -> None:
+def test_the_first_name_server_that_knows_a_master_counts(tmp_path: Path) -> None:
     world = World(
         tmp_path,
+        broker_id=1,
         young=answer(),
         old=answer(masterAddr="m:1", haServerAddr="m:2"),
         other=answer(masterAddr="x:1", haServerAddr="x:2"),
     )
-    world.registration.register_all(check_order=True, oneway=False, force=True)
+    register = world.registration.register_all
+    register(check_order=True, oneway=False, force=True)
     assert world.masters == [("m:1", "m:2")]
+    # The order of the setting, not of arrival: a slave must not go to and fro.
+    arrivals = {name: world.client.behaviours[name] for name in ("other", "old", "young")}
+    api = BrokerOuterAPI(world.client, list(arrivals))
+    api.register_broker_all = _reversed(api.register_broker_all)  # type: ignore[method-assign]
+    world.registration._api = api
+    register(check_order=True, oneway=False, force=True)
+    assert world.masters[-1] == ("x:1", "x:2")
+
+
+def _reversed(
+    register: Callable[..., list[RegisterBrokerResult]],
+) -> Callable[..., list[RegisterBrokerResult]]:
+    return lambda *args, **kwargs: register(*args, **kwargs)[::-1]
+
+
+def test_every_answer_tells_the_listener_and_silence_does_not(tmp_path: Path) -> None:
+    world = World(tmp_path, broker_id=1, n=answer(masterAddr="m:1", haServerAddr="m:2"))
+    world.registration.start()
+    world.wait(0)
+    world.client.behaviours["n"] = answer(masterAddr="x:1", haServerAddr="x:2")
+    world.wait(FIRST_DELAY_MS)
+    world.client.behaviours["n"] = fails("n")
+    world.wait(30_000)
+    assert world.masters == [("m:1", "m:2"), ("x:1", "x:2")], "the master may well be alive"
+    world.client.behaviours["n"] = answer()
+    world.wait(30_000)
+    assert world.masters[-1] == (None, None)
+
+
+def test_a_slave_registers_always_it_would_not_hear_of_a_move(tmp_path: Path) -> None:
+    config = replace(CONFIG, force_register=False)
+    world = World(tmp_path, config, broker_id=1, n=answer(masterAddr="m:1"))
+    world.registration.start()
+    assert world.wait(0) == [103]
+    assert world.wait(FIRST_DELAY_MS) == [103]
+
+
+def test_a_slave_leaves_the_order_of_topics_to_its_master(tmp_path: Path) -> None:
+    world = World(tmp_path, broker_id=1, n=answer(b'{"table":{"t":"broker-g:4"}}'))
+    world.topics.update(TopicConfig(topic_name="t"))
+    version = world.topics.data_version
+    world.registration.register_all(check_order=True, oneway=False, force=True)
+    assert world.topics.data_version == version
+
+
+@pytest.mark.parametrize("behaviour", [answer(), fails("n")])
+def test_a_slave_without_a_master_asks_often(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, behaviour: Behaviour
+) -> None:
+    world = World(tmp_path, broker_id=1, n=behaviour)
+    world.registration.start()
+    assert world.wait(0) == [103]
+    assert [world.wait(pause) for pause in (999, 1, 1_999, 1, 3_999, 1)] == [[], [103]] * 3
+    assert caplog.text.count("asking again every") == 1
+    assert 103 in world.wait(3_000), "the regular one, at 10 s"
+    assert world.wait(1_999) == []
+    assert world.wait(1) == [103], "5 s after the one before"
+    world.client.behaviours["n"] = answer(masterAddr="m:1", haServerAddr="m:2")
+    assert world.wait(5_000) == [103]
+    assert world.masters[-1] == ("m:1", "m:2")
+    assert world.wait(5_000) == [], "known now"
+    assert caplog.text.count("asking again every") == 1
+
+
+def test_a_slave_whose_master_is_gone_asks_often_again(tmp_path: Path) -> None:
+    world = World(tmp_path, broker_id=1, n=answer(masterAddr="m:1"))
+    world.registration.start()
+    world.wait(0)
+    world.client.behaviours["n"] = answer()
+    assert world.wait(FIRST_DELAY_MS) == [103]
+    assert world.wait(1_000) == [103]
+    world.client.behaviours["n"] = fails("n")
+    assert world.wait(2_000) == [103]
+
+
+def test_masters_and_brokers_without_name_servers_search_nobody(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.registration.start()
+    world.wait(0)
+    assert world.wait(5_000) == []
+    world = World(tmp_path, broker_id=1, n=answer())
+    world.registration._api.update_name_server_addresses([])
+    world.registration.start()
+    world.wait(0)
+    world.clock.advance(5_000)
+    assert world.executor.run_due() == 0
+
+
+def test_a_search_waits_for_no_registration_under_way(tmp_path: Path) -> None:
+    world = World(tmp_path, broker_id=1, n=answer())
+    world.registration.start()
+    world.wait(0)
+    with world.registration._lock:
+        assert world.wait(1_000) == []
+    assert world.wait(2_000) == [103]
+
+
+def test_a_search_ends_with_the_broker(tmp_path: Path) -> None:
+    world = World(tmp_path, broker_id=1, n=answer())
+    world.registration.start()
+    world.wait(0)
+    world.registration.unregister()
+    assert world.wait(5_000) == []
+    world.clock.advance(5_000)
+    world.executor.run_due()
+    assert world.registration._search_delay_ms == 0
+
+
+def test_what_must_be_in_order_before_clients_come(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    order: list[str] = []
+    world.client.behaviours["n"] = lambda command: (
+        order.append("registered") or answer()(command)  # type: ignore[func-returns-value]
+    )
+    world.registration.start(
+        lambda: order.append("ready"), before_first=lambda: order.append("before")
+    )
+    world.executor.run_due()
+    assert order == ["before", "registered", "ready"]
+
+    def fail() -> None:
+        raise RuntimeError("boom")
+
+    world.registration.start(lambda: order.append("ready"), before_first=fail)
+    world.executor.run_due()
+    assert order[3:] == ["registered", "ready"], "a failure there is logged and holds up nobody"
+    assert "boom" in caplog.text
 
 
 @pytest.mark.parametrize(("permission", "perm"), [(6, 7), (7, 7), (4, 4), (2, 2), (0, 0)])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_startup import StartupOptions, check_supported, load_startup_options
+from broker.broker_startup import StartupOptions, load_startup_options
 from conf.errors import StartupExitError
 
 HOME = {"ROCKETMQ_HOME": "/opt/mq"}
@@ -68,12 +68,35 @@ def test_a_master_gets_id_0_and_a_slave_needs_one(tmp_path: Path) -> None:
     assert (refused.exit_code, refused.text) == (253, "Slave's brokerId must be > 0")
 
 
-def test_a_slave_is_not_supported_yet(tmp_path: Path) -> None:
-    check_supported(load(tmp_path, ""))
-    with pytest.raises(StartupExitError, match="brokerRole=SLAVE") as caught:
-        check_supported(load(tmp_path, "brokerId=1\nbrokerRole=SLAVE\n"))
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("haTrustedAddresses=10.0.0.0/33", "b.conf:1: haTrustedAddresses: '10.0.0.0/33' is no"),
+        ("#\nhaTrustedAddresses=127.0.0.1,here", "b.conf:2: haTrustedAddresses: 'here' is no"),
+        ("haTlsEnable=true", "b.conf:1: haTlsEnable=true needs haTlsCertificate"),
+        (
+            "haTlsEnable=true\nhaTlsCertificate=/nowhere/c.pem",
+            "b.conf:2: haTlsCertificate /nowhere/c.pem cannot be read: No such file",
+        ),
+        ("haMasterAddress=10.0.0.1", "b.conf:1: haMasterAddress = 10.0.0.1: expected ip:port"),
+        ("haMasterAddress=10.0.0.1:0", "expected ip:port of the master's HA port"),
+        ("haMasterAddress=:10912", "expected ip:port"),
+    ],
+)
+def test_replication_settings_that_cannot_work(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(StartupExitError) as caught:
+        load(tmp_path, f"{text}\n")
     assert caught.value.exit_code == 255
-    assert "\n" not in caught.value.text
+    assert not caught.value.to_stdout
+    assert problem in caught.value.text
+
+
+def test_replication_settings_that_work(tmp_path: Path) -> None:
+    """A haMasterAddress of less than six characters is none, as in the original."""
+    text = "haTrustedAddresses=10.0.0.0/8;::1 192.168.1.7\nhaMasterAddress=null\n"
+    assert load(tmp_path, text).ha.ha_master_address == "null"
+    assert load(tmp_path, "haMasterAddress=master-1:10912").ha.ha_master_address
+    assert load(tmp_path, "haTlsCertificate=/nowhere").ha.ha_tls_enable is False
 
 
 def test_settings_read_back_in_a_child(tmp_path: Path) -> None:

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
+from broker.consumer_offset_manager import (
+    ConsumerOffsetManager,
+    merged_offset,
+    parse_offset_table,
+)
 from broker.json_config_manager import ConfigFileError
 from tests.broker.broker_fakes import GOLDEN_CONFIG, golden, json_of
 
@@ -72,11 +76,115 @@ def test_clone(tmp_path: Path) -> None:
 
 def test_merge_keeps_other_rows(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
-    commit(manager, "g", "t", 1)
+    commit(manager, "g", "t", 1, 20)
     commit(manager, "h", "t", 2)
-    manager.merge({"t@g": {0: 8, 1: 9}})
-    assert manager.query_offsets("g", "t") == {0: 8, 1: 9}
+    assert manager.merge_from_master({"t@g": {0: 8, 1: 9, 2: 0}, "t@i": {}}, {}) == 2
+    assert manager.query_offsets("g", "t") == {0: 8, 1: 20, 2: 0}
     assert manager.query_offsets("h", "t") == {0: 2}
+    assert manager.groups_of_topic("t") == ["g", "h"]
+    changes = manager.changes
+    assert manager.merge_from_master({"t@g": {0: 8}}, {"t@g": {0: 8}}) == 0
+    assert manager.changes == changes, "nothing to save"
+
+
+@pytest.mark.parametrize(
+    ("stored", "master", "seen", "kept"),
+    [
+        (None, 5, None, 5),
+        (None, 5, 9, 5),
+        (7, 5, None, 7),
+        (5, 7, None, 7),
+        (7, 5, 5, 7),
+        (7, 6, 5, 7),
+        (7, 4, 5, 4),
+        (3, 4, 5, 4),
+        (7, 0, 5, 0),
+    ],
+)
+def test_a_slave_keeps_the_larger_offset_but_for_a_reset(
+    stored: int | None, master: int, seen: int | None, kept: int
+) -> None:
+    assert merged_offset(stored, master, seen) == kept
+
+
+_OFFSETS = st.dictionaries(
+    st.sampled_from(["t@g", "t@h", "%RETRY%g@g"]),
+    st.dictionaries(st.integers(0, 2), st.integers(0, 20), max_size=3),
+    max_size=3,
+)
+
+
+@given(st.lists(st.tuples(_OFFSETS, _OFFSETS), max_size=8))
+def test_a_slave_is_never_behind_its_master_and_resets_arrive(
+    tmp_path_factory: pytest.TempPathFactory,
+    rounds: list[tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]],
+) -> None:
+    """Rounds of (commits here, the master's whole table): an independent model of the rule."""
+    manager = manager_of(tmp_path_factory.mktemp("merge"))
+    model: dict[tuple[str, int], int] = {}
+    seen: dict[str, dict[int, int]] = {}
+    for commits, table in rounds:
+        for key, queues in commits.items():
+            topic, group = key.split("@")
+            for queue_id, offset in queues.items():
+                manager.commit_offset("r", group, topic, queue_id, offset)
+                model[key, queue_id] = offset
+        manager.merge_from_master(table, seen)
+        for key, queues in table.items():
+            for queue_id, offset in queues.items():
+                before = model.get((key, queue_id), -1)
+                last = seen.get(key, {}).get(queue_id, -1)
+                model[key, queue_id] = offset if offset < last else max(before, offset)
+                assert manager.query_offset(*key.split("@")[::-1], queue_id) is not None
+            seen.setdefault(key, {}).update(queues)
+    stored = json_of(manager.encode())["offsetTable"]
+    flat = {(key, int(q)): offset for key, row in stored.items() for q, offset in row.items()}
+    assert flat == model
+
+
+def test_a_master_takes_larger_offsets_up_to_the_end_of_each_queue(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    commit(manager, "g", "t", 5, 5, 50)
+    ends = {("t", 0): 100, ("t", 1): 100, ("t", 2): 10, ("t", 3): 7, ("%RETRY%g", 0): 2}
+    table = {
+        "t@g": {0: 9, 1: 3, 2: 60, 3: 12},
+        "unknown@g": {0: 4},
+        "%RETRY%g@g": {0: 1},
+        "t@new": {0: 0},
+    }
+    assert manager.raise_to(table, lambda topic, queue: ends.get((topic, queue), 0)) == 3
+    assert manager.query_offsets("g", "t") == {0: 9, 1: 5, 2: 50, 3: 7}
+    assert manager.query_offsets("g", "%RETRY%g") == {0: 1}
+    assert manager.topics_of_group("g") == ["t", "%RETRY%g"], "nothing of an unknown queue"
+    assert manager.groups_of_topic("t") == ["g"], "offset 0 says nothing"
+
+
+@given(_OFFSETS, _OFFSETS, st.integers(0, 20))
+def test_a_returning_master_loses_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+    own: dict[str, dict[int, int]],
+    slave: dict[str, dict[int, int]],
+    end: int,
+) -> None:
+    manager = manager_of(tmp_path_factory.mktemp("raise"))
+    manager.merge_from_master(own, {})
+    manager.raise_to(slave, lambda _topic, _queue: end)
+    for key in own.keys() | slave.keys():
+        topic, group = key.split("@")
+        for queue_id in range(3):
+            before = own.get(key, {}).get(queue_id)
+            offered = min(slave.get(key, {}).get(queue_id, 0), end)
+            expected = max(before or 0, offered) or before
+            assert manager.query_offset(group, topic, queue_id) == expected
+
+
+def test_forget_but_for_what_the_master_still_has(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    for topic, group in (("t", "g"), ("t", "h"), ("u", "g"), ("u", "h")):
+        commit(manager, group, topic, 1)
+    assert manager.forget({"t"}, {"g"}, keep={"t@h": {}}) == 2
+    assert manager.topics_of_group("g") == []
+    assert manager.topics_of_group("h") == ["t", "u"]
 
 
 def test_the_file_is_javas_byte_for_byte(tmp_path: Path) -> None:
@@ -144,9 +252,11 @@ def test_what_is_saved_is_loaded(
 ) -> None:
     directory = tmp_path_factory.mktemp("offsets")
     manager = manager_of(directory)
-    manager.merge(table)
+    manager.merge_from_master(table, {})
     assert manager.save_if_changed()
-    assert parse_offset_table(json_of((directory / "consumerOffset.json").read_bytes())) == table
+    saved = directory / "consumerOffset.json"
+    loaded = parse_offset_table(json_of(saved.read_bytes())) if saved.exists() else {}
+    assert loaded == {key: queues for key, queues in table.items() if queues}
 
 
 def test_a_walk_survives_commits(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.schedule_offset_manager import ScheduleOffsetManager
+from broker.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
 from tests.broker.broker_fakes import GOLDEN_CONFIG
 
 
@@ -41,11 +41,19 @@ def test_update(tmp_path: Path) -> None:
 
 def test_a_slave_takes_its_masters_table(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
-    manager.update_offset(1, 1)
-    manager.replace({"offsetTable": {"2": 5}, "dataVersion": {"counter": 1}})
-    assert manager.offsets() == {2: 5}
-    with pytest.raises(ValueError, match="offsetTable"):
-        manager.replace({})
-    assert manager.offsets() == {2: 5}
+    manager.update_offset(1, 7)
+    manager.update_offset(2, 9)
+    manager.replace_all({2: 5})
+    assert manager.offsets() == {2: 5}, "lower and missing ones, too"
     manager.save_if_changed()
     assert manager_of(tmp_path).offsets() == {2: 5}
+    changes = manager.changes
+    manager.replace_all({2: 5})
+    assert manager.changes == changes, "the same table is no change"
+
+
+def test_a_table_of_5_x_is_read() -> None:
+    value = {"offsetTable": {"2": 5}, "dataVersion": {"counter": 1}}
+    assert parse_delay_offset_table(value) == {2: 5}
+    with pytest.raises(ValueError, match="offsetTable"):
+        parse_delay_offset_table({})

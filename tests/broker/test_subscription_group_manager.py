@@ -100,12 +100,35 @@ def test_the_forbidden_table_of_5_x_is_kept(tmp_path: Path) -> None:
 def test_a_slave_takes_its_masters_table(tmp_path: Path) -> None:
     master, slave = manager_of(tmp_path / "m"), manager_of(tmp_path / "s")
     master.find_or_create("g")
-    slave.replace_all(master.wrapper())
+    slave.find_or_create("only-here")
+    slave.save_if_changed()
+    changes = slave.changes
+    assert slave.replace_all(master.wrapper()) == {"only-here"}
     assert slave.wrapper() == master.wrapper()
-    slave.replace_all(master.wrapper())
+    assert slave.replace_all(master.wrapper()) == set()
+    assert slave.changes == changes + 1, "the same table is no change"
+    slave.save_if_changed()
     assert json_of((tmp_path / "s" / "subscriptionGroup.json").read_bytes()) == json_of(
         master.encode()
     )
+
+
+def test_equal_editions_do_not_hide_a_missing_group(tmp_path: Path) -> None:
+    master, slave = manager_of(tmp_path / "m"), manager_of(tmp_path / "s")
+    master.find_or_create("g")
+    wrapper = master.wrapper()
+    slave.replace_all(replace(wrapper, subscription_group_table={}))
+    assert (slave.find("g"), slave.data_version) == (None, wrapper.data_version)
+    assert "TOOLS_CONSUMER" in slave.group_names(), "every broker has it"
+    slave.replace_all(wrapper)
+    assert slave.wrapper() == wrapper
+
+
+def test_the_forbidden_table_comes_from_the_master(tmp_path: Path) -> None:
+    slave = manager_of(tmp_path)
+    wrapper = replace(slave.wrapper(), forbidden_table={"g": {"t": 1}})
+    slave.replace_all(wrapper)
+    assert slave.wrapper() == wrapper
 
 
 @pytest.mark.parametrize(

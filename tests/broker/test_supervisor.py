@@ -11,10 +11,22 @@ from pathlib import Path
 import pytest
 
 from broker import supervisor as supervisor_module
-from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, BootInfo
+from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN, BootInfo
 from broker.supervisor import ChildSpec, Supervisor
 from store.clock import SystemClock
-from store.control_page import STARTS, ControlPage, ProcessIndex
+from store.control_page import (
+    APPEND_END,
+    HA_REFUSALS,
+    MAX_PHY_OFFSET,
+    REMOTING_READY,
+    REPLICA_COUNT,
+    SLAVE_SYNC_SUCCESS,
+    SLEEPS,
+    STARTS,
+    STORE_STATE,
+    ControlPage,
+    ProcessIndex,
+)
 
 CHILD = '''
 """Notes its start and stop; what it does is its setting `does`."""
@@ -32,6 +44,18 @@ signal.signal(signal.SIGTERM, stop)
 notes.write(f"start {boot['name']} {boot['parent_pid'] == os.getppid()}\\n")
 if does.startswith("exit"):
     sys.exit(int(does[4:]))
+def lines():
+    return open(boot["settings"]["notes"]).read().splitlines()
+if does.startswith("once") and len([x for x in lines() if x.startswith("start ha ")]) == 1:
+    while len(lines()) < int(does[4:]):
+        time.sleep(0.01)
+    sys.exit(5)
+def stop_otherwise(*_):
+    if does == "tells":
+        os.kill(os.getppid(), signal.SIGTERM)
+    sys.exit({"fails": 4, "asks": 5}.get(does, 0))
+if does in ("fails", "asks", "tells"):
+    signal.signal(signal.SIGTERM, stop_otherwise)
 beat = 0
 while True:
     if does != "hangs":
@@ -39,7 +63,7 @@ while True:
         page[slot:slot + 8] = beat.to_bytes(8, "little")
     time.sleep(0.01)
 '''
-INDEX = {"store": ProcessIndex.STORE, "ha": ProcessIndex.HA, "remoting": ProcessIndex.REMOTING}
+INDEX = {name.name.lower(): name for name in ProcessIndex}
 
 
 class World:
@@ -74,6 +98,7 @@ class World:
         *,
         hang_timeout_ms: int = 60_000,
         stop_timeout_ms: int = 5_000,
+        on_reopen: Callable[[], None] = lambda: None,
     ) -> tuple[Supervisor, int]:
         """Runs a supervisor until the condition holds, then stops it orderly."""
         deadline = time.monotonic() + 20
@@ -92,6 +117,7 @@ class World:
             hang_timeout_ms=hang_timeout_ms,
             stop_timeout_ms=stop_timeout_ms,
             on_tick=tick,
+            on_reopen=on_reopen,
         )
         try:
             return supervisor, supervisor.run()
@@ -226,3 +252,89 @@ def test_the_first_words_are_the_last_words(world: World) -> None:
     supervisor.stop_with("first", 4)
     supervisor.stop_with("second", 1)
     assert (supervisor.last_words, supervisor.run()) == ("first", 4)
+
+
+# -- reopening ---------------------------------------------------------------------------------
+
+GROUP = {"namesrv": "runs", "store": "runs", "ha": "once4", "remoting": "runs"}
+
+
+def test_all_but_the_name_server_stop_and_start_again(world: World) -> None:
+    at_reopen: list[list[str]] = []
+    supervisor, code = world.run(
+        GROUP,
+        lambda _s: len(world.notes()) == 9,
+        on_reopen=lambda: at_reopen.append(world.notes()),
+    )
+    assert (code, supervisor.last_words) == (0, "")
+    assert len(at_reopen) == 1
+    assert at_reopen[0][4:] == ["stop remoting", "stop store"]
+    notes = world.notes()
+    assert sorted(notes[6:9]) == ["start ha True", "start remoting True", "start store True"]
+    assert notes[9:] == ["stop remoting", "stop ha", "stop store", "stop namesrv"]
+    assert notes.count("start namesrv True") == 1
+    assert [child.restarts for child in supervisor.children()] == [0] * 4
+    starts = [world.page.counters[STARTS + INDEX[name]] for name in GROUP]
+    assert starts == [1, 2, 2, 2]
+
+
+def test_the_page_is_fresh_but_for_what_counts_on(world: World) -> None:
+    stale = [APPEND_END, MAX_PHY_OFFSET, STORE_STATE, REPLICA_COUNT, REMOTING_READY]
+    stale += [SLEEPS + index for index in (ProcessIndex.STORE, ProcessIndex.HA)]
+    lasting = [HA_REFUSALS + 13, SLAVE_SYNC_SUCCESS]
+    seen: list[list[int]] = []
+    for slot in (*stale, *lasting):
+        world.page.counters[slot] = 7
+    world.run(
+        GROUP,
+        lambda _s: len(world.notes()) == 9,
+        on_reopen=lambda: seen.append([world.page.counters[s] for s in (*stale, *lasting)]),
+    )
+    assert seen == [[0] * len(stale) + [7] * len(lasting)]
+
+
+def test_reopening_without_end_stops_the_broker(world: World) -> None:
+    supervisor, code = world.run(
+        {"namesrv": "runs", "store": "runs", "ha": f"exit{EXIT_REOPEN}"}, lambda _s: False
+    )
+    assert code == 1
+    assert "process ha asked 6 times within 60 s to open the store anew" in supervisor.last_words
+    assert world.notes().count("start ha True") == 6
+    assert world.notes()[-1] == "stop namesrv"
+
+
+def test_a_failed_flush_while_it_reopens_stops_the_broker(world: World) -> None:
+    supervisor, code = world.run({"store": "fails", "ha": "once2"}, lambda _s: False)
+    assert code == EXIT_FLUSH_FAILED
+    assert "fdatasync" in supervisor.last_words
+    assert world.notes().count("start store True") == 1
+
+
+def test_a_child_that_does_not_stop_for_it_is_killed(world: World) -> None:
+    """Recovery is for that."""
+    supervisor, code = world.run(
+        {"store": "stays", "ha": "once2"},
+        lambda _s: world.notes().count("start store True") == 2,
+        stop_timeout_ms=300,
+    )
+    assert supervisor.last_words.startswith("process store ended with code -9 while")
+    assert code == 1
+
+
+def test_a_stop_that_comes_while_it_reopens(world: World) -> None:
+    reopened: list[bool] = []
+    supervisor, code = world.run(
+        {"namesrv": "runs", "store": "tells", "ha": "once3"},
+        lambda _s: False,
+        on_reopen=lambda: reopened.append(True),
+    )
+    assert (code, supervisor.last_words) == (0, "")
+    assert not reopened
+    assert world.notes()[-1] == "stop namesrv"
+    assert world.notes().count("start store True") == 1
+
+
+def test_a_child_that_asks_while_the_broker_stops(world: World) -> None:
+    """What it asked for is done by the next start."""
+    supervisor, code = world.run({"ha": "asks"}, lambda _s: bool(world.notes()))
+    assert (code, supervisor.last_words) == (0, "")

@@ -264,11 +264,71 @@ def test_a_slave_takes_its_masters_table(tmp_path: Path) -> None:
     master, slave = manager_of(tmp_path / "m"), manager_of(tmp_path / "s")
     send(master, "t")
     send(slave, "only-here")
-    slave.replace_all(master.wrapper())
-    assert slave.wrapper() == master.wrapper()
     told = listened(slave)
-    slave.replace_all(master.wrapper())
-    assert told == [], "the same table changes nothing"
+    assert slave.replace_all(master.wrapper()) == {"only-here"}
+    assert slave.wrapper() == master.wrapper()
+    assert told == [(TopicChange.NONE, None)]
+    slave.save_if_changed()
+    assert manager_of(tmp_path / "s").wrapper() == master.wrapper()
+    assert slave.replace_all(master.wrapper()) == set()
+    assert told == [(TopicChange.NONE, None)], "the same table changes nothing"
+
+
+def test_equal_editions_do_not_hide_a_missing_topic(tmp_path: Path) -> None:
+    master, slave = manager_of(tmp_path / "m"), manager_of(tmp_path / "s")
+    send(master, "t")
+    wrapper = master.wrapper()
+    incomplete = {name: topic for name, topic in wrapper.topic_config_table.items() if name != "t"}
+    slave.replace_all(replace(wrapper, topic_config_table=incomplete))
+    assert (slave.find("t"), slave.data_version) == (None, wrapper.data_version)
+    slave.replace_all(wrapper)
+    assert slave.find("t") == master.find("t")
+
+
+def test_own_system_topics_stay(tmp_path: Path) -> None:
+    slave = manager_of(tmp_path / "s")
+    send(slave, "t")
+    master = manager_of(tmp_path / "m").wrapper()
+    table = {"u": TopicConfig(topic_name="u"), "TBW102": TopicConfig(topic_name="TBW102", perm=4)}
+    wrapper = replace(master, topic_config_table=table)
+    assert slave.replace_all(wrapper) == {"t"}
+    assert set(slave.topic_names()) == {"u", *master.topic_config_table}
+    assert slave.find("TBW102") == table["TBW102"], "the master's setting counts"
+    told = listened(slave)
+    assert slave.replace_all(wrapper) == set()
+    assert told == [], "what stays is no difference"
+
+
+def test_readers_never_see_a_half_replaced_table(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    template = manager.wrapper()
+    names = [f"t{number}" for number in range(300)]
+    editions = [
+        replace(
+            template,
+            data_version=replace(template.data_version, counter=perm),
+            topic_config_table={name: TopicConfig(topic_name=name, perm=perm) for name in names},
+        )
+        for perm in (4, 6)
+    ]
+    manager.replace_all(editions[0])
+    done = threading.Event()
+
+    def replace_often() -> None:
+        for number in range(200):
+            manager.replace_all(editions[number % 2])
+        done.set()
+
+    thread = threading.Thread(target=replace_often)
+    thread.start()
+    missing = 0
+    while not done.is_set():
+        missing += sum(manager.find(name) is None for name in names)
+        wrapper = manager.wrapper()
+        perms = {wrapper.topic_config_table[name].perm for name in names}
+        assert perms == {wrapper.data_version.counter}, "table and edition belong together"
+    thread.join()
+    assert missing == 0
 
 
 def test_bump(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from store import control_page
+from store import control_page, replica_resync
 from store.commit_log import CommitLog
 from store.control_page import ControlPage
 from store.index_file import IndexFile
@@ -38,7 +38,9 @@ _SLOTS = {
     for name, value in vars(control_page).items()
     if name.isupper() and isinstance(value, int) and name not in ("PAGE_SIZE", "SLEEPS", "BEAT")
 }
-_SYSTEM_CALLS = ("fsync", "fdatasync", "unlink", "replace", "ftruncate", "posix_fallocate", "rmdir")
+_SYSTEM_CALLS = tuple(
+    "fsync fdatasync unlink rename replace ftruncate posix_fallocate mkdir rmdir".split()
+)
 
 
 class Steps:
@@ -186,7 +188,16 @@ def _keep(world: World, page: ControlPage, steps: Steps, request: dict[str, Any]
         desk.shutdown()
 
 
-_ROLES = {"writer": _write, "store": _keep}
+def _resync(world: World, page: ControlPage, steps: Steps, request: dict[str, Any]) -> None:
+    """What the store does before it recovers, when a re-sync was asked for."""
+    for name in ("_make_directory", "_move", "zero_range"):
+        setattr(replica_resync, name, steps.around(name, getattr(replica_resync, name)))
+    if request["lines"]:
+        steps.trace_lines()
+    replica_resync.perform_request(world.config)
+
+
+_ROLES = {"writer": _write, "store": _keep, "resync": _resync}
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from tests.interop import harness
 from tests.interop.clients import Client, Cluster, wait_registered
 from tests.interop.driver import Driver
 from tests.interop.java_peers import CLIENT_VERSIONS, missing_tools
+from tests.interop.replication import Group
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,19 +39,26 @@ def namesrv_kind() -> str:
 
 
 @pytest.fixture(scope="session")
+def namesrv(
+    tmp_path_factory: pytest.TempPathFactory, namesrv_kind: str
+) -> Iterator[harness.NameServer]:
+    server = harness.name_server(namesrv_kind, tmp_path_factory.mktemp("namesrv")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
 def cluster(
     tmp_path_factory: pytest.TempPathFactory,
     broker_kind: str,
-    namesrv_kind: str,
+    namesrv: harness.NameServer,
     drivers: Callable[[str], Driver],
 ) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("cluster")
-    namesrv = harness.name_server(namesrv_kind, directory / "namesrv").start()
     broker = harness.broker(broker_kind, directory / "broker", namesrv.address).start()
     wait_registered(drivers("4.9.8"), namesrv.address, broker)
     yield Cluster(namesrv, broker)
     broker.stop()
-    namesrv.stop()
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +108,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome: Any = yield
     report = outcome.get_result()
     if report.failed:
-        cluster = getattr(item, "funcargs", {}).get("cluster")
-        if isinstance(cluster, Cluster):
-            report.sections.append(("name server", cluster.namesrv.log_tail()))
-            report.sections.append(("broker", cluster.broker.log_tail()))
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, Cluster):
+                report.sections.append(("name server", value.namesrv.log_tail()))
+                report.sections.append(("broker", value.broker.log_tail()))
+            elif isinstance(value, Group):
+                tails = [(member.process.name, member.log_tail()) for member in value.members]
+                report.sections.extend(tails)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.interop.java_peers import QUICK_JVM, java_command, server_lib
 from tests.interop.processes import PeerError, ServerProcess, free_port
+from tests.support.our_broker import FrameClient
 
 REPO_DIR = Path(__file__).resolve().parents[2]
 KINDS = ("ours", "java-4.9", "java-5.3")
@@ -96,6 +97,10 @@ class Broker:
     def kill(self) -> None:
         """SIGKILL of every process of the broker."""
         self.process.kill()
+
+    def client(self, timeout_s: float = 10.0) -> FrameClient:
+        """A connection to its port."""
+        return FrameClient(("127.0.0.1", self._port), timeout_s)
 
     def log_tail(self) -> str:
         return self.process.log_tail()

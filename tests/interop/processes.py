@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -17,6 +18,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.our_broker import is_running
 
 _POLL_S = 0.02
 
@@ -35,13 +38,14 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0
 
 
 def free_port(*offsets: int) -> int:
-    """A port P on loopback such that P and every P + offset could be bound just now."""
+    """A port P on loopback such that P and every P + offset could be bound just now.
+
+    None that the kernel gives to outgoing connections: a broker that is killed finds it free again.
+    """
     for _ in range(200):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-            if port + min(offsets, default=0) > 1024 and all(_bindable(port + o) for o in offsets):
-                return port
+        port = random.randrange(12_000, 32_000)
+        if all(_bindable(port + offset) for offset in (0, *offsets)):
+            return port
     raise PeerError(f"no free port with {offsets}")
 
 
@@ -174,12 +178,32 @@ class ServerProcess:
         return status
 
     def kill(self) -> None:
-        """SIGKILL to the whole process group."""
+        """SIGKILL to it and all its descendants at once; returns when they are gone."""
         if self._popen is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
+            # Stopped, it starts no more children.
+            pids = [self.pid, *self._signal_all(signal.SIGSTOP), *self._signal_all(signal.SIGKILL)]
             self._popen.wait(10)
+            wait_until(lambda: not any(map(is_running, pids)), f"{self.name} gone", 10)
             self._forget()
+
+    def pause(self) -> None:
+        """SIGSTOP to it and all its descendants."""
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: int) -> list[int]:
+        """Signal itself first, then its descendants; their pids."""
+        pids: list[int] = []
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            pids = [process.pid for process in process_tree(self.pid) if process.pid != self.pid]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return pids
 
     def kill_child(self, title: str) -> int:
         """SIGKILL the one descendant whose title holds `title`; gives its pid."""

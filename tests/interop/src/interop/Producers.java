@@ -21,12 +21,15 @@ final class Producers {
     private static final int ASYNC_WINDOW = 64;
     private static final int BATCH = 32;
     private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
+    private final Map<String, Sending> underWay = new ConcurrentHashMap<>();
 
     void register(Map<String, Driver.Operation> operations) {
         operations.put("producer.start", this::start);
         operations.put("producer.stop", this::stop);
         operations.put("send", this::send);
         operations.put("send.one", this::sendOne);
+        operations.put("send.count", this::countSent);
+        operations.put("send.stop", this::stopSending);
     }
 
     DefaultMQProducer get(String name) {
@@ -35,13 +38,14 @@ final class Producers {
         return producer;
     }
 
-    /** name, namesrv, group; compress_over (bytes). */
+    /** name, namesrv, group; compress_over (bytes), poll_ms (routes are asked for so often). */
     private Object start(JSONObject a) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(a.getString("group"));
         producer.setNamesrvAddr(a.getString("namesrv"));
         producer.setInstanceName(a.getString("name"));
         producer.setSendMsgTimeout(10_000);
         if (a.containsKey("compress_over")) producer.setCompressMsgBodyOverHowmuch(a.getIntValue("compress_over"));
+        if (a.containsKey("poll_ms")) producer.setPollNameServerInterval(a.getIntValue("poll_ms"));
         producer.start();
         producers.put(a.getString("name"), producer);
         return true;
@@ -53,7 +57,8 @@ final class Producers {
         return producer != null;
     }
 
-    /** producer, topic, body, tags, keys, properties; queue. Answers the send result. */
+    /** producer, topic, body, tags, keys, properties; queue, delay_level, wait (false: for no flush and no slave).
+     *  Answers the send result. */
     private Object sendOne(JSONObject a) throws Exception {
         DefaultMQProducer producer = get(a.getString("producer"));
         Message message = new Message(a.getString("topic"), a.getString("tags"), a.getString("keys"),
@@ -62,6 +67,8 @@ final class Producers {
         if (properties != null) {
             for (String name : properties.keySet()) message.putUserProperty(name, properties.getString(name));
         }
+        if (a.containsKey("delay_level")) message.setDelayTimeLevel(a.getIntValue("delay_level"));
+        if (a.containsKey("wait")) message.setWaitStoreMsgOK(a.getBooleanValue("wait"));
         SendResult result = a.containsKey("queue")
                 ? producer.send(message, queues(producer, a.getString("topic")).get(a.getIntValue("queue")))
                 : producer.send(message);
@@ -75,13 +82,15 @@ final class Producers {
     }
 
     /**
-     * producer, topic, kind, first, count, seed, profile, ledger; rate (messages a second).
+     * producer, topic, kind, first, count, seed, profile, ledger; rate (messages a second, not of ordered). While it
+     * runs, send.count gives the lines of its ledger and send.stop ends it early.
      * kind: sync, async, oneway, batch, selector, or ordered (sync and batch in turn, a thread for each queue,
      * number seq to queue seq % queues). Answers {"sent", "errors"}.
      */
     private Object send(JSONObject a) throws Exception {
         Ledger ledger = new Ledger(a.getString("ledger"));
         Sending sending = new Sending(get(a.getString("producer")), a, ledger);
+        underWay.put(a.getString("ledger"), sending);
         switch (a.getString("kind")) {
             case "sync" -> sending.each(sending::sync);
             case "async" -> sending.async();
@@ -91,11 +100,25 @@ final class Producers {
             case "ordered" -> sending.ordered();
             default -> throw new IllegalArgumentException(a.getString("kind"));
         }
+        underWay.remove(a.getString("ledger"));
         Map<String, Object> answer = new HashMap<>();
         answer.put("sent", ledger.flushedLines());
         answer.put("errors", sending.errors);
         ledger.close();
         return answer;
+    }
+
+    /** ledger: of a send under way; -1 when it has ended. */
+    private Object countSent(JSONObject a) throws Exception {
+        Sending sending = underWay.get(a.getString("ledger"));
+        return sending == null ? -1 : sending.ledger.flushedLines();
+    }
+
+    /** ledger: of the send that is to end; nothing happens when it has ended. */
+    private Object stopSending(JSONObject a) {
+        Sending sending = underWay.get(a.getString("ledger"));
+        if (sending != null) sending.stopped = true;
+        return sending != null;
     }
 
     private static List<MessageQueue> queues(DefaultMQProducer producer, String topic) throws Exception {
@@ -117,6 +140,8 @@ final class Producers {
         final Plan plan;
         final Ledger ledger;
         final List<String> errors = Collections.synchronizedList(new ArrayList<>());
+        final long start = System.nanoTime();
+        volatile boolean stopped;
 
         Sending(DefaultMQProducer producer, JSONObject a, Ledger ledger) {
             this.producer = producer;
@@ -129,11 +154,14 @@ final class Producers {
         }
 
         void each(OneSend one) {
-            long start = System.nanoTime();
-            for (int seq = first; seq < first + count; seq++) {
-                if (rate > 0) LockSupport.parkNanos(start + (long) ((seq - first) * 1e9 / rate) - System.nanoTime());
+            for (int seq = first; seq < first + count && !stopped; seq++) {
+                pace(seq);
                 guarded(seq, one);
             }
+        }
+
+        private void pace(int seq) {
+            if (rate > 0) LockSupport.parkNanos(start + (long) ((seq - first) * 1e9 / rate) - System.nanoTime());
         }
 
         void guarded(int seq, OneSend one) {
@@ -183,7 +211,8 @@ final class Producers {
         }
 
         void batches() throws Exception {
-            for (int from = first; from < first + count; from += BATCH) {
+            for (int from = first; from < first + count && !stopped; from += BATCH) {
+                pace(from);
                 List<Integer> numbers = new ArrayList<>();
                 for (int seq = from; seq < Math.min(from + BATCH, first + count); seq++) numbers.add(seq);
                 batch(numbers, null);

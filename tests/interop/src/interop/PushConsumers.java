@@ -31,7 +31,8 @@ final class PushConsumers {
 
     /**
      * name, namesrv, group, topic, expression, ledger; model, orderly, from (first, last, timestamp), timestamp
-     * (yyyyMMddHHmmss), refuse (numbers that are refused the first time they come).
+     * (yyyyMMddHHmmss), refuse (numbers that are refused the first time they come), poll_ms (routes are asked for so
+     * often), pull_batch.
      */
     private Object start(JSONObject a) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(a.getString("group"));
@@ -39,6 +40,8 @@ final class PushConsumers {
         consumer.setInstanceName(a.getString("name"));
         consumer.setHeartbeatBrokerInterval(Driver.HEARTBEAT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + a.getString("from")));
+        if (a.containsKey("poll_ms")) consumer.setPollNameServerInterval(a.getIntValue("poll_ms"));
+        if (a.containsKey("pull_batch")) consumer.setPullBatchSize(a.getIntValue("pull_batch"));
         if (a.containsKey("timestamp")) consumer.setConsumeTimestamp(a.getString("timestamp"));
         consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), a.getString("model")));
         consumer.setConsumeThreadMin(4);

@@ -1,0 +1,63 @@
+"""GroupMembersService: asks who the registered brokers of this group are, for TrustedPeers.
+
+A thread of process `ha`. Asks every 30 s, and at once when the lobby holds an unknown peer
+(`request`), but not more than once a second: unknown peers shall not hammer the name server. How
+the answer is got (through process `remoting` from a name server) is the affair of `fetch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ha.trusted_peers import TrustedPeers
+from store.clock import Clock
+from store.service_thread import FailureHandler, ServiceThread
+
+ASK_EVERY_MS: Final = 30_000
+ASK_PAUSE_MS: Final = 1_000
+
+
+class GroupMembersService(ServiceThread):
+    """See the module."""
+
+    def __init__(
+        self,
+        fetch: Callable[[], list[str] | None],
+        trusted: TrustedPeers,
+        clock: Clock,
+        *,
+        answered: Callable[[], None] = lambda: None,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """`fetch` gives the members' addresses, or None (or an empty list) when nobody knows; it
+        must not raise and may block for seconds. `answered` runs after each answer (the lobby
+        looks again)."""
+        super().__init__("GroupMembersService", on_failure=on_failure)
+        self._fetch = fetch
+        self._trusted = trusted
+        self._clock = clock
+        self._answered = answered
+        self._asked_at_ms: int | None = None
+
+    def request(self) -> None:
+        """Ask soon. Any thread."""
+        self.wakeup()
+
+    def step(self) -> None:
+        """Ask once; then sleep until it is time or somebody requests."""
+        self._pause()
+        if self.stopped:
+            return
+        self._asked_at_ms = self._clock.monotonic_ms()
+        self._trusted.set_members(self._fetch() or ())
+        self._answered()
+        self.wait_for_running(ASK_EVERY_MS)
+
+    def _pause(self) -> None:
+        """A second from question to question; requests meanwhile are answered by the next."""
+        if self._asked_at_ms is None:
+            return
+        until_ms = self._asked_at_ms + ASK_PAUSE_MS
+        while not self.stopped and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+            self.wait_for_running(left_ms)

@@ -1,0 +1,181 @@
+"""GroupTransferService: how far the log is safe on enough replicas, told to process `remoting`.
+
+Runs in process `ha`. Each report of a slave is judged in its ReadSocketService's thread, since a
+hop to another thread would be latency of every SYNC_MASTER send; the thread of the service itself
+re-evaluates ten times a second (somebody may fall behind without a word) and writes the log lines.
+Sole writer of REPLICATED_OFFSET and REPLICA_COUNT. It must not know who waits for the offset.
+Follows GroupTransferService of the original, whose waiting requests are in broker/ here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ha.ha_config import HaConfig
+from ha.refusals import RefusalReason
+from ha.replica_registry import ReplicaRegistry
+from ha.slave_progress import ReplicaState, SlaveProgress
+from store.clock import Clock
+from store.control_page import MAX_PHY_OFFSET, REPLICA_COUNT, REPLICATED_OFFSET, ControlPage
+from store.service_thread import FailureHandler, ServiceThread
+
+log = logging.getLogger(__name__)
+
+EVALUATE_MS: Final = 100
+FALL_BEHIND_LINE_MS: Final = 60_000
+
+
+def replicated_offset_of(acks: Iterable[int], in_sync_replicas: int) -> int:
+    """How far enough replicas hold the log; `acks` are those of distinct live replicas.
+
+    The (in_sync_replicas - 1)-th largest ack, as the master's own copy counts; 0 when there are
+    not that many: what fewer replicas hold is not replicated enough. For 1 nobody is waited for,
+    and the largest ack is given as for 2.
+    """
+    needed = max(in_sync_replicas - 1, 1)
+    largest = sorted(acks, reverse=True)
+    return largest[needed - 1] if len(largest) >= needed else 0
+
+
+class GroupTransferService(ServiceThread):
+    """Publishes REPLICATED_OFFSET and REPLICA_COUNT. One lock; any thread may call."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        config: HaConfig,
+        clock: Clock,
+        registry: ReplicaRegistry,
+        ring: Callable[[], None],
+        *,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """`ring` wakes process `remoting`; called only when one of the two numbers changed."""
+        super().__init__("GroupTransferService", on_failure=on_failure)
+        self._counters = page.counters
+        self._in_sync_replicas: Final = config.in_sync_replicas
+        self._fallbehind_max: Final = config.ha_slave_fallbehind_max
+        self._clock = clock
+        self._registry = registry
+        self._ring = ring
+        self._lock: Final = threading.Lock()
+        self._closed = False
+        self._replicated = 0
+        self._count = 0
+        self._next_line_ms = clock.monotonic_ms() + FALL_BEHIND_LINE_MS
+        self._counters[REPLICATED_OFFSET] = self._counters[REPLICA_COUNT] = 0
+
+    # -- connections ---------------------------------------------------------------------------
+
+    def add(self, progress: SlaveProgress) -> None:
+        """A connection is admitted."""
+        replica = self._registry.connected(progress)
+        log.info(
+            "replica %s: connected from %s, starts at %s, %s bytes behind",
+            replica,
+            progress.remote,
+            progress.start_offset,
+            progress.lag_bytes(self._counters[MAX_PHY_OFFSET]),
+        )
+        self.evaluate()
+
+    def remove(self, progress: SlaveProgress, reason: RefusalReason | None, text: str) -> None:
+        """A connection is closed; `reason` None: in an orderly way. Unknown ones change nothing."""
+        why = text if reason is None else f"{reason.name.lower()}: {text}"
+        replica = self._registry.disconnected(progress, why)
+        if replica is None:
+            return
+        log.info(
+            "replica %s: disconnected from %s at %s: %s",
+            replica,
+            progress.remote,
+            progress.ack_offset,
+            why,
+        )
+        self.evaluate()
+
+    def notify_transfer_some(self, _progress: SlaveProgress) -> None:
+        """After a report was taken: recompute, publish and ring, in this thread.
+
+        On the path of every SYNC_MASTER send, hence the plain code: with one or two replicas
+        0.4 µs when nothing changes, 0.6 µs when it does, 0.9 µs where three copies are wanted
+        (Python 3.11 here, the ring not included).
+        """
+        with self._lock:
+            self._publish()
+
+    # -- evaluation ----------------------------------------------------------------------------
+
+    def evaluate(self) -> None:
+        """Recompute for all connections, publish, and log who changed state."""
+        with self._lock:
+            self._publish()
+            max_phy_offset = self._counters[MAX_PHY_OFFSET]
+            for progress in self._registry.live():
+                progress.judge(max_phy_offset, self._fallbehind_max)
+        for replica, progress, state in self._registry.take_changed_states():
+            _log_state(replica, state, progress.lag_bytes(max_phy_offset))
+
+    def _publish(self) -> None:
+        """Under the lock."""
+        if self._closed:
+            return
+        counters = self._counters
+        near = counters[MAX_PHY_OFFSET] - self._fallbehind_max
+        counted = self._registry.counted
+        count = 0
+        for progress in counted:
+            if progress.position > near:
+                count += 1
+        if self._in_sync_replicas <= 2:
+            replicated = 0
+            for progress in counted:
+                if progress.ack_offset > replicated:
+                    replicated = progress.ack_offset
+        else:
+            acks = [progress.ack_offset for progress in counted]
+            replicated = replicated_offset_of(acks, self._in_sync_replicas)
+        if replicated != self._replicated or count != self._count:
+            counters[REPLICATED_OFFSET] = self._replicated = replicated
+            counters[REPLICA_COUNT] = self._count = count
+            self._ring()
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Look again after a while."""
+        self.wait_for_running(EVALUATE_MS)
+        self.evaluate()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_line_ms:
+            self._next_line_ms = now_ms + FALL_BEHIND_LINE_MS
+            self._log_fall_behind()
+
+    def _log_fall_behind(self) -> None:
+        max_phy_offset = self._counters[MAX_PHY_OFFSET]
+        lags = [
+            f"{replica.id} {replica.lag_bytes(max_phy_offset)} bytes ({replica.state})"
+            for replica in self._registry.replicas()
+        ]
+        if lags:
+            log.info("slave fall behind: %s", ", ".join(lags))
+
+    def shutdown(self, timeout_ms: float = 5000) -> bool:
+        """Stop the thread; both numbers are 0 from now on, whatever connections still say."""
+        stopped = super().shutdown(timeout_ms)
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._counters[REPLICATED_OFFSET] = self._counters[REPLICA_COUNT] = 0
+                self._ring()
+        return stopped
+
+
+def _log_state(replica: str, state: ReplicaState, lag: int) -> None:
+    if state is ReplicaState.in_sync:
+        log.info("replica %s: in sync", replica)
+    else:
+        log.warning("replica %s: fell behind by %s bytes", replica, lag)

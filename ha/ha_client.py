@@ -1,0 +1,512 @@
+"""HAClient: the slave's thread that finds the master and follows its log.
+
+Thread of process `ha` on a slave, owner of the ReplicaLog. A round: ask whether our log is a part
+of the master's (MasterInspection), connect, report where to go on at once, then receive until the
+link ends (master_link.py); after a failure it rests for haReconnectInterval. It sleeps in one
+selector, on the link, the process' bell and its own waiter, so that a changed address and the stop
+are seen at once. It knows no remoting and no other process: those come as Protocols
+(inspection.py). Follows HAClient / DefaultHAClient of the original.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import logging
+import os
+import queue
+import selectors
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from ha.ha_config import HaConfig
+from ha.inspection import Inspection, LogBeginner, MasterInspection, ResyncRequester, Verdict
+from ha.master_link import TLS_WAY_OUT, LinkClosedError, MasterLink
+from ha.refusal_log import RefusalLog
+from ha.refusals import RefusalReason
+from ha.selector_factory import EVENT_WRITE, SelectorFactory
+from ha.transport import Transport, open_transport
+from ha.wait_notify_object import WaitNotifyObject
+from store.clock import Clock
+from store.control_page import ControlPage
+from store.errors import StoreError
+from store.replica_log import ReplicaLog
+from store.service_thread import FailureHandler, ServiceThread
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+CONNECT_MS: Final = 5_000
+_NO_ADDRESS_MS: Final = 500
+_BEGIN_MS: Final = 5_000
+_POLL_MS: Final = 5
+_IDLE_MS: Final = 60_000
+"""The waiter ends every sleep that matters sooner."""
+
+
+class HAClientState(enum.Enum):
+    """What the client does now."""
+
+    WAITING_FOR_ADDRESS = "waiting_for_address"
+    INSPECTING = "inspecting"
+    CONNECTING = "connecting"
+    TRANSFER = "transfer"
+    REFUSED = "refused"
+    """Our log is no part of the master's: see last_error; asked again now and then."""
+    RESTING = "resting"
+    """After a failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HAClientInfo:
+    """A moment of the client. Times are wall clock ms, addresses "ip:port"."""
+
+    state: HAClientState
+    master_address: str | None
+    """The master's HA port."""
+    local_address: str | None
+    """Our end of the open link."""
+    max_offset: int
+    last_read_ms: int
+    last_write_ms: int
+    bytes_per_second: int
+    connected_since_ms: int | None
+    last_error: str | None
+    last_inspection: str | None
+
+
+class HAClient(ServiceThread):
+    """See the module. Others only call `update_master_address`, `snapshot` and `shutdown`."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        replica_log: ReplicaLog,
+        config: HaConfig,
+        clock: Clock,
+        refusals: RefusalLog,
+        wait_notify: WaitNotifyObject,
+        *,
+        inspect: MasterInspection,
+        request_resync: ResyncRequester,
+        begin_log: LogBeginner,
+        tls: ssl.SSLContext | None,
+        on_connected: Callable[[str, str], None],
+        new_selector: SelectorFactory,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """replica_log: opened and closed by this thread. wait_notify: the one of the process.
+        on_connected(our end, the master's HA address): on this thread, when a link was made; it
+        must be quick and raise nothing."""
+        super().__init__("HAClient", on_failure=on_failure)
+        self._page = page
+        self._log = replica_log
+        self._config = config
+        self._clock = clock
+        self._refusals = refusals
+        self._inspect_master = inspect
+        self._request_resync = request_resync
+        self._begin_in_store = begin_log
+        self._tls = tls
+        self._on_connected = on_connected
+        self._selector = new_selector()
+        self._waiter = wait_notify.new_waiter()
+        self._waiter.register(self._selector)
+        self._watched = 0
+        self._opened = False
+        self._closing = False
+        self._told_address: str | None = None
+        """What `update_master_address` said last."""
+        self._changed = False
+        """It was said since this round began."""
+        self._state = HAClientState.WAITING_FOR_ADDRESS
+        self._address: str | None = None
+        self._link: MasterLink | None = None
+        self._last_read_ms = self._last_write_ms = 0
+        self._last_error: str | None = None
+        self._last_inspection: str | None = None
+
+    # -- for other threads ---------------------------------------------------------------------
+
+    def update_master_address(self, address: str | None) -> None:
+        """The master's HA port is "ip:port" now; a link to another one is closed, a rest ends.
+        None, and what is known already, changes nothing."""
+        if address is None or address in (self._told_address, self._address):
+            return
+        self._told_address = address
+        self._changed = True
+        self._waiter.wake()
+
+    def snapshot(self) -> HAClientInfo:
+        """What the client does now."""
+        link = self._link
+        return HAClientInfo(
+            state=self._state,
+            master_address=self._address,
+            local_address=None if link is None else link.transport.local,
+            max_offset=self._log.max_phy_offset,
+            last_read_ms=self._last_read_ms if link is None else link.last_read_ms,
+            last_write_ms=self._last_write_ms if link is None else link.last_write_ms,
+            bytes_per_second=0 if link is None else link.bytes_per_second(),
+            connected_since_ms=None if link is None else link.connected_since_ms,
+            last_error=self._last_error,
+            last_inspection=self._last_inspection,
+        )
+
+    def shutdown(self, timeout_ms: float = 5000) -> bool:
+        """Ask it to stop and wait; idempotent. False, with an error log, when it did not."""
+        self._closing = True
+        self._waiter.wake()
+        return super().shutdown(timeout_ms)
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One round: inspect, connect, follow; then the rest that is due."""
+        if not self._opened:
+            self._log.open()
+            self._opened = True
+        if self._closing:
+            return
+        self._changed = False
+        rest_ms = self._round()
+        deadline_ms = self._clock.monotonic_ms() + rest_ms
+        while not self._is_interrupted() and (left_ms := self._left_ms(deadline_ms)) > 0:
+            self._sleep(left_ms)
+
+    def finish(self) -> None:
+        """Let go of the log and the descriptors."""
+        if self._opened:
+            self._log.close()
+        self._selector.close()
+        self._waiter.close()
+
+    def _round(self) -> int:
+        """Returns how long to rest, in ms."""
+        try:
+            found = self._inspect()
+            if found is None:
+                return 0
+            address = found.ha_address or self._told_address
+            if found.verdict is Verdict.WAIT or address is None:
+                return self._wait_for_master(found, address)
+            self._address = address
+            if self._may_follow(found):
+                self._follow(address, found)
+                return 0
+        except LinkClosedError as error:
+            self._note_end(error)
+        return self._config.ha_reconnect_interval
+
+    def _inspect(self) -> Inspection | None:
+        """None: the stop was asked for meanwhile. Raises LinkClosedError: nobody answers."""
+        self._enter(HAClientState.INSPECTING)
+        position, low = self._log.position, self._log.min_phy_offset
+        try:
+            found = self._ask(lambda: self._inspect_master(position, low))
+        except StoreError as error:
+            raise LinkClosedError(None, f"the master's log was not inspected: {error}") from error
+        if found is not None:
+            text = f"{found.verdict.value}: {found.text}".removesuffix(": ")
+            if text != self._last_inspection:
+                log.info("inspection of the master at our end %s: %s", position, text)
+            self._last_inspection = text
+        return found
+
+    def _wait_for_master(self, found: Inspection, address: str | None) -> int:
+        self._enter(HAClientState.WAITING_FOR_ADDRESS)
+        text = found.text or "the master's HA address is unknown"
+        if text != self._last_error:
+            log.warning("waiting for the master: %s", text)
+        self._last_error = text
+        return _NO_ADDRESS_MS if address is None else self._config.ha_reconnect_interval
+
+    # -- the verdict ---------------------------------------------------------------------------
+
+    def _may_follow(self, found: Inspection) -> bool:
+        """Whether our log is a part of the master's; says so, and does what can be done, if not."""
+        position = self._log.position
+        gone_until = {Verdict.BELOW_MIN: found.master_min, Verdict.START_AT: found.start_offset}
+        if found.verdict is Verdict.BELOW_MIN or (
+            found.verdict is Verdict.START_AT
+            and not self._log.is_empty
+            and found.start_offset > position
+        ):
+            low = gone_until[found.verdict]
+            text = (
+                f"our log ends at {position}, the master's begins at {low}: what comes next is "
+                f"gone there; starting over at {low}, the files move aside"
+            )
+            self._refuse(RefusalReason.BEHIND_MASTER_MIN, text)
+            self._resync("start_over", low, text)
+            return False
+        if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
+            self._judge_difference(found)
+            return False
+        return True
+
+    def _judge_difference(self, found: Inspection) -> None:
+        position, common = self._log.position, found.common_offset
+        ahead = found.verdict is Verdict.AHEAD
+        reason = RefusalReason.AHEAD if ahead else RefusalReason.DIVERGED
+        text = (
+            f"our log ends at {position}, the master's at {found.master_max}; the last common "
+            f"record ends at {common}" + (f" ({found.text})" if found.text else "")
+        )
+        if not self._config.ha_truncate_diverged:
+            self._refuse(
+                reason,
+                f"{text}: nothing is replicated. To give up what the master lacks set "
+                "haTruncateDiverged=true and restart (a backup is made); if this broker has the "
+                "better data, make it the master",
+            )
+            return
+        self._refuse(reason, f"{text}: going back to there, since haTruncateDiverged=true")
+        if common <= self._log.min_phy_offset:
+            self._resync("start_over", found.master_min, text)
+        else:
+            self._resync("truncate", common, text)
+
+    def _refuse(self, reason: RefusalReason, text: str) -> None:
+        self._enter(HAClientState.REFUSED)
+        self._last_error = text
+        self._refusals.refused(self._address or "?", reason, text)
+
+    def _resync(self, action: str, offset: int, text: str) -> None:
+        try:
+            self._request_resync(action, offset, text)
+        except StoreError as error:
+            self._last_error = f"{text}; {action} cannot be prepared: {error}"
+            log.error("master %s: %s", self._address, self._last_error)
+
+    # -- one link ------------------------------------------------------------------------------
+
+    def _follow(self, address: str, found: Inspection) -> None:
+        """Connect and receive until the stop or a changed address. Raises LinkClosedError."""
+        self._enter(HAClientState.CONNECTING)
+        if found.verdict is Verdict.START_AT and self._log.is_empty:
+            self._begin_history(found)
+        transport = self._connect(address)
+        try:
+            link = MasterLink(
+                transport, self._log, self._page, self._config, self._clock, self._begin_log
+            )
+            self._link = link
+            self._enter(HAClientState.TRANSFER)
+            log.info("master %s: connected, going on at %s", address, self._log.position)
+            self._on_connected(transport.local, address)
+            self._transfer(link)
+        finally:
+            self._end_link(transport)
+
+    def _transfer(self, link: MasterLink) -> None:
+        trouble: str | None = None
+        while not self._is_interrupted():
+            if link.receive():
+                continue
+            self._watch(link.transport, link.interest)
+            self._sleep(link.wait_ms(), link.has_work)
+            if link.waits_for_file and trouble is None and (trouble := link.trouble()):
+                self._last_error = trouble
+                log.error("replication stands still: %s", trouble)
+            elif trouble is not None and not link.waits_for_file:
+                trouble = None
+                log.warning("replication goes on")
+
+    def _end_link(self, transport: Transport) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            self._last_read_ms, self._last_write_ms = link.last_read_ms, link.last_write_ms
+        self._watch(transport, 0)
+        transport.close()
+        self._log.discard()
+
+    def _note_end(self, error: LinkClosedError) -> None:
+        self._enter(HAClientState.RESTING)
+        if self._closing:
+            return
+        text = str(error)
+        if error.reason is not None:
+            self._refusals.refused(self._address or "?", error.reason, text)
+        elif text != self._last_error:
+            log.warning("master %s: %s", self._address, text)
+        self._last_error = text
+
+    # -- where the log begins ------------------------------------------------------------------
+
+    def _begin_history(self, found: Inspection) -> None:
+        """The empty log begins where the master's does.
+
+        A report of 0 would make a Java master send from its newest file only; 1 does not, and the
+        byte before is always zero, since records are smaller than 16 MiB. A master without a
+        record knows no offset 1: there 0 is right.
+        """
+        start = found.start_offset
+        if start > 0:
+            self._begin_log(start)
+        elif found.master_max > 1:
+            self._begin_log(0)
+            self._log.room(1)[0] = 0
+            self._log.advance(1)
+            self._log.publish(1)
+            self._log.ring()
+
+    def _begin_log(self, phy_offset: int) -> None:
+        """Begin the empty log there; its first file is allocated when this returns. Raises
+        LinkClosedError."""
+        size = self._log.file_size
+        if phy_offset % size:
+            raise LinkClosedError(
+                RefusalReason.BAD_FRAME,
+                f"the master's log begins at {phy_offset}, which is no start of a file here: "
+                f"mappedFileSizeCommitLog is {size} here and another on the master; set the same",
+            )
+        self._log.unbegin()
+        try:
+            self._begin_in_store(phy_offset)
+            self._log.begin(phy_offset)
+        except StoreError as error:
+            raise LinkClosedError(None, f"the log cannot begin at {phy_offset}: {error}") from error
+        log.info("the log begins at %s", phy_offset)
+        deadline_ms = self._clock.monotonic_ms() + _BEGIN_MS
+        while not self._log.has_room:
+            if self._closing or self._left_ms(deadline_ms) <= 0:
+                raise LinkClosedError(
+                    None,
+                    f"process store has made no commit log file for offset {phy_offset} within "
+                    f"{_BEGIN_MS} ms: is the disk full? See store.log",
+                )
+            self._sleep(_POLL_MS, lambda: self._log.has_room)
+
+    # -- connecting ----------------------------------------------------------------------------
+
+    def _connect(self, address: str) -> Transport:
+        """A connected transport, after its handshake. Raises LinkClosedError."""
+        deadline_ms = self._clock.monotonic_ms() + CONNECT_MS
+        try:
+            sock = self._connect_socket(address, deadline_ms)
+            transport = open_transport(sock, self._tls, server_side=False)
+        except OSError as error:
+            raise LinkClosedError(
+                RefusalReason.NETWORK, f"cannot be connected to: {error.strerror or error}"
+            ) from error
+        try:
+            while event := transport.handshake():
+                self._wait_for(transport.fileno(), event, deadline_ms)
+        except (OSError, LinkClosedError) as error:
+            transport.close()
+            if isinstance(error, LinkClosedError):
+                raise
+            raise LinkClosedError(
+                RefusalReason.TLS,
+                f"TLS handshake failed: {getattr(error, 'reason', None) or error}; {TLS_WAY_OUT}",
+            ) from error
+        return transport
+
+    def _connect_socket(self, address: str, deadline_ms: int) -> socket.socket:
+        family, target = self._resolve(address)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            code = sock.connect_ex(target)
+            if code == errno.EINPROGRESS:
+                self._wait_for(sock.fileno(), EVENT_WRITE, deadline_ms)
+                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, os.strerror(code))
+        except (OSError, LinkClosedError):
+            sock.close()
+            raise
+        return sock
+
+    def _resolve(self, address: str) -> tuple[int, Any]:
+        host, _, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise LinkClosedError(None, f"{address!r} is no address; ip:port is expected")
+        try:
+            found = self._ask(lambda: socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM))
+        except OSError as error:
+            raise LinkClosedError(
+                RefusalReason.NETWORK, f"{host} cannot be resolved: {error.strerror or error}"
+            ) from error
+        if found is None:
+            raise LinkClosedError(None, "stopping")
+        return found[0][0], found[0][4]
+
+    def _wait_for(self, fd: int, event: int, deadline_ms: int) -> None:
+        """Sleep until `event` comes. Raises LinkClosedError: it does not, or we stop."""
+        self._selector.register(fd, event)
+        came = False
+        try:
+            while not came:
+                left_ms = self._left_ms(deadline_ms)
+                if self._is_interrupted():
+                    raise LinkClosedError(None, "given up: stopping, or the address has changed")
+                if left_ms <= 0:
+                    raise LinkClosedError(
+                        RefusalReason.NETWORK, f"no connection within {CONNECT_MS} ms"
+                    )
+                came = any(key.fd == fd for key, _ in self._sleep(left_ms))
+        finally:
+            self._selector.unregister(fd)
+
+    # -- sleeping ------------------------------------------------------------------------------
+
+    def _sleep(
+        self, timeout_ms: int, has_work: Callable[[], bool] = lambda: False
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        """Until the link, the bell or the waiter wakes us, has_work holds, or the time is over."""
+        waiter = self._waiter
+        waiter.lie_down()
+        events = [] if has_work() else self._selector.select(timeout_ms / 1000)
+        waiter.get_up(events)
+        return events
+
+    def _watch(self, transport: Transport, events: int) -> None:
+        if events == self._watched:
+            return
+        if not events:
+            self._selector.unregister(transport.fileno())
+        elif not self._watched:
+            self._selector.register(transport.fileno(), events)
+        else:
+            self._selector.modify(transport.fileno(), events)
+        self._watched = events
+
+    def _ask(self, function: Callable[[], Answer]) -> Answer | None:
+        """`function`'s result, which may take seconds: on a thread of its own, so that the stop
+        need not wait for it. None: the stop was asked for. Raises what it raises."""
+        answers: queue.SimpleQueue[tuple[Answer | None, Exception | None]] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                answers.put((function(), None))
+            except Exception as error:  # noqa: BLE001 - raised again below
+                answers.put((None, error))
+            self._waiter.wake()
+
+        threading.Thread(target=run, name="HAClientQuestion", daemon=True).start()
+        while answers.empty():
+            if self._closing:
+                return None
+            self._sleep(_IDLE_MS, lambda: not answers.empty())
+        answer, error = answers.get()
+        if error is not None:
+            raise error
+        return answer
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        return deadline_ms - self._clock.monotonic_ms()
+
+    def _is_interrupted(self) -> bool:
+        """Whether the stop was asked for, or the master has moved."""
+        return self._closing or self._changed
+
+    def _enter(self, state: HAClientState) -> None:
+        self._state = state

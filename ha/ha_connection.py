@@ -1,0 +1,213 @@
+"""HAConnection: one slave that is served; HAConnections: all of them, and who gets in.
+
+A connection is two threads (ReadSocketService, WriteSocketService) on one transport. Whoever of
+them ends first ends the other; the last one gives the socket back and says good-bye, once.
+AcceptSocketService calls `admit`. Follows HAConnection and HAService of the original. Decisions
+about reports are SlaveProgress', about replicas GroupTransferService's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ha.flow_monitor import FlowMonitor
+from ha.ha_config import HaConfig
+from ha.read_socket_service import ReadSocketService
+from ha.refusal_log import RefusalLog
+from ha.refusals import RefusalCounters, RefusalReason
+from ha.selector_factory import SelectorFactory
+from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
+from ha.transport import Transport
+from ha.wait_notify_object import WaitNotifyObject
+from ha.write_socket_service import LogSource, WriteSocketService
+from store.clock import Clock
+from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.service_thread import FailureHandler
+
+log = logging.getLogger(__name__)
+
+
+class GroupTransfer(Protocol):
+    """What GroupTransferService is told; any thread."""
+
+    def add(self, progress: SlaveProgress) -> None:
+        """A slave is served from now on."""
+
+    def remove(self, progress: SlaveProgress, reason: RefusalReason | None, text: str) -> None:
+        """It no longer is."""
+
+    def notify_transfer_some(self, progress: SlaveProgress) -> None:
+        """It has acknowledged something."""
+
+
+class HAConnection:
+    """One slave. Guarded by: its lock."""
+
+    def __init__(self, transport: Transport, progress: SlaveProgress) -> None:
+        """`attach` and `start` follow."""
+        self.transport: Final = transport
+        self.progress: Final = progress
+        self.reason: RefusalReason | None = None
+        """Why it ended; None in an orderly stop, and while it lives."""
+        self.text = ""
+        self._lock: Final = threading.Lock()
+        self._ended = False
+        self._threads_left = 2
+        self._reader: ReadSocketService | None = None
+        self._writer: WriteSocketService | None = None
+        self._gone: Callable[[HAConnection], None] = lambda _connection: None
+
+    def start(
+        self,
+        reader: ReadSocketService,
+        writer: WriteSocketService,
+        gone: Callable[[HAConnection], None],
+    ) -> None:
+        """Start both; `gone` is called once, when both have ended and the socket is closed."""
+        self._reader, self._writer, self._gone = reader, writer, gone
+        reader.start()
+        writer.start()
+
+    def end(self, reason: RefusalReason | None, text: str) -> None:
+        """End it, whatever it is doing; the first reason stays. Any thread; does not wait."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            self.reason, self.text = reason, text
+        self.transport.shutdown()
+        if self._writer is not None:
+            self._writer.wake()
+
+    def thread_finished(self) -> None:
+        """Called by each of the two services as the last thing it does."""
+        with self._lock:
+            self._threads_left -= 1
+            if self._threads_left:
+                return
+        self.end(None, "stopped")
+        self.transport.close()
+        self._gone(self)
+
+    def join(self, timeout_ms: float) -> bool:
+        """Wait for both threads, after `end`. False, with an error log, when one did not stop."""
+        services = [service for service in (self._reader, self._writer) if service is not None]
+        stopped = [service.shutdown(timeout_ms) for service in services]
+        return all(stopped)
+
+
+class HAConnections:
+    """All served slaves, at most haMaxConnections. Guarded by: its lock; any thread may call."""
+
+    def __init__(
+        self,
+        config: HaConfig,
+        source: LogSource,
+        group_transfer: GroupTransfer,
+        wait_notify: WaitNotifyObject,
+        counters: RefusalCounters,
+        clock: Clock,
+        *,
+        new_selector: SelectorFactory,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """`on_failure` gets the services that died of a bug."""
+        self._config = config
+        self._source = source
+        self._counters = source.page.counters
+        self._group_transfer = group_transfer
+        self._wait_notify = wait_notify
+        self._flow = FlowMonitor(config.ha_flow_control)
+        self._refusals = RefusalLog(counters, clock)
+        self._clock = clock
+        self._new_selector = new_selector
+        self._on_failure = on_failure
+        self._lock: Final = threading.Lock()
+        self._connections: list[HAConnection] = []
+        self._closed = False
+
+    def admit(self, transport: Transport, first_report: int, remote: str) -> RefusalReason | None:
+        """Serve the slave whose first report is `first_report`; the transport is ours then.
+
+        Else the reason why not, or OSError (no descriptors left), and it stays the caller's.
+        """
+        low, high = self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]
+        objection = first_report_objection(first_report, low, high)
+        if objection is not None:
+            return objection
+        progress = SlaveProgress(
+            remote,
+            first_report,
+            start_offset_for(first_report, low),
+            now_ms=self._clock.monotonic_ms(),
+            wall_ms=self._clock.now_ms(),
+        )
+        connection = HAConnection(transport, progress)
+        with self._lock:
+            if self._closed or len(self._connections) >= self._config.ha_max_connections:
+                return RefusalReason.TOO_MANY_CONNECTIONS
+            self._connections.append(connection)
+        try:
+            reader, writer = self._services_of(connection)
+        except OSError:
+            with self._lock:
+                self._connections.remove(connection)
+            raise
+        # Known before it runs: one that fails at once is removed after it was added.
+        self._group_transfer.add(progress)
+        connection.start(reader, writer, self._gone)
+        return None
+
+    def _services_of(
+        self, connection: HAConnection
+    ) -> tuple[ReadSocketService, WriteSocketService]:
+        reader = ReadSocketService(
+            connection.transport,
+            connection.progress,
+            self._config,
+            self._clock,
+            acknowledged=self._group_transfer.notify_transfer_some,
+            end=connection.end,
+            finished=connection.thread_finished,
+            new_selector=self._new_selector,
+            on_failure=self._on_failure,
+        )
+        writer = WriteSocketService(
+            connection.transport,
+            connection.progress,
+            self._source,
+            self._config,
+            self._flow,
+            self._wait_notify,
+            self._clock,
+            end=connection.end,
+            finished=connection.thread_finished,
+            new_selector=self._new_selector,
+            on_failure=self._on_failure,
+        )
+        return reader, writer
+
+    def connections(self) -> list[HAConnection]:
+        """Those that are served now."""
+        with self._lock:
+            return list(self._connections)
+
+    def close_all(self, timeout_ms: float = 5000) -> bool:
+        """Refuse new ones, end all, wait for their threads. False when one did not stop."""
+        with self._lock:
+            self._closed = True
+            connections = list(self._connections)
+        for connection in connections:
+            connection.end(None, "this broker stops replication")
+        stopped = [connection.join(timeout_ms) for connection in connections]
+        return all(stopped)
+
+    def _gone(self, connection: HAConnection) -> None:
+        with self._lock:
+            self._connections.remove(connection)
+        if connection.reason is not None:
+            self._refusals.refused(connection.progress.remote, connection.reason, connection.text)
+        self._group_transfer.remove(connection.progress, connection.reason, connection.text)

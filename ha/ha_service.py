@@ -1,0 +1,225 @@
+"""HAService: the room put together: who accepts, who sends, who follows, who counts.
+
+Constructs, starts and stops the services of process `ha`; its composition root gives it the world
+outside (channels to other processes) as plain callables. A slave has the master's side, too, as in
+the original: another slave may follow it. No policy of its own but for the order of starts and
+stops, and the wait of an orderly stop. Follows HAService of the original.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ha.accept_socket_service import AcceptSocketService
+from ha.group_members_service import GroupMembersService
+from ha.group_transfer_service import GroupTransferService
+from ha.ha_client import HAClient
+from ha.ha_config import HaConfig
+from ha.ha_connection import HAConnections
+from ha.ha_status import HaStatus
+from ha.inspection import LogBeginner, MasterInspection, ResyncRequester
+from ha.refusal_log import RefusalLog
+from ha.refusals import RefusalCounters
+from ha.replica_registry import ReplicaRegistry
+from ha.replication_lag import ReplicationLag
+from ha.selector_factory import SelectorFactory
+from ha.transport import make_tls_context
+from ha.trusted_peers import TrustedPeers
+from ha.wait_notify_object import WaitNotifyObject
+from ha.write_socket_service import LogSource
+from store.clock import Clock
+from store.commit_log_reader import CommitLogReader
+from store.control_page import MAX_PHY_OFFSET, Bell, ControlPage
+from store.replica_log import ReplicaLog
+from store.service_thread import FailureHandler, ServiceThread
+
+log = logging.getLogger(__name__)
+
+_LAST_BYTES_MS: Final = 3_000
+"""How long an orderly stop waits for connected slaves to hold everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The world outside of the room. Callables may block for seconds unless said otherwise."""
+
+    listening: socket.socket
+    page: ControlPage
+    commit_log_path: Path
+    file_size: int
+    """Of a commit log file."""
+    bell: Bell
+    """Ours."""
+    ring_remoting: Callable[[], None]
+    ring_readers: Callable[[], None]
+    """Wakes everybody who follows max_phy_offset. Both are quick."""
+    broker_name: str
+    fetch_members: Callable[[], Mapping[int, str] | None]
+    """Broker id to ip of the registered brokers of this group; None: nobody knows. Never raises."""
+    inspect_master: MasterInspection
+    begin_log: LogBeginner
+    request_resync: ResyncRequester
+    link_changed: Callable[[], None]
+    """`HAService.link` may have changed; quick, never raises."""
+
+
+class HAService:
+    """See the module. Owned by: the main thread of process `ha`."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        config: HaConfig,
+        clock: Clock,
+        *,
+        is_slave: bool,
+        new_selector: SelectorFactory,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """Raises HaTlsError, ValueError: settings that cannot be used."""
+        self._around = around
+        self._config = config
+        self._clock = clock
+        self._new_selector = new_selector
+        self._on_failure = on_failure
+        self._counters = around.page.counters
+        self._refusals = RefusalCounters(around.page)
+        self.registry: Final = ReplicaRegistry(clock)
+        self._build_master_side()
+        self._client = self._build_client() if is_slave else None
+        self._services: list[ServiceThread] = [self._transfer, self._members, self._accept]
+        if self._client is not None:
+            self._services.append(self._client)
+        self._status = HaStatus(
+            around.page,
+            clock,
+            self.registry,
+            ReplicationLag(self._reader(), clock),
+            self._refusals.snapshot,
+            None if self._client is None else self._client.snapshot,
+        )
+
+    def _build_master_side(self) -> None:
+        around, config, clock = self._around, self._config, self._clock
+        self._transfer = GroupTransferService(
+            around.page,
+            config,
+            clock,
+            self.registry,
+            around.ring_remoting,
+            on_failure=self._on_failure,
+        )
+        self._wait_notify = WaitNotifyObject(around.bell)
+        self._refusal_log = RefusalLog(self._refusals, clock)
+        self._connections = HAConnections(
+            config,
+            LogSource(around.commit_log_path, around.file_size, around.page),
+            self._transfer,
+            self._wait_notify,
+            self._refusals,
+            clock,
+            new_selector=self._new_selector,
+            on_failure=self._on_failure,
+        )
+        trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
+        self._members = GroupMembersService(
+            self._fetch_members,
+            trusted,
+            clock,
+            answered=lambda: self._accept.members_answered(),
+            on_failure=self._on_failure,
+        )
+        self._accept = AcceptSocketService(
+            around.listening,
+            config,
+            trusted,
+            self._refusals,
+            self._connections.admit,
+            clock,
+            make_tls_context(config, server_side=True),
+            new_selector=self._new_selector,
+            request_members=self._members.request,
+            on_failure=self._on_failure,
+        )
+
+    def _build_client(self) -> HAClient:
+        around = self._around
+        replica_log = ReplicaLog(
+            around.commit_log_path, around.file_size, around.page, around.ring_readers
+        )
+        return HAClient(
+            around.page,
+            replica_log,
+            self._config,
+            self._clock,
+            self._refusal_log,
+            self._wait_notify,
+            inspect=around.inspect_master,
+            request_resync=around.request_resync,
+            begin_log=around.begin_log,
+            tls=make_tls_context(self._config, server_side=False),
+            on_connected=lambda _local, _master: around.link_changed(),
+            new_selector=self._new_selector,
+            on_failure=self._on_failure,
+        )
+
+    def _reader(self) -> CommitLogReader:
+        around = self._around
+        return CommitLogReader(around.commit_log_path, around.file_size, around.page)
+
+    def _fetch_members(self) -> list[str] | None:
+        """For the trust check; the registry learns the ids on the way."""
+        members = self._around.fetch_members()
+        if members is None:
+            return None
+        self.registry.set_members(self._around.broker_name, members)
+        return list(members.values())
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the services; the store is ready."""
+        for service in self._services:
+            service.start()
+
+    def shutdown(self) -> bool:
+        """Accept nobody, let connected slaves have the last bytes, stop all. The log's writer has
+        stopped before. False when something did not stop."""
+        stopped = [self._accept.shutdown(), self._members.shutdown()]
+        if self._client is not None:
+            stopped.append(self._client.shutdown())
+        self._wait_for_last_bytes()
+        stopped += [self._connections.close_all(), self._transfer.shutdown()]
+        return all(stopped)
+
+    def _wait_for_last_bytes(self) -> None:
+        """An orderly stop leaves nothing behind: slaves that follow closely are waited for."""
+        end = self._counters[MAX_PHY_OFFSET]
+        deadline_ms = self._clock.monotonic_ms() + _LAST_BYTES_MS
+        while late := [each for each in self.registry.live() if each.ack_offset < end]:
+            if self._clock.monotonic_ms() >= deadline_ms:
+                names = ", ".join(f"{each.remote} at {each.ack_offset}" for each in late)
+                log.warning("stopping at %s, not everywhere acknowledged: %s", end, names)
+                return
+            self._transfer.wait_for_running(5)
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """What request 907 shows."""
+        return self._status.status()
+
+    @property
+    def link(self) -> str | None:
+        """Our end ("ip:port") of the open link to the master. Any thread."""
+        return None if self._client is None else self._client.snapshot().local_address
+
+    def update_master_address(self, address: str | None) -> None:
+        """The master's HA port is there now; an open link to another one is closed."""
+        if self._client is not None and address is not None:
+            self._client.update_master_address(address)

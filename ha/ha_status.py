@@ -1,0 +1,150 @@
+"""HaStatus: what process `ha` knows of replication, as the JSON of request 907.
+
+The answer to command "ha_status", built on the thread that serves the commands. Member names are
+those of the original's HARuntimeInfo, ours beside them (remoting/body/ha_runtime_info.py reads
+it; this room may not import that). Offsets and lags in bytes, times in wall clock ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from ha.replica_registry import Replica, ReplicaRegistry
+from ha.replication_lag import ReplicationLag
+from ha.slave_progress import ReplicaState
+from store.clock import Clock
+from store.control_page import MAX_PHY_OFFSET, STORE_TIMESTAMP, ControlPage
+
+Json = dict[str, Any]
+
+
+class ClientState(Protocol):
+    """A member of HAClientState."""
+
+    @property
+    def name(self) -> str:
+        """Shown in lower case."""
+
+
+class ClientInfo(Protocol):
+    """What is needed of HAClientInfo: a slave's own end of the link."""
+
+    @property
+    def state(self) -> ClientState:
+        """What the client does now."""
+
+    @property
+    def master_address(self) -> str | None:
+        """The master's HA port, "ip:port"; None while it is unknown."""
+
+    @property
+    def local_address(self) -> str | None:
+        """Our end of the open link, "ip:port"."""
+
+    @property
+    def max_offset(self) -> int:
+        """The end of our log."""
+
+    @property
+    def last_read_ms(self) -> int:
+        """Wall clock ms of the last bytes from the master; 0 never."""
+
+    @property
+    def last_write_ms(self) -> int:
+        """Wall clock ms of the last report to it; 0 never."""
+
+    @property
+    def bytes_per_second(self) -> int:
+        """Log bytes received lately."""
+
+    @property
+    def connected_since_ms(self) -> int | None:
+        """Wall clock ms; None without a link."""
+
+    @property
+    def last_error(self) -> str | None:
+        """Why the last link ended, or none was made."""
+
+    @property
+    def last_inspection(self) -> str | None:
+        """What was found when our log was last compared with the master's."""
+
+
+class HaStatus:
+    """Builds the status. Owned by: the thread that serves the commands of process `ha`."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        clock: Clock,
+        registry: ReplicaRegistry,
+        lag: ReplicationLag,
+        refusals: Callable[[], Mapping[str, int]],
+        client: Callable[[], ClientInfo] | None,
+    ) -> None:
+        """`refusals`: RefusalCounters.snapshot. `client`: HAClient.snapshot on a slave, None on a
+        master."""
+        self._counters = page.counters
+        self._clock = clock
+        self._registry = registry
+        self._lag = lag
+        self._refusals = refusals
+        self._client: Final = client
+
+    def status(self) -> Json:
+        """Everything, of one moment."""
+        max_phy_offset = self._counters[MAX_PHY_OFFSET]
+        replicas = self._registry.replicas()
+        return {
+            "master": self._client is None,
+            "masterCommitLogMaxOffset": max_phy_offset if self._client is None else 0,
+            "inSyncSlaveNums": sum(replica.state is ReplicaState.in_sync for replica in replicas),
+            "haConnectionInfo": [self._replica(replica, max_phy_offset) for replica in replicas],
+            "haClientRuntimeInfo": {} if self._client is None else _client(self._client()),
+            "refusals": dict(self._refusals()),
+            "timestamp": self._clock.now_ms(),
+        }
+
+    def _replica(self, replica: Replica, max_phy_offset: int) -> Json:
+        progress = replica.progress
+        age = self._lag.age(replica.position, self._counters[STORE_TIMESTAMP])
+        lag_bytes = replica.lag_bytes(max_phy_offset)
+        rate, where = 0, replica.ack_offset
+        if progress is not None:
+            rate = progress.bytes_per_second(self._clock.monotonic_ms())
+            where = progress.sent_offset
+        return {
+            "addr": replica.remote,
+            "slaveAckOffset": replica.ack_offset,
+            "diff": lag_bytes,
+            "inSync": replica.state is ReplicaState.in_sync,
+            "transferredByteInSecond": rate,
+            "transferFromWhere": where,
+            "id": replica.id,
+            "state": replica.state.value,
+            "counted": replica.counted,
+            "startOffset": replica.start_offset,
+            "lagBytes": lag_bytes,
+            "lagSeconds": age.ms / 1000,
+            "lagSecondsExact": age.exact,
+            "connectedSince": replica.connected_since_ms,
+            "disconnectedSince": replica.disconnected_since_ms,
+            "lastError": replica.last_error,
+            "lastErrorTimestamp": replica.last_error_ms,
+        }
+
+
+def _client(info: ClientInfo) -> Json:
+    return {
+        "masterAddr": info.master_address,
+        "transferredByteInSecond": info.bytes_per_second,
+        "maxOffset": info.max_offset,
+        "lastReadTimestamp": info.last_read_ms,
+        "lastWriteTimestamp": info.last_write_ms,
+        "state": info.state.name.lower(),
+        "localAddr": info.local_address,
+        "connectedSince": info.connected_since_ms,
+        "lastError": info.last_error,
+        "lastInspection": info.last_inspection,
+    }

@@ -1,0 +1,71 @@
+"""What the slave side asks of the rest of the broker before it follows a master.
+
+Pure data and Protocols: the answers come from the processes `remoting` (is this our master's log?)
+and `store` (begin the log, prepare a new start); the composition root wires the channels. Any
+thread of process `ha`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Verdict(enum.StrEnum):
+    """What a slave shall do, after its log was compared with its master's."""
+
+    WAIT = "wait"
+    """The master's address is unknown, or it does not answer; the text says what is missing."""
+    GO = "go"
+    """Connect, and go on where our log ends."""
+    START_AT = "start_at"
+    """Our log is empty: it begins at start_offset, where the master's history begins."""
+    AHEAD = "ahead"
+    """We hold more than the master."""
+    DIVERGED = "diverged"
+    """We hold something else than the master."""
+    BELOW_MIN = "below_min"
+    """What comes next for us is gone on the master."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """One comparison. Offsets are positions in the commit log, addresses "ip:port"."""
+
+    verdict: Verdict
+    text: str = ""
+    """For people: why, and what was compared."""
+    ha_address: str | None = None
+    """The master's HA port."""
+    master_address: str | None = None
+    """The master's remoting port."""
+    start_offset: int = 0
+    """START_AT: where the log begins."""
+    master_min: int = 0
+    master_max: int = 0
+    common_offset: int = 0
+    """AHEAD and DIVERGED: the end of the last record that both have."""
+
+
+class MasterInspection(Protocol):
+    """Finds the master and compares its log with ours."""
+
+    def __call__(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
+        """Our log is [min_phy_offset, max_phy_offset). May take seconds; it is called on a thread
+        of its own. Raises StoreError: nobody could be asked."""
+
+
+class ResyncRequester(Protocol):
+    """Has our log changed as only a closed store's may be (store/replica_resync.py)."""
+
+    def __call__(self, action: str, offset: int, reason: str) -> None:
+        """action: "start_over" (all files move aside; offset: the master's min) or "truncate"
+        (back to `offset`). Ends this process soon. Raises StoreError."""
+
+
+class LogBeginner(Protocol):
+    """Tells the `store` process where our empty log begins (DefaultMessageStore.begin_log)."""
+
+    def __call__(self, phy_offset: int) -> None:
+        """phy_offset: the start of a file. Raises StoreError."""

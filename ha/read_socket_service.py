@@ -1,0 +1,108 @@
+"""ReadSocketService: takes the reports of one slave.
+
+A thread of process `ha` for each connection, the only reader of its socket. A report may begin in
+one read and end in another; of several the last counts. A wrong one closes the connection, so do
+silence and the end of the stream. Follows HAConnection.ReadSocketService of the original. What
+makes a report wrong, and what a good one sets free, is not known here (SlaveProgress,
+GroupTransferService).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ha.frame import last_report
+from ha.ha_config import HaConfig
+from ha.refusals import RefusalReason
+from ha.selector_factory import EVENT_READ, SelectorFactory
+from ha.slave_progress import SlaveProgress
+from ha.transport import Transport
+from ha.write_socket_service import EndLink
+from store.clock import Clock
+from store.service_thread import FailureHandler, ServiceThread
+
+_READ_SIZE: Final = 4096
+
+
+class ReadSocketService(ServiceThread):
+    """See the module. Its state is its thread's."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        progress: SlaveProgress,
+        config: HaConfig,
+        clock: Clock,
+        *,
+        acknowledged: Callable[[SlaveProgress], None],
+        end: EndLink,
+        finished: Callable[[], None],
+        new_selector: SelectorFactory,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """`acknowledged` is called after each good report, `finished` last, both on this thread."""
+        super().__init__(f"ReadSocketService {transport.remote}", on_failure=on_failure)
+        self._transport = transport
+        self._progress = progress
+        self._housekeeping_ms: Final = config.ha_housekeeping_interval
+        self._clock = clock
+        self._acknowledged = acknowledged
+        self._end = end
+        self._finished = finished
+        self._rest = b""
+        self._last_read_ms = clock.monotonic_ms()
+        self._selector = new_selector()
+        self._selector.register(transport.fileno(), EVENT_READ)
+
+    def step(self) -> None:
+        """One sleep and what came."""
+        if self._transport.is_shut:
+            self.shutdown()
+            return
+        try:
+            # TLS may hold bytes that the socket no longer announces.
+            if self._transport.has_pending or self._selector.select(self._left_ms() / 1000):
+                self._read()
+            elif not self._left_ms():
+                self._end(
+                    RefusalReason.SILENT,
+                    f"no report for {self._housekeeping_ms} ms (haHousekeepingInterval)",
+                )
+        except OSError as error:
+            self._end(RefusalReason.NETWORK, f"reading failed: {error.strerror or error}")
+
+    def finish(self) -> None:
+        """Give everything back."""
+        self._selector.close()
+        self._finished()
+
+    def _left_ms(self) -> int:
+        left_ms = self._last_read_ms + self._housekeeping_ms - self._clock.monotonic_ms()
+        return max(left_ms, 0)
+
+    def _read(self) -> None:
+        data = self._transport.recv(_READ_SIZE)
+        if data is None:
+            return
+        if not data:
+            self._end(RefusalReason.NETWORK, "the slave closed the connection")
+            return
+        now_ms = self._last_read_ms = self._clock.monotonic_ms()
+        if self._rest:
+            data = self._rest + data
+        offset, used = last_report(data)
+        self._rest = data[used:]
+        if offset is None:
+            return
+        sent = self._progress.sent_offset
+        acknowledged = self._progress.ack_offset
+        refusal = self._progress.report(offset, now_ms)
+        if refusal is None:
+            self._acknowledged(self._progress)
+            return
+        self._end(
+            refusal,
+            f"report {offset}, after {acknowledged} was acknowledged and bytes up to {sent} were "
+            "sent: it is no slave of this log, or its log was changed; it must compare again",
+        )

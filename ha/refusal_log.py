@@ -1,0 +1,52 @@
+"""RefusalLog: each refused or closed link is counted, and said in the log, but not in a flood.
+
+Any thread of process `ha`. One line for a reason and address, then silence about the two for 10 s;
+the next line says how many were left out. It knows no sockets; the counters are RefusalCounters'.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from ha.refusals import RefusalCounters, RefusalReason
+from store.clock import Clock
+
+log = logging.getLogger(__name__)
+
+QUIET_MS: Final = 10_000
+_MAX_KEYS: Final = 1024
+
+
+class RefusalLog:
+    """See the module. Guarded by: its lock."""
+
+    def __init__(self, counters: RefusalCounters, clock: Clock) -> None:
+        self._counters = counters
+        self._clock = clock
+        self._lock: Final = threading.Lock()
+        self._said: OrderedDict[tuple[RefusalReason, str], tuple[int, int]] = OrderedDict()
+        """(reason, ip) to (when it was last said, how many were left out since)."""
+
+    def refused(self, remote: str, reason: RefusalReason, text: str) -> None:
+        """The link with `remote` ("ip:port") was refused or closed; `text`: why and the way out."""
+        self._counters.count(reason)
+        left_out = self._take_turn((reason, remote.rpartition(":")[0]))
+        if left_out is None:
+            return
+        more = f" ({left_out} more of this address since the last line)" if left_out else ""
+        log.warning("%s: %s: %s%s", remote, reason.name.lower(), text, more)
+
+    def _take_turn(self, key: tuple[RefusalReason, str]) -> int | None:
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            said_at_ms, left_out = self._said.pop(key, (None, 0))
+            if said_at_ms is not None and now_ms - said_at_ms < QUIET_MS:
+                self._said[key] = (said_at_ms, left_out + 1)
+                return None
+            self._said[key] = (now_ms, 0)
+            while len(self._said) > _MAX_KEYS:
+                self._said.popitem(last=False)
+        return left_out

@@ -1,0 +1,285 @@
+"""ReplicaRegistry: which replica a connection is, and what became of those that left.
+
+Runs in process `ha`: pure but for its one lock, any thread. The HA protocol carries no identity,
+so a connection gets the best id there is:
+
+    announced by our own slaves through the master's remoting port    brokerName:brokerId
+    exactly one registered slave of the group has the peer's ip, and
+    no other connection is announced as that one                      brokerName:brokerId
+    else                                                              ip, and ip#2 ... beside it
+
+An id counts once, with its newest connection: a slave whose old connection still hangs is not two
+copies. Of the connections without a name no more count than slaves are registered on their ip (at
+least one), where the registered slaves are known.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ha.slave_progress import ReplicaState, SlaveProgress
+from store.clock import Clock
+
+MAX_REMEMBERED: Final = 64
+"""Replicas that left, and announcements of links that are not admitted yet: the newest so many."""
+ANNOUNCEMENT_MS: Final = 60_000
+"""How long an announcement waits for its link."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One replica at one moment. Times: wall clock ms."""
+
+    id: str
+    remote: str
+    state: ReplicaState
+    counted: bool
+    """Whether its acknowledgements count as one copy."""
+    ack_offset: int
+    position: int
+    start_offset: int
+    connected_since_ms: int
+    disconnected_since_ms: int | None = None
+    last_error: str | None = None
+    """Why its connection ended last, in the life of this process."""
+    last_error_ms: int | None = None
+    progress: SlaveProgress | None = None
+    """Of the live connection."""
+
+    def lag_bytes(self, max_phy_offset: int) -> int:
+        """Log bytes that it has not acknowledged."""
+        return max(max_phy_offset - self.position, 0)
+
+
+@dataclass(slots=True)
+class _Link:
+    """One live connection."""
+
+    progress: SlaveProgress
+    announced: str | None
+    id: str = ""
+    number: int = 0
+    """Its place among the connections without a name from its ip; kept while it lives."""
+    counted: bool = False
+    told: ReplicaState = ReplicaState.catching_up
+    """The state that was handed out last."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """What is remembered under an id from its connections that ended."""
+
+    progress: SlaveProgress
+    ended_ms: int
+    error: str
+
+
+class ReplicaRegistry:
+    """Ids of connections and the list of replicas. Any thread; its lock guards all of it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.counted: tuple[SlaveProgress, ...] = ()
+        """One connection for each replica that counts. Read without the lock: one word."""
+        self._clock = clock
+        self._lock: Final = threading.Lock()
+        self._links: list[_Link] = []
+        self._past: OrderedDict[str, _Past] = OrderedDict()
+        self._announced: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        self._members: dict[str, list[str]] | None = None
+        """By ip: ids of the registered slaves; None while nobody knows them."""
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def connected(self, progress: SlaveProgress) -> str:
+        """A connection is admitted; its id."""
+        with self._lock:
+            link = _Link(progress, self._take_announcement(progress.remote))
+            self._links.append(link)
+            self._name_all()
+            return link.id
+
+    def disconnected(self, progress: SlaveProgress, error: str) -> str | None:
+        """A connection ended, `error` says why; its id, None when it was not there."""
+        with self._lock:
+            link = next((link for link in self._links if link.progress is progress), None)
+            if link is None:
+                return None
+            self._links.remove(link)
+            self._past[link.id] = _Past(progress, self._clock.now_ms(), error)
+            self._past.move_to_end(link.id)
+            self._name_all()
+            self._forget_oldest()
+            return link.id
+
+    def announce(self, remote: str, broker_name: str, broker_id: int) -> bool:
+        """The link that comes from `remote` ("ip:port") is that of a slave, as it says itself.
+
+        True when the link is there; else it is remembered for a minute, since the announcement
+        may overtake the first report. ValueError: no slave has such a name and id.
+        """
+        if not broker_name or broker_id <= 0:
+            raise ValueError(f"{broker_name!r}:{broker_id} is no slave: a name and an id above 0")
+        replica = f"{broker_name}:{broker_id}"
+        with self._lock:
+            found = [link for link in self._links if link.progress.remote == remote]
+            for link in found:
+                link.announced = replica
+            if found:
+                self._name_all()
+                return True
+            self._announced[remote] = (replica, self._clock.monotonic_ms() + ANNOUNCEMENT_MS)
+            while len(self._announced) > MAX_REMEMBERED:
+                self._announced.popitem(last=False)
+            return False
+
+    def set_members(self, broker_name: str, members: Mapping[int, str]) -> None:
+        """The registered brokers of the group, id to ip; an empty answer changes nothing."""
+        if not members:
+            return
+        slaves: dict[str, list[str]] = {}
+        for broker_id, ip in members.items():
+            if broker_id > 0:
+                slaves.setdefault(ip, []).append(f"{broker_name}:{broker_id}")
+        with self._lock:
+            self._members = slaves
+            self._name_all()
+
+    # -- what is asked -------------------------------------------------------------------------
+
+    def live(self) -> tuple[SlaveProgress, ...]:
+        """The connection of each live replica, those included that do not count."""
+        with self._lock:
+            return tuple(link.progress for link in self._newest())
+
+    def replicas(self) -> list[Replica]:
+        """Every replica, the live ones first, each part by id."""
+        with self._lock:
+            live = {link.id: self._live_replica(link) for link in self._newest()}
+            gone = {
+                replica: _gone_replica(replica, past)
+                for replica, past in self._past.items()
+                if replica not in live
+            }
+        return [found[key] for found in (live, gone) for key in sorted(found)]
+
+    def take_changed_states(self) -> list[tuple[str, SlaveProgress, ReplicaState]]:
+        """Live replicas whose state is not the one that was handed out last."""
+        changed = []
+        with self._lock:
+            for link in self._newest():
+                state = link.progress.state
+                if state is not link.told:
+                    link.told = state
+                    changed.append((link.id, link.progress, state))
+        return changed
+
+    # -- under the lock ------------------------------------------------------------------------
+
+    def _newest(self) -> Iterator[_Link]:
+        """The newest connection of each id."""
+        return iter({link.id: link for link in self._links}.values())
+
+    def _take_announcement(self, remote: str) -> str | None:
+        replica, until_ms = self._announced.pop(remote, (None, 0))
+        return replica if self._clock.monotonic_ms() <= until_ms else None
+
+    def _name_all(self) -> None:
+        """Give every connection its id, and say which of them count."""
+        for link in self._links:
+            before, link.id = link.id, self._name(link)
+            if before and before != link.id:
+                self._rename_past(before, link.id)
+        newest = list(self._newest())
+        room = self._room_for_nameless(newest)
+        for link in reversed(newest):
+            link.counted = True
+            if link.number:
+                link.counted = room[link.progress.ip] > 0
+                room[link.progress.ip] -= 1
+        self.counted = tuple(link.progress for link in newest if link.counted)
+
+    def _name(self, link: _Link) -> str:
+        ip = link.progress.ip
+        name = link.announced or self._guess(ip)
+        if name is not None:
+            link.number = 0
+            return name
+        if not link.number:
+            taken = {other.number for other in self._links if other.progress.ip == ip}
+            link.number = next(n for n in range(1, len(taken) + 2) if n not in taken)
+        return ip if link.number == 1 else f"{ip}#{link.number}"
+
+    def _guess(self, ip: str) -> str | None:
+        """The registered slave that a connection from `ip` must be, unless that one said itself
+        which connection is its own: then this one is a stranger, and counts for nobody."""
+        registered = self._registered(ip)
+        if len(registered) != 1 or any(link.announced == registered[0] for link in self._links):
+            return None
+        return registered[0]
+
+    def _room_for_nameless(self, newest: list[_Link]) -> dict[str, int]:
+        """By ip: how many connections without a name may count there."""
+        if self._members is None:
+            return {link.progress.ip: len(newest) for link in newest}
+        room: dict[str, int] = {}
+        for link in newest:
+            ip = link.progress.ip
+            left = room.get(ip, max(len(self._registered(ip)), 1))
+            room[ip] = left if link.number else left - 1
+        return room
+
+    def _registered(self, ip: str) -> list[str]:
+        """Ids of the registered slaves on `ip`, as far as they are known."""
+        return [] if self._members is None else self._members.get(ip, [])
+
+    def _rename_past(self, before: str, after: str) -> None:
+        """A connection got a better id: what was remembered under the old one goes with it."""
+        if any(link.id == before for link in self._links):
+            return
+        past = self._past.pop(before, None)
+        if past is not None:
+            self._past.setdefault(after, past)
+
+    def _forget_oldest(self) -> None:
+        live = {link.id for link in self._links}
+        gone = [replica for replica in self._past if replica not in live]
+        for replica in gone[: max(len(gone) - MAX_REMEMBERED, 0)]:
+            del self._past[replica]
+
+    def _live_replica(self, link: _Link) -> Replica:
+        progress = link.progress
+        past = self._past.get(link.id)
+        return Replica(
+            id=link.id,
+            remote=progress.remote,
+            state=progress.state,
+            counted=link.counted,
+            ack_offset=progress.ack_offset,
+            position=progress.position,
+            start_offset=progress.start_offset,
+            connected_since_ms=progress.connected_since_ms,
+            last_error=None if past is None else past.error,
+            last_error_ms=None if past is None else past.ended_ms,
+            progress=progress,
+        )
+
+
+def _gone_replica(replica: str, past: _Past) -> Replica:
+    progress = past.progress
+    return Replica(
+        id=replica,
+        remote=progress.remote,
+        state=ReplicaState.disconnected,
+        counted=False,
+        ack_offset=progress.ack_offset,
+        position=progress.position,
+        start_offset=progress.start_offset,
+        connected_since_ms=progress.connected_since_ms,
+        disconnected_since_ms=past.ended_ms,
+        last_error=past.error,
+        last_error_ms=past.ended_ms,
+    )

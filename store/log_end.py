@@ -1,0 +1,45 @@
+"""The end of the commit log, as both its writers see it: CommitLog (master), ReplicaLog (slave).
+
+Runs where the log is written. The writer announces APPEND_END before it copies bytes and
+MAX_PHY_OFFSET after; what lies between the two was published to nobody and must never come back
+to life. It knows no records.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from store.control_page import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET, ControlPage
+from store.errors import StoreError
+from store.mapped_file import MappedFile, file_name
+
+log = logging.getLogger(__name__)
+
+
+class NextFileNotReadyError(StoreError):
+    """The current file is full and the `store` process has not made the next one yet."""
+
+
+def map_for_writing(
+    directory: Path, file_start: int, file_size: int, page: ControlPage
+) -> MappedFile:
+    """The file that begins at `file_start`, writable. Raises NextFileNotReadyError, StoreError."""
+    if page.counters[ALLOCATED_END] < file_start + file_size:
+        raise NextFileNotReadyError(f"commit log file {file_name(file_start)} is not allocated yet")
+    return MappedFile.open(directory / file_name(file_start), file_start, writable=True)
+
+
+def zero_unpublished(directory: Path, file_size: int, page: ControlPage) -> None:
+    """Zero [MAX_PHY_OFFSET, APPEND_END), which lies in one file; APPEND_END comes back.
+
+    Only the log's writer may call it. Raises StoreError: the file is gone.
+    """
+    counters = page.counters
+    start, end = counters[MAX_PHY_OFFSET], counters[APPEND_END]
+    if end > start:
+        log.warning("unpublished bytes at the end of the log: zeroing [%s, %s)", start, end)
+        file_start = start - start % file_size
+        with MappedFile.open(directory / file_name(file_start), file_start, writable=True) as file:
+            file.write(start - file_start, bytes(min(end, file.end_offset) - start))
+    counters[APPEND_END] = start

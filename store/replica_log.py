@@ -1,0 +1,160 @@
+"""ReplicaLog: the writing end of a slave's commit log.
+
+Runs in process `ha`, on the thread that follows the master; on a slave nobody else writes the log,
+APPEND_END or MAX_PHY_OFFSET. The master's bytes go verbatim where they were there: `room` lends the
+place in the mapped file, `advance` says that it is filled, `publish` shows it to readers. What is
+filled and not published is zeroed by `discard`, and by `open` after a crash. It knows no frames, no
+records and no timestamps; files are made by the `store` process. Kin: CommitLog.appendData of the
+original, which copies from a buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from store.control_page import (
+    ALLOCATED_END,
+    APPEND_END,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    ControlPage,
+)
+from store.errors import StoreError
+from store.log_end import map_for_writing, zero_unpublished
+from store.mapped_file import MappedFile, file_name
+
+
+class ReplicaLog:
+    """See the module. Owned by: the one thread that follows the master."""
+
+    def __init__(
+        self, directory: Path, file_size: int, page: ControlPage, on_publish: Callable[[], None]
+    ) -> None:
+        """`on_publish` rings the readers' bells; called by `ring`."""
+        self.file_size = file_size
+        self._directory = directory
+        self._page = page
+        self._counters = page.counters
+        self._on_publish = on_publish
+        self._file: MappedFile | None = None
+        self._view = memoryview(b"")
+        self._file_start = self._file_end = 0
+        self.position = 0
+        """Where the next byte from the master goes; what lies before was filled."""
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take up writing at MAX_PHY_OFFSET; zero what a dead writer left. Raises StoreError."""
+        zero_unpublished(self._directory, self.file_size, self._page)
+        self.position = self._counters[MAX_PHY_OFFSET]
+
+    def close(self) -> None:
+        """Zero what is not published and let go of the file. Idempotent."""
+        self.discard()
+        if self._file is not None:
+            self._let_go(self._file)
+            self._file = None
+            self._file_start = self._file_end = 0
+
+    def discard(self) -> None:
+        """Go back to what is published; bytes behind it become zero."""
+        if self._counters[APPEND_END] > self._counters[MAX_PHY_OFFSET]:
+            zero_unpublished(self._directory, self.file_size, self._page)
+        self.position = self._counters[MAX_PHY_OFFSET]
+
+    # -- where the log begins ------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no byte was ever filled: then the log may begin anywhere."""
+        return self.position == self._counters[MAX_PHY_OFFSET] <= self._counters[MIN_PHY_OFFSET]
+
+    @property
+    def max_phy_offset(self) -> int:
+        """The byte behind the last published one."""
+        return self._counters[MAX_PHY_OFFSET]
+
+    @property
+    def min_phy_offset(self) -> int:
+        """The first byte that is still there."""
+        return self._counters[MIN_PHY_OFFSET]
+
+    def unbegin(self) -> None:
+        """The empty log shall begin elsewhere, earlier perhaps: until `begin` it ends at 0."""
+        self._counters[MAX_PHY_OFFSET] = 0
+        self._counters[APPEND_END] = 0
+        self.position = 0
+
+    def begin(self, phy_offset: int) -> None:
+        """The empty log begins at `phy_offset`, where the `store` process has begun it before
+        (DefaultMessageStore.begin_log). Raises StoreError: it has not."""
+        if self._counters[MIN_PHY_OFFSET] != phy_offset:
+            raise StoreError(
+                f"the log cannot begin at {phy_offset}: process store says that it begins at "
+                f"{self._counters[MIN_PHY_OFFSET]}"
+            )
+        self._counters[APPEND_END] = phy_offset
+        self._counters[MAX_PHY_OFFSET] = phy_offset
+        self.position = phy_offset
+        self._on_publish()
+
+    # -- writing -------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the file of the next byte is allocated."""
+        return self._counters[ALLOCATED_END] > self.position
+
+    def left_in_file(self, phy_offset: int) -> int:
+        """Bytes from `phy_offset` to its file's end."""
+        return self.file_size - phy_offset % self.file_size
+
+    def room(self, size: int) -> memoryview:
+        """Lend the next `size` bytes of the file, which are unpublished until `publish`.
+
+        Raises NextFileNotReadyError: try again when the bell rings; StoreError: [position,
+        position + size) crosses a file's end.
+        """
+        start = self.position
+        end = start + size
+        if not self._file_start <= start < self._file_end:
+            self._open_file(start - start % self.file_size)
+        if end > self._file_end:
+            raise StoreError(
+                f"[{start}, {end}) crosses the end of commit log file {file_name(self._file_start)}"
+            )
+        if end > self._counters[APPEND_END]:
+            self._counters[APPEND_END] = end
+        return self._view[start - self._file_start : end - self._file_start]
+
+    def advance(self, size: int) -> None:
+        """The first `size` bytes of the lent room are filled."""
+        self.position += size
+
+    def publish(self, end: int) -> None:
+        """Show everything before `end` to readers; `ring` tells those who sleep."""
+        self._counters[MAX_PHY_OFFSET] = end
+
+    def ring(self) -> None:
+        """Wake the readers of what was published."""
+        self._on_publish()
+
+    def file_view(self, phy_offset: int) -> memoryview:
+        """The whole file that holds `phy_offset`: the one of the last room. Borrowed."""
+        if not self._file_start <= phy_offset < self._file_end:
+            self._open_file(phy_offset - phy_offset % self.file_size)
+        return self._view
+
+    def _open_file(self, file_start: int) -> None:
+        following = map_for_writing(self._directory, file_start, self.file_size, self._page)
+        if self._file is not None:
+            self._let_go(self._file)
+        self._file = following
+        self._view = following.view()
+        self._file_start, self._file_end = following.start_offset, following.end_offset
+
+    def _let_go(self, file: MappedFile) -> None:
+        self._view.release()
+        file.close()

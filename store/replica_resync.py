@@ -1,0 +1,407 @@
+"""Re-synchronisation: put a slave's store back to where it agrees with its master.
+
+Process `ha` finds out that slave and master do not belong together and writes a request; the
+files may only change while nobody has them open, so the broker is started again and the `store`
+process performs the request before recovery. Nothing is deleted: what goes out of the store goes
+into a backup directory. Every step may be the last one of a process: performing again goes on
+where it ended, and the request itself goes last. It knows no master and no decision.
+
+    <root>/resync.json             what is to be done (ResyncRequest as JSON), until it is done
+    <root>/resync.json.refused     a request that does not fit the store, and why
+    <root>/backup-<UTC>-<hex>/     what was taken out; a directory of the store that is elsewhere
+                                   has its backup beside it, a mount point has it inside
+        resync.json                the request that made it
+        commitlog/<20 digits>                     a whole file
+        commitlog/<20 digits>.from-<phy_offset>   the bytes of a file from that offset on
+
+start_over moves commit log, consumequeue, index and checkpoint aside: the store is as new.
+truncate ends the log at a record's end; consumequeue and index follow in recovery, which drops
+what points behind the end of the log. config/ is left alone by both.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from store.clean_exit import remove_clean_exit
+from store.errors import DiskFullError, StoreError
+from store.mapped_file import MappedFile, file_name, sync_directory, zero_range
+from store.mapped_file_queue import StoreFile, list_store_files
+from store.message_codec import (
+    RecordKind,
+    check_record,
+    is_blank_at,
+    read_store_timestamp,
+)
+from store.message_store_config import MessageStoreConfig
+from store.record_arrays import walk_sizes
+from store.store_checkpoint import StoreCheckpoint
+
+log = logging.getLogger(__name__)
+
+Beat = Callable[[], None]
+"""Called now and then: the process lives."""
+
+_REQUEST: Final = "resync.json"
+_REFUSED: Final = "resync.json.refused"
+_BACKUP_PREFIX: Final = "backup-"
+_STEP: Final = 1 << 20
+_SPARE: Final = 16 << 20
+"""Bytes that stay free on the disk beside a copy."""
+
+
+class ResyncAction(enum.StrEnum):
+    """What shall happen to the store."""
+
+    START_OVER = "start_over"
+    TRUNCATE = "truncate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResyncRequest:
+    """offset: where the log shall end (truncate only). reason: for people.
+
+    `backup` (the directory's name) and `requested_at` (UTC) are filled in by `write_request`.
+    """
+
+    action: ResyncAction
+    offset: int = 0
+    reason: str = ""
+    backup: str = ""
+    requested_at: str = ""
+
+
+# -- asking ------------------------------------------------------------------------------------
+
+
+def write_request(root: Path, request: ResyncRequest) -> None:
+    """Put the request down, durably; it takes the place of an older one.
+
+    Raises StoreError when the very same was refused before: it would be again. OSError.
+    """
+    refused = _read(root / _REFUSED)
+    if refused is not None and _same(refused, request):
+        raise StoreError(
+            f"{root / _REFUSED}: {request.action} at {request.offset} was asked before and does "
+            "not fit this store; remove that file to try it again, or move the store's files away"
+        )
+    now = datetime.now(UTC)
+    backup = f"{_BACKUP_PREFIX}{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
+    full = replace(request, backup=backup, requested_at=now.isoformat(timespec="seconds"))
+    _write_json(root / _REQUEST, asdict(full))
+
+
+def find_request(root: Path) -> ResyncRequest | None:
+    """The request that is not performed yet. Raises StoreError when it cannot be understood."""
+    path = root / _REQUEST
+    found = _read(path)
+    if found is None:
+        return None
+    try:
+        request = ResyncRequest(
+            action=ResyncAction(found["action"]),
+            offset=found["offset"],
+            reason=found["reason"],
+            backup=found["backup"],
+            requested_at=found["requested_at"],
+        )
+    except (KeyError, ValueError) as error:
+        raise StoreError(f"{path}: not understood ({error!r})") from error
+    if type(request.offset) is not int or not _is_backup_name(request.backup):
+        raise StoreError(f"{path}: its offset or its backup is impossible: {found}")
+    return request
+
+
+def drop_request(root: Path, why: str) -> None:
+    """Take the request back without performing it; kept as resync.json.refused."""
+    path = root / _REQUEST
+    found = _read(path) or {"text": _text_of(path)}
+    _write_json(root / _REFUSED, {**found, "refused": why})
+    path.unlink(missing_ok=True)
+    sync_directory(root)
+    log.error("%s: not performed: %s (kept as %s)", path, why, _REFUSED)
+
+
+def _same(refused: dict[str, Any], request: ResyncRequest) -> bool:
+    return (refused.get("action"), refused.get("offset")) == (request.action, request.offset)
+
+
+def _is_backup_name(name: object) -> bool:
+    return isinstance(name, str) and name.startswith(_BACKUP_PREFIX) and "/" not in name
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        return str(error)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    """Whole and durable: temporary file, fsync, rename, fsync of the directory."""
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, json.dumps(value, indent=1).encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+
+
+# -- performing --------------------------------------------------------------------------------
+
+
+def perform_request(config: MessageStoreConfig, beat: Beat = lambda: None) -> str | None:
+    """Do what was asked, if something was; what was done, for people.
+
+    Call it while no process has the store open, before recovery. A request that does not fit the
+    store is refused with everything untouched. Raises DiskFullError (no room for the backup;
+    nothing was cut off), OSError.
+    """
+    root = config.root
+    try:
+        request = find_request(root)
+    except StoreError as error:
+        drop_request(root, str(error))
+        return f"re-sync refused: {error}"
+    if request is None:
+        return None
+    if request.action is ResyncAction.TRUNCATE:
+        objection = _find_objection(config, request.offset)
+        if objection is not None:
+            drop_request(root, objection)
+            return f"re-sync refused: {objection}"
+    log.warning("re-sync begins (%s): %s", request.action, request.reason)
+    _make_directory(root / request.backup)
+    _write_json(root / request.backup / _REQUEST, asdict(request))
+    if request.action is ResyncAction.START_OVER:
+        places = _start_over(config, request, beat)
+    else:
+        places = _truncate(config, request, beat)
+    (root / _REQUEST).unlink(missing_ok=True)
+    sync_directory(root)
+    return _announce(request, places)
+
+
+def _announce(request: ResyncRequest, places: list[Path]) -> str:
+    what = (
+        "the store starts over, empty"
+        if request.action is ResyncAction.START_OVER
+        else f"the log ends at {request.offset} now"
+    )
+    listed = ", ".join(str(place) for place in dict.fromkeys(places))
+    text = (
+        f"re-sync done, {what}; what was taken out is in {listed}: "
+        f"delete it with `rm -r` once nobody misses anything (reason: {request.reason})"
+    )
+    log.warning("%s", text)
+    return text
+
+
+def _make_directory(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    sync_directory(path.parent)
+
+
+def _backup_of(path: Path, name: str) -> Path:
+    """Where the content of a store directory goes: on the same file system, so that a rename
+    does it. Links are followed: the directory itself always stays where the operator put it."""
+    real = path.resolve()
+    return real / name if os.path.ismount(real) else real.parent / name / real.name
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename once; again after a crash it has happened already."""
+    if not target.exists():
+        os.rename(source, target)
+
+
+# -- start over --------------------------------------------------------------------------------
+
+
+def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) -> list[Path]:
+    """clean.exit and checkpoint first: files without them are scanned, never trusted."""
+    root, name = config.root, request.backup
+    places = [root / name]
+    for file in (config.clean_exit_path, config.checkpoint_path):
+        if file.exists():
+            _move(file, root / name / file.name)
+    sync_directory(root)
+    sync_directory(root / name)
+    for directory in (config.commit_log_path, config.consume_queue_path, config.index_path):
+        target = _backup_of(directory, name)
+        if directory.is_dir():
+            _empty_into(directory.resolve(), target, beat)
+            places.append(target if os.path.ismount(directory.resolve()) else target.parent)
+    config.abort_path.unlink(missing_ok=True)
+    return places
+
+
+def _empty_into(directory: Path, target: Path, beat: Beat) -> None:
+    """Move what is in `directory`; backups (in a mount point) stay where they are."""
+    _make_directory(target.parent)
+    _make_directory(target)
+    for entry in sorted(directory.iterdir()):
+        if not entry.name.startswith(_BACKUP_PREFIX):
+            _move(entry, target / entry.name)
+            beat()
+    sync_directory(directory)
+    sync_directory(target)
+
+
+# -- truncate ----------------------------------------------------------------------------------
+
+
+def _find_objection(config: MessageStoreConfig, offset: int) -> str | None:
+    """Why the log cannot end at `offset`; None when a record (or a blank) ends there."""
+    files = list_store_files(config.commit_log_path)
+    if not files:
+        return f"the log has no files, it cannot end at {offset}"
+    first, size = files[0].start_offset, config.mapped_file_size_commit_log
+    end = files[-1].start_offset + size
+    if not first < offset <= end:
+        return f"{offset} is outside the log, whose files hold [{first}, {end})"
+    last = _last_kept(files, offset, size)
+    if last is None:
+        return f"{offset}: the file before it is missing or shorter than {size} bytes"
+    try:
+        found = _last_record(last, offset, size)
+    except StoreError as error:
+        return str(error)
+    return f"{offset} is not the end of a record" if found is None else None
+
+
+def _last_kept(files: list[StoreFile], offset: int, size: int) -> StoreFile | None:
+    """The file that holds the last byte that stays."""
+    start = (offset - 1) - (offset - 1) % size
+    return next((f for f in files if f.start_offset == start and f.size == size), None)
+
+
+def _last_record(file: StoreFile, offset: int, size: int) -> int | None:
+    """Position of the last record that stays; -1 when the file holds a blank only; None when
+    `offset` is not where a record, or the file, ends. Raises StoreError."""
+    end = offset - file.start_offset
+    with MappedFile.open(file.path, file.start_offset) as mapped, mapped.view(0, end) as view:
+        at, stopped = walk_sizes(view)
+        if len(at) and end == size and is_blank_at(view, int(at[-1])):
+            stopped, at = int(at[-1]), at[:-1]
+        if stopped < end and not (end == size and _is_blank(view, stopped, file, size)):
+            return None
+        if not len(at):
+            return -1
+        last = int(at[-1])
+        found = check_record(view, last, end, file.start_offset + last, check_crc=True)
+        whole = found.kind is RecordKind.MESSAGE and last + found.size == stopped
+        return last if whole else None
+
+
+def _is_blank(view: memoryview, position: int, file: StoreFile, size: int) -> bool:
+    found = check_record(view, position, size, file.start_offset + position, check_crc=False)
+    return found.kind is RecordKind.BLANK
+
+
+def _truncate(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) -> list[Path]:
+    """Copy, take back clean.exit, move later files, zero: in this order, so that a crash leaves
+    a log that recovery can read and a backup that lacks nothing of what is gone."""
+    files = list_store_files(config.commit_log_path)
+    offset, size = request.offset, config.mapped_file_size_commit_log
+    kept = _last_kept(files, offset, size)
+    assert kept is not None, "found by _find_objection"
+    target = _backup_of(config.commit_log_path, request.backup)
+    _make_directory(target.parent)
+    _make_directory(target)
+    _back_up_tail(kept, offset, target, beat)
+    remove_clean_exit(config.clean_exit_path)
+    for file in reversed([f for f in files if f.start_offset >= offset]):
+        _move(file.path, target / file.path.name)
+    sync_directory(config.commit_log_path)
+    sync_directory(target)
+    zero_range(kept.path, offset - kept.start_offset, kept.size)
+    _turn_back_checkpoint(config, kept, offset)
+    return [target]
+
+
+def _back_up_tail(kept: StoreFile, offset: int, target: Path, beat: Beat) -> None:
+    """The bytes of the last kept file that are cut off, without the zeros at its end.
+
+    The copy gets its name when it is whole: then, and only then, the bytes may be zeroed.
+    """
+    copy = target / f"{file_name(kept.start_offset)}.from-{offset}"
+    if copy.exists():
+        return
+    start = offset - kept.start_offset
+    with MappedFile.open(kept.path, kept.start_offset) as mapped, mapped.view() as view:
+        end = _end_of_data(view, start, beat)
+        if end == start:
+            return
+        _check_room(target, end - start)
+        temporary = copy.with_name(copy.name + ".tmp")
+        with temporary.open("wb") as file:
+            for at in range(start, end, _STEP):
+                file.write(view[at : min(at + _STEP, end)])
+                beat()
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(temporary, copy)
+    sync_directory(target)
+
+
+def _end_of_data(view: memoryview, start: int, beat: Beat) -> int:
+    """Behind the last byte that is not zero, `start` when there is none."""
+    zeros = bytes(_STEP)
+    end = len(view)
+    while end > start:
+        at = max(start, end - _STEP)
+        step = bytes(view[at:end])
+        if step != zeros[: end - at]:
+            return at + len(step.rstrip(b"\0"))
+        end = at
+        beat()
+    return start
+
+
+def _check_room(directory: Path, size: int) -> None:
+    status = os.statvfs(directory)
+    free = status.f_bavail * status.f_frsize
+    if free < size + _SPARE:
+        raise DiskFullError(
+            f"{directory}: the backup of what a re-sync cuts off needs {size} bytes, {free} are "
+            f"free; free space and start again, or remove {_REQUEST} to keep the store as it is"
+        )
+
+
+def _turn_back_checkpoint(config: MessageStoreConfig, kept: StoreFile, offset: int) -> None:
+    """The records that come in place of those cut off may be older than what the checkpoint says
+    to be on disk: it must not say so of them."""
+    if not config.checkpoint_path.exists():
+        return
+    last = _last_record(kept, offset, config.mapped_file_size_commit_log)
+    timestamp = 0
+    if last is not None and last >= 0:
+        with MappedFile.open(kept.path, kept.start_offset) as mapped, mapped.view() as view:
+            timestamp = max(0, read_store_timestamp(view, last))
+    checkpoint = StoreCheckpoint.load(config.checkpoint_path)
+    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, timestamp)
+    checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, timestamp)
+    checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, timestamp)
+    checkpoint.flush()

@@ -1,0 +1,46 @@
+"""StoreSleeper: how the dispatch thread of process `store` sleeps.
+
+On the process' bell, which whoever publishes or waits for a flush rings. It knows no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from store.control_page import (
+    FLUSHED_OFFSET,
+    SYNC_FLUSH_WANTED,
+    Bell,
+    ControlPage,
+    ProcessIndex,
+)
+
+
+class StoreSleeper:
+    """The dispatch thread's sleep: on the store's bell. Its waking also wakes the group commit,
+    since the same ring says that somebody waits for a flush."""
+
+    def __init__(self, page: ControlPage, bell: Bell, wake_flush: Callable[[], None]) -> None:
+        self._page = page
+        self._bell = bell
+        self._wake_flush = wake_flush
+
+    def lie_down(self) -> None:
+        """Sleeper: say that I sleep; each turn of the dispatch thread is a beat."""
+        self._page.beat(ProcessIndex.STORE)
+        self._bell.lie_down()
+
+    def get_up(self) -> None:
+        """Sleeper: say that I am awake."""
+        self._bell.get_up()
+
+    def wait(self, timeout_ms: float) -> None:
+        """Sleeper: until rung, or the time is over."""
+        self._bell.wait(timeout_ms)
+        self.look_for_flush()
+
+    def look_for_flush(self) -> None:
+        """Wake the group commit when an answer waits for it."""
+        counters = self._page.counters
+        if counters[SYNC_FLUSH_WANTED] > counters[FLUSHED_OFFSET]:
+            self._wake_flush()

@@ -1,0 +1,114 @@
+"""What the comparisons share: which brokers, CPU and memory of their processes, the load generator.
+
+Runs in the process of the benchmark. "ours" and "java" are the two sides; Java's release is the
+one that tests/interop/java_peers.py chooses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.interop import harness
+from tests.interop.processes import process_tree
+
+BENCH_DIR: Final = Path(__file__).resolve().parent
+OUT_DIR: Final = BENCH_DIR / "out"
+MIB: Final = 1024 * 1024
+SIDES: Final = {"ours": "ours", "java": "java-4.9"}
+JAVA_JVM: Final = ("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch")
+RECORD_OVERHEAD: Final = 190  # bytes of loadgen's records besides the body
+
+_QUIET_SHARE: Final = 0.07  # of a core
+_QUIET_STEP_S: Final = 0.3
+
+
+class MemoryWatch:
+    """Highest sum of RssAnon over a broker's processes; samples in a thread of its own."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="MemoryWatch", daemon=True)
+        self.highest = 0
+
+    def __enter__(self) -> MemoryWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self.highest = max(self.highest, rss_anon(self._pid))
+            if self._done.wait(0.25):
+                self.highest = max(self.highest, rss_anon(self._pid))
+                return
+
+
+def rss_anon(pid: int) -> int:
+    """Anonymous memory of a process and its descendants, bytes."""
+    return sum(figures.rss_anon for figures in process_tree(pid))
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds so far of a process and its living descendants."""
+    return sum(figures.cpu_s for figures in process_tree(pid))
+
+
+def quiet_cpu_s(pid: int, timeout_s: float = 10) -> float:
+    """`cpu_s` once the broker has worked off what it still had to do: under 7 % of a core."""
+    deadline = time.monotonic() + timeout_s
+    before = cpu_s(pid)
+    while time.monotonic() < deadline:
+        time.sleep(_QUIET_STEP_S)
+        now = cpu_s(pid)
+        if now - before <= _QUIET_SHARE * _QUIET_STEP_S:
+            return now
+        before = now
+    return before
+
+
+def first_touch_gb_s(size: int = 256 * MIB) -> float:
+    """GB/s at which fresh anonymous memory can be written."""
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
+        view = (ctypes.c_char * size).from_buffer(fresh)
+        begin = time.perf_counter()
+        ctypes.memset(view, 1, size)
+        seconds = time.perf_counter() - begin
+        del view
+    return size / seconds / 1e9
+
+
+def build(name: str) -> Path:
+    """out/<name>, compiled from <name>.c when that is newer."""
+    OUT_DIR.mkdir(exist_ok=True)
+    program, source = OUT_DIR / name, BENCH_DIR / f"{name}.c"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["cc", "-O2", "-o", str(program), str(source)], check=True)
+    return program
+
+
+def run_load(
+    mode: str, broker: harness.Broker, topic: str, *args: object, timeout_s: float = 600
+) -> dict[str, float]:
+    """Run the load generator; gives its figures, refused sends among them (`not_success`).
+
+    Raises RuntimeError when an answer was missing or a pull failed.
+    """
+    arguments = ("127.0.0.1", broker.port, topic, *args)
+    command = [str(build("loadgen")), mode, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    pairs = (pair.split("=") for pair in done.stdout.split() if "=" in pair)
+    figures = {key: float(value) for key, value in pairs if key != "mode"}
+    if done.returncode != 0 and not figures.get("not_success"):
+        output = f"{done.stdout}{done.stderr}{broker.log_tail()}"
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{output}")
+    return figures

@@ -1,0 +1,307 @@
+"""Replication, ours against Java's 4.9 broker in one run: `python -m tests.bench.replication`.
+
+Each side is a master and one slave on fresh stores, the other side down; the sides take turns, who
+begins alternates, and the figures printed are the medians of --rounds rounds:
+
+catch-up-1024, catch-up-128
+    An empty slave and a backlog of 1.75 GB in one 2 GB file (a Java slave asks for the newest file
+    only), bodies of 1 KiB and 128 B: slave's start to first byte, MB/s until the last byte is
+    there, MB/s until all of it is dispatched, CPU seconds a GB of each broker. Beside it the raw
+    sendfile -> recv_into loop of the same minute (raw_copy.py).
+sends
+    SYNC_MASTER: p50 of 1 connection x 1 in flight, messages a second of 4 x 64; and the same of
+    messages that do not wait, on the same pair.
+lag
+    How long our slave is behind at a steady 20,000 messages a second.
+delayed
+    Catch-up through delay_relay.c, a link with a round trip of 2 ms.
+
+Which Java release runs is printed (tests/interop/java_peers.py). Never a timed test: figures are
+read by people.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.catch_up import Backlog, CatchUp, measure, measure_delayed
+from tests.bench.measuring import OUT_DIR, SIDES
+from tests.bench.replicated_sends import Lag, Sends, measure_lag, measure_sends
+from tests.interop.java_peers import server_version
+
+_BACKLOG: Final = 1_750_000_000
+_DELAY_US: Final = 1000
+_FAST_RAW_MB_S: Final = 2000
+_ROWS: Final = ("catch-up-1024", "catch-up-128", "sends", "lag", "delayed")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table; `met` is None where nothing is wanted or one side is missing."""
+
+    name: str
+    ours: float | None
+    java: float | None
+    want: str = ""
+    met: bool | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """ours / Java."""
+        return self.ours / self.java if self.ours is not None and self.java else None
+
+
+@dataclass(slots=True)
+class Runs:
+    """What was measured, in the order in which it was."""
+
+    catch_ups: dict[str, list[CatchUp]] = field(default_factory=dict)
+    sends: list[Sends] = field(default_factory=list)
+    lags: list[Lag] = field(default_factory=list)
+    delayed: list[tuple[str, float]] = field(default_factory=list)  # side, MB/s
+
+
+class Bench:
+    """Runs the rows one after the other; stores live under one directory."""
+
+    def __init__(self, directory: Path, sides: list[str], rounds: int, scale: float) -> None:
+        self._directory = directory
+        self._sides = sides
+        self._rounds = rounds
+        self._scale = scale
+        self._started = 0
+        self._backlogs: dict[int, Backlog] = {}
+        self.runs = Runs()
+
+    def run(self, row: str) -> None:
+        """One row, all its rounds."""
+        if row == "sends":
+            for side in self._turns(row):
+                self.runs.sends.append(measure_sends(side, self._fresh(side), self._scale))
+        elif row == "lag":
+            for side in self._turns(row):
+                if side == "ours":
+                    self.runs.lags.append(measure_lag(self._fresh(side)))
+        elif row == "delayed":
+            self._delayed(self._backlog(1024))
+        else:
+            self._catch_up(row, self._backlog(int(row.rpartition("-")[2])))
+
+    def _catch_up(self, row: str, backlog: Backlog) -> None:
+        for side in self._turns(row):
+            done = measure(side, backlog, self._fresh(side))
+            self.runs.catch_ups.setdefault(row, []).append(done)
+
+    def _delayed(self, backlog: Backlog) -> None:
+        for side in self._turns("delayed"):
+            speed = measure_delayed(side, backlog, self._fresh(side), backlog.size, _DELAY_US)
+            self.runs.delayed.append((side, speed))
+
+    def _backlog(self, body: int) -> Backlog:
+        """Written at its first use; every round starts its masters on it."""
+        if body not in self._backlogs:
+            print(f"writing a backlog, bodies of {body} bytes", file=sys.stderr)
+            directory = self._directory / f"backlog-{body}"
+            self._backlogs[body] = Backlog(directory, body, int(_BACKLOG * self._scale))
+        return self._backlogs[body]
+
+    def _turns(self, row: str) -> Iterable[str]:
+        """The sides in turn, each `rounds` times."""
+        for number in range(self._rounds):
+            for side in self._sides if number % 2 == 0 else reversed(self._sides):
+                print(f"{row}, round {number + 1} of {self._rounds}: {side}", file=sys.stderr)
+                yield side
+
+    def _fresh(self, side: str) -> Path:
+        self._started += 1
+        return self._directory / f"{self._started}-{side}"
+
+
+def median(runs: Iterable[Any], side: str, name: str) -> float | None:
+    """The median of a figure over the runs of a side; None without runs."""
+    values = [getattr(run, name) for run in runs if run.side == side]
+    return statistics.median(values) if values else None
+
+
+def compared(
+    name: str, ours: float | None, java: float | None, *, least: float = 0, most: float = 0
+) -> Line:
+    """A line whose wanted figure is a ratio to Java's: at least or at most."""
+    line = Line(name, ours, java)
+    want = f">= {least:g} x Java" if least else f"<= {most:g} x Java"
+    met = None
+    if line.ratio is not None:
+        met = line.ratio >= least if least else line.ratio <= most
+    return Line(name, ours, java, want, met)
+
+
+def absolute(
+    name: str, ours: float | None, java: float | None, *, least: float = 0, most: float = 0
+) -> Line:
+    """A line whose wanted figure is a number: at least or at most."""
+    met = None if ours is None else ours >= least if least else ours <= most
+    return Line(name, ours, java, f">= {least:g}" if least else f"<= {most:g}", met)
+
+
+def catch_up_lines(row: str, runs: list[CatchUp]) -> list[Line]:
+    """The lines of one backlog."""
+
+    def both(name: str) -> tuple[float | None, float | None]:
+        return median(runs, "ours", name), median(runs, "java", name)
+
+    return [
+        absolute(f"{row}: start to first byte, s", *both("first_byte_s"), most=1),
+        _against_raw(f"{row}: acknowledged, MB/s", runs),
+        compared(f"{row}: dispatched, MB/s", *both("dispatched_mb_s"), least=1),
+        compared(f"{row}: master, CPU s/GB", *both("master_cpu_s_gb"), most=0.5),
+        compared(f"{row}: slave, CPU s/GB", *both("slave_cpu_s_gb"), most=0.5),
+        Line(f"{row}: raw loop, MB/s", *both("raw_mb_s")),
+    ]
+
+
+def _against_raw(name: str, runs: list[CatchUp]) -> Line:
+    """At least 60 % of the raw loop, and 4 x Java where that loop is over 2 GB/s."""
+    ours, java = (median(runs, side, "acknowledged_mb_s") for side in SIDES)
+    shares = [run.acknowledged_mb_s / run.raw_mb_s for run in runs if run.side == "ours"]
+    if ours is None:
+        return Line(name, ours, java)
+    share = statistics.median(shares)
+    want, met = f">= 60 % of raw: {share:.0%}", share >= 0.6
+    if (median(runs, "ours", "raw_mb_s") or 0) > _FAST_RAW_MB_S and java is not None:
+        want, met = f"{want}; >= 4 x Java", met and ours >= 4 * java
+    return Line(name, ours, java, want, met)
+
+
+def sends_lines(runs: list[Sends]) -> list[Line]:
+    """The lines of sends that wait for the slave, and of those that do not."""
+
+    def both(name: str) -> tuple[float | None, float | None]:
+        return median(runs, "ours", name), median(runs, "java", name)
+
+    many_sync, many_async = both("sync_msg_s"), both("async_msg_s")
+    lines = [
+        compared("SYNC_MASTER 1 x 1: p50, us", *both("sync_p50_us"), most=1),
+        Line("  not waiting", *both("async_p50_us")),
+        compared("SYNC_MASTER 4 x 64: msg/s", *many_sync, least=1.5),
+        Line("  not waiting", *many_async),
+    ]
+    if many_sync[0] is not None and many_async[0]:
+        shares = [
+            sync / other if sync and other else None
+            for sync, other in zip(many_sync, many_async, strict=True)
+        ]
+        lines.append(absolute("  waiting / not waiting", *shares, least=0.6))
+    return lines
+
+
+def lines_of(runs: Runs) -> list[Line]:
+    """The whole table."""
+    lines = [line for row, done in runs.catch_ups.items() for line in catch_up_lines(row, done)]
+    if runs.sends:
+        lines += sends_lines(runs.sends)
+    if runs.lags:
+        p50, p99, send = (
+            statistics.median(getattr(lag, name) for lag in runs.lags)
+            for name in ("p50_ms", "p99_ms", "send_p99_us")
+        )
+        lines += [
+            Line("lag at 20,000 msg/s: p50, ms", p50, None),
+            absolute("lag at 20,000 msg/s: p99, ms", p99, None, most=20),
+            Line("  p99 of the sends, us", send, None),
+        ]
+    if runs.delayed:
+        ours, java = (
+            statistics.median(found) if found else None
+            for found in ([speed for of, speed in runs.delayed if of == side] for side in SIDES)
+        )
+        lines.append(absolute("round trip of 2 ms: catch-up, MB/s", ours, java, least=240))
+    return lines
+
+
+def print_table(lines: list[Line], java: str) -> None:
+    """One line for each figure."""
+    print(f"\nours against Java {java} (2 GB heaps), medians")
+    print(f"{'':44}{'ours':>10}{'Java':>10}{'ratio':>8}   {'wanted':<34}met")
+    for line in lines:
+        figures = f"{_text(line.ours):>10}{_text(line.java):>10}"
+        ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
+        met = {None: "", True: "yes", False: "NO"}[line.met]
+        print(f"{line.name:44}{figures}{ratio:>8}   {line.want:<34}{met}".rstrip())
+
+
+def _text(figure: float | None) -> str:
+    if figure is None:
+        return "-"
+    return (
+        f"{figure:,.0f}" if figure >= 100 else f"{figure:.1f}" if figure >= 10 else f"{figure:.2f}"
+    )
+
+
+def report(runs: Runs, lines: list[Line], java: str) -> dict[str, Any]:
+    """Everything that was measured, as JSON data."""
+    return {
+        "java_version": java,
+        "machine": {"cpus": os.cpu_count(), "kernel": platform.release()},
+        "python": platform.python_version(),
+        "rows": [{**asdict(line), "ratio": line.ratio} for line in lines],
+        "runs": asdict(runs),
+    }
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each row and side (3)")
+    parser.add_argument("--rows", help="comma list of " + ", ".join(_ROWS))
+    parser.add_argument("--only", choices=list(SIDES), help="measure one side only")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the bytes, one round")
+    parser.add_argument("--json", type=Path, default=OUT_DIR / "replication.json")
+    parser.add_argument("--dir", type=Path, help="where the stores live while it runs (12 GB)")
+    return parser.parse_args(arguments)
+
+
+def chosen_rows(names: str | None) -> list[str]:
+    """The rows of a comma list; raises SystemExit on an unknown name."""
+    chosen = list(_ROWS) if names is None else names.split(",")
+    unknown = [name for name in chosen if name not in _ROWS]
+    if unknown:
+        known = ", ".join(_ROWS)
+        raise SystemExit(f"replication: no row {', '.join(unknown)}; known: {known}")
+    return chosen
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    rows = chosen_rows(options.rows)
+    sides = [options.only] if options.only else list(SIDES)
+    java = server_version("4.9") if "java" in sides else "-"
+    rounds, scale = (1, 0.1) if options.quick else (options.rounds, 1.0)
+    directory = Path(tempfile.mkdtemp(prefix="replication-", dir=options.dir))
+    bench = Bench(directory, sides, rounds, scale)
+    try:
+        for row in rows:
+            bench.run(row)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    lines = lines_of(bench.runs)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(report(bench.runs, lines, java), indent=1))
+    print_table(lines, java)
+    print(f"written: {options.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,329 @@
+"""A master's side of replication in one process: a log, a page, its services, and fake slaves."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from ha.accept_socket_service import LOBBY_SIZE, AcceptSocketService
+from ha.frame import FRAME_HEADER, REPORT
+from ha.ha_config import HaConfig
+from ha.ha_connection import HAConnections
+from ha.refusals import RefusalCounters, RefusalReason
+from ha.slave_progress import SlaveProgress
+from ha.trusted_peers import TrustedPeers
+from ha.wait_notify_object import WaitNotifyObject
+from ha.write_socket_service import LogSource
+from remoting.selector_seam import new_selector
+from store.clock import Clock, SystemClock
+from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, Bell, ControlPage, ProcessIndex
+from store.mapped_file import file_name
+from store.service_thread import ServiceThread
+from tests.support.deadline import wait_until
+from tests.support.shared_memory import close_page, fresh_page
+
+FILE_SIZE = 256 << 10
+
+
+class RecordingGroupTransfer:
+    """Notes what GroupTransferService would be told."""
+
+    def __init__(self) -> None:
+        self.added: list[SlaveProgress] = []
+        self.removed: list[tuple[SlaveProgress, RefusalReason | None, str]] = []
+        self.acknowledged: list[int] = []
+
+    def add(self, progress: SlaveProgress) -> None:
+        self.added.append(progress)
+
+    def remove(self, progress: SlaveProgress, reason: RefusalReason | None, text: str) -> None:
+        assert progress in self.added
+        self.removed.append((progress, reason, text))
+
+    def notify_transfer_some(self, progress: SlaveProgress) -> None:
+        self.acknowledged.append(progress.ack_offset)
+
+
+class GrowingLog:
+    """Random bytes as a commit log; the page says how far they go. Records do not matter here."""
+
+    def __init__(
+        self, directory: Path, page: ControlPage, bell: Bell, *, file_size: int, start: int
+    ) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self.start = start
+        self.content = bytearray()
+        self._counters = page.counters
+        self._bell = bell
+        self._random = random.Random(7)
+        directory.mkdir()
+        self._counters[MIN_PHY_OFFSET] = self._counters[MAX_PHY_OFFSET] = start
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.content)
+
+    def append(self, size: int) -> int:
+        """Write, publish, ring; the new end."""
+        data = self._random.randbytes(size)
+        at = self.end
+        self.content += data
+        while data:
+            path = self.directory / file_name(at - at % self.file_size)
+            if not path.exists():
+                path.write_bytes(bytes(self.file_size))
+            position = at % self.file_size
+            part = data[: self.file_size - position]
+            with path.open("r+b") as file:
+                file.seek(position)
+                file.write(part)
+            at += len(part)
+            data = data[len(part) :]
+        self._counters[MAX_PHY_OFFSET] = at
+        self._bell.ring()
+        return at
+
+    def bytes_from(self, offset: int) -> bytes:
+        return bytes(self.content[offset - self.start :])
+
+    def delete_below(self, offset: int) -> None:
+        """Retention: whole files go, then the page says so."""
+        for start in range(self.start, offset, self.file_size):
+            (self.directory / file_name(start)).unlink(missing_ok=True)
+        self._counters[MIN_PHY_OFFSET] = offset
+
+
+class MasterWorld:
+    """Everything but the GroupTransferService, which is a recording."""
+
+    def __init__(
+        self,
+        root: Path,
+        config: HaConfig | None = None,
+        *,
+        start: int = 0,
+        file_size: int = FILE_SIZE,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+        lobby_size: int = LOBBY_SIZE,
+    ) -> None:
+        config = config or HaConfig()
+        clock = clock or SystemClock()
+        self.page = fresh_page()
+        self.counters = RefusalCounters(self.page)
+        self.bell_fd = Bell.create()
+        self.bell = Bell(self.page, ProcessIndex.HA, self.bell_fd)
+        self.log = GrowingLog(
+            root / "commitlog", self.page, self.bell, file_size=file_size, start=start
+        )
+        self.group_transfer = RecordingGroupTransfer()
+        self.trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
+        self.failures: list[Exception] = []
+        self.members_requested = 0
+        self.connections = HAConnections(
+            config,
+            LogSource(self.log.directory, file_size, self.page),
+            self.group_transfer,
+            WaitNotifyObject(self.bell),
+            self.counters,
+            clock,
+            new_selector=new_selector,
+            on_failure=self._failed,
+        )
+        self.listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.address: tuple[str, int] = self.listening.getsockname()
+        self.accept = AcceptSocketService(
+            self.listening,
+            config,
+            self.trusted,
+            self.counters,
+            self.connections.admit,
+            clock,
+            tls,
+            new_selector=new_selector,
+            request_members=self._request_members,
+            lobby_size=lobby_size,
+            on_failure=self._failed,
+        )
+        self.accept.start()
+
+    def _failed(self, _service: ServiceThread, error: Exception) -> None:
+        self.failures.append(error)
+
+    def _request_members(self) -> None:
+        self.members_requested += 1
+
+    def refusals(self) -> dict[str, int]:
+        return self.counters.snapshot()
+
+    def wait_for_refusal(self, reason: RefusalReason, count: int = 1) -> None:
+        name = reason.name.lower()
+        wait_until(lambda: self.refusals().get(name, 0) >= count)
+
+    def close(self) -> None:
+        assert self.accept.shutdown()
+        assert self.connections.close_all()
+        assert self.connections.connections() == []
+        self.listening.close()
+        assert self.failures == []
+        os.close(self.bell_fd)
+        close_page(self.page)
+
+    def __enter__(self) -> MasterWorld:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class FakeSlave:
+    """Reads frames with blocking calls and checks what holds for every frame."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        first_report: int | None = None,
+        *,
+        source: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+        file_size: int = FILE_SIZE,
+        receive_buffer: int = 0,
+    ) -> None:
+        raw = socket.socket()
+        if receive_buffer:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        raw.settimeout(10)
+        raw.bind((source, 0))
+        raw.connect(address)
+        self.sock = raw if tls is None else tls.wrap_socket(raw)
+        self.file_size = file_size
+        self.offset = first_report or 0
+        self.received = bytearray()
+        self.sizes: list[int] = []
+        """Of all frames, heartbeats (0) too."""
+        if first_report is not None:
+            self.report(first_report)
+
+    def report(self, offset: int) -> None:
+        self.sock.sendall(REPORT.pack(offset))
+
+    def read_frame(self) -> int:
+        """Its size; 0 for a heartbeat."""
+        offset, size = FRAME_HEADER.unpack(self._read(FRAME_HEADER.size))
+        if self.offset == 0 and not self.sizes:
+            self.offset = offset
+        assert offset == self.offset
+        if size:
+            assert offset // self.file_size == (offset + size - 1) // self.file_size
+        self.received += self._read(size)
+        self.offset += size
+        self.sizes.append(size)
+        return size
+
+    def read_up_to(self, offset: int, *, report: bool = False) -> None:
+        while self.offset < offset:
+            self.read_frame()
+            if report:
+                self.report(self.offset)
+        assert self.offset == offset
+
+    def is_closed_by_master(self) -> bool:
+        """Reads the rest; True at the end of the stream, AssertionError on a log byte."""
+        try:
+            data = self.sock.recv(1)
+        except ConnectionError:
+            return True
+        return not data
+
+    def skip_to_end(self) -> None:
+        """Read whatever comes until the master closes."""
+        try:
+            while self.sock.recv(1 << 20):
+                pass
+        except ConnectionError:
+            return
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            count = self.sock.recv_into(view)
+            if not count:
+                raise EOFError
+            view = view[count:]
+        return bytes(data)
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def __enter__(self) -> FakeSlave:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Certificates:
+    """Two authorities; the first has signed `certificate`, the other `stranger`."""
+
+    def __init__(self, directory: Path) -> None:
+        if shutil.which("openssl") is None:
+            pytest.skip("no openssl here to make certificates with")
+        self._directory = directory
+        self.authority = self._make_authority("authority")
+        self.other_authority = self._make_authority("other")
+        self.certificate, self.key = self._sign("broker", "authority")
+        self.stranger, self.stranger_key = self._sign("stranger", "other")
+
+    def config(self, **changes: object) -> HaConfig:
+        values: dict[str, object] = {
+            "ha_tls_enable": True,
+            "ha_tls_certificate": self.certificate,
+            "ha_tls_private_key": self.key,
+            "ha_tls_trusted_certificates": self.authority,
+        }
+        return HaConfig(**(values | changes))  # type: ignore[arg-type]
+
+    def _make_authority(self, name: str) -> str:
+        self._openssl(
+            *("req", "-x509", "-nodes", "-days", "2", "-subj", f"/CN={name}"),
+            *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-keyout", f"{name}.key", "-out", f"{name}.pem"),
+        )
+        return str(self._directory / f"{name}.pem")
+
+    def _sign(self, name: str, authority: str) -> tuple[str, str]:
+        self._openssl(
+            *("req", "-nodes", "-subj", f"/CN={name}"),
+            *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-keyout", f"{name}.key", "-out", f"{name}.csr"),
+        )
+        self._openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-days", "2", "-out", f"{name}.pem"),
+            *("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-CAcreateserial"),
+        )
+        return str(self._directory / f"{name}.pem"), str(self._directory / f"{name}.key")
+
+    def _openssl(self, *arguments: str) -> None:
+        subprocess.run(
+            ["openssl", *arguments], cwd=self._directory, check=True, capture_output=True
+        )

@@ -1,0 +1,52 @@
+"""Slaves that connect and acknowledge, for the tests of progress, registry and status."""
+
+from __future__ import annotations
+
+from ha.group_transfer_service import GroupTransferService
+from ha.ha_config import HaConfig
+from ha.replica_registry import ReplicaRegistry
+from ha.slave_progress import SlaveProgress
+from store.control_page import MAX_PHY_OFFSET, REPLICA_COUNT, REPLICATED_OFFSET
+from tests.support.manual_clock import ManualClock
+from tests.support.shared_memory import fresh_page
+
+
+class ReplicaWorld:
+    """A page, a registry and a service that is not started; every ring is noted."""
+
+    def __init__(self, *, in_sync_replicas: int = 2, fallbehind_max: int = 1000) -> None:
+        self.page = fresh_page()
+        self.clock = ManualClock()
+        self.registry = ReplicaRegistry(self.clock)
+        self.rings: list[tuple[int, int]] = []
+        config = HaConfig(in_sync_replicas=in_sync_replicas, ha_slave_fallbehind_max=fallbehind_max)
+        self.service = GroupTransferService(
+            self.page, config, self.clock, self.registry, lambda: self.rings.append(self.published)
+        )
+
+    @property
+    def published(self) -> tuple[int, int]:
+        """(replicated_offset, replica count)."""
+        counters = self.page.counters
+        return counters[REPLICATED_OFFSET], counters[REPLICA_COUNT]
+
+    def log_ends_at(self, offset: int) -> None:
+        self.page.counters[MAX_PHY_OFFSET] = offset
+
+    def progress(self, remote: str, ack: int = 0) -> SlaveProgress:
+        """A connection's progress that nobody knows of yet; everything is sent."""
+        now_ms, wall_ms = self.clock.monotonic_ms(), self.clock.now_ms()
+        progress = SlaveProgress(remote, ack, ack, now_ms=now_ms, wall_ms=wall_ms)
+        progress.sent(1 << 60, 0, now_ms)
+        return progress
+
+    def connect(self, remote: str, ack: int = 0) -> SlaveProgress:
+        """A slave connects and its first report is `ack`."""
+        progress = self.progress(remote, ack)
+        self.service.add(progress)
+        return progress
+
+    def ack(self, progress: SlaveProgress, offset: int) -> None:
+        """A report, as its ReadSocketService takes it."""
+        assert progress.report(offset, self.clock.monotonic_ms()) is None
+        self.service.notify_transfer_some(progress)

@@ -1,0 +1,174 @@
+"""ha.ha_status: what process ha answers about itself, as JSON."""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ha.ha_status import HaStatus
+from ha.refusals import RefusalCounters, RefusalReason
+from ha.replication_lag import ReplicationLag
+from store.commit_log_reader import CommitLogReader
+from store.control_page import STORE_TIMESTAMP
+from tests.ha.replica_world import ReplicaWorld
+from tests.support.plain_log import FILE_SIZE, PlainLog
+
+
+class State(enum.Enum):
+    TRANSFER = 1
+
+
+@dataclass
+class Info:
+    """As HAClientInfo."""
+
+    state: State = State.TRANSFER
+    master_address: str | None = "10.0.0.9:10912"
+    local_address: str | None = "10.0.0.1:4711"
+    max_offset: int = 4000
+    last_read_ms: int = 1_700_000_000_100
+    last_write_ms: int = 1_700_000_000_200
+    bytes_per_second: int = 99
+    connected_since_ms: int | None = 1_699_999_999_000
+    last_error: str | None = None
+    last_inspection: str | None = "logs agree up to 4000"
+
+
+class World(ReplicaWorld):
+    """A log with a record each second; the last was stored now."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        super().__init__(fallbehind_max=2000)
+        self.log = PlainLog(tmp_path / "commitlog")
+        for number in range(20):
+            self.log.append(b"x" * 200, store_timestamp=self.clock.now_ms() - 1000 * (19 - number))
+        self.log_ends_at(self.log.end)
+        self.page.counters[STORE_TIMESTAMP] = self.clock.now_ms()
+        self.refusals = RefusalCounters(self.page)
+        self.client: Info | None = None
+
+    def status(self) -> dict[str, Any]:
+        reader = CommitLogReader(self.log.directory, FILE_SIZE, self.page)
+        client = self.client
+        status = HaStatus(
+            self.page,
+            self.clock,
+            self.registry,
+            ReplicationLag(reader, self.clock),
+            self.refusals.snapshot,
+            None if client is None else lambda: client,
+        ).status()
+        assert json.loads(json.dumps(status)) == status
+        return status
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_master_without_replicas(world: World) -> None:
+    assert world.status() == {
+        "master": True,
+        "masterCommitLogMaxOffset": world.log.end,
+        "inSyncSlaveNums": 0,
+        "haConnectionInfo": [],
+        "haClientRuntimeInfo": {},
+        "refusals": {},
+        "timestamp": world.clock.now_ms(),
+    }
+
+
+def test_every_field_of_a_replica(world: World) -> None:
+    ack = world.log.records[15][0]
+    world.registry.set_members("b", {1: "10.0.0.1"})
+    connected_ms = world.clock.now_ms()
+    slave = world.connect("10.0.0.1:4711", ack)
+    slave.sent(world.log.end, 500, world.clock.monotonic_ms())
+    world.clock.advance(1000)
+    world.refusals.count(RefusalReason.SILENT)
+    status = world.status()
+    lag = world.log.end - ack
+    assert status["refusals"] == {"silent": 1}
+    assert status["haConnectionInfo"] == [
+        {
+            "addr": "10.0.0.1:4711",
+            "slaveAckOffset": ack,
+            "diff": lag,
+            "inSync": False,
+            "transferredByteInSecond": 500,
+            "transferFromWhere": world.log.end,
+            "id": "b:1",
+            "state": "catching_up",
+            "counted": True,
+            "startOffset": ack,
+            "lagBytes": lag,
+            "lagSeconds": 5.0,
+            "lagSecondsExact": True,
+            "connectedSince": connected_ms,
+            "disconnectedSince": None,
+            "lastError": None,
+            "lastErrorTimestamp": None,
+        }
+    ]
+    world.ack(slave, world.log.end)
+    world.service.evaluate()
+    status = world.status()
+    [replica] = status["haConnectionInfo"]
+    assert status["inSyncSlaveNums"] == 1
+    assert (replica["state"], replica["inSync"]) == ("in_sync", True)
+    assert (replica["diff"], replica["lagBytes"], replica["lagSeconds"]) == (0, 0, 0.0)
+
+
+def test_a_replica_that_left_falls_further_behind(world: World) -> None:
+    slave = world.connect("10.0.0.1:4711", world.log.end)
+    world.service.remove(slave, RefusalReason.NETWORK, "reset by peer")
+    [before] = world.status()["haConnectionInfo"]
+    assert (before["state"], before["lagBytes"]) == ("disconnected", 0)
+    gone_ms = world.clock.now_ms()
+    world.clock.advance(3000)
+    world.log.append(b"y" * 300, store_timestamp=world.clock.now_ms())
+    world.log_ends_at(world.log.end)
+    world.clock.advance(7000)
+    [after] = world.status()["haConnectionInfo"]
+    assert after["lagBytes"] == after["diff"] > 300
+    assert after["lagSeconds"] == 7.0
+    assert after["disconnectedSince"] == after["lastErrorTimestamp"] == gone_ms
+    assert after["lastError"] == "network: reset by peer"
+    assert after["transferredByteInSecond"] == 0
+    assert world.status()["inSyncSlaveNums"] == 0
+
+
+def test_an_empty_slave_of_an_old_master_lacks_what_is_left_only(world: World) -> None:
+    slave = world.progress("10.0.0.1:1")
+    slave.position = FILE_SIZE
+    world.service.add(slave)
+    [replica] = world.status()["haConnectionInfo"]
+    assert replica["slaveAckOffset"] == 0
+    assert replica["lagBytes"] == world.log.end - FILE_SIZE
+
+
+def test_a_slave_s_own_end(world: World) -> None:
+    world.client = Info()
+    status = world.status()
+    assert (status["master"], status["masterCommitLogMaxOffset"]) == (False, 0)
+    assert status["haClientRuntimeInfo"] == {
+        "masterAddr": "10.0.0.9:10912",
+        "transferredByteInSecond": 99,
+        "maxOffset": 4000,
+        "lastReadTimestamp": 1_700_000_000_100,
+        "lastWriteTimestamp": 1_700_000_000_200,
+        "state": "transfer",
+        "localAddr": "10.0.0.1:4711",
+        "connectedSince": 1_699_999_999_000,
+        "lastError": None,
+        "lastInspection": "logs agree up to 4000",
+    }
+    world.client = replace(world.client, master_address=None, last_error="network: refused")
+    own = world.status()["haClientRuntimeInfo"]
+    assert (own["masterAddr"], own["lastError"]) == (None, "network: refused")

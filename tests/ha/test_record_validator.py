@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ha.record_validator import RecordValidator
+from store.message_codec import (
+    BODY_CRC_AT,
+    PHY_OFFSET_AT,
+    encode_blank,
+    encode_record,
+    fixed_size,
+    record_head,
+)
+from tests.support.memory_commit_log import as_v2, message
+from tests.support.plain_log import FILE_SIZE, PlainLog
+
+START = 7 * FILE_SIZE
+
+
+def fill(directory: Path, count: int, start: int = START) -> tuple[bytearray, list[int]]:
+    """One file with `count` records; its bytes, and where each record ends."""
+    log = PlainLog(directory, start=start)
+    for number in range(count):
+        log.append(b"x" * (7 * number % 100))
+    ends = [offset + len(raw) for offset, raw in log.records]
+    assert ends[-1] < start + FILE_SIZE
+    return bytearray(log.path(start).read_bytes()), ends
+
+
+def test_all_records_that_are_whole_are_good(tmp_path: Path) -> None:
+    file, ends = fill(tmp_path, 10)
+    validator = RecordValidator(FILE_SIZE, START)
+    assert validator.check(memoryview(file), ends[-1]) is None
+    assert validator.position == ends[-1]
+
+
+@given(cuts=st.lists(st.integers(1, 400), min_size=1, max_size=60))
+@settings(max_examples=50, deadline=None)
+def test_pieces_that_end_anywhere_say_the_same(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
+) -> None:
+    file, ends = fill(tmp_path_factory.mktemp("log"), 10)
+    validator = RecordValidator(FILE_SIZE, START)
+    received = START
+    while received < ends[-1]:
+        received = min(received + cuts[received % len(cuts)], ends[-1])
+        # Nothing behind what was received may be looked at.
+        seen = bytearray(b"\xee" * FILE_SIZE)
+        seen[: received - START] = file[: received - START]
+        assert validator.check(memoryview(seen), received) is None
+        assert validator.position == max((end for end in ends if end <= received), default=START)
+
+
+def test_byte_by_byte_over_a_blank_into_the_next_file(tmp_path: Path) -> None:
+    log = PlainLog(tmp_path, start=START)
+    while log.end < START + FILE_SIZE + 500:
+        log.append(b"body" * 40)
+    ends = [offset + len(raw) for offset, raw in log.records]
+    blank_end = START + FILE_SIZE
+    validator = RecordValidator(FILE_SIZE, START)
+    for received in range(START + 1, log.end + 1):
+        file = memoryview(log.path(received - 1).read_bytes())
+        assert validator.check(file, received) is None
+        good = [end for end in [*ends, blank_end] if end <= received]
+        assert validator.position == max(good, default=START)
+
+
+def test_v2_records_are_good() -> None:
+    record = as_v2(encode_record(message(phy_offset=START)))
+    validator = RecordValidator(FILE_SIZE, START)
+    file = memoryview(record.ljust(FILE_SIZE, b"\0"))
+    assert validator.check(file, START + len(record)) is None
+    assert validator.position == START + len(record)
+
+
+def damage(file: bytearray, at: int, kind: str) -> None:
+    if kind == "magic":
+        file[at + 4] ^= 1
+    elif kind == "place":
+        struct.pack_into(">q", file, at + PHY_OFFSET_AT, START + at - FILE_SIZE)
+    elif kind == "crc":
+        file[at + BODY_CRC_AT] ^= 1
+    elif kind == "body":
+        file[at + record_head(0).size] ^= 1
+    elif kind == "size":
+        struct.pack_into(">i", file, at, 2**31 - 1)
+    elif kind == "small":
+        struct.pack_into(">i", file, at, fixed_size(0))
+    elif kind == "zeros":
+        file[at:] = bytes(len(file) - at)
+    elif kind == "blank":
+        file[at : at + 8] = encode_blank(100)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("magic", "magic"),
+        ("place", "physicalOffset"),
+        ("crc", "bodyCRC"),
+        ("body", "bodyCRC"),
+        ("size", "totalSize"),
+        ("small", "totalSize"),
+        ("zeros", "zero bytes"),
+        ("blank", "blank of 100 bytes"),
+    ],
+)
+def test_what_is_no_record_is_named_and_stops_there(tmp_path: Path, kind: str, reason: str) -> None:
+    file, ends = fill(tmp_path, 10)
+    damage(file, ends[4] - START, kind)
+    validator = RecordValidator(FILE_SIZE, START)
+    assert reason in (validator.check(memoryview(file), ends[-1]) or "")
+    assert validator.position == ends[4]
+
+
+@pytest.mark.parametrize("kind", ["magic", "place", "size", "small", "zeros", "blank"])
+def test_a_bad_head_is_seen_before_the_body_is_there(tmp_path: Path, kind: str) -> None:
+    file, ends = fill(tmp_path, 10)
+    damage(file, ends[4] - START, kind)
+    validator = RecordValidator(FILE_SIZE, START)
+    assert validator.check(memoryview(file), ends[4] + 40) is not None
+
+
+def test_a_record_that_waits_is_not_judged_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, ends = fill(tmp_path, 2)
+    looks: list[int] = []
+    monkeypatch.setattr("ha.record_validator._needed", _counting(looks))
+    validator = RecordValidator(FILE_SIZE, START)
+    for received in range(START + 60, ends[0]):
+        assert validator.check(memoryview(file), received) is None
+    assert len(looks) == 1
+
+
+def _counting(looks: list[int]) -> object:
+    from ha.record_validator import _needed
+
+    def counting(file: memoryview, at: int, *rest: int) -> tuple[int, str | None]:
+        looks.append(at)
+        return _needed(file, at, *rest)
+
+    return counting

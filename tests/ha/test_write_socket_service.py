@@ -1,0 +1,188 @@
+"""WriteSocketService over real sockets: what a slave gets, when, and in which pieces."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ha.frame import FRAME_HEADER, MAX_FRAME_BODY
+from ha.ha_config import HaConfig
+from ha.refusals import RefusalReason
+from store.control_page import MAX_PHY_OFFSET
+from tests.ha.master_world import FILE_SIZE, FakeSlave, MasterWorld
+from tests.support.deadline import wait_until
+
+
+@pytest.mark.parametrize("batch", [1, 700, 32 << 10, 64 << 10, 1 << 20, 4 << 20, 1 << 30])
+def test_whole_log_arrives_in_frames_within_files(tmp_path: Path, batch: int) -> None:
+    size = 3 * FILE_SIZE + 1000 if batch > 700 else 3000
+    file_size = FILE_SIZE if batch > 700 else 1024
+    config = HaConfig(ha_transfer_batch_size=batch)
+    with MasterWorld(tmp_path, config, file_size=file_size) as world:
+        end = world.log.append(size)
+        with FakeSlave(world.address, 0, file_size=file_size) as slave:
+            slave.read_up_to(end, report=True)
+            assert slave.received == world.log.content
+            assert max(slave.sizes) == min(batch, file_size)
+            wait_until(lambda: world.group_transfer.acknowledged[-1:] == [end])
+
+
+def test_no_frame_is_larger_than_a_java_slave_takes(tmp_path: Path) -> None:
+    size = 8 << 20
+    with MasterWorld(tmp_path, HaConfig(ha_transfer_batch_size=1 << 30), file_size=size) as world:
+        end = world.log.append(size)
+        with FakeSlave(world.address, 1, file_size=size) as slave:
+            slave.read_up_to(end)
+            assert max(slave.sizes) == MAX_FRAME_BODY
+            assert slave.received == world.log.bytes_from(1)
+
+
+def test_new_records_leave_at_once_and_together(tmp_path: Path) -> None:
+    """The heartbeat is far away: only the bell can be the reason that they come."""
+    with MasterWorld(tmp_path, HaConfig(ha_send_heartbeat_interval=60_000)) as world:
+        world.log.append(100)
+        with FakeSlave(world.address, 100) as first, FakeSlave(world.address, 50) as second:
+            second.read_up_to(100)
+            for size in (1, 200, 3000, 70_000, 300_000, 5):
+                end = world.log.append(size)
+                first.read_up_to(end)
+                second.read_up_to(end)
+            assert first.received == world.log.bytes_from(100)
+            assert second.received == world.log.bytes_from(50)
+
+
+def test_frames_are_sent_ahead_without_acknowledgement(tmp_path: Path) -> None:
+    config = HaConfig(ha_transfer_batch_size=10_000)
+    with MasterWorld(tmp_path, config) as world:
+        end = world.log.append(100_000)
+        with FakeSlave(world.address, 0) as slave:
+            slave.read_up_to(end)
+            assert len(slave.sizes) >= 10
+            assert world.group_transfer.acknowledged == []
+
+
+def test_heartbeat_says_what_comes_next(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path, HaConfig(ha_send_heartbeat_interval=30)) as world:
+        end = world.log.append(1000)
+        with FakeSlave(world.address, 0) as slave:
+            slave.read_up_to(end)
+            began = time.monotonic()
+            assert [slave.read_frame() for _ in range(3)] == [0, 0, 0]  # read_frame checks offset
+            assert time.monotonic() - began > 0.06
+            slave.read_up_to(world.log.append(10))
+
+
+def test_an_empty_slave_gets_the_history_from_min(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path, start=2 * FILE_SIZE) as world:
+        end = world.log.append(FILE_SIZE + 10)
+        with FakeSlave(world.address, 0) as slave:
+            slave.read_up_to(end)
+            assert slave.received == world.log.content
+            assert world.group_transfer.added[0].sent_offset == end
+
+
+def test_an_empty_log_begins_at_its_min(tmp_path: Path) -> None:
+    with (
+        MasterWorld(tmp_path, HaConfig(ha_send_heartbeat_interval=20), start=FILE_SIZE) as world,
+        FakeSlave(world.address, 0) as slave,
+    ):
+        assert slave.read_frame() == 0
+        assert slave.offset == FILE_SIZE
+
+
+def test_a_slave_that_never_reads_hurts_nobody(tmp_path: Path) -> None:
+    """Its socket is full in the middle of a frame; another gets everything, and it can go on."""
+    size = 24 << 20
+    with MasterWorld(tmp_path, file_size=size) as world:
+        end = world.log.append(size - 1)
+        with (
+            FakeSlave(world.address, 0, file_size=size, receive_buffer=4096) as stuck,
+            FakeSlave(world.address, 0, file_size=size) as other,
+        ):
+            other.read_up_to(end)
+            assert other.received == world.log.content
+            sent = world.group_transfer.added[0].sent_offset
+            assert sent < end  # bounded by socket buffers and one frame
+            stuck.read_up_to(end)
+            assert stuck.received == world.log.content
+
+
+def test_small_frames_survive_partial_writes(tmp_path: Path) -> None:
+    size = 12 << 20
+    config = HaConfig(ha_transfer_batch_size=50_000)
+    with MasterWorld(tmp_path, config, file_size=size) as world:
+        end = world.log.append(size - 7)
+        with FakeSlave(world.address, 0, file_size=size, receive_buffer=4096) as slave:
+            progress = _admitted(world)
+            seen = -1
+            while seen != progress.sent_offset:  # until the sockets are full
+                seen = progress.sent_offset
+                threading.Event().wait(0.05)
+            assert seen < end
+            slave.read_up_to(end)
+            assert slave.received == world.log.content
+
+
+def test_a_deleted_file_closes_the_link(tmp_path: Path) -> None:
+    size = 16 << 20
+    with MasterWorld(tmp_path, file_size=size) as world:
+        world.log.append(size + 100)
+        with FakeSlave(world.address, 0, file_size=size, receive_buffer=4096) as slave:
+            progress = _admitted(world)
+            wait_until(lambda: progress.sent_offset)
+            world.log.delete_below(size)
+            world.wait_for_refusal(RefusalReason.BELOW_MIN)
+            slave.skip_to_end()
+            (_, reason, text) = world.group_transfer.removed[0]
+            assert reason is RefusalReason.BELOW_MIN
+            assert "must start over" in text
+
+
+def test_a_log_that_is_cut_back_closes_the_link(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path) as world:
+        end = world.log.append(1000)
+        with FakeSlave(world.address, 0) as slave:
+            slave.read_up_to(end)
+            world.page.counters[MAX_PHY_OFFSET] = 500
+            world.bell.ring()
+            assert slave.is_closed_by_master()
+            world.wait_for_refusal(RefusalReason.BEYOND_MAX)
+
+
+def test_flow_control_holds_for_all_slaves_together(tmp_path: Path) -> None:
+    limit = 1_000_000
+    with MasterWorld(tmp_path, HaConfig(ha_flow_control=limit)) as world:
+        end = world.log.append(250_000)
+        began = time.monotonic()
+        with FakeSlave(world.address, 0) as first, FakeSlave(world.address, 0) as second:
+            readers = [
+                threading.Thread(target=slave.read_up_to, args=(end,)) for slave in (first, second)
+            ]
+            for reader in readers:
+                reader.start()
+            for reader in readers:
+                reader.join(10)
+            took = time.monotonic() - began
+            count = len(first.received) + len(second.received)
+            count += FRAME_HEADER.size * (len(first.sizes) + len(second.sizes))
+            assert count >= 500_000
+            # The first frame of a tenth of a second leaves at once.
+            assert count <= limit * (took + 0.1)
+            assert first.received == second.received == world.log.content
+
+
+def test_heartbeats_go_out_while_flow_control_holds_the_log_back(tmp_path: Path) -> None:
+    config = HaConfig(ha_flow_control=100, ha_send_heartbeat_interval=30)
+    with MasterWorld(tmp_path, config) as world:
+        world.log.append(5000)
+        with FakeSlave(world.address, 0) as slave:
+            assert slave.read_frame() == 1024
+            assert [slave.read_frame() for _ in range(3)] == [0, 0, 0]
+
+
+def _admitted(world: MasterWorld):  # type: ignore[no-untyped-def]
+    wait_until(lambda: world.group_transfer.added)
+    return world.group_transfer.added[0]

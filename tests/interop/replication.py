@@ -1,0 +1,357 @@
+"""Broker groups of mixed kinds under test: their settings, their load, and the judges who compare.
+
+A Group is one master and its slaves on one name server. The judges ask only what every kind of
+broker answers (21, 28, 43, 45, 201) and read the commit-log files of both sides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remoting.remoting_serializable import loads_lenient
+from store.mapped_file import find_start_offset
+from store.message import Message
+from store.message_codec import RecordKind, check_record, decode_record
+from store.store_checker import check_store
+from tests.interop import harness
+from tests.interop.clients import registered
+from tests.interop.driver import Driver, Entry, Producer, read_ledger
+from tests.interop.processes import PeerError, wait_until
+
+PAIRS = (
+    ("ours", "ours"),
+    ("ours", "java-4.9"),
+    ("ours", "java-5.3"),
+    ("java-4.9", "ours"),
+    ("java-5.3", "ours"),
+)
+"""(master's kind, slave's kind): every pair that contains ours."""
+SEND_OK = "SEND_OK"
+SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+_CATCH_UP_S = 60.0
+# Both sides need the same; small, so that records cross the ends of several files.
+_COMMON = {
+    "mappedFileSizeCommitLog": str(4 << 20),
+    "registerNameServerPeriod": "10000",
+    "slaveReadEnable": "true",
+}
+
+
+def pairs(default: Iterable[tuple[str, ...]] = PAIRS) -> list[tuple[str, ...]]:
+    """The pairs under test: `default`, or what REPLICATION_PAIRS says.
+
+    "java-4.9:java-4.9 java-5.3:java-4.9" is how the scenarios themselves are validated.
+    """
+    text = os.environ.get("REPLICATION_PAIRS")
+    return [tuple(pair.split(":")) for pair in text.split()] if text else list(default)
+
+
+def kinds_id(kinds: Iterable[str]) -> str:
+    """How a group is called in the name of a test."""
+    return "-to-".join(kinds)
+
+
+class Group:
+    """One master and its slaves; `role` is the master's."""
+
+    def __init__(
+        self,
+        directory: Path,
+        namesrv: str,
+        kinds: Sequence[str],
+        *,
+        role: str = "ASYNC_MASTER",
+        name: str = "broker-a",
+        conf: Mapping[str, str] | None = None,
+        slave_conf: Mapping[str, str] | None = None,
+    ) -> None:
+        """kinds: the master's and each slave's. conf: of all members; slave_conf: of the slaves."""
+        self.name = name
+        self.role = role
+        common = {**_COMMON, **(conf or {})}
+        waiting = {"inSyncReplicas": "2"} if (kinds[0], role) == ("java-5.3", "SYNC_MASTER") else {}
+        self.master = harness.broker(
+            kinds[0],
+            directory / "master",
+            namesrv,
+            name=name,
+            conf={"brokerRole": role, **waiting, **common},
+        )
+        self.slaves = [
+            harness.broker(
+                kind,
+                directory / f"slave-{number}",
+                namesrv,
+                name=name,
+                conf={
+                    "brokerRole": "SLAVE",
+                    "brokerId": str(number),
+                    **common,
+                    **(slave_conf or {}),
+                },
+            )
+            for number, kind in enumerate(kinds[1:], 1)
+        ]
+
+    @property
+    def slave(self) -> harness.Broker:
+        """The only one."""
+        (slave,) = self.slaves
+        return slave
+
+    @property
+    def members(self) -> list[harness.Broker]:
+        """The master first."""
+        return [self.master, *self.slaves]
+
+    def addresses(self) -> dict[str, str]:
+        """{brokerId: address} as a name server must know it."""
+        return {str(number): member.address for number, member in enumerate(self.members)}
+
+    def start(self) -> Group:
+        """Boot all members: the master first, so that no slave has to wait for its next try."""
+        self.master.start()
+        start_all(self.slaves)
+        return self
+
+    def end(self) -> None:
+        """Kill whatever lives."""
+        for member in self.members:
+            member.kill()
+
+
+def start_all(brokers: Iterable[harness.Broker]) -> None:
+    """Start them at the same time, and wait for each one's boot line."""
+    with ThreadPoolExecutor() as pool:
+        for started in [pool.submit(broker.start) for broker in brokers]:
+            started.result()
+
+
+def wait_group_registered(driver: Driver, namesrv: str, group: Group) -> None:
+    """Until the name server knows every member; a 5.3.3 broker registers 20 s after its boot."""
+    expected = group.addresses()
+    what = f"all of {group.name} registered"
+    wait_until(lambda: registered(driver, namesrv).get(group.name) == expected, what, 60)
+
+
+# -- what a broker says ----------------------------------------------------------------------------
+
+
+def ask(broker: harness.Broker, code: int) -> dict[str, Any]:
+    """The JSON of one answer; empty where the broker has nothing to tell (a code other than 0)."""
+    with broker.client() as client:
+        answer = client.call(code, {})
+    return dict(loads_lenient(answer.body)) if answer.code == 0 and answer.body else {}
+
+
+def log_end(broker: harness.Broker) -> int:
+    """Where its commit log ends now; -1 when it does not tell (a Java one that has just booted)."""
+    try:
+        table = ask(broker, 28).get("table", {})
+    except OSError:
+        return -1
+    return int(table.get("commitLogMaxOffset", -1))
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The metadata of one broker, as its answers to 21, 201, 43 and 45 tell it."""
+
+    topics: dict[str, tuple[Any, ...]]
+    groups: dict[str, tuple[Any, ...]]
+    offsets: dict[tuple[str, int], int]
+    delays: dict[int, int]
+
+
+_TOPIC_FIELDS = ("readQueueNums", "writeQueueNums", "perm", "order", "topicFilterType")
+_GROUP_FIELDS = (
+    "consumeEnable",
+    "consumeFromMinEnable",
+    "consumeBroadcastEnable",
+    "retryQueueNums",
+    "retryMaxTimes",
+    "brokerId",
+    "whichBrokerWhenConsumeSlowly",
+)
+
+
+def tables(broker: harness.Broker) -> Tables:
+    """Ask for all four kinds; only what 4.9 and 5.3 both have is kept."""
+    topics, groups, offsets, delays = (ask(broker, code) for code in (21, 201, 43, 45))
+    if broker.kind == "java-4.9" and not delays:
+        # As a slave it only writes them into the file, for the time after its promotion.
+        file = broker.store_dir / "config" / "delayOffset.json"
+        delays = loads_lenient(file.read_bytes()) if file.exists() else {}
+    return Tables(
+        _rows(topics.get("topicConfigTable", {}), _TOPIC_FIELDS),
+        _rows(groups.get("subscriptionGroupTable", {}), _GROUP_FIELDS),
+        {
+            (key, int(queue)): int(offset)
+            for key, queues in offsets.get("offsetTable", {}).items()
+            for queue, offset in queues.items()
+        },
+        {int(level): int(offset) for level, offset in delays.get("offsetTable", {}).items()},
+    )
+
+
+def _rows(
+    table: Mapping[str, Mapping[str, Any]], fields: tuple[str, ...]
+) -> dict[str, tuple[Any, ...]]:
+    return {name: tuple(row[field] for field in fields) for name, row in table.items()}
+
+
+def wait_same_tables(master: harness.Broker, slave: harness.Broker, timeout_s: float) -> None:
+    """Until the slave tells the same as its master of all four kinds of metadata."""
+    try:
+        wait_until(lambda: tables(slave) == tables(master), "the same metadata", timeout_s)
+    except PeerError as error:
+        theirs, ours = tables(master), tables(slave)
+        different = [
+            f"{name}: master {sorted(expected - found)}, slave {sorted(found - expected)}"
+            for name in Tables.__slots__
+            if (expected := set(getattr(theirs, name).items()))
+            != (found := set(getattr(ours, name).items()))
+        ]
+        raise AssertionError(f"{error} at {slave.process.name}: {different}") from None
+
+
+# -- the logs --------------------------------------------------------------------------------------
+
+
+def log_files(broker: harness.Broker) -> dict[int, Path]:
+    """Commit-log files by the offset at which they start, in order."""
+    found = {
+        start: path
+        for path in (broker.store_dir / "commitlog").iterdir()
+        if (start := find_start_offset(path.name)) is not None
+    }
+    return dict(sorted(found.items()))
+
+
+def wait_caught_up(group: Group, timeout_s: float = _CATCH_UP_S) -> int:
+    """Until every slave's log ends where the master's does; that offset."""
+    ends: list[int] = []
+
+    def is_even() -> bool:
+        ends[:] = [log_end(member) for member in group.members]
+        return len(set(ends)) == 1 and ends[0] > 0
+
+    try:
+        wait_until(is_even, f"slaves of {group.name} at its master's end", timeout_s)
+    except PeerError as error:
+        tails = "\n".join(member.log_tail() for member in group.members)
+        raise PeerError(f"{error}; ends {ends}\n{tails}") from None
+    return ends[0]
+
+
+def assert_same_log(master: harness.Broker, slave: harness.Broker, end: int) -> int:
+    """Byte by byte, from the slave's first file to `end`; where the slave's log begins."""
+    theirs, ours = log_files(master), log_files(slave)
+    start = min(ours)
+    size = ours[start].stat().st_size
+    for at in range(start, end, size):
+        assert ours[at].stat().st_size == theirs[at].stat().st_size == size, at
+        length = min(size, end - at)
+        expected, found = _head(theirs[at], length), _head(ours[at], length)
+        if expected != found:
+            first = next(n for n in range(length) if expected[n] != found[n])
+            raise AssertionError(
+                f"{slave.process.name} differs from {master.process.name} at {at + first} of {end}"
+            )
+    return start
+
+
+def _head(path: Path, length: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(length)
+
+
+def messages(broker: harness.Broker) -> Iterator[Message]:
+    """Every record of its log files, in order, whether it runs or not."""
+    for start, path in log_files(broker).items():
+        view = path.read_bytes()
+        position = 0
+        while position < len(view):
+            found = check_record(view, position, len(view), start + position, check_crc=True)
+            if found.kind is not RecordKind.MESSAGE:
+                assert found.kind is not RecordKind.INVALID, f"{path} at {position}: {found.reason}"
+                break
+            yield decode_record(view, position)[0]
+            position += found.size
+
+
+def assert_holds(broker: harness.Broker, topic: str, acknowledged: Iterable[Entry]) -> None:
+    """Every acknowledged message is in the broker's log, at its queue offset."""
+    there = {
+        (message.queue_id, message.queue_offset): message.find_property("u_seq")
+        for message in messages(broker)
+        if message.topic == topic
+    }
+    lost = [
+        entry
+        for entry in acknowledged
+        if there.get((entry.queue_id, entry.queue_offset)) != str(entry.seq)
+    ]
+    assert not lost, f"{len(lost)} missing at {broker.process.name}, the first: {lost[:3]}"
+
+
+def assert_stores_whole(group: Group) -> None:
+    """Our members stop orderly, and nothing is to be said against their stores."""
+    for member in group.members:
+        if member.kind == "ours":
+            member.stop()
+            report = check_store(member.store_dir)
+            assert report.is_clean, report.lines()
+            assert not report.unclean
+
+
+# -- load ------------------------------------------------------------------------------------------
+
+
+class Load:
+    """Sends to a topic that go on until `stop`; what was not acknowledged is no fault."""
+
+    def __init__(
+        self, producer: Producer, topic: str, *, kind: str = "sync", rate: float = 400.0
+    ) -> None:
+        self.topic = topic
+        self._producer = producer
+        self._begun = producer.begin_send(topic, kind, 10_000_000, rate=rate)
+
+    def count(self) -> int:
+        """How many were answered."""
+        return int(self._producer.driver.call("send.count", ledger=self._begun[1]))
+
+    def wait_for_more(self, count: int, timeout_s: float = 60.0) -> None:
+        """Until that many more were answered."""
+        goal = self.count() + count
+        wait_until(lambda: self.count() >= goal, f"{goal} sends to {self.topic}", timeout_s)
+
+    def stop(self) -> list[Entry]:
+        """End it; what was answered."""
+        self._producer.driver.call("send.stop", ledger=self._begun[1])
+        self._begun[0].result(60)
+        return read_ledger(self._begun[1])
+
+
+def send_one(producer: Producer, topic: str, **settings: Any) -> str:
+    """Send one message, settings as in Producers.java; the status."""
+    message = {"topic": topic, "body": "one", "tags": "TagA", "keys": "one", **settings}
+    answer = producer.driver.call("send.one", producer=producer.name, **message)
+    return str(answer["status"])
+
+
+def wait_status(producer: Producer, topic: str, status: str, timeout_s: float = 40.0) -> None:
+    """Until a send is answered with `status`."""
+    wait_until(lambda: send_one(producer, topic) == status, f"a send that gets {status}", timeout_s)
+
+
+def acknowledged(entries: Iterable[Entry]) -> list[Entry]:
+    """Those of which a SYNC_MASTER said that its slave has them."""
+    return [entry for entry in entries if entry.note == SEND_OK]

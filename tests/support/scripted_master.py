@@ -1,0 +1,94 @@
+"""A master's HA port that a test plays by hand: reads reports, sends what it likes.
+
+Every wait has a deadline of its own; a report that does not come is a TimeoutError.
+"""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Self
+
+from ha.frame import FRAME_HEADER, REPORT
+
+_WAIT_S = 10.0
+
+
+class ScriptedLink:
+    """One accepted connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        sock.settimeout(_WAIT_S)
+        self._read = b""
+
+    def read_report(self) -> int:
+        """The next 8 bytes."""
+        while len(self._read) < REPORT.size:
+            data = self.socket.recv(4096)
+            if not data:
+                raise ConnectionError("the slave closed the link")
+            self._read += data
+        (offset,) = REPORT.unpack(self._read[: REPORT.size])
+        self._read = self._read[REPORT.size :]
+        return int(offset)
+
+    def reports_until(self, offset: int) -> list[int]:
+        """All reports up to the one that says `offset`."""
+        found = [self.read_report()]
+        while found[-1] != offset:
+            found.append(self.read_report())
+        return found
+
+    def send(self, data: bytes) -> None:
+        """Bytes as they are."""
+        self.socket.sendall(data)
+
+    def frame(self, offset: int, body: bytes = b"") -> None:
+        """One frame; without a body a heartbeat."""
+        self.send(FRAME_HEADER.pack(offset, len(body)) + body)
+
+    def wait_closed(self) -> None:
+        """Until the slave has closed; what it still reported is dropped."""
+        try:
+            while self.socket.recv(4096):
+                pass
+        except ConnectionResetError:
+            return
+
+    def close(self) -> None:
+        """Close at once."""
+        self.socket.close()
+
+
+class ScriptedMaster:
+    """The listening port."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._listening = socket.create_server((host, 0))
+        self._listening.settimeout(_WAIT_S)
+        self.address = f"{host}:{self._listening.getsockname()[1]}"
+        self._links: list[ScriptedLink] = []
+
+    def accept(self) -> ScriptedLink:
+        """The next connection."""
+        link = ScriptedLink(self._listening.accept()[0])
+        self._links.append(link)
+        return link
+
+    def close(self) -> None:
+        """Close the port and every link."""
+        self._listening.close()
+        for link in self._links:
+            link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

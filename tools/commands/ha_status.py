@@ -1,0 +1,316 @@
+"""haStatus: how replicas follow their masters. (Java: HAStatusSubCommand.)
+
+What only our brokers say (id, state, age of the lag, last error) is "-" for a Java broker.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import click
+
+from remoting.body.ha_runtime_info import (
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
+from remoting.errors import RemotingError
+from remoting.remoting_serializable import loads_lenient
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
+from tools.command_line import command, complain
+from tools.errors import AdminError, BrokerAnswerError
+from tools.message_text import second_text
+from tools.report import Column, Report, safe_line, table
+
+COLUMNS: Final = (
+    Column("#Replica", "id"),
+    Column("#Addr", "addr"),
+    Column("#State", "state"),
+    Column("#Lag", "lag", right=True),
+    Column("#Lag(s)", "lagSeconds", right=True),
+    Column("#Speed", "speed", right=True),
+    Column("#Since", "since"),
+    Column("#Last error", "lastError"),
+)
+SYNC_COLUMNS: Final = (
+    Column("#Metadata", "kind"),
+    Column("#Last success", "lastSuccess"),
+    Column("#Failures", "failures", right=True),
+    Column("#Last error", "lastError"),
+)
+NONE: Final = "-"
+BAR_WIDTH: Final = 30
+CATCHING_UP: Final = "catching_up"
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_CLEAR_SCREEN: Final = "\x1b[H\x1b[2J"
+_DRAWN: Final = "tools.commands.ha_status.drawn"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One broker's answer; `name` "" when nobody said which broker it is."""
+
+    address: str
+    name: str
+    broker_id: int
+    info: HARuntimeInfo | None
+    tree: Any
+    """The JSON of the answer."""
+    error: str | None
+
+    @property
+    def title(self) -> str:
+        """How the broker is called in the output."""
+        return f"{self.name}:{self.broker_id} {self.address}" if self.name else self.address
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a slave is behind; None where nobody knows."""
+
+    size: int | None = None
+    seconds: float | None = None
+    exact: bool | None = None
+
+
+@command("haStatus", repeat="-i")
+@click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
+@click.option("-c", "--clusterName", "cluster", help="Brokers of this cluster [default: of all].")
+def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
+    """Every replica of every master, and the slaves' own ends of their links."""
+    if address is not None and cluster is not None:
+        raise click.UsageError("only one of -b ADDRESS and -c CLUSTER is possible")
+    if address is not None:
+        answers, masters = _ask_one(admin, address)
+    else:
+        brokers = admin.brokers(cluster)
+        slaves_first = sorted(brokers, key=lambda broker: broker.broker_id == MASTER_ID)
+        found = {broker: _try_ask(admin, broker) for broker in slaves_first}
+        answers = [found[broker] for broker in brokers]
+        masters = {a.name: a.info for a in answers if a.info is not None and a.info.master}
+    parts, data = [], []
+    for answer in answers:
+        lag = _slave_lag(answer, masters)
+        parts.append("\n".join(_lines(answer, lag, admin.now_ms())))
+        data.append(_data(answer, lag))
+    return Report(_over_the_last("\n\n".join(parts)), data)
+
+
+# -- asking ------------------------------------------------------------------------------------
+
+
+def _ask(admin: AdminClient, address: str, name: str = "", broker_id: int = 0) -> Answer:
+    try:
+        response = admin.call(address, RequestCode.GET_BROKER_HA_STATUS)
+    except BrokerAnswerError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        raise AdminError(
+            f"broker {address} does not know HA status (request 907): Java brokers have it from "
+            "5.0 on; see its log for its slaves"
+        ) from error
+    info = HARuntimeInfo.from_json_bytes(response.body)
+    return Answer(address, name, broker_id, info, loads_lenient(response.body), None)
+
+
+def _try_ask(admin: AdminClient, broker: BrokerAddress) -> Answer:
+    """As _ask, for one of many: who does not answer has a line, too."""
+    name, broker_id = broker.broker_name, broker.broker_id
+    try:
+        return _ask(admin, broker.address, name, broker_id)
+    except (RemotingError, AdminError) as error:
+        complain("haStatus", f"broker {name}:{broker_id}: {error}")
+        return Answer(broker.address, name, broker_id, None, None, str(error))
+
+
+def _ask_one(admin: AdminClient, address: str) -> tuple[list[Answer], dict[str, HARuntimeInfo]]:
+    """One broker's answer and, where it is a slave, the status of its master by broker name."""
+    answer = _ask(admin, address)
+    if answer.info is None or answer.info.master:
+        return [answer], {}
+    try:
+        brokers = admin.brokers()
+        own = next((broker for broker in brokers if broker.address == address), None)
+        if own is None:
+            raise AdminError("the name server does not know this address")
+        answer = replace(answer, name=own.broker_name, broker_id=own.broker_id)
+        for broker in brokers:
+            if (broker.broker_name, broker.broker_id) == (own.broker_name, MASTER_ID):
+                status = _ask(admin, broker.address).info
+                return [answer], {} if status is None else {own.broker_name: status}
+        raise AdminError(f"{own.broker_name} has no running master")
+    except (RemotingError, AdminError) as error:
+        complain("haStatus", f"how far {address} is behind its master is not known: {error}")
+    return [answer], {}
+
+
+def _slave_lag(answer: Answer, masters: dict[str, HARuntimeInfo]) -> Lag:
+    """What the master says of this slave, else the distance of their logs' ends."""
+    if answer.info is None or answer.info.master or answer.name not in masters:
+        return Lag()
+    master, client = masters[answer.name], answer.info.ha_client_runtime_info
+    for replica in master.ha_connection_info:
+        same_link = client.local_addr is not None and replica.addr == client.local_addr
+        if same_link or replica.id == f"{answer.name}:{answer.broker_id}":
+            return Lag(replica.diff, replica.lag_seconds, replica.lag_seconds_exact)
+    return Lag(max(master.master_commit_log_max_offset - client.max_offset, 0))
+
+
+# -- showing -----------------------------------------------------------------------------------
+
+
+def _over_the_last(text: str) -> str:
+    """`text`; on a terminal, from the second round on, in place of the round before."""
+    meta = click.get_current_context().meta
+    again, meta[_DRAWN] = _DRAWN in meta, True
+    return _CLEAR_SCREEN + text if again and sys.stdout.isatty() else text
+
+
+def _data(answer: Answer, lag: Lag) -> dict[str, Any]:
+    data: dict[str, Any] = {"brokerAddr": answer.address}
+    if answer.name:
+        data |= {"brokerName": answer.name, "brokerId": answer.broker_id}
+    if answer.info is None:
+        return data | {"error": answer.error}
+    data["status"] = answer.tree
+    if not answer.info.master:
+        data |= {"lagBytes": lag.size, "lagSeconds": lag.seconds}
+    return data
+
+
+def _lines(answer: Answer, lag: Lag, now_ms: int) -> Iterator[str]:
+    info = answer.info
+    if info is None:
+        yield f"{answer.title}: no HA status: {safe_line(answer.error or '')}"
+    elif info.master:
+        yield from _master_lines(answer.title, info)
+    else:
+        yield from _slave_lines(answer.title, info, lag, info.timestamp or now_ms)
+    if info is not None and info.refusals:
+        counts = ", ".join(f"{safe_line(name)} {n}" for name, n in sorted(info.refusals.items()))
+        yield f"links refused or closed: {counts}"
+
+
+def _master_lines(title: str, info: HARuntimeInfo) -> Iterator[str]:
+    replicas = info.ha_connection_info
+    yield (
+        f"{title}: master, log ends at {info.master_commit_log_max_offset}, "
+        f"{info.in_sync_slave_nums} of {len(replicas)} replicas in sync"
+    )
+    if not replicas:
+        return
+    yield table(COLUMNS, [_row(replica) for replica in replicas]).text
+    for replica in replicas:
+        if _state(replica) == CATCHING_UP:
+            yield f"  {_name(replica)} {_progress(replica, info.master_commit_log_max_offset)}"
+
+
+def _name(replica: HAConnectionRuntimeInfo) -> str:
+    return safe_line(replica.id or replica.addr or NONE)
+
+
+def _state(replica: HAConnectionRuntimeInfo) -> str:
+    """A Java broker says only whether the replica is near."""
+    return replica.state or ("in_sync" if replica.in_sync else CATCHING_UP)
+
+
+def _row(replica: HAConnectionRuntimeInfo) -> Sequence[object]:
+    since = replica.disconnected_since or replica.connected_since
+    uncounted = replica.counted is False and replica.disconnected_since is None
+    return [
+        replica.id or NONE,
+        replica.addr or NONE,
+        _state(replica) + (" (not counted)" if uncounted else ""),
+        size_text(replica.diff),
+        _seconds(replica.lag_seconds, replica.lag_seconds_exact),
+        f"{size_text(replica.transferred_byte_in_second)}/s",
+        second_text(since) if since else NONE,
+        _error(replica.last_error, replica.last_error_timestamp),
+    ]
+
+
+def _error(text: str | None, when_ms: int | None) -> str:
+    if not text:
+        return NONE
+    return f"{second_text(when_ms)} {text}" if when_ms else text
+
+
+def _seconds(seconds: float | None, exact: bool | None) -> str:
+    if seconds is None:
+        return NONE
+    return f"{'' if exact is not False else '>='}{seconds:.1f}"
+
+
+def _progress(replica: HAConnectionRuntimeInfo, end: int) -> str:
+    """How much of what this connection began with has arrived, as a bar, and the time left."""
+    start = min(replica.start_offset or 0, end)
+    whole, left = max(end - start, 1), min(max(replica.diff, 0), end - start)
+    percent = (whole - left) * 100 // whole
+    done = BAR_WIDTH * percent // 100
+    rate = replica.transferred_byte_in_second
+    eta = f"about {duration_text(replica.diff / rate)} left" if rate > 0 else "standing still"
+    bar = "#" * done + "-" * (BAR_WIDTH - done)
+    return f"[{bar}] {percent:3d} %  {size_text(replica.diff)} to go, {eta}"
+
+
+def _slave_lines(title: str, info: HARuntimeInfo, lag: Lag, now_ms: int) -> Iterator[str]:
+    client = info.ha_client_runtime_info
+    behind = NONE if lag.size is None else size_text(lag.size)
+    yield f"{title}: slave of {safe_line(client.master_addr or 'nobody yet')} (HA port)"
+    yield f"  state       {_client_state(client)}"
+    yield (
+        f"  log ends at {client.max_offset}, behind its master {behind}, "
+        f"{_seconds(lag.seconds, lag.exact)} s"
+    )
+    yield (
+        f"  speed       {size_text(client.transferred_byte_in_second)}/s, last read "
+        f"{_ago(client.last_read_timestamp, now_ms)}, last report "
+        f"{_ago(client.last_write_timestamp, now_ms)}"
+    )
+    for what, text in (("last error", client.last_error), ("inspection", client.last_inspection)):
+        if text:
+            yield f"  {what:<11} {safe_line(text)}"
+    if info.slave_sync:
+        rows = [
+            [
+                kind,
+                _ago(sync.last_success_timestamp, now_ms),
+                sync.failures,
+                _error(sync.last_error, sync.last_error_timestamp),
+            ]
+            for kind, sync in info.slave_sync.items()
+        ]
+        yield from (f"  {line}" for line in table(SYNC_COLUMNS, rows).text.splitlines())
+
+
+def _client_state(client: HAClientRuntimeInfo) -> str:
+    since = f" since {second_text(client.connected_since)}" if client.connected_since else ""
+    local = f", from {client.local_addr}" if client.local_addr else ""
+    return safe_line((client.state or NONE) + since + local)
+
+
+def _ago(when_ms: int | None, now_ms: int) -> str:
+    return f"{max(now_ms - when_ms, 0) / 1000:.1f} s ago" if when_ms else "never"
+
+
+def size_text(size: int) -> str:
+    """Bytes in binary units with one decimal."""
+    value, unit = float(size), 0
+    while abs(value) >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def duration_text(seconds: float) -> str:
+    """A span in the two largest units that it fills: 1 h 5 min."""
+    whole = max(round(seconds), 1)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
