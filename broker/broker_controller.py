@@ -355,6 +355,7 @@ class BrokerController:
         walked = rebuild_topic_queue_table(self._log, self._page, self._table, self._loop_reader)
         self._log.open(self._log.store_host)
         log.info("writing from %s on, %s records after dispatch", self._log.position, walked)
+        self._offsets.limit_to(self._log.next_offset)
 
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""

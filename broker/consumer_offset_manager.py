@@ -136,6 +136,27 @@ class ConsumerOffsetManager(JsonConfigManager):
 
         return self._merge(table, raised)
 
+    def limit_to(self, queue_ends: Callable[[str, int], int | None]) -> int:
+        """No offset lies beyond the end of its queue (None: unknown, left alone); how many did.
+
+        A slave may know offsets of messages that it never got. Once it is the master, a pull
+        from beyond the end would be sent back to the queue's beginning, and everything be
+        consumed again.
+        """
+        changed = 0
+        with self._lock:
+            for key, queues in self._table.items():
+                topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
+                for queue_id, offset in queues.items():
+                    end = queue_ends(topic, queue_id)
+                    if end is not None and offset > end:
+                        log.warning("%s queue %s: offset %s, end %s", key, queue_id, offset, end)
+                        queues[queue_id] = end
+                        changed += 1
+            if changed:
+                self.mark_changed()
+        return changed
+
     def _merge(
         self, table: OffsetTable, choose: Callable[[str, int, int | None, int], int | None]
     ) -> int:

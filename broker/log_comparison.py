@@ -30,10 +30,15 @@ _LONGEST_REST: Final = 1 << 20
 
 
 class MasterLog(Protocol):
-    """The master's log as it can be asked. Both methods may raise what its maker says."""
+    """The master's log as it can be asked. `record_at` may raise what its maker says."""
 
-    min_offset: int
-    max_offset: int
+    @property
+    def min_offset(self) -> int:
+        """Where it begins."""
+
+    @property
+    def max_offset(self) -> int:
+        """Where it ends."""
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """What is stored there: a whole record or a blank; None when no record starts there."""

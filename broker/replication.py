@@ -20,7 +20,7 @@ from broker.command_channel import Arguments, CommandClient, CommandError
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.group_members import GroupMembers
 from broker.ha_request_service import HaRequestService
-from broker.master_inspector import MasterInspector
+from broker.master_inspector import Inspection, MasterInspector, Verdict
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
 from broker.replica_announcer import ReplicaAnnouncer
 from broker.returning_master import ReturningMaster
@@ -30,6 +30,7 @@ from broker.slave_synchronize import SlaveSynchronize
 from broker.store_access import StoreAccess
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.topic_config_manager import TopicConfigManager
+from ha.trusted_peers import TrustedPeers
 from remoting.remoting_client import RemotingClient
 from store.clock import Clock
 from store.commit_log_reader import CommitLogReader
@@ -99,7 +100,7 @@ class Replication:
             self._identity,
             ha=self._ha,
             slave_sync=self._synchronize.status,
-            update_master=lambda ha, master: self.on_master(master, ha),
+            update_master=self._told_by_peer,
         )
 
     def _build_inspector(self) -> MasterInspector:
@@ -112,6 +113,7 @@ class Replication:
             shared.access,
             shared.clock,
             own_addresses=(shared.identity.broker_addr, shared.identity.ha_server_addr),
+            on_result=self._inspected,
         )
 
     def _build_synchronize(self) -> SlaveSynchronize:
@@ -163,6 +165,28 @@ class Replication:
         self._synchronize.set_master_address(master_addr)
         self._announcer.master_changed(master_addr)
         self._tell_ha()
+
+    def _told_by_peer(self, remote: str, ha_addr: str, master_addr: str | None) -> None:
+        """906: whoever names our master decides whose tables we take over. Only a peer that might
+        have our log may, and an address that the operator has fixed stays."""
+        config = self._shared.options.ha
+        trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
+        ip = remote.rpartition(":")[0]
+        if not trusted.is_trusted(ip):
+            trusted.set_members([each.ip for each in self._members.fetch_member_ips() or ()])
+        if config.ha_master_address:
+            log.warning("master %s: not taken over from %s, haMasterAddress is set", ha_addr, ip)
+        elif not trusted.is_trusted(ip):
+            log.warning("master %s: not taken over from %s, see haTrustedAddresses", ha_addr, ip)
+        else:
+            self.on_master(master_addr, ha_addr)
+
+    def _inspected(self, found: Inspection) -> None:
+        """Logs that do not belong together: the tables stay apart, too."""
+        if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
+            self._synchronize.object_to_master(f"{found.verdict}: {found.text}")
+        elif found.verdict is not Verdict.WAIT:
+            self._synchronize.object_to_master(None)
 
     def _tell_ha(self) -> None:
         """An open link to another address ends; a client that waits looks at once."""

@@ -154,6 +154,7 @@ class SlaveSynchronize:
         self._lock = threading.Lock()
         self._master: str | None = None
         self._followed_master: str | None = None
+        self._objection: str | None = None
         self._known_topics = _Followed(set(), 0, set())
         self._known_groups = _Followed(set(), 0, set())
         self._queues_to_delete: set[str] = set()
@@ -190,6 +191,11 @@ class SlaveSynchronize:
             log.info("tables: master is %s, was %s", address, self._master)
             self._master = address
 
+    def object_to_master(self, why: str | None) -> None:
+        """Take nothing over while the logs do not belong together: a master that was rebuilt from
+        nothing must not empty the tables of its slave. None: go on. Any thread."""
+        self._objection = why
+
     def status(self) -> dict[SyncKind, SyncStatus]:
         """How each kind fares."""
         return self._status.copy()
@@ -218,6 +224,8 @@ class SlaveSynchronize:
 
     def _sync(self, kind: SyncKind, sync: Callable[[str], None], master: str) -> None:
         try:
+            if self._objection is not None:
+                raise SlaveSyncError(self._objection)
             sync(master)
         except _TROUBLE as error:
             self._failed(kind, master, error)

@@ -381,7 +381,7 @@ class HAClient(ServiceThread):
                     f"process store has made no commit log file for offset {phy_offset} within "
                     f"{_BEGIN_MS} ms: is the disk full? See store.log",
                 )
-            self._sleep(_POLL_MS, lambda: self._log.has_room)
+            self._sleep(_POLL_MS, lambda: self._log.has_room, heeds_change=False)
 
     # -- connecting ----------------------------------------------------------------------------
 
@@ -459,12 +459,19 @@ class HAClient(ServiceThread):
     # -- sleeping ------------------------------------------------------------------------------
 
     def _sleep(
-        self, timeout_ms: int, has_work: Callable[[], bool] = lambda: False
+        self,
+        timeout_ms: int,
+        has_work: Callable[[], bool] = lambda: False,
+        *,
+        heeds_change: bool = True,
     ) -> list[tuple[selectors.SelectorKey, int]]:
-        """Until the link, the bell or the waiter wakes us, has_work holds, or the time is over."""
+        """Until the link, the bell or the waiter wakes us, has_work holds, or the time is over;
+        not at all when stopping, or (heeds_change) when the master has moved."""
         waiter = self._waiter
         waiter.lie_down()
-        events = [] if has_work() else self._selector.select(timeout_ms / 1000)
+        # All reasons to be awake are looked at after lie_down: it forgets earlier wakes.
+        awake = self._closing or (heeds_change and self._changed) or has_work()
+        events = [] if awake else self._selector.select(timeout_ms / 1000)
         waiter.get_up(events)
         return events
 
@@ -495,7 +502,7 @@ class HAClient(ServiceThread):
         while answers.empty():
             if self._closing:
                 return None
-            self._sleep(_IDLE_MS, lambda: not answers.empty())
+            self._sleep(_IDLE_MS, lambda: not answers.empty(), heeds_change=False)
         answer, error = answers.get()
         if error is not None:
             raise error

@@ -83,6 +83,7 @@ class MasterLink:
         self._validator: RecordValidator | None = None
         if config.ha_ack_level is not HaAckLevel.received:
             self._validator = RecordValidator(log.file_size, _first_unchecked(log))
+        self._bad: str | None = None
         # A short read from a plain socket says that it is empty; TLS gives a record at a time.
         self._short_is_empty: Final = isinstance(transport, PlainTransport)
         self._buffer = bytearray(_BUFFER_SIZE)
@@ -176,7 +177,7 @@ class MasterLink:
         log = self._log
         view, filled = self._buffer_view, self._buffered
         at = 0
-        while filled - at >= _HEADER_SIZE:
+        while filled - at >= _HEADER_SIZE and self._bad is None:
             offset, size = FRAME_HEADER.unpack_from(view, at)
             if offset != log.position or not 0 <= size <= MAX_FRAME_BODY or log.is_empty:
                 self._judge_header(offset, size)
@@ -194,6 +195,9 @@ class MasterLink:
                     at = filled
                     break
                 log.advance(size)
+                if log.position % log.file_size == 0:
+                    # The next frame's bytes are in another file, and the check is file by file.
+                    self._check()
             at = body_at + size
         if at:
             self._buffered = filled - at
@@ -240,11 +244,8 @@ class MasterLink:
     def _publish(self) -> None:
         """Show the whole frames, report, ring. In this order: the report is waited for."""
         log = self._log
-        end = log.position
         published = log.max_phy_offset
-        bad = None
-        if self._validator is not None and end > published:
-            end, bad = self._validate(self._validator, end, published)
+        end = self._check()
         if end > published:
             if self._flushed:
                 self._counters[SYNC_FLUSH_WANTED] = end
@@ -252,18 +253,21 @@ class MasterLink:
         self.report()
         if end > published:
             log.ring()
-        if bad is not None:
+        if self._bad is not None:
             raise LinkClosedError(
                 RefusalReason.BAD_RECORD,
-                f"what the master sent for offset {end} is no record: {bad}; the log ends there "
-                "until the master sends something else",
+                f"what the master sent for offset {end} is no record: {self._bad}; the log ends "
+                "there until the master sends something else",
             )
 
-    def _validate(
-        self, validator: RecordValidator, received: int, published: int
-    ) -> tuple[int, str | None]:
-        reason = validator.check(self._log.file_view(validator.position), received)
-        return max(validator.position, published), reason
+    def _check(self) -> int:
+        """Up to where whole frames may be published; `_bad` says why what follows may not."""
+        validator, position = self._validator, self._log.position
+        if validator is None:
+            return position
+        if position > validator.position and self._bad is None:
+            self._bad = validator.check(self._log.file_view(validator.position), position)
+        return max(validator.position, self._log.max_phy_offset)
 
     # -- reporting -----------------------------------------------------------------------------
 

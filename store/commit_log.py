@@ -154,6 +154,11 @@ class CommitLog:
             entry = self._topics[name] = TopicLog(name)
         return entry
 
+    def next_offset(self, name: str, queue_id: int) -> int | None:
+        """The queue offset of the next record; None for a queue without records."""
+        entry = self._topics.get(name)
+        return None if entry is None else entry.next_offsets.get(queue_id)
+
     def forget_topic(self, name: str) -> None:
         """The topic's queues were deleted: the next record of each starts at offset 0."""
         entry = self._topics.get(name)

@@ -61,11 +61,11 @@ class AdminHAProcessor(TableProcessor):
         *,
         ha: HaCommands,
         slave_sync: Callable[[], Mapping[SyncKind, SyncStatus]],
-        update_master: Callable[[str, str | None], None],
+        update_master: Callable[[str, str, str | None], None],
     ) -> None:
         """`identity` is asked with each request. `slave_sync`: SlaveSynchronize.status, asked on a
-        slave only. `update_master`: on a slave, follow this HA address and take the metadata from
-        that remoting address."""
+        slave only. `update_master`: on a slave, a peer ("ip:port") says: follow this HA address
+        and take the metadata from that remoting address."""
         super().__init__(
             {
                 RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange_broker_ha_info,
@@ -106,7 +106,9 @@ class AdminHAProcessor(TableProcessor):
                 header.master_address,
                 connection.remote_address,
             )
-            self._update_master(header.master_ha_address, header.master_address)
+            self._update_master(
+                connection.remote_address, header.master_ha_address, header.master_address
+            )
         return request.response(ResponseCode.SUCCESS, None, encode_header(answer))
 
     def get_broker_ha_status(

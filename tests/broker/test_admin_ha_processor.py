@@ -72,7 +72,7 @@ class World:
             self.identity,
             ha=self,
             slave_sync=self.slave_sync,
-            update_master=lambda ha, master: self.told.append((ha, master)),
+            update_master=lambda remote, ha, master: self.told.append((ha, master)),
         )
 
     def identity(self) -> HaIdentity:

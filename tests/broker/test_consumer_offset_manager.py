@@ -266,3 +266,13 @@ def test_a_walk_survives_commits(tmp_path: Path) -> None:
         if number % 500 == 0:
             manager.encode()
     assert len(manager.topics_of_group("g")) == 2_000
+
+
+def test_no_offset_lies_beyond_the_end_of_its_queue(tmp_path: Path) -> None:
+    manager = ConsumerOffsetManager(tmp_path / "consumerOffset.json")
+    for topic, queue_id, offset in (("T", 0, 90), ("T", 1, 90), ("Unknown", 0, 90)):
+        manager.commit_offset("test:1", "G", topic, queue_id, offset)
+    ends = {("T", 0): 70, ("T", 1): 90}
+    assert manager.limit_to(lambda topic, queue_id: ends.get((topic, queue_id))) == 1
+    assert manager.query_offsets("G", "T") == {0: 70, 1: 90}
+    assert manager.query_offset("G", "Unknown", 0) == 90

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -180,7 +181,7 @@ class Queues:
         self._newest = newest
         self.asked = 0
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
         return ((topic, queue_id, 0) for topic, queue_id in self._newest)
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ MASTERS = pytest.mark.parametrize("java", [False, True], ids=["ours", "java"])
 
 
 class NoQueues:
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
         return iter(())
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:

@@ -21,8 +21,9 @@ from tests.support.shared_memory import fresh_page
 SERVED_4_9_8 = {
     *(10, 11, 12, 14, 15, 17, 21, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38),
     *(41, 42, 43, 45, 46, 200, 201, 202, 203, 204, 207, 208, 215, 300, 310, 315, 317, 320),
+    *(906, 907),
 }
-"""What clients and mqadmin of 4.9.8 ask a broker and this version answers."""
+"""What clients and mqadmin of 4.9.8 ask, and HA status: this version answers."""
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +41,16 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerContr
     page = fresh_page()
     names = {"store": ProcessIndex.STORE, "remoting": ProcessIndex.REMOTING, "ha": ProcessIndex.HA}
     bells = {name: Bell(page, index, Bell.create()) for name, index in names.items()}
-    asking, answering = create_channel()
-    controller = BrokerController(options, page, create_queue_table(), bells, asking, SystemClock())
+    names_of_ours = ("remoting->store", "remoting->ha", "remoting<-ha")
+    ends = {name: create_channel() for name in names_of_ours}
+    ours = {name: pair[0] for name, pair in ends.items()}
+    controller = BrokerController(options, page, create_queue_table(), bells, ours, SystemClock())
     yield controller
     controller._server.shutdown()
     controller.loop.close()
-    asking.close()
-    answering.close()
+    for pair in ends.values():
+        for end in pair:
+            end.close()
 
 
 def test_every_code_of_498_clients_is_served(controller: BrokerController) -> None:

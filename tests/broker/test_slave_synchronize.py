@@ -280,6 +280,17 @@ def test_a_master_without_such_a_table_changes_nothing(world: World, kind: SyncK
     assert (status.failures, status.last_success_ms) == (0, world.clock.now)
 
 
+def test_nothing_is_taken_over_while_the_logs_do_not_belong_together(world: World) -> None:
+    world.sync.object_to_master("ahead: we hold 90 bytes more")
+    world.round()
+    assert world.api.calls == []
+    for kind in SyncKind:
+        assert "90 bytes more" in str(world.status(kind).last_error)
+    world.sync.object_to_master(None)
+    world.round()
+    assert len(world.api.calls) == 4
+
+
 # -- failures ------------------------------------------------------------------------------------
 
 

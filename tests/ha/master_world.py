@@ -223,6 +223,8 @@ class FakeSlave:
 
     def read_frame(self) -> int:
         """Its size; 0 for a heartbeat."""
+        offset: int
+        size: int
         offset, size = FRAME_HEADER.unpack(self._read(FRAME_HEADER.size))
         if self.offset == 0 and not self.sizes:
             self.offset = offset
@@ -248,6 +250,15 @@ class FakeSlave:
         except ConnectionError:
             return True
         return not data
+
+    def report_until_refused(self) -> None:
+        """Report for as long as the master takes it; AssertionError on a log byte."""
+        try:
+            while True:
+                self.report(0)
+                assert self.sock.recv(1) == b""
+        except OSError:
+            return
 
     def skip_to_end(self) -> None:
         """Read whatever comes until the master closes."""

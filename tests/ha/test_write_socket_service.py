@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,12 @@ import pytest
 from ha.frame import FRAME_HEADER, MAX_FRAME_BODY
 from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
+from ha.slave_progress import SlaveProgress
+from ha.transport import PlainTransport
+from ha.write_socket_service import SENDFILE_FROM
+from store.clock import SystemClock
 from store.control_page import MAX_PHY_OFFSET
-from tests.ha.master_world import FILE_SIZE, FakeSlave, MasterWorld
+from tests.ha.master_world import FILE_SIZE, FakeSlave, MasterWorld, RecordingGroupTransfer
 from tests.support.deadline import wait_until
 
 
@@ -183,6 +189,62 @@ def test_heartbeats_go_out_while_flow_control_holds_the_log_back(tmp_path: Path)
             assert [slave.read_frame() for _ in range(3)] == [0, 0, 0]
 
 
-def _admitted(world: MasterWorld):  # type: ignore[no-untyped-def]
+class _WatchingTransport(PlainTransport):
+    """Notes what SlaveProgress says while a frame is handed over."""
+
+    def __init__(self, sock: socket.socket, group_transfer: RecordingGroupTransfer) -> None:
+        super().__init__(sock)
+        self.group_transfer = group_transfer
+        self.seen: list[tuple[int, int]] = []
+        """(the frame's end, sent_offset)."""
+
+    def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more: bool = False) -> int:
+        offset, size = FRAME_HEADER.unpack(parts[0])
+        self.seen.append((offset + size, self.group_transfer.added[0].sent_offset))
+        return super().send(parts, more=more)
+
+
+@pytest.mark.parametrize("size", [100, SENDFILE_FROM])
+def test_an_acknowledgement_cannot_come_before_its_frame_is_known(
+    tmp_path: Path, size: int
+) -> None:
+    """On a fast link the report is there before sendmsg returns: it must not look BEYOND_SENT."""
+    with MasterWorld(tmp_path) as world:
+        end = world.log.append(size)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            slave = FakeSlave(listening.getsockname())
+            transport = _WatchingTransport(listening.accept()[0], world.group_transfer)
+        assert world.connections.admit(transport, 0, transport.remote) is None
+        slave.read_up_to(end)
+        assert transport.seen == [(end, end)]
+        slave.close()
+
+
+class _CountingClock(SystemClock):
+    __slots__ = ("asked",)
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def monotonic_ms(self) -> int:
+        self.asked += 1
+        return super().monotonic_ms()
+
+
+@pytest.mark.parametrize("flow_control", [0, 500])
+def test_waiting_is_no_spinning(tmp_path: Path, flow_control: int) -> None:
+    """Neither an idle link nor one that flow control holds back asks for the time all the while."""
+    clock = _CountingClock()
+    config = HaConfig(ha_flow_control=flow_control, ha_send_heartbeat_interval=300)
+    with MasterWorld(tmp_path, config, clock=clock) as world:
+        world.log.append(1100)
+        with FakeSlave(world.address, 0) as slave:
+            assert slave.read_frame() == (1024 if flow_control else 1100)
+            before = clock.asked
+            assert slave.read_frame() == 0
+            assert clock.asked - before < 20
+
+
+def _admitted(world: MasterWorld) -> SlaveProgress:
     wait_until(lambda: world.group_transfer.added)
     return world.group_transfer.added[0]

@@ -205,6 +205,10 @@ class Consumer:
         wait_until(lambda: self.count() >= count, what, timeout_s)
         return self.received()
 
+    def suspend(self, suspended: bool) -> None:
+        """Let this push consumer stop pulling, or go on."""
+        self.driver.call("push.suspend", name=self.name, suspended=suspended)
+
     def queues(self) -> list[int]:
         """Queues that this push consumer holds now."""
         return list(self.driver.call("push.queues", name=self.name, topic=self.topic))

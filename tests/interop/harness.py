@@ -7,7 +7,9 @@ loopback and under the directory given; `store_dir` hands a store to the next br
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -159,6 +161,30 @@ def broker(
     command = java_command(_server_classpath(kind), main, home, jvm=flags, args=args)
     process = ServerProcess(label, command, log, _BROKER_READY, {"ROCKETMQ_HOME": str(home)})
     return Broker(kind, process, name, port, store)
+
+
+def our_admin(directory: Path, *arguments: str) -> str:
+    """What our mqadmin prints. Raises PeerError when it fails."""
+    return _output([sys.executable, "-m", "tools.mqadmin", *arguments], _our_env(directory))
+
+
+def java_admin(line: str, directory: Path, *arguments: str) -> str:
+    """What the mqadmin of a Java release ("4.9", "5.3") prints. Raises PeerError when it fails."""
+    home = _java_home(directory)
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    flags = (*QUICK_JVM, f"-Drocketmq.home.dir={home}")
+    classpath = f"{server_lib(line)}/*"
+    command = java_command(classpath, main, home, jvm=flags, args=arguments)
+    return _output(command, {"ROCKETMQ_HOME": str(home)})
+
+
+def _output(command: list[str], env: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}, check=False
+    )
+    if done.returncode != 0:
+        raise PeerError(f"{command[-4:]}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def _settings(name: str, port: int, store: Path) -> dict[str, str]:

@@ -35,11 +35,13 @@ SEND_OK = "SEND_OK"
 SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
 FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
 _CATCH_UP_S = 60.0
-# Both sides need the same; small, so that records cross the ends of several files.
+# File sizes have to be equal; small, so that records cross the ends of several files. Java refuses
+# what waits 200 ms in its queue, which a busy test machine brings about.
 _COMMON = {
     "mappedFileSizeCommitLog": str(4 << 20),
     "registerNameServerPeriod": "10000",
     "slaveReadEnable": "true",
+    "waitTimeMillsInSendQueue": "10000",
 }
 
 
@@ -148,6 +150,11 @@ def ask(broker: harness.Broker, code: int) -> dict[str, Any]:
     with broker.client() as client:
         answer = client.call(code, {})
     return dict(loads_lenient(answer.body)) if answer.code == 0 and answer.body else {}
+
+
+def ha_status(broker: harness.Broker) -> dict[str, Any]:
+    """What a broker of ours, or one of 5.x, says of its replication (907)."""
+    return ask(broker, 907)
 
 
 def log_end(broker: harness.Broker) -> int:
@@ -311,6 +318,20 @@ def assert_stores_whole(group: Group) -> None:
             assert not report.unclean
 
 
+def fill(broker: harness.Broker, topic: str, size: int, *, text: str = "x") -> None:
+    """Write at least `size` bytes of messages of 1 KiB to queues 0 to 3 of a topic of its own."""
+    window = 64
+    with broker.client() as client:
+        for first in range(0, size // 1024 + 1, window):
+            posted = [
+                client.post_send(topic, number % 4, f"{text} {number}".encode().ljust(1024))
+                for number in range(first, first + window)
+            ]
+            for opaque in posted:
+                sent = client.take_send(opaque)
+                assert sent.code == 0, sent.remark
+
+
 # -- load ------------------------------------------------------------------------------------------
 
 
@@ -318,15 +339,21 @@ class Load:
     """Sends to a topic that go on until `stop`; what was not acknowledged is no fault."""
 
     def __init__(
-        self, producer: Producer, topic: str, *, kind: str = "sync", rate: float = 400.0
+        self, producer: Producer, topic: str, *, first: int = 0, rate: float = 400.0
     ) -> None:
         self.topic = topic
+        self.errors: list[str] = []
         self._producer = producer
-        self._begun = producer.begin_send(topic, kind, 10_000_000, rate=rate)
+        self._begun = producer.begin_send(topic, "sync", 10_000_000, first=first, rate=rate)
 
     def count(self) -> int:
         """How many were answered."""
         return int(self._producer.driver.call("send.count", ledger=self._begun[1]))
+
+    def answered(self) -> list[Entry]:
+        """What was answered so far."""
+        self.count()
+        return read_ledger(self._begun[1])
 
     def wait_for_more(self, count: int, timeout_s: float = 60.0) -> None:
         """Until that many more were answered."""
@@ -334,9 +361,9 @@ class Load:
         wait_until(lambda: self.count() >= goal, f"{goal} sends to {self.topic}", timeout_s)
 
     def stop(self) -> list[Entry]:
-        """End it; what was answered."""
+        """End it; what was answered. `errors` has what was not."""
         self._producer.driver.call("send.stop", ledger=self._begun[1])
-        self._begun[0].result(60)
+        self.errors = self._begun[0].result(60)["errors"]
         return read_ledger(self._begun[1])
 
 

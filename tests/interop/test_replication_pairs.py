@@ -129,7 +129,7 @@ def fleet(
         if item.path == request.path and isinstance(item, pytest.Function)
     ]
     wanted = [case for p in params for case in p.get("cases", [p.get("case")])]
-    cases = list(dict.fromkeys(wanted))
+    cases = [case for case in dict.fromkeys(wanted) if isinstance(case, tuple)]
     made = Fleet(cases, tmp_path_factory.mktemp, namesrv, drivers)
     try:
         yield made.start()

@@ -1,4 +1,4 @@
-"""What the official clients are told by a SYNC_MASTER whose slave is absent, there, stopped, dead."""
+"""What a SYNC_MASTER tells the official clients: its slave is absent, there, stopped, dead."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def start_sync_group(
 
     def start(kinds: tuple[str, ...], **settings: str) -> SyncGroup:
         version = "5.3.3" if "java-5.3" in kinds else "4.9.8"
-        started.append(SyncGroup(tmp_path, namesrv, drivers(version), kinds, **settings))
+        directory = tmp_path / kinds_id(kinds)
+        started.append(SyncGroup(directory, namesrv, drivers(version), kinds, **settings))
         return started[-1]
 
     yield start

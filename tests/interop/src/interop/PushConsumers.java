@@ -27,6 +27,7 @@ final class PushConsumers {
         operations.put("push.stop", this::stop);
         operations.put("push.count", a -> get(a).ledger.flushedLines());
         operations.put("push.queues", this::queues);
+        operations.put("push.suspend", this::suspend);
     }
 
     /**
@@ -89,6 +90,14 @@ final class PushConsumers {
         long lines = running.ledger.flushedLines();
         running.ledger.close();
         return lines;
+    }
+
+    /** name, suspended: whether it stops pulling; what was pulled is still consumed. */
+    private Object suspend(JSONObject a) {
+        DefaultMQPushConsumer consumer = get(a).consumer;
+        if (a.getBooleanValue("suspended")) consumer.suspend();
+        else consumer.resume();
+        return true;
     }
 
     /** The queues of the topic that this consumer holds now, sorted. */

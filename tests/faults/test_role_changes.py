@@ -1,0 +1,178 @@
+"""Real brokers that change roles: ours as master, as slave, and back; logs that part and join."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.deadline import wait_until
+from tests.support.our_broker import BrokerDiedError, OurBroker
+
+TOPIC = "TBW102"
+_MASTER = {"brokerRole": "ASYNC_MASTER", "brokerId": 0}
+_SLAVE = {"brokerRole": "SLAVE", "brokerId": 1, "haReconnectInterval": 200}
+
+
+class Group:
+    """Two brokers of one group; the first one's embedded name server serves both."""
+
+    def __init__(self, root: Path) -> None:
+        name_server = f"127.0.0.1:{(port := _free_port())}"
+        common = {
+            "brokerName": "broker-a",
+            "brokerIP2": "127.0.0.1",
+            "registerNameServerPeriod": 10_000,
+        }
+        self.first = OurBroker(root / "first", embeddedNamesrvPort=port, **common)
+        self.second = OurBroker(root / "second", namesrvAddr=name_server, **common)
+        for broker in (self.first, self.second):
+            broker.settings["listenPort"] = _free_port()
+
+    def start(self, broker: OurBroker, role: dict[str, object], **settings: object) -> OurBroker:
+        """Start it in a role, with more settings for this time."""
+        before = dict(broker.settings)
+        broker.settings.update(role, **settings)
+        try:
+            return broker.start()
+        finally:
+            broker.settings = before
+
+    def crash(self) -> None:
+        """Both."""
+        for broker in (self.first, self.second):
+            broker.crash()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    found = Group(tmp_path)
+    try:
+        yield found
+    except BaseException as error:
+        for broker in (found.first, found.second):
+            error.add_note(f"--- {broker.store_dir}\n{broker.output()[-2000:]}\n{broker.logs()}")
+        raise
+    finally:
+        found.crash()
+
+
+def send(broker: OurBroker, count: int, text: str, queue_id: int = 0) -> None:
+    with broker.client() as client:
+        for number in range(count):
+            client.send(TOPIC, queue_id, f"{text}-{number}".encode() * (1 + number % 9))
+
+
+def log_of(broker: OurBroker) -> bytes:
+    """All log bytes, without the zeros at the end."""
+    files = sorted((broker.store_dir / "commitlog").glob("[0-9]*"))
+    return b"".join(path.read_bytes() for path in files).rstrip(b"\0")
+
+
+def follows(slave: OurBroker, master: OurBroker) -> bool:
+    return log_of(slave) == log_of(master)
+
+
+def max_offset(broker: OurBroker, queue_id: int = 0) -> int:
+    with broker.client() as client:
+        return client.offset(30, TOPIC, queue_id)
+
+
+def test_a_slave_that_lags_is_not_promoted_and_one_that_does_not_is(group: Group) -> None:
+    first, second = group.first, group.second
+    group.start(first, _MASTER)
+    group.start(second, _SLAVE)
+    send(first, 50, "one")
+    wait_until(lambda: follows(second, first), 20)
+    record = second.store_dir / "replica.json"
+    wait_until(lambda: '"inSync": true' in (record.read_text() if record.exists() else ""), 20)
+    assert first.terminate() == second.terminate() == 0
+    group.start(second, _MASTER)
+    assert not record.exists()
+    send(second, 5, "two")
+    wait_until(lambda: max_offset(second) == 55, 20)
+
+
+def test_logs_that_parted_are_joined_again(group: Group) -> None:
+    """Refused as long as the operator has not said so; then truncated, with a backup."""
+    first, second = group.first, group.second
+    group.start(first, _MASTER)
+    group.start(second, _SLAVE)
+    send(first, 50, "common")
+    wait_until(lambda: follows(second, first), 20)
+    common = len(log_of(first))
+    assert second.terminate() == first.terminate() == 0
+    group.start(second, _MASTER, haPromoteUnclean="true")
+    send(second, 7, "lost")
+    send(second, 3, "lost elsewhere", queue_id=3)
+    lost = log_of(second)
+    assert second.terminate() == 0
+    group.start(first, _MASTER)
+    send(first, 40, "kept")
+    group.start(second, _SLAVE)
+    wait_until(lambda: "nothing is replicated" in second.log("ha"), 20)
+    assert log_of(second) == lost
+    assert second.terminate() == 0
+    group.start(second, _SLAVE, haTruncateDiverged="true")
+    pids = second.children()
+    wait_until(lambda: follows(second, first), 30)
+    wait_until(lambda: max_offset(second) == max_offset(first) == 90, 20)
+    assert max_offset(second, 3) == 0
+    assert second.output().count("boot success") == 1
+    assert second.children().keys() == pids.keys()
+    (backup,) = second.store_dir.glob("backup-*/commitlog")
+    (tail,) = backup.glob(f"*.from-{common}")
+    assert tail.read_bytes() == lost[common:]
+    assert f"the log ends at {common} now" in second.log("store")
+    send(first, 10, "more")
+    wait_until(lambda: max_offset(second) == 100, 20)
+    assert second.terminate() == 0
+    assert second.check().is_clean
+
+
+def test_a_slave_below_the_masters_min_starts_over(group: Group) -> None:
+    first, second = group.first, group.second
+    group.start(first, _MASTER)
+    group.start(second, _SLAVE)
+    send(first, 5, "old")
+    wait_until(lambda: follows(second, first), 20)
+    assert second.terminate() == 0
+    with first.client() as client:
+        for _ in range(30):
+            client.send(TOPIC, 1, bytes(60_000))
+    assert first.terminate() == 0
+    (first.store_dir / "commitlog" / f"{0:020d}").unlink()
+    group.start(first, _MASTER)
+    group.start(second, _SLAVE)
+    wait_until(lambda: bool(list(second.store_dir.glob("backup-*"))), 30)
+    wait_until(lambda: max_offset(second, 1) == max_offset(first, 1) > 0, 30)
+    files = sorted(path.name for path in (second.store_dir / "commitlog").glob("[0-9]*"))
+    assert files[0] == f"{1 << 20:020d}"
+    assert log_of(second) == log_of(first)
+    assert second.output().count("boot success") == 1
+
+
+def test_a_first_copy_that_was_not_finished_is_not_promoted(group: Group) -> None:
+    first, second = group.first, group.second
+    group.start(first, _MASTER)
+    with first.client() as client:
+        for _ in range(30):
+            client.send(TOPIC, 1, bytes(60_000))
+    (second.store_dir).mkdir(parents=True)
+    group.start(second, _SLAVE)
+    record = second.store_dir / "replica.json"
+    wait_until(record.exists, 20)
+    text = record.read_text()
+    assert '"firstCopyDone": false' in text
+    second.crash()
+    record.write_text(text)
+    with pytest.raises(BrokerDiedError, match="first copy was not finished"):
+        group.start(second, _MASTER)

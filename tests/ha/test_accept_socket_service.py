@@ -1,0 +1,260 @@
+"""AcceptSocketService: who gets out of the lobby, which way, and when."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ha.accept_socket_service import UNKNOWN_WAIT_MS
+from ha.ha_config import HaConfig
+from ha.refusals import RefusalReason
+from ha.transport import make_tls_context
+from tests.ha.master_world import Certificates, FakeSlave, MasterWorld
+from tests.support.deadline import wait_until
+from tests.support.manual_clock import ManualClock
+
+ONLY_ONE = HaConfig(ha_trusted_addresses="127.0.0.1/32")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def crowd() -> Iterator[list[FakeSlave]]:
+    slaves: list[FakeSlave] = []
+    yield slaves
+    for slave in slaves:
+        slave.close()
+
+
+def _open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+# -- first reports -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (-1, RefusalReason.NEGATIVE),
+        (-(1 << 63), RefusalReason.NEGATIVE),
+        (2001, RefusalReason.BEYOND_MAX),
+        ((1 << 63) - 1, RefusalReason.BEYOND_MAX),
+        (999, RefusalReason.BELOW_MIN),
+        (1, RefusalReason.BELOW_MIN),
+    ],
+)
+def test_wrong_first_reports_are_refused(
+    tmp_path: Path, report: int, reason: RefusalReason, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MasterWorld(tmp_path, start=1000, file_size=1000) as world:
+        world.log.append(1000)
+        with FakeSlave(world.address, report) as slave:
+            assert slave.is_closed_by_master()
+            wait_until(lambda: world.refusals() == {reason.name.lower(): 1})
+        assert world.group_transfer.added == []
+        assert f"first report {report}" in caplog.text
+
+
+@pytest.mark.parametrize("report", [0, 1000, 1500, 2000])
+def test_right_first_reports_are_served(tmp_path: Path, report: int) -> None:
+    with MasterWorld(tmp_path, start=1000, file_size=1000) as world:
+        end = world.log.append(1000)
+        with FakeSlave(world.address, report, file_size=1000) as slave:
+            slave.read_up_to(end)
+            assert slave.received == world.log.bytes_from(report or 1000)
+        assert world.refusals().keys() <= {"network"}
+
+
+def test_a_report_that_comes_byte_by_byte(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path) as world:
+        world.log.append(0x0102)
+        with FakeSlave(world.address) as slave:
+            for value in (0, 0, 0, 0, 0, 0, 1, 2):
+                slave.sock.sendall(bytes((value,)))
+            wait_until(lambda: world.group_transfer.added)
+            assert world.group_transfer.added[0].ack_offset == 0x0102
+
+
+def test_two_reports_at_once(tmp_path: Path) -> None:
+    """The second is read by the connection, not lost in the lobby."""
+    with MasterWorld(tmp_path) as world:
+        world.log.append(100)
+        with FakeSlave(world.address) as slave:
+            slave.sock.sendall((70).to_bytes(8, "big") * 2)
+            wait_until(lambda: world.group_transfer.acknowledged == [70])
+
+
+def test_health_probes_leave_nothing_behind(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path) as world:
+        before = _open_descriptors()
+        for _ in range(300):
+            socket.create_connection(world.address).close()
+        world.wait_for_refusal(RefusalReason.NETWORK, 300)
+        wait_until(lambda: _open_descriptors() <= before)
+
+
+def test_the_silent_are_closed(tmp_path: Path) -> None:
+    with (
+        MasterWorld(tmp_path, HaConfig(ha_housekeeping_interval=50)) as world,
+        FakeSlave(world.address) as slave,
+    ):
+        assert slave.is_closed_by_master()
+        world.wait_for_refusal(RefusalReason.SILENT)
+
+
+def test_shutdown_closes_the_lobby(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path) as world, FakeSlave(world.address) as slave:
+        wait_until(lambda: len(world.accept._lobby) == 1)
+        assert world.accept.shutdown()
+        assert slave.is_closed_by_master()
+        world.accept.members_answered()  # nothing, any more
+
+
+# -- how many ------------------------------------------------------------------------------------
+
+
+def test_more_slaves_than_allowed(tmp_path: Path, crowd: list[FakeSlave]) -> None:
+    with MasterWorld(tmp_path, HaConfig(ha_max_connections=2)) as world:
+        end = world.log.append(10)
+        crowd += [FakeSlave(world.address, 0) for _ in range(2)]
+        for slave in crowd:
+            slave.read_up_to(end)
+        with FakeSlave(world.address, 0) as third:
+            assert third.is_closed_by_master()
+        world.wait_for_refusal(RefusalReason.TOO_MANY_CONNECTIONS)
+        crowd.pop().close()
+        wait_until(lambda: len(world.connections.connections()) == 1)
+        with FakeSlave(world.address, 0) as third:
+            third.read_up_to(end)
+
+
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.2"])
+def test_a_thousand_idle_connections(tmp_path: Path, crowd: list[FakeSlave], source: str) -> None:
+    """A slave gets in, from another address and from the same; the lobby stays small."""
+    with MasterWorld(tmp_path, lobby_size=20) as world:
+        end = world.log.append(100)
+        crowd += [FakeSlave(world.address) for _ in range(410)]
+        with FakeSlave(world.address, source=source) as slave:  # silent at first, as Java's
+            crowd += [FakeSlave(world.address, source="127.0.0.3") for _ in range(590)]
+            world.wait_for_refusal(RefusalReason.TOO_MANY_CONNECTIONS, 981)
+            assert len(world.accept._lobby) == 20
+            slave.report(0)
+            slave.read_up_to(end)
+        assert world.group_transfer.added[0].ip == source
+
+
+# -- strangers -----------------------------------------------------------------------------------
+
+
+def test_a_stranger_is_refused_without_a_byte(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with MasterWorld(tmp_path, ONLY_ONE, clock=clock) as world:
+        world.log.append(100)
+        with FakeSlave(world.address, 0, source="127.0.0.2") as slave:
+            wait_until(lambda: world.members_requested)
+            clock.advance(UNKNOWN_WAIT_MS - 1)
+            world.accept.members_answered()
+            slave.sock.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                slave.sock.recv(1)
+            assert world.refusals() == {}
+            clock.advance(1)
+            world.accept.members_answered()
+            slave.sock.settimeout(10)
+            assert slave.is_closed_by_master()
+            world.wait_for_refusal(RefusalReason.UNKNOWN_PEER)
+        assert world.group_transfer.added == []
+
+
+def test_a_member_is_served_as_soon_as_it_is_known(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path, ONLY_ONE, clock=ManualClock()) as world:
+        end = world.log.append(100)
+        with FakeSlave(world.address, 0, source="127.0.0.2") as slave:
+            wait_until(lambda: world.members_requested)
+            world.trusted.set_members(["127.0.0.2"])
+            world.accept.members_answered()
+            slave.read_up_to(end)
+            # An open link stays, whatever is answered later.
+            world.trusted.set_members([])
+            world.trusted.set_members(["127.0.0.9"])
+            world.accept.members_answered()
+            slave.read_up_to(world.log.append(10))
+            # The next one is a stranger again.
+            with FakeSlave(world.address, 0, source="127.0.0.2"):
+                wait_until(lambda: world.members_requested == 2)
+
+
+def test_any_peer_when_allowed(tmp_path: Path) -> None:
+    config = HaConfig(ha_trusted_addresses="127.0.0.1/32", ha_allow_any_peer=True)
+    with MasterWorld(tmp_path, config) as world:
+        end = world.log.append(100)
+        with FakeSlave(world.address, 0, source="127.0.0.2") as slave:
+            slave.read_up_to(end)
+
+
+# -- TLS -----------------------------------------------------------------------------------------
+
+
+def test_tls_slaves_get_the_log(tmp_path: Path, certificates: Certificates) -> None:
+    server = make_tls_context(certificates.config(), server_side=True)
+    client = make_tls_context(certificates.config(), server_side=False)
+    size = 6 << 20
+    with MasterWorld(tmp_path, tls=server, file_size=size) as world:
+        end = world.log.append(size - 10)
+        with FakeSlave(world.address, 0, tls=client, file_size=size) as slave:
+            for _ in range(3):
+                slave.read_up_to(end, report=True)
+                wait_until(lambda: world.group_transfer.acknowledged[-1:] == [slave.offset])
+                end = world.log.append(500)
+            slave.read_up_to(end)
+            assert slave.received == world.log.content
+
+
+def test_peers_without_tls_are_refused(tmp_path: Path, certificates: Certificates) -> None:
+    server = make_tls_context(certificates.config(), server_side=True)
+    with MasterWorld(tmp_path, tls=server) as world:
+        world.log.append(100)
+        with FakeSlave(world.address, 0) as slave:
+            slave.skip_to_end()
+        world.wait_for_refusal(RefusalReason.TLS)
+        assert world.group_transfer.added == []
+
+
+@pytest.mark.parametrize("who", ["stranger", "nobody"])
+def test_peers_without_a_good_certificate_are_refused(
+    tmp_path: Path, certificates: Certificates, who: str
+) -> None:
+    if who == "nobody":
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False
+        client.load_verify_locations(certificates.authority)
+    else:
+        config = certificates.config(
+            ha_tls_certificate=certificates.stranger, ha_tls_private_key=certificates.stranger_key
+        )
+        context = make_tls_context(config, server_side=False)
+        assert context is not None
+        client = context
+    server = make_tls_context(certificates.config(), server_side=True)
+    with MasterWorld(tmp_path, tls=server) as world:
+        world.log.append(100)
+        with FakeSlave(world.address, tls=client) as slave:
+            slave.report_until_refused()
+        world.wait_for_refusal(RefusalReason.TLS)
+        assert world.group_transfer.added == []
+
+
+def test_a_tls_peer_where_tls_is_off(tmp_path: Path, certificates: Certificates) -> None:
+    client = make_tls_context(certificates.config(), server_side=False)
+    with MasterWorld(tmp_path) as world:
+        with pytest.raises(OSError):  # noqa: PT011 - reset, or end of stream
+            FakeSlave(world.address, 0, tls=client)
+        world.wait_for_refusal(RefusalReason.BEYOND_MAX)

@@ -1,0 +1,115 @@
+"""HAConnection and HAConnections: one end for both threads, once, and nothing left behind."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+from ha.ha_config import HaConfig
+from ha.refusals import RefusalReason
+from remoting.selector_seam import new_selector
+from tests.ha.master_world import FILE_SIZE, FakeSlave, MasterWorld
+from tests.support.deadline import wait_until
+
+
+def _service_threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if "SocketService 127" in t.name]
+
+
+def _open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_both_threads_end_and_everything_is_given_back(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path) as world:
+        end = world.log.append(FILE_SIZE + 100_000)
+        before = _open_descriptors()
+        for _ in range(20):
+            with FakeSlave(world.address, 0) as slave:
+                slave.read_up_to(end)
+        wait_until(lambda: len(world.group_transfer.removed) == 20)
+        wait_until(lambda: not _service_threads())
+        assert _open_descriptors() <= before
+        assert world.connections.connections() == []
+
+
+def test_fast_failures_leak_nothing(tmp_path: Path) -> None:
+    """Report and reset in one breath: added before it runs, removed once."""
+    with MasterWorld(tmp_path) as world:
+        world.log.append(3 * FILE_SIZE)
+        for _ in range(50):
+            slave = FakeSlave(world.address, 0)
+            linger = struct.pack("ii", 1, 0)
+            slave.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            slave.close()
+        wait_until(
+            lambda: (
+                len(world.group_transfer.removed) == len(world.group_transfer.added)
+                and sum(world.refusals().values()) == 50
+            )
+        )
+        assert world.connections.connections() == []
+        removed = [progress for progress, _, _ in world.group_transfer.removed]
+        assert len(set(map(id, removed))) == len(removed)
+        wait_until(lambda: not _service_threads())
+
+
+def test_an_orderly_stop_is_no_refusal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    size = 16 << 20
+    with MasterWorld(tmp_path, file_size=size) as world:
+        world.log.append(size)
+        with (
+            FakeSlave(world.address, size) as idle,
+            FakeSlave(world.address, 0, receive_buffer=4096, file_size=size) as blocked,
+        ):
+            wait_until(lambda: len(world.group_transfer.added) == 2)
+            wait_until(lambda: all(p.sent_offset for p in world.group_transfer.added))
+            with caplog.at_level(logging.WARNING):
+                assert world.connections.close_all()
+            assert not _service_threads()
+            assert idle.is_closed_by_master()
+            blocked.skip_to_end()
+            assert [reason for _, reason, _ in world.group_transfer.removed] == [None, None]
+            assert world.refusals() == {}
+            assert caplog.messages == []
+            with FakeSlave(world.address, 0) as late:
+                assert late.is_closed_by_master()
+                world.wait_for_refusal(RefusalReason.TOO_MANY_CONNECTIONS)
+
+
+def test_the_first_reason_stays(tmp_path: Path) -> None:
+    with MasterWorld(tmp_path) as world:
+        world.log.append(10)
+        with FakeSlave(world.address, 0) as slave:
+            wait_until(lambda: world.connections.connections())
+            (connection,) = world.connections.connections()
+            connection.end(RefusalReason.AHEAD, "first")
+            connection.end(RefusalReason.NETWORK, "second")
+            slave.skip_to_end()
+            wait_until(lambda: world.group_transfer.removed)
+        assert world.group_transfer.removed[0][1:] == (RefusalReason.AHEAD, "first")
+
+
+def test_a_writer_without_descriptors_costs_one_slave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EMFILE while the services are made: that slave is refused, nothing stays registered."""
+    with MasterWorld(tmp_path, HaConfig(ha_max_connections=1)) as world:
+        end = world.log.append(10)
+
+        def no_selector() -> None:
+            raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(world.connections, "_new_selector", no_selector)
+        with FakeSlave(world.address, 0) as slave:
+            assert slave.is_closed_by_master()
+            world.wait_for_refusal(RefusalReason.NETWORK)
+        assert world.group_transfer.added == []
+        monkeypatch.setattr(world.connections, "_new_selector", new_selector)
+        with FakeSlave(world.address, 0) as slave:
+            slave.read_up_to(end)

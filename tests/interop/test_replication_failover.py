@@ -1,0 +1,221 @@
+"""A master dies under load: consumers go on at its slave, producers at the other group."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop import harness
+from tests.interop.clients import Client, Cluster, registered
+from tests.interop.driver import Consumer, Driver, Entry
+from tests.interop.processes import wait_until
+from tests.interop.replication import (
+    SEND_OK,
+    Group,
+    Load,
+    acknowledged,
+    assert_holds,
+    kinds_id,
+    pairs,
+    start_all,
+    tables,
+    wait_caught_up,
+    wait_group_registered,
+    wait_status,
+)
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
+
+_POLL = {"poll_ms": 1000}
+_PART = 500
+
+
+class Readers:
+    """Two consumer groups on one topic, by clients of both versions."""
+
+    def __init__(self, group: Group, cluster: Cluster, drivers: Callable[[str], Driver]) -> None:
+        self.client = Client(drivers("4.9.8"), cluster)
+        self.newer_client = Client(drivers("5.3.3"), cluster)
+        self.topic = self.client.topic()
+        if group.slave.kind == "java-5.3":
+            self._teach_topics(group)
+
+    @staticmethod
+    def _teach_topics(group: Group) -> None:
+        """It would ask for them a minute after its start; it begins with its master's file."""
+        config = group.slave.store_dir / "config"
+        config.mkdir(parents=True)
+        saved = group.master.store_dir / "config" / "topics.json"
+        wait_until(saved.exists, "the master's topics saved")
+        shutil.copy(saved, config)
+
+    def start(self) -> list[Consumer]:
+        clients = (self.client, self.newer_client)
+        return [client.push(self.topic, **_POLL) for client in clients]
+
+    def end(self) -> None:
+        self.client.end()
+        self.newer_client.end()
+
+
+@pytest.fixture(params=pairs(), ids=kinds_id)
+def group(
+    request: pytest.FixtureRequest, tmp_path: Path, namesrv: harness.NameServer
+) -> Iterator[Group]:
+    """Its master runs, its slave not yet."""
+    name = f"failover-{kinds_id(request.param)}"
+    made = Group(tmp_path, namesrv.address, request.param, role="SYNC_MASTER", name=name)
+    made.master.start()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def readers(
+    group: Group, namesrv: harness.NameServer, drivers: Callable[[str], Driver]
+) -> Iterator[Readers]:
+    made = Readers(group, Cluster(namesrv, group.master), drivers)
+    group.slave.start()
+    wait_group_registered(drivers("4.9.8"), namesrv.address, group)
+    yield made
+    made.end()
+
+
+def wait_for_all(consumer: Consumer, sent: list[Entry], timeout_s: float = 60.0) -> None:
+    """Until every one of them has come."""
+    wanted = {entry.seq for entry in sent}
+    what = f"{len(wanted)} messages at {consumer.name}"
+    wait_until(lambda: wanted <= {entry.seq for entry in consumer.received()}, what, timeout_s)
+
+
+def committed(broker: harness.Broker, consumer: Consumer) -> dict[str, int]:
+    """What the broker knows of the consumer's progress, by queue."""
+    key = f"{consumer.topic}@{consumer.group}"
+    offsets = tables(broker).offsets.items()
+    return {str(queue): offset for (name, queue), offset in offsets if name == key}
+
+
+def test_consumers_drain_from_the_slave_and_go_back(
+    group: Group, readers: Readers, namesrv: harness.NameServer
+) -> None:
+    topic, client = readers.topic, readers.client
+    producer = client.producer(**_POLL)
+    wait_status(producer, topic, SEND_OK)
+    wait_until(lambda: topic in tables(group.slave).topics, "the topic at the slave")
+    older, newer = readers.start()
+    first = producer.send(topic, "sync", _PART)
+    for reader in (older, newer):
+        wait_for_all(reader, first)
+        reader.suspend(True)
+
+    load = Load(producer, topic, first=_PART)
+    load.wait_for_more(_PART)
+    group.master.kill()
+    safe = acknowledged(load.stop())
+    assert len(safe) >= _PART
+    assert_holds(group.slave, topic, safe)
+    for reader in (older, newer):
+        reader.suspend(False)
+        wait_for_all(reader, safe)
+    older.stop()
+    progress = committed(group.slave, older)
+    assert sum(progress.values()) >= _PART + len(safe)
+
+    group.master.start()
+    wait_group_registered(client.driver, namesrv.address, group)
+    if group.master.kind == "ours":
+        wait_until(
+            lambda: at_least(committed(group.master, older), progress), "the slave's offsets taken"
+        )
+        again = client.push(topic, older.group, **_POLL)
+    wait_status(producer, topic, SEND_OK)
+    later = producer.send(topic, "sync", _PART, first=1_000_000)
+    wait_for_all(newer, later)
+    if group.master.kind == "ours":
+        wait_for_all(again, later)
+        old = {entry.seq for entry in again.received()} & {entry.seq for entry in first + safe}
+        assert not old, f"{len(old)} came again"
+    wait_caught_up(group)
+    group.slave.kill()
+    last = producer.send(topic, "sync", _PART, first=2_000_000)
+    wait_for_all(newer, last)
+
+
+def at_least(found: dict[str, int], expected: dict[str, int]) -> bool:
+    """Whether no queue's offset is smaller than expected."""
+    return all(found.get(queue, -1) >= offset for queue, offset in expected.items())
+
+
+# -- 2m-2s-sync ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_groups(tmp_path: Path, namesrv: harness.NameServer) -> Iterator[dict[str, harness.Broker]]:
+    """The four brokers of conf/2m-2s-sync by the name of their file."""
+    brokers = {}
+    for path in sorted((harness.REPO_DIR / "conf" / "2m-2s-sync").glob("*.properties")):
+        lines = [line for line in path.read_text().splitlines() if "=" in line]
+        shipped = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+        brokers[path.stem] = harness.broker(
+            "ours", tmp_path / path.stem, namesrv.address, name=shipped["brokerName"], conf=shipped
+        )
+    start_all(brokers.values())
+    yield brokers
+    for broker in brokers.values():
+        broker.kill()
+
+
+def test_two_masters_with_a_slave_each(
+    two_groups: dict[str, harness.Broker],
+    namesrv: harness.NameServer,
+    drivers: Callable[[str], Driver],
+) -> None:
+    """One master after the other dies; no send fails, and nothing acknowledged is lost."""
+    driver = drivers("4.9.8")
+    masters = {name: two_groups[name] for name in ("broker-a", "broker-b")}
+    expected = {
+        name: {"0": master.address, "1": two_groups[f"{name}-s"].address}
+        for name, master in masters.items()
+    }
+
+    def is_complete() -> bool:
+        table = registered(driver, namesrv.address)
+        return all(table.get(name) == members for name, members in expected.items())
+
+    wait_until(is_complete, "two groups of two")
+    client = Client(driver, Cluster(namesrv, masters["broker-a"]))
+    topic = client.topic()
+    where = {"namesrv": namesrv.address, "broker": masters["broker-b"].address}
+    driver.call("topic.create", topic=topic, queues=4, **where)
+    producer = client.producer(**_POLL)
+    everything: list[Entry] = []
+    for name, master in masters.items():
+        wait_until(is_complete, "two groups of two again")
+        load = Load(producer, topic, first=len(everything) * 10)
+        wait_all_in_sync(load)
+        master.kill()
+        load.wait_for_more(_PART)
+        sent = load.stop()
+        assert load.errors == []
+        everything += sent
+        mine = [entry for entry in acknowledged(sent) if entry.broker == name]
+        assert len(mine) >= 100
+        assert_holds(two_groups[f"{name}-s"], topic, mine)
+        master.start()
+    reader = client.push(topic, **_POLL)
+    wait_for_all(reader, everything)
+    client.end()
+
+
+def wait_all_in_sync(load: Load) -> None:
+    """Until the last 100 answers were SEND_OK, from both groups."""
+
+    def is_in_sync() -> bool:
+        load.wait_for_more(100)
+        last = load.answered()[-100:]
+        return {entry.note for entry in last} == {SEND_OK} and len({e.broker for e in last}) == 2
+
+    wait_until(is_in_sync, "both groups in sync")
