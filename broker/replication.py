@@ -22,6 +22,7 @@ from broker.group_members import GroupMembers
 from broker.ha_request_service import HaRequestService
 from broker.master_inspector import Inspection, MasterInspector, Verdict
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
+from broker.promotion import ReplicaJournal
 from broker.replica_announcer import ReplicaAnnouncer
 from broker.returning_master import ReturningMaster
 from broker.schedule_offset_manager import ScheduleOffsetManager
@@ -77,6 +78,14 @@ class Replication:
         self._told_ha_address: str | None = None
         self._initial_max_offset = 0
         self._members = GroupMembers(shared.identity, shared.api)
+        self._journal = ReplicaJournal(
+            shared.options.store.root,
+            shared.identity.broker_name,
+            shared.identity.broker_id,
+            shared.page,
+            shared.client,
+            shared.clock,
+        )
         self._inspector = self._build_inspector()
         self._synchronize = self._build_synchronize()
         self._announcer = ReplicaAnnouncer(
@@ -148,8 +157,10 @@ class Replication:
             self._returning.ask_slaves()
 
     def shutdown(self) -> None:
-        """Answer no more questions."""
+        """Answer no more questions; a slave writes down what it holds."""
         self._requests.shutdown(1_000)
+        if self._is_slave:
+            self._journal.close()
 
     # -- who the master is (slave) -------------------------------------------------------------
 
@@ -182,7 +193,8 @@ class Replication:
             self.on_master(master_addr, ha_addr)
 
     def _inspected(self, found: Inspection) -> None:
-        """Logs that do not belong together: the tables stay apart, too."""
+        """A slave's log was compared. Logs that do not belong together: the tables stay apart."""
+        self._journal.on_inspection(found)
         if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
             self._synchronize.object_to_master(f"{found.verdict}: {found.text}")
         elif found.verdict is not Verdict.WAIT:
@@ -202,6 +214,7 @@ class Replication:
     def _tick(self) -> None:
         self._tell_ha()
         self._announcer.tick()
+        self._journal.tick(self._inspector)
 
     # -- questions of process ha ---------------------------------------------------------------
 

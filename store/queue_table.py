@@ -48,6 +48,12 @@ def create_queue_table() -> int:
     return fd
 
 
+def reset_queue_table(fd: int) -> None:
+    """Make the table empty again; nobody has it mapped."""
+    os.ftruncate(fd, 0)
+    os.ftruncate(fd, TABLE_SIZE)
+
+
 class _SharedTable:
     """The mapping and the directory, common to the writer and the readers."""
 

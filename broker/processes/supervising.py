@@ -29,7 +29,7 @@ from store.control_page import (
     ControlPage,
     ProcessIndex,
 )
-from store.queue_table import create_queue_table
+from store.queue_table import create_queue_table, reset_queue_table
 from store.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
@@ -128,6 +128,7 @@ class BrokerProcess:
                 home=Path(__file__).resolve().parents[2],
                 hang_timeout_ms=self._options.supervisor.process_hang_timeout_millis,
                 on_tick=self._tick,
+                on_reopen=self._reset_queue_table,
             )
             metrics = SupervisorMetrics(
                 self._listeners["metrics"],
@@ -141,6 +142,10 @@ class BrokerProcess:
                 return self._supervisor.run()
             finally:
                 metrics.shutdown()
+
+    def _reset_queue_table(self) -> None:
+        """Queues may vanish with a re-sync; nobody has the table mapped now."""
+        reset_queue_table(self._table_fd)
 
     def _tick(self) -> None:
         if not self._boot_line_printed and self._page.counters[REMOTING_READY]:

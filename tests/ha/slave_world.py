@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class SlaveWorld:
         file_size: int = 4096,
         files: int = 8,
         start: int = 0,
+        tls: ssl.SSLContext | None = None,
         **settings: Any,
     ) -> None:
         """files: allocated from `start` on, where the empty log is; 0 = the log has no place."""
@@ -70,7 +72,7 @@ class SlaveWorld:
             verdict=Verdict.GO, ha_address=None if master is None else master.address
         )
         self.before_inspection: Callable[[], object] = lambda: None
-        self.tls: Any = None
+        self.tls = tls
         self.rings = 0
         for slot in (MIN_PHY_OFFSET, MAX_PHY_OFFSET, APPEND_END, FLUSHED_OFFSET):
             self.counters[slot] = start

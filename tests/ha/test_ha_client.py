@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ import pytest
 from ha.frame import FRAME_HEADER, MAX_FRAME_BODY, REPORT
 from ha.ha_client import HAClientState
 from ha.inspection import Verdict
+from ha.master_link import MasterLink
+from ha.selector_factory import EVENT_READ, EVENT_WRITE
+from ha.transport import make_tls_context
+from store.clock import SystemClock
 from store.control_page import (
     APPEND_END,
     MAX_PHY_OFFSET,
@@ -24,7 +29,9 @@ from store.control_page import (
     SYNC_FLUSH_WANTED,
 )
 from store.errors import StoreError
+from store.replica_log import ReplicaLog
 from store.running_flags import RunningFlag
+from tests.ha.master_world import Certificates
 from tests.ha.slave_world import SlaveWorld, connect
 from tests.support.deadline import wait_until
 from tests.support.plain_log import PlainLog
@@ -767,6 +774,68 @@ def test_an_orderly_stop_in_the_middle_of_a_frame(tmp_path: Path, master: Script
     world.stop()
 
 
+# -- TLS ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def context(certificates: Certificates, *, server_side: bool, **changes: Any) -> ssl.SSLContext:
+    made = make_tls_context(certificates.config(**changes), server_side=server_side)
+    assert made is not None
+    return made
+
+
+def test_frames_come_over_tls(
+    tmp_path: Path, master: ScriptedMaster, certificates: Certificates
+) -> None:
+    tls = context(certificates, server_side=False)
+    world = SlaveWorld(tmp_path, master, file_size=8 << 20, files=1, tls=tls).start()
+    link = master.accept(context(certificates, server_side=True))
+    assert link.read_report() == 0
+    data = random.Random(2).randbytes(3 << 20)
+    stream, at = b"", 0
+    for size in (5, 300, 16_384, 100_000, len(data) - 116_689):
+        stream += FRAME_HEADER.pack(at, size) + data[at : at + size]
+        at += size
+    assert at == len(data)
+    sender = threading.Thread(target=link.send, args=(stream,))
+    sender.start()
+    link.reports_until(len(data))
+    sender.join()
+    assert world.bytes_of(0, len(data)) == data
+    world.stop()
+
+
+def test_a_master_without_tls_is_named(
+    tmp_path: Path, master: ScriptedMaster, certificates: Certificates
+) -> None:
+    world = SlaveWorld(tmp_path, master, tls=context(certificates, server_side=False)).start()
+    master.accept().frame(0, b"plain")
+    wait_until(lambda: world.refusals().get("tls") == 1)
+    assert "haTlsEnable" in (world.info.last_error or "")
+    world.stop()
+
+
+def test_a_master_with_a_strangers_certificate_gets_no_report(
+    tmp_path: Path, master: ScriptedMaster, certificates: Certificates
+) -> None:
+    world = SlaveWorld(tmp_path, master, tls=context(certificates, server_side=False)).start()
+    stranger = context(
+        certificates,
+        server_side=True,
+        ha_tls_certificate=certificates.stranger,
+        ha_tls_private_key=certificates.stranger_key,
+    )
+    with pytest.raises(ssl.SSLError):
+        master.accept(stranger)
+    wait_until(lambda: world.refusals().get("tls") == 1)
+    assert "certificate" in (world.info.last_error or "").lower()
+    world.stop()
+
+
 # -- reports that the socket does not take -----------------------------------------------------
 
 
@@ -803,11 +872,6 @@ class FullTransport:
 def test_a_report_that_is_not_taken_never_blocks_and_the_newest_follows(
     tmp_path: Path, master: ScriptedMaster
 ) -> None:
-    from ha.master_link import MasterLink
-    from ha.selector_factory import EVENT_READ, EVENT_WRITE
-    from store.clock import SystemClock
-    from store.replica_log import ReplicaLog
-
     world = SlaveWorld(tmp_path, master)
     log = ReplicaLog(world.directory, SIZE, world.page, lambda: None)
     log.open()

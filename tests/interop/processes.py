@@ -178,10 +178,12 @@ class ServerProcess:
         return status
 
     def kill(self) -> None:
-        """SIGKILL to it and all its descendants at once; returns when they are gone."""
+        """SIGKILL to it and all its descendants; returns when they are gone."""
         if self._popen is not None:
-            # Stopped, it starts no more children.
-            pids = [self.pid, *self._signal_all(signal.SIGSTOP), *self._signal_all(signal.SIGKILL)]
+            # Stopped first, so that nobody starts more children or sees another one's death.
+            pids = self._signal_all(signal.SIGSTOP)
+            for pid in pids:
+                _signal(pid, signal.SIGKILL)
             self._popen.wait(10)
             wait_until(lambda: not any(map(is_running, pids)), f"{self.name} gone", 10)
             self._forget()
@@ -195,15 +197,12 @@ class ServerProcess:
         self._signal_all(signal.SIGCONT)
 
     def _signal_all(self, number: int) -> list[int]:
-        """Signal itself first, then its descendants; their pids."""
-        pids: list[int] = []
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-            pids = [process.pid for process in process_tree(self.pid) if process.pid != self.pid]
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        return pids
+        """Signal itself first, then its descendants; the pids of all."""
+        _signal(self.pid, number)
+        descendants = [p.pid for p in process_tree(self.pid) if p.pid != self.pid]
+        for pid in descendants:
+            _signal(pid, number)
+        return [self.pid, *descendants]
 
     def kill_child(self, title: str) -> int:
         """SIGKILL the one descendant whose title holds `title`; gives its pid."""
@@ -226,6 +225,11 @@ class ServerProcess:
     def _forget(self) -> None:
         self._popen = None
         _LIVING.discard(self)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 _LIVING: set[ServerProcess] = set()

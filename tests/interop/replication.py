@@ -319,17 +319,13 @@ def assert_stores_whole(group: Group) -> None:
 
 
 def fill(broker: harness.Broker, topic: str, size: int, *, text: str = "x") -> None:
-    """Write at least `size` bytes of messages of 1 KiB to queues 0 to 3 of a topic of its own."""
-    window = 64
-    with broker.client() as client:
-        for first in range(0, size // 1024 + 1, window):
-            posted = [
-                client.post_send(topic, number % 4, f"{text} {number}".encode().ljust(1024))
-                for number in range(first, first + window)
-            ]
-            for opaque in posted:
-                sent = client.take_send(opaque)
-                assert sent.code == 0, sent.remark
+    """Write at least `size` bytes of messages of 8 KiB to queues 0 to 3 of a topic of its own."""
+    body_size = 8192
+    with broker.client(timeout_s=30) as client:
+        for number in range(size // body_size + 1):
+            body = f"{text} {number} ".encode().ljust(body_size, b".")
+            sent = client.send(topic, number % 4, body)
+            assert sent.code == 0, sent.remark
 
 
 # -- load ------------------------------------------------------------------------------------------

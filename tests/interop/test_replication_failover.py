@@ -202,7 +202,7 @@ def test_two_masters_with_a_slave_each(
         assert load.errors == []
         everything += sent
         mine = [entry for entry in acknowledged(sent) if entry.broker == name]
-        assert len(mine) >= 100
+        assert mine
         assert_holds(two_groups[f"{name}-s"], topic, mine)
         master.start()
     reader = client.push(topic, **_POLL)

@@ -23,15 +23,19 @@ from tests.interop.replication import (
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-@pytest.fixture(params=[("ours", "ours"), ("ours", "java-5.3"), ("java-5.3", "ours")], ids=kinds_id)
+@pytest.fixture(
+    scope="module",
+    params=[("ours", "ours"), ("ours", "java-5.3"), ("java-5.3", "ours")],
+    ids=kinds_id,
+)
 def group(
     request: pytest.FixtureRequest,
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     namesrv: harness.NameServer,
     drivers: Callable[[str], Driver],
 ) -> Iterator[Group]:
     name = f"status-{kinds_id(request.param)}"
-    made = Group(tmp_path, namesrv.address, request.param, name=name).start()
+    made = Group(tmp_path_factory.mktemp(name), namesrv.address, request.param, name=name).start()
     wait_group_registered(drivers("4.9.8"), namesrv.address, made)
     fill(made.master, "Status", 1 << 16)
     wait_caught_up(made)

@@ -100,6 +100,38 @@ def test_an_empty_log_may_begin_elsewhere(writer: Writer) -> None:
     assert writer.published[-1] == 10 * SIZE
 
 
+def test_an_empty_log_may_begin_earlier(writer: Writer) -> None:
+    """What was allocated before must not count as allocated at the new place."""
+    writer.position = 7 * SIZE
+    writer.service.begin_at(7 * SIZE)
+    steps(writer, 3)
+    writer.position = 0
+    writer.service.begin_at(4 * SIZE)
+    assert writer.service.is_beginning
+    steps(writer, 1)
+    assert not writer.service.is_beginning
+    assert writer.service.begins_at(4 * SIZE)
+    assert writer.published[-1] == 4 * SIZE
+    assert writer.files() == []
+    writer.position = 4 * SIZE
+    steps(writer, 1)
+    assert writer.files() == [file_name(4 * SIZE)]
+    assert writer.published[-1] == 5 * SIZE
+
+
+def test_the_same_beginning_again_changes_nothing(
+    writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.service.begin_at(0)
+    steps(writer, 3)
+    writer.write(10)
+    writer.service.begin_at(0)
+    steps(writer, 1)
+    assert writer.service.begins_at(0)
+    assert len(writer.files()) == 3
+    assert caplog.text == ""
+
+
 def test_a_log_with_bytes_stays_where_it_is(
     writer: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,6 +142,8 @@ def test_a_log_with_bytes_stays_where_it_is(
     steps(writer, 1)
     assert len(writer.files()) == 3
     assert "cannot begin" in caplog.text
+    assert not writer.service.is_beginning
+    assert not writer.service.begins_at(7 * SIZE)
 
 
 def test_a_full_disk_is_reported_and_tried_again(

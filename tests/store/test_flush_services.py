@@ -101,6 +101,18 @@ def test_a_failed_flush_publishes_nothing(rig: FlushRig) -> None:
     assert rig.checkpoint.physic_msg_timestamp == 0
 
 
+def test_nothing_before_the_log_begins_is_flushed(rig: FlushRig) -> None:
+    """A slave's log begins where its master's does; earlier files do not exist."""
+    (rig.directory / file_name(0)).unlink()
+    rig.flusher.begin_at(SIZE)
+    rig.max_phy_offset = SIZE
+    assert not rig.flusher.flush()
+    rig.max_phy_offset = SIZE + 7
+    assert rig.flusher.flush()
+    assert rig.synced == [file_name(SIZE)]
+    assert rig.published == [SIZE + 7]
+
+
 def test_a_missing_file_is_a_failed_flush(rig: FlushRig) -> None:
     (rig.directory / file_name(0)).unlink()
     rig.max_phy_offset = 10

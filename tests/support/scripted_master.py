@@ -6,6 +6,7 @@ Every wait has a deadline of its own; a report that does not come is a TimeoutEr
 from __future__ import annotations
 
 import socket
+import ssl
 from types import TracebackType
 from typing import Self
 
@@ -70,9 +71,11 @@ class ScriptedMaster:
         self.address = f"{host}:{self._listening.getsockname()[1]}"
         self._links: list[ScriptedLink] = []
 
-    def accept(self) -> ScriptedLink:
-        """The next connection."""
-        link = ScriptedLink(self._listening.accept()[0])
+    def accept(self, tls: ssl.SSLContext | None = None) -> ScriptedLink:
+        """The next connection; with `tls` after its handshake."""
+        sock = self._listening.accept()[0]
+        sock.settimeout(_WAIT_S)
+        link = ScriptedLink(sock if tls is None else tls.wrap_socket(sock, server_side=True))
         self._links.append(link)
         return link
 
