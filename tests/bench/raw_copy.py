@@ -23,6 +23,7 @@ _HEADER: Final = struct.Struct(">qi")
 _ACK: Final = struct.Struct(">q")
 _FRAME: Final = 1 << 20
 _ACCEPT_S: Final = 10.0
+_HOME: Final = Path(__file__).resolve().parents[2]
 
 
 def raw_mb_s(source: Path, size: int, directory: Path) -> float:
@@ -35,7 +36,7 @@ def raw_mb_s(source: Path, size: int, directory: Path) -> float:
             listening.settimeout(_ACCEPT_S)
             port = str(listening.getsockname()[1])
             command = [sys.executable, "-m", "tests.bench.raw_copy", port, str(source), str(size)]
-            with subprocess.Popen(command) as sender:
+            with subprocess.Popen(command, cwd=_HOME) as sender:
                 link, _ = listening.accept()
                 with link, memoryview(mapping) as view:
                     seconds = _receive(link, view)

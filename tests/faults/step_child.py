@@ -38,8 +38,16 @@ _SLOTS = {
     for name, value in vars(control_page).items()
     if name.isupper() and isinstance(value, int) and name not in ("PAGE_SIZE", "SLEEPS", "BEAT")
 }
-_SYSTEM_CALLS = tuple(
-    "fsync fdatasync unlink rename replace ftruncate posix_fallocate mkdir rmdir".split()
+_SYSTEM_CALLS = (
+    "fsync",
+    "fdatasync",
+    "unlink",
+    "rename",
+    "replace",
+    "ftruncate",
+    "posix_fallocate",
+    "mkdir",
+    "rmdir",
 )
 
 

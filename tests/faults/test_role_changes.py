@@ -2,79 +2,26 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group, log_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import BrokerDiedError, OurBroker
-
-TOPIC = "TBW102"
-_MASTER = {"brokerRole": "ASYNC_MASTER", "brokerId": 0}
-_SLAVE = {"brokerRole": "SLAVE", "brokerId": 1, "haReconnectInterval": 200}
-
-
-class Group:
-    """Two brokers of one group; the first one's embedded name server serves both."""
-
-    def __init__(self, root: Path) -> None:
-        name_server = f"127.0.0.1:{(port := _free_port())}"
-        common = {
-            "brokerName": "broker-a",
-            "brokerIP2": "127.0.0.1",
-            "registerNameServerPeriod": 10_000,
-        }
-        self.first = OurBroker(root / "first", embeddedNamesrvPort=port, **common)
-        self.second = OurBroker(root / "second", namesrvAddr=name_server, **common)
-        for broker in (self.first, self.second):
-            broker.settings["listenPort"] = _free_port()
-
-    def start(self, broker: OurBroker, role: dict[str, object], **settings: object) -> OurBroker:
-        """Start it in a role, with more settings for this time."""
-        before = dict(broker.settings)
-        broker.settings.update(role, **settings)
-        try:
-            return broker.start()
-        finally:
-            broker.settings = before
-
-    def crash(self) -> None:
-        """Both."""
-        for broker in (self.first, self.second):
-            broker.crash()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Group]:
-    found = Group(tmp_path)
-    try:
+    with Group(tmp_path).running() as found:
         yield found
-    except BaseException as error:
-        for broker in (found.first, found.second):
-            error.add_note(f"--- {broker.store_dir}\n{broker.output()[-2000:]}\n{broker.logs()}")
-        raise
-    finally:
-        found.crash()
 
 
 def send(broker: OurBroker, count: int, text: str, queue_id: int = 0) -> None:
     with broker.client() as client:
         for number in range(count):
             client.send(TOPIC, queue_id, f"{text}-{number}".encode() * (1 + number % 9))
-
-
-def log_of(broker: OurBroker) -> bytes:
-    """All log bytes, without the zeros at the end."""
-    files = sorted((broker.store_dir / "commitlog").glob("[0-9]*"))
-    return b"".join(path.read_bytes() for path in files).rstrip(b"\0")
 
 
 def follows(slave: OurBroker, master: OurBroker) -> bool:
@@ -88,14 +35,14 @@ def max_offset(broker: OurBroker, queue_id: int = 0) -> int:
 
 def test_a_slave_that_lags_is_not_promoted_and_one_that_does_not_is(group: Group) -> None:
     first, second = group.first, group.second
-    group.start(first, _MASTER)
-    group.start(second, _SLAVE)
+    group.start(first, ASYNC_MASTER)
+    group.start(second, SLAVE)
     send(first, 50, "one")
     wait_until(lambda: follows(second, first), 20)
     record = second.store_dir / "replica.json"
     wait_until(lambda: '"inSync": true' in (record.read_text() if record.exists() else ""), 20)
     assert first.terminate() == second.terminate() == 0
-    group.start(second, _MASTER)
+    group.start(second, ASYNC_MASTER)
     assert not record.exists()
     send(second, 5, "two")
     wait_until(lambda: max_offset(second) == 55, 20)
@@ -104,24 +51,24 @@ def test_a_slave_that_lags_is_not_promoted_and_one_that_does_not_is(group: Group
 def test_logs_that_parted_are_joined_again(group: Group) -> None:
     """Refused as long as the operator has not said so; then truncated, with a backup."""
     first, second = group.first, group.second
-    group.start(first, _MASTER)
-    group.start(second, _SLAVE)
+    group.start(first, ASYNC_MASTER)
+    group.start(second, SLAVE)
     send(first, 50, "common")
     wait_until(lambda: follows(second, first), 20)
     common = len(log_of(first))
     assert second.terminate() == first.terminate() == 0
-    group.start(second, _MASTER, haPromoteUnclean="true")
+    group.start(second, ASYNC_MASTER, haPromoteUnclean="true")
     send(second, 7, "lost")
     send(second, 3, "lost elsewhere", queue_id=3)
     lost = log_of(second)
     assert second.terminate() == 0
-    group.start(first, _MASTER)
+    group.start(first, ASYNC_MASTER)
     send(first, 40, "kept")
-    group.start(second, _SLAVE)
+    group.start(second, SLAVE)
     wait_until(lambda: "nothing is replicated" in second.log("ha"), 20)
     assert log_of(second) == lost
     assert second.terminate() == 0
-    group.start(second, _SLAVE, haTruncateDiverged="true")
+    group.start(second, SLAVE, haTruncateDiverged="true")
     pids = second.children()
     wait_until(lambda: follows(second, first), 30)
     wait_until(lambda: max_offset(second) == max_offset(first) == 90, 20)
@@ -140,8 +87,8 @@ def test_logs_that_parted_are_joined_again(group: Group) -> None:
 
 def test_a_slave_below_the_masters_min_starts_over(group: Group) -> None:
     first, second = group.first, group.second
-    group.start(first, _MASTER)
-    group.start(second, _SLAVE)
+    group.start(first, ASYNC_MASTER)
+    group.start(second, SLAVE)
     send(first, 5, "old")
     wait_until(lambda: follows(second, first), 20)
     assert second.terminate() == 0
@@ -150,8 +97,8 @@ def test_a_slave_below_the_masters_min_starts_over(group: Group) -> None:
             client.send(TOPIC, 1, bytes(60_000))
     assert first.terminate() == 0
     (first.store_dir / "commitlog" / f"{0:020d}").unlink()
-    group.start(first, _MASTER)
-    group.start(second, _SLAVE)
+    group.start(first, ASYNC_MASTER)
+    group.start(second, SLAVE)
     wait_until(lambda: bool(list(second.store_dir.glob("backup-*"))), 30)
     wait_until(lambda: max_offset(second, 1) == max_offset(first, 1) > 0, 30)
     files = sorted(path.name for path in (second.store_dir / "commitlog").glob("[0-9]*"))
@@ -162,12 +109,12 @@ def test_a_slave_below_the_masters_min_starts_over(group: Group) -> None:
 
 def test_a_first_copy_that_was_not_finished_is_not_promoted(group: Group) -> None:
     first, second = group.first, group.second
-    group.start(first, _MASTER)
+    group.start(first, ASYNC_MASTER)
     with first.client() as client:
         for _ in range(30):
             client.send(TOPIC, 1, bytes(60_000))
     (second.store_dir).mkdir(parents=True)
-    group.start(second, _SLAVE)
+    group.start(second, SLAVE)
     record = second.store_dir / "replica.json"
     wait_until(record.exists, 20)
     text = record.read_text()
@@ -175,4 +122,4 @@ def test_a_first_copy_that_was_not_finished_is_not_promoted(group: Group) -> Non
     second.crash()
     record.write_text(text)
     with pytest.raises(BrokerDiedError, match="first copy was not finished"):
-        group.start(second, _MASTER)
+        group.start(second, ASYNC_MASTER)

@@ -801,10 +801,8 @@ def test_frames_come_over_tls(
         stream += FRAME_HEADER.pack(at, size) + data[at : at + size]
         at += size
     assert at == len(data)
-    sender = threading.Thread(target=link.send, args=(stream,))
-    sender.start()
+    link.send(stream)
     link.reports_until(len(data))
-    sender.join()
     assert world.bytes_of(0, len(data)) == data
     world.stop()
 

@@ -107,9 +107,9 @@ def test_an_empty_log_may_begin_earlier(writer: Writer) -> None:
     steps(writer, 3)
     writer.position = 0
     writer.service.begin_at(4 * SIZE)
-    assert writer.service.is_beginning
+    assert [writer.service.is_beginning] == [True]
     steps(writer, 1)
-    assert not writer.service.is_beginning
+    assert [writer.service.is_beginning] == [False]
     assert writer.service.begins_at(4 * SIZE)
     assert writer.published[-1] == 4 * SIZE
     assert writer.files() == []
