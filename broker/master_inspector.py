@@ -19,7 +19,6 @@ changes nothing: what follows from a verdict is process ha's business.
 
 from __future__ import annotations
 
-import enum
 import logging
 import threading
 from collections.abc import Callable, Collection
@@ -34,6 +33,7 @@ from broker.log_comparison import (
     has_same_end,
     newest_queued_offset,
 )
+from ha.inspection import Inspection, Verdict
 from remoting.body.kv_table import KVTable
 from remoting.command_custom_header import encode_header
 from remoting.errors import RemotingError, RequestError
@@ -55,34 +55,6 @@ _LEAST_ADDRESS: Final = 6
 """The original takes a shorter haMasterAddress for none."""
 _NO_RECORD: Final = ("can not find message by the offset", "IllegalArgumentException")
 """What a master says that has no record there; Java throws at bytes that are no size."""
-
-
-class Verdict(enum.StrEnum):
-    """See the module."""
-
-    WAIT = "wait"
-    GO = "go"
-    START_AT = "start_at"
-    AHEAD = "ahead"
-    DIVERGED = "diverged"
-    BELOW_MIN = "below_min"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
-    """The answer to "inspect_master". Offsets that are not known are -1.
-
-    common_offset: end of the last common record, for AHEAD and DIVERGED; -1: nothing is common.
-    """
-
-    verdict: Verdict
-    text: str
-    ha_address: str | None = None
-    master_address: str | None = None
-    start_offset: int = 0
-    master_min: int = -1
-    master_max: int = -1
-    common_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

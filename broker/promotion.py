@@ -24,16 +24,11 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from broker.broker_startup import StartupOptions
-from broker.master_inspector import (
-    Inspection,
-    MasterRefusesError,
-    Verdict,
-    read_facts,
-    runtime_request,
-)
+from broker.master_inspector import MasterRefusesError, read_facts, runtime_request
 from conf.atomic_file import sync_directory, write_atomic
 from conf.command_line import EXIT_CANNOT_START
 from conf.errors import StartupExitError
+from ha.inspection import Inspection, Verdict
 from remoting.remoting_command import RemotingCommand
 from remoting.response_table import ResponseCallback
 from store.clock import Clock

@@ -20,7 +20,7 @@ from broker.command_channel import Arguments, CommandClient, CommandError
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.group_members import GroupMembers
 from broker.ha_request_service import HaRequestService
-from broker.master_inspector import Inspection, MasterInspector, Verdict
+from broker.master_inspector import MasterInspector
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
 from broker.promotion import ReplicaJournal
 from broker.replica_announcer import ReplicaAnnouncer
@@ -31,6 +31,7 @@ from broker.slave_synchronize import SlaveSynchronize
 from broker.store_access import StoreAccess
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.topic_config_manager import TopicConfigManager
+from ha.inspection import Inspection, Verdict
 from ha.trusted_peers import TrustedPeers
 from remoting.remoting_client import RemotingClient
 from store.clock import Clock

@@ -196,6 +196,8 @@ class HAClient(ServiceThread):
             if found.verdict is Verdict.WAIT or address is None:
                 return self._wait_for_master(found, address)
             self._address = address
+            if self._told_address in (None, address):
+                self._changed = False  # It was told while it was found out.
             if self._may_follow(found):
                 self._follow(address, found)
                 return 0
@@ -330,12 +332,12 @@ class HAClient(ServiceThread):
         self._enter(HAClientState.RESTING)
         if self._closing:
             return
-        text = str(error)
+        text, before = str(error), self._last_error
+        self._last_error = text
         if error.reason is not None:
             self._refusals.refused(self._address or "?", error.reason, text)
-        elif text != self._last_error:
+        elif text != before:
             log.warning("master %s: %s", self._address, text)
-        self._last_error = text
 
     # -- where the log begins ------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ class Verdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """One comparison. Offsets are positions in the commit log, addresses "ip:port"."""
+    """One comparison. Offsets are positions in the commit log, -1 where they are not known;
+    addresses "ip:port"."""
 
     verdict: Verdict
     text: str = ""
@@ -42,10 +43,10 @@ class Inspection:
     """The master's remoting port."""
     start_offset: int = 0
     """START_AT: where the log begins."""
-    master_min: int = 0
-    master_max: int = 0
-    common_offset: int = 0
-    """AHEAD and DIVERGED: the end of the last record that both have."""
+    master_min: int = -1
+    master_max: int = -1
+    common_offset: int = -1
+    """AHEAD and DIVERGED: the end of the last record that both have; -1: there is none."""
 
 
 class MasterInspection(Protocol):

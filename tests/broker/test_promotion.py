@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from broker.broker_startup import StartupOptions
-from broker.master_inspector import Inspection, Verdict
 from broker.promotion import (
     FILE_NAME,
     ReplicaJournal,
@@ -20,6 +19,7 @@ from broker.promotion import (
     read_state,
 )
 from conf.errors import StartupExitError
+from ha.inspection import Inspection, Verdict
 from remoting.body.kv_table import KVTable
 from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand

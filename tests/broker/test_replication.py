@@ -13,9 +13,9 @@ import pytest
 from broker.broker_outer_api import BrokerIdentity
 from broker.broker_startup import StartupOptions
 from broker.command_channel import CommandServer, create_channel
-from broker.master_inspector import Inspection, Verdict
 from broker.replication import Replication, SharedParts
 from broker.slave_synchronize import SyncKind
+from ha.inspection import Inspection, Verdict
 from store.clock import SystemClock
 from tests.support.shared_memory import close_page, fresh_page
 

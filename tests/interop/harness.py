@@ -87,6 +87,11 @@ class Broker:
     def port(self) -> int:
         return self._port
 
+    def configure(self, **settings: str) -> None:
+        """More settings, for the next start; the last one of a key counts."""
+        with (self.process.log_path.parent / "broker.conf").open("a") as file:
+            file.writelines(f"{key}={value}\n" for key, value in settings.items())
+
     def start(self) -> Broker:
         """Start and wait for the boot line, whose port is the real one."""
         self._port = int(self.process.start().group(3))

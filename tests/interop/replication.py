@@ -7,11 +7,13 @@ broker answers (21, 28, 43, 45, 201) and read the commit-log files of both sides
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from remoting.remoting_serializable import loads_lenient
 from store.mapped_file import find_start_offset
@@ -52,6 +54,29 @@ def pairs(default: Iterable[tuple[str, ...]] = PAIRS) -> list[tuple[str, ...]]:
     """
     text = os.environ.get("REPLICATION_PAIRS")
     return [tuple(pair.split(":")) for pair in text.split()] if text else list(default)
+
+
+def pair_sets(default: Iterable[tuple[str, ...]] = PAIRS, *, quick: bool = False) -> list[Any]:
+    """Parameters for scenarios that mostly wait: ours alone, and all mixed pairs for `at_once`."""
+    chosen = pairs(default)
+    ours = [pair for pair in chosen if set(pair) == {"ours"}]
+    mixed = [pair for pair in chosen if pair not in ours]
+    found = [
+        pytest.param(ours, id="ours", marks=[] if quick else pytest.mark.slow),
+        pytest.param(mixed, id="mixed", marks=pytest.mark.slow),
+    ]
+    return [param for param in found if param.values[0]]
+
+
+def at_once(scenario: Callable[[Any], object], cases: Iterable[Any]) -> None:
+    """Play a scenario with several cases at the same time; an error names its case."""
+    with ThreadPoolExecutor() as pool:
+        playing = [(case, pool.submit(scenario, case)) for case in cases]
+    for case, done in playing:
+        error = done.exception()
+        if error is not None:
+            error.add_note(f"with {case}")
+            raise error
 
 
 def kinds_id(kinds: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import Client, Cluster, registered
+from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Consumer, Driver, Entry
 from tests.interop.processes import wait_until
 from tests.interop.replication import (
@@ -18,8 +18,9 @@ from tests.interop.replication import (
     Load,
     acknowledged,
     assert_holds,
+    at_once,
     kinds_id,
-    pairs,
+    pair_sets,
     start_all,
     tables,
     wait_caught_up,
@@ -33,55 +34,56 @@ _POLL = {"poll_ms": 1000}
 _PART = 500
 
 
-class Readers:
-    """Two consumer groups on one topic, by clients of both versions."""
+class Failover:
+    """A SYNC_MASTER and its slave, a topic, and readers of both client versions."""
 
-    def __init__(self, group: Group, cluster: Cluster, drivers: Callable[[str], Driver]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        namesrv: harness.NameServer,
+        drivers: Callable[[str], Driver],
+        kinds: tuple[str, ...],
+    ) -> None:
+        name = f"failover-{kinds_id(kinds)}"
+        self.group = Group(directory / name, namesrv.address, kinds, role="SYNC_MASTER", name=name)
+        self._namesrv = namesrv.address
+        cluster = Cluster(namesrv, self.group.master)
         self.client = Client(drivers("4.9.8"), cluster)
-        self.newer_client = Client(drivers("5.3.3"), cluster)
+        self._newer_client = Client(drivers("5.3.3"), cluster)
+
+    def start(self) -> None:
+        """Both brokers run, and know the topic."""
+        self.group.master.start()
+        wait_registered(self.client.driver, self._namesrv, self.group.master)
         self.topic = self.client.topic()
-        if group.slave.kind == "java-5.3":
-            self._teach_topics(group)
+        if self.group.slave.kind == "java-5.3":
+            self._teach_topics()
+        self.group.slave.start()
+        self.wait_registered()
+        what = "the topic at the slave"
+        wait_until(lambda: self.topic in tables(self.group.slave).topics, what)
 
-    @staticmethod
-    def _teach_topics(group: Group) -> None:
-        """It would ask for them a minute after its start; it begins with its master's file."""
-        config = group.slave.store_dir / "config"
-        config.mkdir(parents=True)
-        saved = group.master.store_dir / "config" / "topics.json"
-        wait_until(saved.exists, "the master's topics saved")
-        shutil.copy(saved, config)
+    def wait_registered(self) -> None:
+        """Until the name server knows both brokers."""
+        wait_group_registered(self.client.driver, self._namesrv, self.group)
 
-    def start(self) -> list[Consumer]:
-        clients = (self.client, self.newer_client)
+    def readers(self) -> list[Consumer]:
+        """A consumer of each version, each in a group of its own."""
+        clients = (self.client, self._newer_client)
         return [client.push(self.topic, **_POLL) for client in clients]
+
+    def _teach_topics(self) -> None:
+        """It would ask for them a minute after its start; it begins with its master's file."""
+        config = self.group.slave.store_dir / "config"
+        config.mkdir(parents=True)
+        saved = self.group.master.store_dir / "config" / "topics.json"
+        wait_until(lambda: saved.exists() and self.topic in saved.read_text(), f"{saved} saved")
+        shutil.copy(saved, config)
 
     def end(self) -> None:
         self.client.end()
-        self.newer_client.end()
-
-
-@pytest.fixture(params=pairs(), ids=kinds_id)
-def group(
-    request: pytest.FixtureRequest, tmp_path: Path, namesrv: harness.NameServer
-) -> Iterator[Group]:
-    """Its master runs, its slave not yet."""
-    name = f"failover-{kinds_id(request.param)}"
-    made = Group(tmp_path, namesrv.address, request.param, role="SYNC_MASTER", name=name)
-    made.master.start()
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def readers(
-    group: Group, namesrv: harness.NameServer, drivers: Callable[[str], Driver]
-) -> Iterator[Readers]:
-    made = Readers(group, Cluster(namesrv, group.master), drivers)
-    group.slave.start()
-    wait_group_registered(drivers("4.9.8"), namesrv.address, group)
-    yield made
-    made.end()
+        self._newer_client.end()
+        self.group.end()
 
 
 def wait_for_all(consumer: Consumer, sent: list[Entry], timeout_s: float = 60.0) -> None:
@@ -98,14 +100,30 @@ def committed(broker: harness.Broker, consumer: Consumer) -> dict[str, int]:
     return {str(queue): offset for (name, queue), offset in offsets if name == key}
 
 
+@pytest.mark.parametrize("groups", pair_sets())
 def test_consumers_drain_from_the_slave_and_go_back(
-    group: Group, readers: Readers, namesrv: harness.NameServer
+    tmp_path: Path,
+    namesrv: harness.NameServer,
+    drivers: Callable[[str], Driver],
+    groups: list[tuple[str, ...]],
 ) -> None:
-    topic, client = readers.topic, readers.client
+    def play(kinds: tuple[str, ...]) -> None:
+        failover = Failover(tmp_path, namesrv, drivers, kinds)
+        try:
+            failover.start()
+            drain_and_go_back(failover)
+        finally:
+            failover.end()
+
+    at_once(play, groups)
+
+
+def drain_and_go_back(failover: Failover) -> None:
+    """The master dies under load and comes back; only then the slave dies."""
+    group, topic, client = failover.group, failover.topic, failover.client
     producer = client.producer(**_POLL)
     wait_status(producer, topic, SEND_OK)
-    wait_until(lambda: topic in tables(group.slave).topics, "the topic at the slave")
-    older, newer = readers.start()
+    older, newer = failover.readers()
     first = producer.send(topic, "sync", _PART)
     for reader in (older, newer):
         wait_for_all(reader, first)
@@ -125,7 +143,7 @@ def test_consumers_drain_from_the_slave_and_go_back(
     assert sum(progress.values()) >= _PART + len(safe)
 
     group.master.start()
-    wait_group_registered(client.driver, namesrv.address, group)
+    failover.wait_registered()
     if group.master.kind == "ours":
         wait_until(
             lambda: at_least(committed(group.master, older), progress), "the slave's offsets taken"

@@ -7,7 +7,8 @@ of a log, `full` the whole of it in several files, `short` the same without its 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,13 @@ from tests.interop.replication import (
     Group,
     assert_same_log,
     assert_stores_whole,
+    at_once,
     fill,
     ha_status,
     kinds_id,
     log_end,
     log_files,
-    pairs,
+    pair_sets,
     tables,
     wait_caught_up,
 )
@@ -36,25 +38,6 @@ _FILE = 1 << 20
 _CONF = {"mappedFileSizeCommitLog": str(_FILE), "haSendHeartbeatInterval": "1000"}
 _TOPIC = "History"
 _QUEUES = range(4)
-_JAVA_SLAVES = (("ours", "java-4.9"), ("ours", "java-5.3"))
-_OUR_SLAVES = (("ours", "ours"), ("java-4.9", "ours"), ("java-5.3", "ours"))
-
-
-def _params(quick: bool, kinds: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> list[object]:
-    """Only pairs of ours may be quick."""
-    return [
-        pytest.param(
-            pair,
-            id=kinds_id(pair),
-            marks=[] if quick and set(pair) == {"ours"} else pytest.mark.slow,
-        )
-        for pair in kinds
-    ]
-
-
-def of_our_slaves(*, quick: bool = False) -> pytest.MarkDecorator:
-    """Every pair whose slave is ours; quick where the master is, too."""
-    return pytest.mark.parametrize("kinds", _params(quick, pairs(_OUR_SLAVES)))
 
 
 class History:
@@ -79,91 +62,103 @@ class History:
         shutil.copytree(broker.store_dir, copy)
 
 
+Histories = Callable[[str], History]
+
+
 @pytest.fixture(scope="module")
-def histories(
-    tmp_path_factory: pytest.TempPathFactory, namesrv: harness.NameServer
-) -> Callable[[str], History]:
+def histories(tmp_path_factory: pytest.TempPathFactory, namesrv: harness.NameServer) -> Histories:
     made: dict[str, History] = {}
+    lock = threading.Lock()
 
     def get(kind: str) -> History:
-        if kind not in made:
-            directory = tmp_path_factory.mktemp(f"history-{kind}")
-            made[kind] = History(kind, directory, namesrv.address)
-        return made[kind]
+        with lock:
+            if kind not in made:
+                directory = tmp_path_factory.mktemp(f"history-{kind}")
+                made[kind] = History(kind, directory, namesrv.address)
+            return made[kind]
 
     return get
 
 
-@pytest.fixture
-def history(histories: Callable[[str], History], kinds: tuple[str, ...]) -> History:
-    return histories(kinds[0])
-
-
 class Joining:
-    """Makes the group of a test, with copies of the stores that its members begin with."""
+    """A group of a test, with copies of the stores that its members begin with."""
 
-    def __init__(self, directory: Path, namesrv: str, kinds: tuple[str, ...]) -> None:
-        self._directory = directory
-        self._namesrv = namesrv
-        self._kinds = kinds
-        self.group: Group | None = None
-
-    def start(self, master: Path, slave: Path | None, **slave_conf: str) -> Group:
-        """`slave` None: an empty directory."""
-        self.group = group = Group(
-            self._directory,
-            self._namesrv,
-            self._kinds,
-            name=f"join-{kinds_id(self._kinds)}",
+    def __init__(
+        self,
+        directory: Path,
+        namesrv: str,
+        kinds: tuple[str, ...],
+        master: Path,
+        *slaves: Path | None,
+    ) -> None:
+        """slaves: `None` is an empty directory."""
+        name = f"{kinds_id(kinds)}-{master.name}"
+        self.group = Group(
+            directory / name,
+            namesrv,
+            (kinds[0], *(kinds[1] for _ in slaves)),
+            name=name,
             conf=_CONF,
-            slave_conf=slave_conf,
         )
-        shutil.copytree(master, group.master.store_dir)
-        if slave is not None:
-            shutil.copytree(slave, group.slave.store_dir)
-        return group.start()
+        for member, store in zip(self.group.members, (master, *slaves), strict=True):
+            if store is not None:
+                shutil.copytree(store, member.store_dir)
+
+    def __enter__(self) -> Group:
+        return self.group.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.group.end()
+
+
+class World:
+    """What the scenarios share."""
+
+    def __init__(self, directory: Path, namesrv: str, histories: Histories) -> None:
+        self.directory = directory
+        self.history = histories
+        self._namesrv = namesrv
+
+    def join(self, kinds: tuple[str, ...], master: Path, *slaves: Path | None) -> Joining:
+        """A group that starts as a context begins."""
+        return Joining(self.directory, self._namesrv, kinds, master, *slaves)
 
 
 @pytest.fixture
-def joining(
-    tmp_path: Path, namesrv: harness.NameServer, kinds: tuple[str, ...]
-) -> Iterator[Joining]:
-    made = Joining(tmp_path, namesrv.address, kinds)
-    yield made
-    if made.group is not None:
-        made.group.end()
+def world(tmp_path: Path, namesrv: harness.NameServer, histories: Histories) -> World:
+    return World(tmp_path, namesrv.address, histories)
 
 
-def assert_joined(group: Group, *, more: bool = True) -> None:
-    """The same log from the master's first byte on, the same queues, nothing wrong in the files."""
-    end = wait_caught_up(group)
-    if more:
-        fill(group.master, _TOPIC, _FILE // 4)
-        end = wait_caught_up(group)
-    assert assert_same_log(group.master, group.slave, end) == expected_start(group, end)
-    if group.slave.kind == "ours":
-        assert_same_queues(group)
-    assert_stores_whole(group)
+OUR_SLAVES = (("ours", "ours"), ("java-4.9", "ours"), ("java-5.3", "ours"))
+JAVA_SLAVES = (("ours", "java-4.9"), ("ours", "java-5.3"))
+of_our_slaves = pytest.mark.parametrize("groups", pair_sets(OUR_SLAVES, quick=True))
+Groups = list[tuple[str, ...]]
 
 
-def expected_start(group: Group, end: int) -> int:
-    """Java gives an empty Java slave only the newest file (of when it came: of its last MiB)."""
-    if "ours" in (group.master.kind, group.slave.kind):
-        return min(log_files(group.master))
-    return min(log_files(group.slave))
+# -- the judges ------------------------------------------------------------------------------------
 
 
-def assert_same_queues(group: Group) -> None:
+def assert_followed(group: Group, slave: harness.Broker, start: int) -> None:
+    """The slave goes on with its master; the same log from `start` on, and the same queues."""
+    fill(group.master, _TOPIC, _FILE // 8)
+    end = log_end(group.master)
+    wait_until(lambda: log_end(slave) >= end, f"{slave.process.name} at {end}")
+    assert assert_same_log(group.master, slave, end) == start
+    if slave.kind == "ours":
+        assert_same_queues(group.master, slave)
+
+
+def assert_same_queues(master: harness.Broker, slave: harness.Broker) -> None:
     """The slave serves all that the master does, once it has heard of the topic."""
-    wait_until(lambda: _TOPIC in tables(group.slave).topics, "the topic at the slave")
-    with group.master.client() as master, group.slave.client() as slave:
+    wait_until(lambda: _TOPIC in tables(slave).topics, "the topic at the slave")
+    with master.client() as expected, slave.client() as found:
         for queue in _QUEUES:
             wait_until(
-                lambda q=queue: slave.offset(30, _TOPIC, q) == master.offset(30, _TOPIC, q),  # type: ignore[misc]
+                lambda q=queue: found.offset(30, _TOPIC, q) == expected.offset(30, _TOPIC, q),  # type: ignore[misc]
                 f"queue {queue} of the slave dispatched",
             )
-            assert slave.offset(31, _TOPIC, queue) == master.offset(31, _TOPIC, queue)
-            assert drain(slave, _TOPIC, queue) == drain(master, _TOPIC, queue)
+            assert found.offset(31, _TOPIC, queue) == expected.offset(31, _TOPIC, queue)
+            assert drain(found, _TOPIC, queue) == drain(expected, _TOPIC, queue)
 
 
 def backups(slave: harness.Broker) -> list[Path]:
@@ -171,113 +166,111 @@ def backups(slave: harness.Broker) -> list[Path]:
     return sorted(slave.store_dir.glob("backup-*"))
 
 
-@of_our_slaves(quick=True)
-def test_an_empty_slave_gets_the_whole_history(
-    joining: Joining, history: History, kinds: tuple[str, ...]
-) -> None:
-    group = joining.start(history.full, None)
-    assert_joined(group)
-    assert min(log_files(group.slave)) == 0
+def assert_refused(group: Group, slave: harness.Broker, verdict: str) -> None:
+    """The slave says why it does not follow, and keeps what it has."""
+
+    def is_refused() -> bool:
+        return bool(ha_status(slave)["haClientRuntimeInfo"].get("state") == "refused")
+
+    end = log_end(slave)
+    wait_until(is_refused, f"a refused link of {slave.process.name}")
+    status = ha_status(slave)
+    assert status["refusals"][verdict] >= 1
+    assert "haTruncateDiverged" in status["haClientRuntimeInfo"]["lastError"]
+    fill(group.master, _TOPIC, _FILE // 8)
+    assert log_end(slave) == end
+    assert not backups(slave)
 
 
-@of_our_slaves()
-def test_an_empty_slave_gets_what_is_left_of_the_history(
-    joining: Joining, history: History, kinds: tuple[str, ...]
-) -> None:
-    group = joining.start(history.short, None)
-    assert_joined(group)
-    assert min(log_files(group.slave)) == _FILE
+def assert_goes_back(group: Group, slave: harness.Broker) -> None:
+    """With the operator's word it keeps what it holds in common, and what it cuts in a backup."""
+    slave.stop()
+    slave.configure(haTruncateDiverged="true")
+    slave.start()
+    assert_followed(group, slave, 0)
+    (backup,) = backups(slave)
+    assert any(path.is_file() and path.stat().st_size for path in backup.rglob("*"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("store", ["full", "short"])
-@pytest.mark.parametrize("kinds", pairs(_JAVA_SLAVES), ids=kinds_id)
-def test_an_empty_java_slave_gets_all_of_ours(
-    joining: Joining, history: History, kinds: tuple[str, ...], store: str
-) -> None:
-    assert_joined(joining.start(getattr(history, store), None))
+# -- slaves of ours --------------------------------------------------------------------------------
 
 
-@of_our_slaves()
-def test_a_slave_that_was_away_goes_on(
-    joining: Joining, history: History, kinds: tuple[str, ...]
-) -> None:
-    group = joining.start(history.full, history.early)
-    assert_joined(group)
-    assert not backups(group.slave)
+@of_our_slaves
+def test_slaves_of_a_whole_history(world: World, groups: Groups) -> None:
+    """An empty one gets all, one that was away goes on, a diverged one is refused."""
+
+    def play(kinds: tuple[str, ...]) -> None:
+        history = world.history(kinds[0])
+        other = other_past(history, world.directory / f"other-{kinds[0]}")
+        with world.join(kinds, history.full, None, history.early, other) as group:
+            empty, away, diverged = group.slaves
+            assert_followed(group, empty, 0)
+            assert_followed(group, away, 0)
+            assert_refused(group, diverged, "diverged")
+            assert_goes_back(group, diverged)
+            assert not backups(away)
+            assert_stores_whole(group)
+
+    at_once(play, groups)
 
 
-@of_our_slaves(quick=True)
-def test_a_slave_behind_the_history_starts_over(
-    joining: Joining, history: History, kinds: tuple[str, ...]
-) -> None:
-    group = joining.start(history.short, history.early)
-    wait_caught_up(group)
-    assert ha_status(group.slave)["refusals"]["behind_master_min"] >= 1
-    (backup,) = backups(group.slave)
-    assert (backup / "commitlog").is_dir()
-    assert_joined(group)
-    assert min(log_files(group.slave)) == _FILE
-
-
-@pytest.fixture
-def other_past(history: History, tmp_path: Path, kinds: tuple[str, ...]) -> Path:
+def other_past(history: History, directory: Path) -> Path:
     """`early`, continued by a broker of ours that was nobody's slave."""
-    store = tmp_path / "other-past"
+    store = directory / "store"
     shutil.copytree(history.early, store)
-    broker = harness.broker("ours", tmp_path / "other", None, store_dir=store, conf=_CONF).start()
+    broker = harness.broker("ours", directory, None, store_dir=store, conf=_CONF).start()
     fill(broker, _TOPIC, _FILE // 4, text="other")
     broker.stop()
     return store
 
 
-def assert_refused(group: Group, verdict: str, slave_end: int) -> None:
-    """The slave says why it does not follow, and keeps what it has."""
+@of_our_slaves
+def test_slaves_of_a_shortened_history(world: World, groups: Groups) -> None:
+    """An empty one gets what is left; one that is behind it starts over."""
 
-    def is_refused() -> bool:
-        return ha_status(group.slave)["haClientRuntimeInfo"].get("state") == "refused"
+    def play(kinds: tuple[str, ...]) -> None:
+        history = world.history(kinds[0])
+        with world.join(kinds, history.short, None, history.early) as group:
+            empty, behind = group.slaves
+            assert_followed(group, empty, _FILE)
+            assert_followed(group, behind, _FILE)
+            assert ha_status(behind)["refusals"]["behind_master_min"] >= 1
+            (backup,) = backups(behind)
+            assert (backup / "commitlog").is_dir()
+            assert_stores_whole(group)
 
-    wait_until(is_refused, "a refused link")
-    status = ha_status(group.slave)
-    assert status["refusals"][verdict] >= 1
-    assert "haTruncateDiverged" in status["haClientRuntimeInfo"]["lastError"]
-    fill(group.master, _TOPIC, _FILE // 4)
-    assert log_end(group.slave) == slave_end
-    assert not backups(group.slave)
-
-
-@of_our_slaves(quick=True)
-def test_a_diverged_slave_is_refused(
-    joining: Joining, history: History, other_past: Path, kinds: tuple[str, ...]
-) -> None:
-    group = joining.start(history.full, other_past)
-    assert_refused(group, "diverged", log_end(group.slave))
+    at_once(play, groups)
 
 
-@of_our_slaves()
-def test_a_slave_ahead_is_refused(
-    joining: Joining, history: History, kinds: tuple[str, ...]
-) -> None:
-    group = joining.start(history.early, history.full)
-    assert_refused(group, "ahead", log_end(group.slave))
+@of_our_slaves
+def test_a_slave_ahead_of_its_master(world: World, groups: Groups) -> None:
+    """It is refused; told so, it goes back."""
+
+    def play(kinds: tuple[str, ...]) -> None:
+        history = world.history(kinds[0])
+        with world.join(kinds, history.early, history.full) as group:
+            assert_refused(group, group.slave, "ahead")
+            assert_goes_back(group, group.slave)
+            assert_stores_whole(group)
+
+    at_once(play, groups)
 
 
-@of_our_slaves(quick=True)
-def test_a_diverged_slave_goes_back_when_told(
-    joining: Joining, history: History, other_past: Path, kinds: tuple[str, ...]
-) -> None:
-    group = joining.start(history.full, other_past, haTruncateDiverged="true")
-    wait_caught_up(group)
-    (backup,) = backups(group.slave)
-    assert any(path.is_file() and path.stat().st_size for path in backup.rglob("*"))
-    assert_joined(group)
+# -- Java slaves -----------------------------------------------------------------------------------
 
 
-@of_our_slaves()
-def test_a_slave_ahead_goes_back_when_told(
-    joining: Joining, history: History, kinds: tuple[str, ...]
-) -> None:
-    group = joining.start(history.early, history.full, haTruncateDiverged="true")
-    wait_caught_up(group)
-    assert len(backups(group.slave)) == 1
-    assert_joined(group)
+@pytest.mark.parametrize("store", ["full", "short"])
+@pytest.mark.parametrize("groups", pair_sets(JAVA_SLAVES))
+def test_an_empty_java_slave_gets_all_of_ours(world: World, groups: Groups, store: str) -> None:
+    """A Java master gives only its newest file."""
+
+    def play(kinds: tuple[str, ...]) -> None:
+        with world.join(kinds, getattr(world.history(kinds[0]), store), None) as group:
+            wait_caught_up(group)
+            if kinds[0] == "ours":
+                assert_followed(group, group.slave, min(log_files(group.master)))
+            else:
+                assert min(log_files(group.slave)) > min(log_files(group.master))
+            assert_stores_whole(group)
+
+    at_once(play, groups)

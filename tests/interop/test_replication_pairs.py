@@ -7,7 +7,6 @@ All groups are started at once and live until the module ends: their boots and t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from tests.interop.replication import (
     assert_holds,
     assert_same_log,
     assert_stores_whole,
+    at_once,
     kinds_id,
     pairs,
     start_all,
@@ -261,9 +261,7 @@ def test_twenty_kills(fleet: Fleet, case: Case) -> None:
 )
 def test_three_kills_of_every_mixed_pair(fleet: Fleet, cases: list[Case]) -> None:
     """All pairs at the same time: a Java slave needs up to 11 s until it reports again."""
-    with ThreadPoolExecutor() as pool:
-        for done in [pool.submit(kill_in_turn, fleet, case, 3) for case in cases]:
-            done.result()
+    at_once(lambda case: kill_in_turn(fleet, case, 3), cases)
 
 
 @pytest.mark.parametrize("case", [*_ASYNC, *_SYNC])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
@@ -28,7 +29,9 @@ def extractor() -> PropertyExtractor:
 def expected_tags_code(record: Message) -> int:
     properties = record.property_map()
     code = tags_code(properties.get("TAGS"))
-    if record.topic == "SCHEDULE_TOPIC_XXXX" and properties.get("DELAY", "x").isdigit():
+    if record.topic == "SCHEDULE_TOPIC_XXXX" and re.fullmatch(
+        r"[0-9]+", properties.get("DELAY", "x")
+    ):
         level = min(int(properties["DELAY"]), max(LEVELS))
         if level > 0:
             code = record.store_timestamp + LEVELS[level]
