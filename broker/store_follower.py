@@ -16,6 +16,7 @@ from store.clock import Clock
 from store.commit_log import CommitLog
 from store.control_page import (
     FLUSHED_OFFSET,
+    PULL_HELD_MS,
     REPLICA_COUNT,
     REPLICATED_OFFSET,
     SYNC_FLUSH_WANTED,
@@ -55,8 +56,11 @@ class StoreFollower:
 
     def before_sleep(self) -> float | None:
         """SleepHooks: 0 when there is work, 5 ms while somebody waits for an answer."""
-        self._bell.lie_down()
-        if not self._hold.is_empty and self._table.has_moves():
+        holds = not self._hold.is_empty
+        if holds:
+            self._counters[PULL_HELD_MS] = self._clock.monotonic_ms()
+        self._bell.lie_down(for_moves=holds)
+        if holds and self._table.has_moves():
             return 0.0
         if not len(self._waiters):
             return _WAITING_LIMIT_S if self._sends_wait_for_file() else None

@@ -9,7 +9,8 @@ files and no sockets.
     1     log writer    append_end: where the batch that is being copied will end
     2     log writer    max_phy_offset: whole records end here; readers read up to here
     3     log writer    store timestamp (ms) of the newest record
-    4     remoting      sync_flush_wanted: an answer waits until this offset is flushed
+    4     log writer    sync_flush_wanted: an answer waits until this offset is flushed
+    5     remoting      monotonic ms at which a pull was last held: somebody waits for dispatch
     8     store         min_phy_offset: start of the oldest file
     9     store         dispatched_offset: consumequeue and index are built up to here
     10    store         flushed_offset: on disk up to here
@@ -20,7 +21,7 @@ files and no sockets.
     16    ha            replicated_offset: enough live replicas have acknowledged up to here
     17    ha            distinct live replicas that are not further back than haSlaveFallbehindMax
     24+p  process p     beat: grows while the process' main loop turns
-    32+p  process p     1 while it sleeps (Bell)
+    32+p  process p     1 while it sleeps, 2 while it sleeps and no queue's move is work (Bell)
     40+p  supervisor    how often process p was started
     48    remoting      1 once it serves requests
     64+r  ha            replication links refused or closed for reason r (ha/refusals.py)
@@ -42,6 +43,7 @@ APPEND_END: Final = 1
 MAX_PHY_OFFSET: Final = 2
 STORE_TIMESTAMP: Final = 3
 SYNC_FLUSH_WANTED: Final = 4
+PULL_HELD_MS: Final = 5
 MIN_PHY_OFFSET: Final = 8
 DISPATCHED_OFFSET: Final = 9
 FLUSHED_OFFSET: Final = 10
@@ -59,6 +61,8 @@ HA_REFUSALS: Final = 64
 SLAVE_SYNC_SUCCESS: Final = 96
 SLAVE_SYNC_FAILURES: Final = 100
 PAGE_SIZE: Final = 4096
+_SLEEPS_FOR_ALL: Final = 1
+_SLEEPS_FOR_ANSWERS: Final = 2
 
 
 class ProcessIndex(enum.IntEnum):
@@ -149,9 +153,18 @@ class Bell:
         if self._counters[self._slot]:
             os.eventfd_write(self.event_fd, 1)
 
-    def lie_down(self) -> None:
-        """Owner: say that I sleep. Look again for work after this, then wait."""
-        self._counters[self._slot] = 1
+    def ring_for_moves(self) -> None:
+        """Wake the owner if it sleeps and waits for queues to move."""
+        self._fence()
+        if self._counters[self._slot] == _SLEEPS_FOR_ALL:
+            os.eventfd_write(self.event_fd, 1)
+
+    def lie_down(self, *, for_moves: bool = True) -> None:
+        """Owner: say that I sleep. Look again for work after this, then wait.
+
+        for_moves False: a queue that moves is no work for me now.
+        """
+        self._counters[self._slot] = _SLEEPS_FOR_ALL if for_moves else _SLEEPS_FOR_ANSWERS
         self._fence()
 
     def get_up(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from store.control_page import (
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
+    PULL_HELD_MS,
     REPLICA_COUNT,
     REPLICATED_OFFSET,
     SLEEPS,
@@ -30,9 +31,22 @@ def make_world(tmp_path: Path, **options: bool) -> HotPathWorld:
 def test_the_sleep_flag_is_set_between_the_hooks_only(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     assert world.follower.before_sleep() is None
-    assert world.counters[SLEEP_FLAG] == 1
+    assert world.counters[SLEEP_FLAG] == 2, "no pull is held: queues that move wake nobody"
     world.follower.after_sleep()
     assert world.counters[SLEEP_FLAG] == 0
+
+
+def test_a_held_pull_wants_to_know_of_moves_and_hurries_the_dispatch(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    world.clock.advance(70_000)
+    world.follower.before_sleep()
+    assert world.counters[PULL_HELD_MS] == 0
+    world.follower.after_sleep()
+    world.client().send(pull_request(sysFlag=6))
+    world.turn()
+    world.follower.before_sleep()
+    assert world.counters[SLEEP_FLAG] == 1
+    assert world.counters[PULL_HELD_MS] == world.clock.monotonic_ms()
 
 
 def test_after_sleep_refreshes_the_logs_clock(tmp_path: Path) -> None:

@@ -132,6 +132,17 @@ def test_only_a_sleeper_is_rung(bell: Bell) -> None:
     bell.drain()
 
 
+@pytest.mark.parametrize("for_moves", [True, False])
+def test_a_move_wakes_only_who_waits_for_moves(bell: Bell, for_moves: bool) -> None:
+    bell.lie_down(for_moves=for_moves)
+    bell.ring_for_moves()
+    assert readable(bell) is for_moves
+    bell.ring()
+    assert readable(bell)
+    bell.get_up()
+    bell.drain()
+
+
 def test_each_process_has_its_own_bell() -> None:
     page = fresh_page()
     store = Bell(page, ProcessIndex.STORE, Bell.create())
