@@ -10,6 +10,7 @@ a LinkClosedError. Follows HAClient.dispatchReadRequest / reportSlaveMaxOffset o
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Callable
 from typing import Final
@@ -27,6 +28,7 @@ from store.control_page import (
     SYNC_FLUSH_WANTED,
     ControlPage,
 )
+from store.errors import StoreError
 from store.log_end import NextFileNotReadyError
 from store.mapped_file import file_name
 from store.replica_log import ReplicaLog
@@ -106,13 +108,18 @@ class MasterLink:
 
     def receive(self) -> bool:
         """One recv and what follows from it. False: the socket has nothing more, or there is no
-        room for what came. Raises LinkClosedError."""
-        if self.waits_for_file:
-            more = self._retry()
-        elif self._body is not None:
-            more = self._receive_body(self._body)
-        else:
-            more = self._receive_frames()
+        room for what came. Raises LinkClosedError, StoreError (a file cannot be opened); whole
+        frames that came before are published then."""
+        try:
+            if self.waits_for_file:
+                more = self._retry()
+            elif self._body is not None:
+                more = self._receive_body(self._body)
+            else:
+                more = self._receive_frames()
+        except (LinkClosedError, StoreError):
+            self._publish_last()
+            raise
         self._publish()
         return more
 
@@ -243,22 +250,34 @@ class MasterLink:
 
     def _publish(self) -> None:
         """Show the whole frames, report, ring. In this order: the report is waited for."""
-        log = self._log
-        published = log.max_phy_offset
-        end = self._check()
-        if end > published:
-            if self._flushed:
-                self._counters[SYNC_FLUSH_WANTED] = end
-            log.publish(end)
-        self.report()
-        if end > published:
-            log.ring()
+        has_grown = self._show()
+        try:
+            self.report()
+        finally:
+            if has_grown:
+                self._log.ring()
         if self._bad is not None:
             raise LinkClosedError(
                 RefusalReason.BAD_RECORD,
-                f"what the master sent for offset {end} is no record: {self._bad}; the log ends "
-                "there until the master sends something else",
+                f"what the master sent for offset {self._log.max_phy_offset} is no record: "
+                f"{self._bad}; the log ends there until the master sends something else",
             )
+
+    def _publish_last(self) -> None:
+        """The link ends: what came whole before is not to be fetched again."""
+        with contextlib.suppress(StoreError):  # Why the link ends is more important.
+            if self._show():
+                self._log.ring()
+
+    def _show(self) -> bool:
+        """Publish the whole frames, as far as they are good. Whether there were any."""
+        end = self._check()
+        if end <= self._log.max_phy_offset:
+            return False
+        if self._flushed:
+            self._counters[SYNC_FLUSH_WANTED] = end
+        self._log.publish(end)
+        return True
 
     def _check(self) -> int:
         """Up to where whole frames may be published; `_bad` says why what follows may not."""
@@ -279,6 +298,7 @@ class MasterLink:
 
     def report(self) -> None:
         """Send a report if one is due: there is more to acknowledge, or it was silent for long.
+        Raises LinkClosedError.
 
         The first, which says where to go on, is due as soon as all that we have is acknowledged.
         """

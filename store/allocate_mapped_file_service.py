@@ -70,8 +70,9 @@ class AllocateMappedFileService(ServiceThread):
         """The log goes on at `phy_offset`: after recovery, or where an empty slave starts.
 
         The file of that offset is taken over if it exists, and created otherwise. Said again of
-        a log that has no byte yet, its empty files go and it starts at the new place; wait until
-        it is not `is_beginning` any more before the log is written there.
+        a log that has no byte yet, it starts at the new place, and the empty files that this
+        object has made go (those of an earlier process stay); wait until it is not
+        `is_beginning` any more before the log is written there.
         """
         with self._begin_lock:
             self._begin = phy_offset

@@ -193,7 +193,7 @@ class DefaultMessageStore:
             start = found.min_phy_offset
         if crashed:
             self._drop_torn_units(start)
-        self._dispatch_rest(start)
+        self._dispatch_rest(start, found.max_phy_offset)
 
     def _mark_open(self) -> None:
         """From now on the files change: clean.exit is taken back, abort is there."""
@@ -210,17 +210,18 @@ class DefaultMessageStore:
 
     def _rejoin(self) -> None:
         """The log has its writer, the queues their readers: only what this process derives is
-        taken up again, and what the queue table says stays true and readable all the time."""
+        taken up again, and what the queue table says stays true and readable all the time. What
+        is not dispatched yet, half a record perhaps on a slave, is ReputMessageService's."""
         log.warning("rejoining: the log's writer lives, dispatch goes on from the control page")
         counters = self._counters
         self._load_queues()
         self._drop_unpublished_units()
-        self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True)
+        self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
         self._flushed_from = counters[FLUSHED_OFFSET]
         start = max(self._rejoin_start(), counters[MIN_PHY_OFFSET])
         if start < counters[DISPATCHED_OFFSET]:
             log.warning("a part of consumequeue or index is missing: built again from %s", start)
-            self._dispatch_rest(start)
+            self._dispatch_rest(start, counters[DISPATCHED_OFFSET])
         else:
             self._queues.publish_all(min_phy_offset=counters[MIN_PHY_OFFSET])
 
@@ -258,12 +259,14 @@ class DefaultMessageStore:
             if len(units) and int(units[0]["phy_offset"]) >= start:
                 queue.truncate(int(units[0]["phy_offset"]))
 
-    def _load_index(self, end: int, *, exited_ok: bool) -> None:
+    def _load_index(self, end: int, *, exited_ok: bool, rejoins: bool = False) -> None:
         if self._config.message_index_enable:
             safe = self._checkpoint.index_msg_timestamp
             self._index.load(exited_ok=exited_ok, safe_timestamp=safe)
             dropped = self._index.drop_beyond(end)
-            self._index_lacks_some = dropped > 0 or not exited_ok or not self._index.has_files
+            # Only hands delete an index in use; without a key there never was one.
+            lost = not self._index.has_files and (not rejoins or safe > 0)
+            self._index_lacks_some = dropped > 0 or not exited_ok or lost
 
     def _dispatch_start(self, found: RecoveryResult, *, crashed: bool) -> int:
         """Where the derived files may begin to lack something; dispatching twice is harmless."""
@@ -274,8 +277,7 @@ class DefaultMessageStore:
             starts.append(self._index.rebuild_from)
         return max(min(starts), found.min_phy_offset)
 
-    def _dispatch_rest(self, start: int) -> None:
-        end = self._counters[MAX_PHY_OFFSET]
+    def _dispatch_rest(self, start: int, end: int) -> None:
         report = self._progress("dispatch")
         count = dispatch_range(
             self._source,

@@ -31,15 +31,17 @@ def map_for_writing(
 
 
 def zero_unpublished(directory: Path, file_size: int, page: ControlPage) -> None:
-    """Zero [MAX_PHY_OFFSET, APPEND_END), which lies in one file; APPEND_END comes back.
+    """Zero [MAX_PHY_OFFSET, APPEND_END), over all files it lies in; APPEND_END comes back.
 
-    Only the log's writer may call it. Raises StoreError: the file is gone.
+    Only the log's writer may call it. Raises StoreError: a file is gone; nothing is forgotten,
+    the next call begins anew.
     """
     counters = page.counters
     start, end = counters[MAX_PHY_OFFSET], counters[APPEND_END]
     if end > start:
         log.warning("unpublished bytes at the end of the log: zeroing [%s, %s)", start, end)
-        file_start = start - start % file_size
-        with MappedFile.open(directory / file_name(file_start), file_start, writable=True) as file:
-            file.write(start - file_start, bytes(min(end, file.end_offset) - start))
+        for at in range(start - start % file_size, end, file_size):
+            with MappedFile.open(directory / file_name(at), at, writable=True) as file:
+                low = max(start, at)
+                file.write(low - at, bytes(min(end, file.end_offset) - low))
     counters[APPEND_END] = start

@@ -51,15 +51,16 @@ class ReplicaLog:
         self.position = self._counters[MAX_PHY_OFFSET]
 
     def close(self) -> None:
-        """Zero what is not published and let go of the file. Idempotent."""
-        self.discard()
-        if self._file is not None:
-            self._let_go(self._file)
-            self._file = None
-            self._file_start = self._file_end = 0
+        """Zero what is not published and let go of the file. Idempotent. Raises StoreError: a
+        file is gone; the next `open` does what could not be done."""
+        try:
+            self.discard()
+        finally:
+            self._let_go()
 
     def discard(self) -> None:
-        """Go back to what is published; bytes behind it become zero."""
+        """Go back to what is published; bytes behind it become zero. Raises StoreError: a file is
+        gone; call it again before anything is written."""
         if self._counters[APPEND_END] > self._counters[MAX_PHY_OFFSET]:
             zero_unpublished(self._directory, self.file_size, self._page)
         self.position = self._counters[MAX_PHY_OFFSET]
@@ -82,7 +83,9 @@ class ReplicaLog:
         return self._counters[MIN_PHY_OFFSET]
 
     def unbegin(self) -> None:
-        """The empty log shall begin elsewhere, earlier perhaps: until `begin` it ends at 0."""
+        """The empty log shall begin elsewhere, earlier perhaps: until `begin` it ends at 0. Its
+        files may be deleted now, so that none stays mapped."""
+        self._let_go()
         self._counters[MAX_PHY_OFFSET] = 0
         self._counters[APPEND_END] = 0
         self.position = 0
@@ -95,6 +98,7 @@ class ReplicaLog:
                 f"the log cannot begin at {phy_offset}: process store says that it begins at "
                 f"{self._counters[MIN_PHY_OFFSET]}"
             )
+        self._let_go()
         self._counters[APPEND_END] = phy_offset
         self._counters[MAX_PHY_OFFSET] = phy_offset
         self.position = phy_offset
@@ -149,12 +153,14 @@ class ReplicaLog:
 
     def _open_file(self, file_start: int) -> None:
         following = map_for_writing(self._directory, file_start, self.file_size, self._page)
-        if self._file is not None:
-            self._let_go(self._file)
+        self._let_go()
         self._file = following
         self._view = following.view()
         self._file_start, self._file_end = following.start_offset, following.end_offset
 
-    def _let_go(self, file: MappedFile) -> None:
-        self._view.release()
-        file.close()
+    def _let_go(self) -> None:
+        file, self._file = self._file, None
+        self._file_start = self._file_end = 0
+        if file is not None:
+            self._view.release()
+            file.close()

@@ -259,4 +259,8 @@ class ReputMessageService(ServiceThread):
             raise RecordDamagedError(f"{text}; restart the broker: recovery truncates it")
         if self._stalled_at != at:
             self._stalled_at = at
-            log.error("%s; dispatch waits there; replicate this slave anew", text)
+            log.error(
+                "%s; dispatch waits there; restart this broker: recovery cuts the log there, and "
+                "what follows is replicated again",
+                text,
+            )

@@ -27,6 +27,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -266,7 +267,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each row and side (3)")
     parser.add_argument("--rows", help="comma list of " + ", ".join(_ROWS))
     parser.add_argument("--only", choices=list(SIDES), help="measure one side only")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the bytes, one round")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the load, one round")
     parser.add_argument("--json", type=Path, default=OUT_DIR / "replication.json")
     parser.add_argument("--dir", type=Path, help="where the stores live while it runs (12 GB)")
     return parser.parse_args(arguments)
@@ -288,6 +289,8 @@ def main(arguments: list[str]) -> int:
     sides = [options.only] if options.only else list(SIDES)
     java = server_version("4.9") if "java" in sides else "-"
     rounds, scale = (1, 0.1) if options.quick else (options.rounds, 1.0)
+    # So that SIGTERM ends the brokers and deletes the stores, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("replication: ended by SIGTERM"))
     directory = Path(tempfile.mkdtemp(prefix="replication-", dir=options.dir))
     bench = Bench(directory, sides, rounds, scale)
     try:
