@@ -54,7 +54,7 @@ _STALE: Final = (
 """Slots that describe the open store, or the processes that had it open. Beats, starts, refusals
 and slave sync go on: they are counted over the broker's life."""
 _NUMPY_ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
-"""numpy's threads, which nothing here uses, cost a core's tenth of a second at each start."""
+"""numpy's own threads, which nothing here uses, spin while a process starts."""
 _FLUSH_FAILED: Final = (
     "writing to disk failed (fdatasync); the broker stops. "
     "Check the disk, then start again: the store is recovered from disk"
