@@ -20,7 +20,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ MAX_PACKET: Final = 256 << 10
 socket buffer: Linux gives 416 KiB unless net.core.wmem_max was lowered."""
 Arguments = dict[str, Any]
 CommandHandler = Callable[[Arguments], Arguments]
+ResultT = TypeVar("ResultT")
 
 
 class CommandError(Exception):
@@ -79,6 +80,7 @@ class CommandClient:
         self._receiving = False
         # A restarted process must not take the answer to its predecessor's question.
         self._next_id = int.from_bytes(os.urandom(5), "big") << 16
+        sock.setblocking(False)
 
     def call(self, command: str, timeout_ms: int, **arguments: Any) -> Arguments:
         """Ask the peer and wait. Raises CommandError naming the peer and the command."""
@@ -101,8 +103,7 @@ class CommandClient:
         if len(packet) > MAX_PACKET:
             raise CommandError(f"{request.command}: request of {len(packet)} bytes is too large")
         try:
-            self._wait_for(select.POLLOUT, request)
-            self._sock.send(packet)
+            self._when(select.POLLOUT, lambda: self._sock.send(packet), request)
             return self._await(request)
         except OSError as error:
             raise CommandError(
@@ -125,8 +126,8 @@ class CommandClient:
                 self._receiving = True
             received = None
             try:
-                self._wait_for(select.POLLIN, request)
-                received = msgspec.json.decode(self._sock.recv(MAX_PACKET), type=_Answer)
+                found = self._when(select.POLLIN, lambda: self._sock.recv(MAX_PACKET), request)
+                received = msgspec.json.decode(found, type=_Answer)
             finally:
                 with self._changed:
                     self._receiving = False
@@ -134,11 +135,18 @@ class CommandClient:
                         self._answers[received.id] = received
                     self._changed.notify_all()
 
-    def _wait_for(self, event: int, request: CommandRequest) -> None:
+    def _when(
+        self, event: int, function: Callable[[], ResultT], request: CommandRequest
+    ) -> ResultT:
+        """What `function` returns once the socket is ready for it. Raises TimeoutError."""
         poll = select.poll()
         poll.register(self._sock.fileno(), event)
-        while not poll.poll(self._left_ms(request)):
-            pass
+        while True:
+            poll.poll(self._left_ms(request))
+            try:
+                return function()
+            except BlockingIOError:
+                continue
 
     def _left_ms(self, request: CommandRequest) -> int:
         left_ms = request.deadline_ms - self._clock.monotonic_ms()

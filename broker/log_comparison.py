@@ -1,7 +1,8 @@
 """LogComparison: are our commit log and the master's the same, and up to where?
 
-Runs in process `remoting` of a slave, for MasterInspector. Reads our log's files and asks the
-master for single records through a Protocol; decides nothing. Two logs that agree at a record
+Runs in process `remoting` of a slave, for MasterInspector, and of a master that checks what a
+slave claims (replica_verification). Reads our log's files and asks the other broker, "the master",
+for single records through a Protocol; decides nothing. Two logs that agree at a record
 agree before it: a record holds its place, its time and its queue offset, no other log has the same
 bytes there. So the last record tells whether they belong together, and a bisection (first over
 the files' first records, then over one file's records) finds the last common one.
@@ -26,6 +27,7 @@ from store.message_codec import (
 from store.record_arrays import Int64Array, walk_sizes
 
 _QUEUES_ASKED: Final = 512
+_QUEUES_SEARCHED: Final = 32
 _LONGEST_REST: Final = 1 << 20
 
 
@@ -101,6 +103,10 @@ class OwnLog:
             start -= self.file_size
         return pieces
 
+    def last_record(self) -> Piece | None:
+        """The last whole record."""
+        return next((piece for piece in self.tail() if piece.is_record), None)
+
     def record_at(self, phy_offset: int) -> bytes | None:
         """The whole record there, its CRC checked."""
         return self._reader.record_at(phy_offset)
@@ -159,6 +165,23 @@ def newest_queued_offset(table: QueueTable, units: QueueUnits) -> int:
     return newest
 
 
+def queued_offset_before(table: QueueTable, units: QueueUnits, limit: int) -> int:
+    """The largest offset below `limit` among the entries of some queues; 0 without any."""
+    queues = [(topic, queue_id) for topic, queue_id, _row in table]
+    step = -(-len(queues) // _QUEUES_SEARCHED) or 1
+    newest = 0
+    for topic, queue_id in queues[::step]:
+        low, high = table.offsets(topic, queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            unit = units.unit_at(topic, queue_id, middle)
+            if unit is not None and unit[0] < limit:
+                newest, low = max(newest, unit[0]), middle + 1
+            else:
+                high = middle
+    return newest
+
+
 # -- comparing ---------------------------------------------------------------------------------
 
 
@@ -168,13 +191,14 @@ def has_same_end(own: OwnLog, master: MasterLog) -> bool:
     What the master does not have any more cannot be compared, and counts as the same.
     """
     return all(
-        _is_same(piece, master.record_at(piece.offset), own.file_size)
+        is_same(piece, master.record_at(piece.offset), own.file_size)
         for piece in own.tail()
         if piece.offset >= master.min_offset
     )
 
 
-def _is_same(piece: Piece, theirs: bytes | None, file_size: int) -> bool:
+def is_same(piece: Piece, theirs: bytes | None, file_size: int) -> bool:
+    """Whether `theirs`, what another log has at the piece's place, begins with our bytes."""
     if theirs is None or _is_blank(theirs):
         # Java gives a blank when asked for it, ours says that there is no record.
         blank = encode_blank(file_size - piece.offset % file_size)

@@ -91,41 +91,58 @@ def runtime_request() -> RemotingCommand:
     return RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
 
 
-def read_facts(address: str, response: RemotingCommand) -> MasterFacts:
-    """The bounds in an answer to 28. A Java master without files says min -1.
-
-    Raises MasterRefusesError.
-    """
+def read_facts(address: str, response: RemotingCommand, *, who: str = "master") -> MasterFacts:
+    """The bounds in an answer to 28. `who` is for the text. Raises MasterRefusesError."""
     if response.code != ResponseCode.SUCCESS:
         raise MasterRefusesError(
-            f"master {address} does not tell its offsets (28): code {response.code}, "
+            f"{who} {address} does not tell its offsets (28): code {response.code}, "
             f"{response.remark}"
         )
     try:
-        table = KVTable.from_json_bytes(response.body).table
+        return read_bounds(response.body)
+    except ValueError as error:
+        raise MasterRefusesError(f"{who} {address}: its answer to 28: {error}") from error
+
+
+def read_bounds(body: bytes) -> MasterFacts:
+    """The bounds in the body of an answer to 28. A Java broker without files says min -1.
+
+    Raises ValueError.
+    """
+    try:
+        table = KVTable.from_json_bytes(body).table
         low, high = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
     except (RequestError, KeyError, ValueError) as error:
-        raise MasterRefusesError(
-            f"master {address}: commitLogMinOffset or commitLogMaxOffset is missing in its answer "
-            f"to 28 ({error!r})"
+        raise ValueError(
+            f"commitLogMinOffset or commitLogMaxOffset is missing ({error!r})"
         ) from error
     return MasterFacts(max(0, low), max(0, high))
 
 
 class RemoteLog:
-    """The master's log, asked over its remoting port. Implements MasterLog.
+    """Another broker's log, asked over its remoting port. Implements MasterLog.
 
     Raises MasterSilentError, MasterRefusesError.
     """
 
-    def __init__(self, client: AskingClient, address: str, clock: Clock, budget_ms: int) -> None:
-        """Asks for the bounds at once; `budget_ms` holds for all questions together."""
+    def __init__(
+        self,
+        client: AskingClient,
+        address: str,
+        clock: Clock,
+        budget_ms: int,
+        *,
+        who: str = "master",
+    ) -> None:
+        """Asks for the bounds at once; `budget_ms` holds for all questions together. `who` is for
+        the texts."""
         self._client = client
         self._address = address
+        self._who = who
         self._clock = clock
         self._deadline_ms = clock.monotonic_ms() + budget_ms
         self.questions = 0
-        facts = read_facts(address, self._ask(runtime_request()))
+        facts = read_facts(address, self._ask(runtime_request()), who=who)
         self.min_offset, self.max_offset = facts.min_offset, facts.max_offset
 
     def record_at(self, phy_offset: int) -> bytes | None:
@@ -138,7 +155,7 @@ class RemoteLog:
         if response.code == ResponseCode.SYSTEM_ERROR and any(t in remark for t in _NO_RECORD):
             return None
         raise MasterRefusesError(
-            f"master {self._address} does not show its record at {phy_offset} (33): "
+            f"{self._who} {self._address} does not show its record at {phy_offset} (33): "
             f"code {response.code}, {remark}"
         )
 
@@ -148,15 +165,18 @@ class RemoteLog:
         try:
             return self._client.invoke_sync(self._address, request, min(left_ms, _REQUEST_MS))
         except RemotingError as error:
-            raise MasterSilentError(f"master {self._address} does not answer: {error}") from error
+            raise MasterSilentError(
+                f"{self._who} {self._address} does not answer: {error}"
+            ) from error
 
 
 # -- the decision ------------------------------------------------------------------------------
 
 
 def is_empty(own_min: int, own_max: int) -> bool:
-    """Nothing was ever received: also when byte 0, always zero, was written to ask for all."""
-    return own_max == 0 or (own_min == 0 and own_max == 1)
+    """Nothing is there: also when byte 0, always zero, was written to ask for all, and when the
+    log begins further up but has received nothing yet."""
+    return own_max <= own_min or (own_min == 0 and own_max == 1)
 
 
 def judge_bounds(own_min: int, own_max: int, master: MasterFacts) -> tuple[Verdict, str] | None:
@@ -169,7 +189,7 @@ def judge_bounds(own_min: int, own_max: int, master: MasterFacts) -> tuple[Verdi
     if own_max < master.min_offset:
         missing = master.min_offset - own_max
         return Verdict.BELOW_MIN, f"{missing} bytes between our log and the master's are gone"
-    if own_max in (own_min, master.min_offset):
+    if own_max == master.min_offset:
         return Verdict.GO, "nothing of our log is left on the master: it cannot be compared"
     return None
 

@@ -5,7 +5,10 @@ to master loses what the slave has not got, so a slave keeps <root>/replica.json
 master over one that lacks something is refused (`check_promotion`, in the supervisor, before any
 child). ReplicaJournal lives in process `remoting` of a slave: told of every inspection, it asks
 its master for the end of its log (28) every few seconds, through the scheduled executor, and
-writes. The way from master to slave needs nothing here: the inspection compares the logs.
+writes. A look says two things: how far behind we are at that moment, and, later, whether we have
+come to where the master was. A slave that is always some seconds behind comes there, too, and
+lacks those seconds when its master is lost. What the master takes after the last look is in no
+file. The way from master to slave needs nothing here: the inspection compares the logs.
 
     <root>/replica.json            ReplicaState as JSON, replaced whole
     <root>/replica.json.promoted   the last one, after the store became a master's
@@ -31,6 +34,7 @@ from conf.errors import StartupExitError
 from ha.inspection import Inspection, Verdict
 from remoting.remoting_command import RemotingCommand
 from remoting.response_table import ResponseCallback
+from store.clean_exit import machine_went_down
 from store.clock import Clock
 from store.control_page import FLUSHED_OFFSET, MAX_PHY_OFFSET, ControlPage
 from store.errors import StoreError
@@ -42,7 +46,9 @@ FILE_NAME: Final = "replica.json"
 TICK_MS: Final = 5_000
 _PROMOTED: Final = "replica.json.promoted"
 _ASK_MS: Final = 3_000
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_HEALTHY_LAG: Final = 16 << 20
+"""Bytes that are on their way (frames, socket buffers of both sides) while a slave follows at full
+speed. With more than that it has a backlog."""
 _UNKNOWN: Final = -1
 
 
@@ -69,8 +75,12 @@ class KnowsMaster(Protocol):
 class ReplicaState:
     """What a slave knows of itself. Offsets are log positions, -1 = not known; times wall ms.
 
-    commonOffset: where the logs part (state ahead or diverged), else -1. firstCopyDone: it once
-    had all that its master had. state: the last verdict of an inspection.
+    masterMaxOffset: at the last look, when masterAskedAt; lagBytes: what we lacked of it at that
+    moment. masterSilentSince: when the first look after it failed, 0 while none has. ownMaxOffset,
+    flushedOffset: when this was written. commonOffset: where the logs part (state ahead or
+    diverged), else -1. firstCopyDone: it once came to where its master was. inSync: it came to
+    where its master was at the last look, and had no backlog then. state: the last verdict of an
+    inspection.
     """
 
     role: str = "SLAVE"
@@ -79,6 +89,8 @@ class ReplicaState:
     masterAddress: str = ""  # noqa: N815
     masterMaxOffset: int = _UNKNOWN  # noqa: N815
     masterAskedAt: int = 0  # noqa: N815
+    lagBytes: int = _UNKNOWN  # noqa: N815
+    masterSilentSince: int = 0  # noqa: N815
     ownMaxOffset: int = 0  # noqa: N815
     flushedOffset: int = 0  # noqa: N815
     commonOffset: int = _UNKNOWN  # noqa: N815
@@ -98,6 +110,11 @@ class ReplicaState:
         if self.state in (Verdict.AHEAD, Verdict.DIVERGED):
             have = min(have, max(0, self.commonOffset))
         return max(0, self.masterMaxOffset - have)
+
+    @property
+    def had_backlog(self) -> bool:
+        """Whether we were further behind at the last look than a healthy slave is."""
+        return self.lagBytes > _HEALTHY_LAG
 
 
 def read_state(path: Path) -> ReplicaState | None:
@@ -161,6 +178,13 @@ class ReplicaJournal:
         """Wall clock ms of that; 0 when it never was."""
         return self._state.masterAskedAt
 
+    @property
+    def parted(self) -> str | None:
+        """ "ahead" or "diverged" when that is what the last comparison found, be it in a life
+        before; else None."""
+        state = self._state.state
+        return state if state in (Verdict.AHEAD, Verdict.DIVERGED) else None
+
     def on_inspection(self, result: Inspection) -> None:
         """MasterInspector.on_result. Writes at once when the state changes."""
         with self._lock:
@@ -177,15 +201,25 @@ class ReplicaJournal:
             # Not compared: what was known is not better for that.
             return self._state if self._state.state else replace(self._state, state=result.verdict)
         starts_over = result.verdict in (Verdict.START_AT, Verdict.BELOW_MIN)
-        return replace(
+        found = replace(
             self._state,
-            masterAddress=result.master_address or "",
-            masterMaxOffset=result.master_max,
-            masterAskedAt=self._clock.now_ms(),
             commonOffset=result.common_offset,
             firstCopyDone=self._state.firstCopyDone and not starts_over,
             state=result.verdict,
         )
+        return self._looked(found, result.master_address or "", result.master_max)
+
+    def _looked(self, state: ReplicaState, address: str, master_max: int) -> ReplicaState:
+        """The master's log ends at `master_max` at this moment: so how much do we lack of it?"""
+        found = replace(
+            state,
+            masterAddress=address,
+            masterMaxOffset=master_max,
+            masterAskedAt=self._clock.now_ms(),
+            masterSilentSince=0,
+            ownMaxOffset=self._counters[MAX_PHY_OFFSET],
+        )
+        return replace(found, lagBytes=found.lacks() or 0)
 
     def tick(self, master: KnowsMaster) -> None:
         """Write what there is to say, then ask for the master's end anew: our own log has had
@@ -198,6 +232,9 @@ class ReplicaJournal:
         def on_answer(response: RemotingCommand | None, error: Exception | None) -> None:
             if response is None:
                 log.debug("master %s: its end is not known now: %s", address, error)
+                with self._lock:
+                    since = self._state.masterSilentSince or self._clock.now_ms()
+                    self._state = replace(self._state, masterSilentSince=since)
                 return
             try:
                 facts = read_facts(address, response)
@@ -205,12 +242,7 @@ class ReplicaJournal:
                 log.debug("%s", refusal)
                 return
             with self._lock:
-                self._state = replace(
-                    self._state,
-                    masterAddress=address,
-                    masterMaxOffset=facts.max_offset,
-                    masterAskedAt=self._clock.now_ms(),
-                )
+                self._state = self._looked(self._state, address, facts.max_offset)
 
         self._client.invoke_async(address, runtime_request(), _ASK_MS, on_answer)
 
@@ -239,8 +271,12 @@ class ReplicaJournal:
             ownMaxOffset=self._counters[MAX_PHY_OFFSET],
             flushedOffset=self._counters[FLUSHED_OFFSET],
         )
-        in_sync = found.lacks() == 0
-        return replace(found, inSync=in_sync, firstCopyDone=found.firstCopyDone or in_sync)
+        came_there = found.lacks() == 0
+        return replace(
+            found,
+            inSync=came_there and not found.had_backlog,
+            firstCopyDone=found.firstCopyDone or came_there,
+        )
 
     def _is_written(self, found: ReplicaState) -> bool:
         written = self._written
@@ -256,7 +292,8 @@ def check_promotion(options: StartupOptions) -> None:
     if options.store.is_slave or options.ha.ha_promote_unclean:
         return
     root = options.store.root
-    objection = _find_objection(root, machine_went_down=_machine_went_down(options))
+    went_down = machine_went_down(options.store.abort_path)
+    objection = _find_objection(root, machine_went_down=went_down)
     if objection is not None:
         raise StartupExitError(
             EXIT_CANNOT_START,
@@ -273,15 +310,19 @@ def complete_promotion(options: StartupOptions) -> None:
     path = root / FILE_NAME
     if options.store.is_slave:
         return
-    objection = _find_objection(root, machine_went_down=_machine_went_down(options))
+    went_down = machine_went_down(options.store.abort_path)
+    objection = _find_objection(root, machine_went_down=went_down)
     if objection is not None:
         log.error("becoming master in spite of this, as haPromoteUnclean says: %s", objection)
     if _resync_waits(root):
         drop_request(root, "the broker was started as a master")
     if path.exists():
+        last_look = _last_look_text(path)
         os.replace(path, root / _PROMOTED)
         sync_directory(root)
-        log.warning("this store was a slave's, it is a master's now (%s kept)", _PROMOTED)
+        log.warning(
+            "this store was a slave's, it is a master's now (%s kept); %s", _PROMOTED, last_look
+        )
 
 
 def _resync_waits(root: Path) -> bool:
@@ -313,8 +354,10 @@ def _state_objection(path: Path, state: ReplicaState, *, machine_went_down: bool
     lacking = state.lacks(only_flushed=machine_went_down)
     if lacking is None:
         return f"{path}: {when} this slave had never been compared with a master"
-    if lacking == 0:
+    if lacking == 0 and not state.had_backlog:
         return None
+    if lacking == 0:
+        return f"{path}: {_look_text(state)}"
     what = f"{path}: {when} this slave lacked {lacking} bytes of its master {state.masterAddress}"
     if machine_went_down and state.lacks() == 0:
         what += " on disk, and the machine went down since"
@@ -325,13 +368,27 @@ def _state_objection(path: Path, state: ReplicaState, *, machine_went_down: bool
     return what
 
 
-def _machine_went_down(options: StartupOptions) -> bool:
-    """The store was open in another boot: what was not flushed may be lost."""
+def _last_look_text(path: Path) -> str:
     try:
-        boot = options.store.abort_path.read_text(encoding="ascii", errors="replace")
-        return boot.strip() != _BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return False
+        state = read_state(path)
+    except StoreError as error:
+        return str(error)
+    if state is None or state.masterMaxOffset < 0:
+        return "it had never been compared with a master"
+    return _look_text(state)
+
+
+def _look_text(state: ReplicaState) -> str:
+    """How much before its end the master was seen last, as far as this slave knows."""
+    text = (
+        f"its master {state.masterAddress} was last seen at {_time_text(state.masterAskedAt)}, "
+        f"this slave was {state.lagBytes} bytes behind then"
+    )
+    silent = state.masterSilentSince
+    end = silent or state.writtenAt
+    seconds = max(0, end - state.masterAskedAt) / 1000
+    what = "the master was silent" if silent else "this slave's last word came"
+    return f"{text}; {what} {seconds:.1f} s later, what the master took in between is not known"
 
 
 def _time_text(wall_ms: int) -> str:

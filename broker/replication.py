@@ -2,9 +2,9 @@
 
 Runs in process `remoting`, beside BrokerController, which gives it what it shares. On a slave: who
 the master is (from registrations, or told by 906), whether the logs belong together, the tables
-(SlaveSynchronize), the announcement of our link. On a master: who the group's brokers are, and
-the offsets that consumers reached on slaves meanwhile. On both: questions of process `ha` are
-answered here, and its HA status is asked for. No policy of its own.
+(SlaveSynchronize), the announcement of our link. On a master: who the group's brokers are, the
+offsets that consumers reached on slaves meanwhile, whether a slave holds what it claims. On both:
+questions of process `ha` are answered here, and its HA status is asked for. No policy of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from broker.master_inspector import MasterInspector
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
 from broker.promotion import ReplicaJournal
 from broker.replica_announcer import ReplicaAnnouncer
+from broker.replica_verification import ReplicaVerifier
 from broker.returning_master import ReturningMaster
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
@@ -36,7 +37,8 @@ from ha.trusted_peers import TrustedPeers
 from remoting.remoting_client import RemotingClient
 from store.clock import Clock
 from store.commit_log_reader import CommitLogReader
-from store.control_page import MAX_PHY_OFFSET, ControlPage
+from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
+from store.errors import StoreError
 from store.queue_table import QueueTableReader
 from store.service_thread import FailureHandler
 
@@ -89,8 +91,20 @@ class Replication:
         )
         self._inspector = self._build_inspector()
         self._synchronize = self._build_synchronize()
+        if self._journal.parted is not None:
+            self._synchronize.logs_compared(
+                None, f"{self._journal.parted}, when our log was last compared with the master's"
+            )
         self._announcer = ReplicaAnnouncer(
             shared.client, shared.identity.broker_name, shared.identity.broker_id
+        )
+        self._verifier = ReplicaVerifier(
+            self._members.fetch_member_ips,
+            shared.client,
+            self._new_reader(),
+            shared.table,
+            shared.access,
+            shared.clock,
         )
         self._returning = ReturningMaster(
             self._members.fetch_member_ips,
@@ -102,6 +116,7 @@ class Replication:
             "inspect_master": self._inspector.handle,
             "group_members": self._group_members,
             "ha_link": self._ha_link,
+            "verify_replica": self._verifier.handle,
         }
         self._requests = HaRequestService(
             answering, handlers, shared.clock, on_failure=shared.on_failure
@@ -113,12 +128,17 @@ class Replication:
             update_master=self._told_by_peer,
         )
 
+    def _new_reader(self) -> CommitLogReader:
+        store = self._shared.options.store
+        return CommitLogReader(
+            store.commit_log_path, store.mapped_file_size_commit_log, self._shared.page
+        )
+
     def _build_inspector(self) -> MasterInspector:
         shared = self._shared
-        store = shared.options.store
         return MasterInspector(
             shared.client,
-            CommitLogReader(store.commit_log_path, store.mapped_file_size_commit_log, shared.page),
+            self._new_reader(),
             shared.table,
             shared.access,
             shared.clock,
@@ -136,6 +156,7 @@ class Replication:
             delay_offsets=shared.schedule_offsets,
             groups=shared.groups,
             delete_topic_queues=shared.access.delete_topic_queues,
+            compare_logs=self._compare_logs,
             page=shared.page,
             clock=shared.clock,
         )
@@ -194,12 +215,30 @@ class Replication:
             self.on_master(master_addr, ha_addr)
 
     def _inspected(self, found: Inspection) -> None:
-        """A slave's log was compared. Logs that do not belong together: the tables stay apart."""
+        """A slave's log was compared. Logs that do not belong together: the tables stay apart,
+        until a comparison finds that they do."""
         self._journal.on_inspection(found)
         if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
-            self._synchronize.object_to_master(f"{found.verdict}: {found.text}")
-        elif found.verdict is not Verdict.WAIT:
-            self._synchronize.object_to_master(None)
+            self._synchronize.logs_compared(found.master_address, f"{found.verdict}: {found.text}")
+        elif found.verdict is Verdict.WAIT:
+            return
+        elif found.master_max >= 0:
+            self._synchronize.logs_compared(found.master_address, None)
+        else:
+            self._synchronize.logs_not_comparable(found.master_address)
+
+    def _compare_logs(self) -> None:
+        """For the tables: process ha compares before it connects only, and its link may have
+        been there before this process was, or before the master's remoting address was known."""
+        counters = self._shared.page.counters
+        try:
+            self._inspector.inspect(
+                counters[MAX_PHY_OFFSET],
+                counters[MIN_PHY_OFFSET],
+                self._shared.options.ha.ha_master_address,
+            )
+        except (StoreError, OSError) as error:
+            log.warning("our log cannot be compared with the master's: %s", error)
 
     def _tell_ha(self) -> None:
         """An open link to another address ends; a client that waits looks at once."""
@@ -229,6 +268,7 @@ class Replication:
         local = arguments["local"]
         if local is None:
             self._announcer.link_closed()
+            self._synchronize.link_lost()
         else:
             self._announcer.link_opened(local)
         return {}

@@ -18,13 +18,14 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final
 
 from broker.broker_outer_api import BrokerAnswerError
 from broker.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
 from broker.group_members import MemberAddress
 from broker.json_config_manager import parse_object
 from broker.scheduled_executor import ScheduledExecutor
+from broker.slave_synchronize import TableSource
 from remoting.errors import RemotingError
 from remoting.request_code import RequestCode
 
@@ -33,13 +34,6 @@ log = logging.getLogger(__name__)
 ASK_TIMEOUT_MS: Final = 3_000
 ASK_AGAIN_MS: Final = (5_000, 30_000)
 """After the start."""
-
-
-class TableSource(Protocol):
-    """What is needed of BrokerOuterAPI."""
-
-    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """A table of another broker. Raises RemotingError, BrokerAnswerError."""
 
 
 class ReturningMaster:

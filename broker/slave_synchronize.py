@@ -8,15 +8,20 @@ SlaveSynchronize of the original, but for these rules:
 
 - A table is replaced in one step, its edition copied exactly; contents are compared, not only
   editions.
-- Topics that were known from the master (at the start: from topics.json) and vanished lose their
-  queues here, groups and topics that vanished their offsets, but for offsets that the master still
-  has. Only when the master's edition is above the last one seen: a master that came back with an
-  older or empty table never deletes anything here.
+- Nothing is taken over from a master whose log was not compared with ours.
+- Topics that vanish between two answers of the same master, in one life of this process, lose
+  their queues here, groups and topics their offsets, but for offsets that the master still has.
+  Only when the edition rises: a master that came back with an older or empty table never deletes
+  anything here, and another master deletes nothing that it has not named itself. The queues go
+  when our log has come to where the master's ended at that time: records that arrive later would
+  make them again.
 - Consumer offsets: `merged_offset`. What the master said last is forgotten when a round fails and
   when the master changes: a master that comes back after a crash with offsets a few seconds old
   does not look like a reset.
 
-What it cannot see: a topic that was deleted and made again between two rounds.
+What it cannot see: a topic that was deleted and made again between two rounds, and what was
+deleted while this process was down or followed another master: such queues stay, with a line in
+the log, until mqadmin cleanUnusedTopic.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ import enum
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from broker.broker_config import BrokerConfig
@@ -33,6 +38,7 @@ from broker.broker_outer_api import BrokerAnswerError
 from broker.command_channel import CommandError
 from broker.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
 from broker.json_config_manager import JsonConfigManager, parse_object
+from broker.master_inspector import read_bounds
 from broker.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
 from broker.scheduled_executor import ScheduledExecutor
 from broker.subscription_group_manager import SubscriptionGroupManager
@@ -42,7 +48,12 @@ from remoting.body.topic_config import TopicConfigSerializeWrapper
 from remoting.errors import RemotingError, RequestError
 from remoting.request_code import RequestCode
 from store.clock import Clock
-from store.control_page import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, ControlPage
+from store.control_page import (
+    DISPATCHED_OFFSET,
+    SLAVE_SYNC_FAILURES,
+    SLAVE_SYNC_SUCCESS,
+    ControlPage,
+)
 
 log = logging.getLogger(__name__)
 
@@ -101,10 +112,10 @@ _TROUBLE: Final = (
 class _Followed:
     """What the last answer of the master named, and what is still to be cleaned up after it."""
 
-    names: set[str]
-    counter: int
+    names: set[str] = field(default_factory=set)
+    counter: int = 0
     """Of its edition."""
-    gone: set[str]
+    gone: set[str] = field(default_factory=set)
     """Vanished; their consumer offsets are still here."""
 
     def take(self, names: set[str], counter: int, vanished: set[str], what: str) -> set[str]:
@@ -112,8 +123,8 @@ class _Followed:
         deleted = self.names & vanished if counter > self.counter else set()
         if vanished - deleted:
             log.warning(
-                "%s %s: not on the master (edition %s, seen before: %s), left out of the table; "
-                "data that is still here stays (queues: see mqadmin cleanUnusedTopic)",
+                "%s %s: not on the master (edition %s, seen of it before: %s), left out of the "
+                "table; data that is still here stays (queues: see mqadmin cleanUnusedTopic)",
                 what,
                 sorted(vanished - deleted),
                 counter,
@@ -138,10 +149,15 @@ class SlaveSynchronize:
         delay_offsets: ScheduleOffsetManager,
         groups: SubscriptionGroupManager,
         delete_topic_queues: Callable[[str], None],
+        compare_logs: Callable[[], None],
         page: ControlPage,
         clock: Clock,
     ) -> None:
-        """`own_address`: brokerIP1:listenPort. `delete_topic_queues` raises CommandError."""
+        """`own_address`: brokerIP1:listenPort. `delete_topic_queues` raises CommandError.
+
+        `compare_logs` compares the master's log with ours and says here what came of it; may
+        take seconds.
+        """
         self._own_address = own_address
         self._api = api
         self._topics = topics
@@ -149,15 +165,19 @@ class SlaveSynchronize:
         self._delay_offsets = delay_offsets
         self._groups = groups
         self._delete_topic_queues = delete_topic_queues
+        self._compare_logs = compare_logs
         self._counters = page.counters
         self._clock = clock
         self._lock = threading.Lock()
         self._master: str | None = None
         self._followed_master: str | None = None
+        self._looked_at: str | None = None
+        """The master whose log was compared with ours, if that could be done at all."""
         self._objection: str | None = None
-        self._known_topics = _Followed(set(), 0, set())
-        self._known_groups = _Followed(set(), 0, set())
-        self._queues_to_delete: set[str] = set()
+        self._known_topics = _Followed()
+        self._known_groups = _Followed()
+        self._queues_to_delete: dict[str, int | None] = {}
+        """Topics, and up to where our log must have come before; None: not known yet."""
         self._seen_offsets: dict[str, dict[int, int]] = {}
         # The page outlives this process: what it counted goes on.
         self._status = {
@@ -173,11 +193,8 @@ class SlaveSynchronize:
     def schedule_on(self, executor: ScheduledExecutor, config: BrokerConfig) -> None:
         """Begin; the tables have been loaded and nobody has been served yet.
 
-        What the files name was taken over from a master before, so it may be missed there now.
+        What the files name may have been another master's, or our own: it says nothing.
         """
-        self._known_topics.names = set(self._topics.topic_names())
-        self._known_topics.counter = self._topics.data_version.counter
-        self._known_groups.counter = self._groups.data_version.counter
         executor.schedule(
             "slave-synchronize",
             self.sync_all,
@@ -191,10 +208,21 @@ class SlaveSynchronize:
             log.info("tables: master is %s, was %s", address, self._master)
             self._master = address
 
-    def object_to_master(self, why: str | None) -> None:
-        """Take nothing over while the logs do not belong together: a master that was rebuilt from
-        nothing must not empty the tables of its slave. None: go on. Any thread."""
-        self._objection = why
+    def logs_compared(self, master: str | None, objection: str | None) -> None:
+        """Our log and that of `master` were compared. An objection: they do not belong together,
+        nothing is taken over: a master that was rebuilt from nothing must not empty the tables of
+        its slave. Any thread."""
+        self._objection = objection
+        self._looked_at = master
+
+    def logs_not_comparable(self, master: str | None) -> None:
+        """`master` does not let anybody compare: its tables are taken over nevertheless, but for
+        an objection that there was before. Any thread."""
+        self._looked_at = master
+
+    def link_lost(self) -> None:
+        """Whoever answers at the master's address next may hold another log. Any thread."""
+        self._looked_at = None
 
     def status(self) -> dict[SyncKind, SyncStatus]:
         """How each kind fares."""
@@ -209,8 +237,9 @@ class SlaveSynchronize:
             return
         try:
             if master != self._followed_master:
-                self._followed_master = master
-                self._seen_offsets.clear()
+                self._follow(master)
+            if master != self._looked_at:
+                self._compare_logs()
             for kind, sync in (
                 (SyncKind.TOPICS, self._sync_topics),
                 (SyncKind.CONSUMER_OFFSETS, self._sync_consumer_offsets),
@@ -222,10 +251,26 @@ class SlaveSynchronize:
         finally:
             self._lock.release()
 
+    def _follow(self, master: str) -> None:
+        """What another master named and deleted says nothing of this one's tables."""
+        if self._queues_to_delete:
+            log.warning(
+                "topics %s: deleted on master %s, which is not the master any more: their queues "
+                "stay, see mqadmin cleanUnusedTopic",
+                sorted(self._queues_to_delete),
+                self._followed_master,
+            )
+        self._followed_master = master
+        self._known_topics, self._known_groups = _Followed(), _Followed()
+        self._queues_to_delete.clear()
+        self._seen_offsets.clear()
+
     def _sync(self, kind: SyncKind, sync: Callable[[str], None], master: str) -> None:
         try:
             if self._objection is not None:
                 raise SlaveSyncError(self._objection)
+            if self._looked_at != master:
+                raise SlaveSyncError("our log was not compared with the master's yet")
             sync(master)
         except _TROUBLE as error:
             self._failed(kind, master, error)
@@ -269,16 +314,22 @@ class SlaveSynchronize:
             if not tree.get("topicConfigTable") or tree.get("dataVersion") is None:
                 raise ValueError(f"{master} answered without topics or edition: {body[:80]!r}")
             self._take_topics(TopicConfigSerializeWrapper.from_json(tree))
-        # In this order: after a crash in between the file still names what is to be deleted.
-        self._delete_queues()
+        # In this order: after a crash in between the file names what was deleted, and the next
+        # life says in its log that the master does not.
+        problems = self._delete_queues(master)
         self._save(self._topics)
+        if problems:
+            raise SlaveSyncError(f"queues of deleted topics are still here: {'; '.join(problems)}")
 
     def _take_topics(self, wrapper: TopicConfigSerializeWrapper) -> None:
         vanished = self._topics.replace_all(wrapper)
         names = set(wrapper.topic_config_table)
         counter = wrapper.data_version.counter
         deleted = self._known_topics.take(names, counter, vanished, "topics")
-        self._queues_to_delete = (self._queues_to_delete | deleted) - names
+        waiting = {
+            topic: end for topic, end in self._queues_to_delete.items() if topic not in names
+        }
+        self._queues_to_delete = dict.fromkeys(deleted - names) | waiting
 
     def _get_topics(self, master: str) -> bytes | None:
         """From the VIP port, where 21 does not wait behind sends; else from the main port."""
@@ -291,20 +342,43 @@ class SlaveSynchronize:
                 log.debug("master %s: no topics from its VIP port: %s", master, error)
         return self._api.get_table(master, code, TIMEOUT_MS)
 
-    def _delete_queues(self) -> None:
-        """Of deleted topics, after the table changed; what fails stays for the next round."""
+    def _delete_queues(self, master: str) -> list[str]:
+        """Of deleted topics, after the table changed and all their records came; what fails stays
+        for the next round and is returned."""
         problems = []
-        for topic in sorted(self._queues_to_delete):
+        try:
+            self._find_ends(master)
+        except _TROUBLE as error:
+            problems.append(f"the end of the master's log is not known: {error}")
+        queues = self._queues_to_delete
+        dispatched = self._counters[DISPATCHED_OFFSET]
+        ready = [topic for topic, end in queues.items() if end is not None and end <= dispatched]
+        for topic in sorted(ready):
             try:
                 self._delete_topic_queues(topic)
             except (CommandError, OSError) as error:
                 problems.append(f"{topic}: {error}")
             else:
                 log.info("topic %s: deleted on the master, its queues are gone here, too", topic)
-                self._queues_to_delete.discard(topic)
-        if problems:
-            self._topics.save_if_changed()
-            raise SlaveSyncError(f"queues of deleted topics are still here: {'; '.join(problems)}")
+                del queues[topic]
+        return problems
+
+    def _find_ends(self, master: str) -> None:
+        """Where the master's log ends now (28), for the topics that vanished just now: none of
+        their records is behind that."""
+        new = [topic for topic, end in self._queues_to_delete.items() if end is None]
+        if not new:
+            return
+        body = self._api.get_table(master, RequestCode.GET_BROKER_RUNTIME_INFO, TIMEOUT_MS)
+        end = read_bounds(body or b"").max_offset
+        self._queues_to_delete.update(dict.fromkeys(new, end))
+        log.info(
+            "topics %s: deleted on the master; their queues go once our log is dispatched up to %s "
+            "(now %s). If this broker stops before they stay: see mqadmin cleanUnusedTopic",
+            sorted(new),
+            end,
+            self._counters[DISPATCHED_OFFSET],
+        )
 
     def _sync_groups(self, master: str) -> None:
         body = self._api.get_table(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, TIMEOUT_MS)

@@ -4,8 +4,9 @@ One thread of process `ha` with one selector: peers in the lobby cost a descript
 way through it: known (TrustedPeers; an unknown one waits 3 s for the group's members, without a
 byte sent), TLS handshake where it is on, first report (a Java 4.9 slave sends it after 5-6 s),
 `admit`. The lobby is bounded and fair: when it is full, the address with the most peers in it
-loses its oldest one. What becomes of an admitted peer is not known here. Follows
-HAService.AcceptSocketService of the original, which starts two threads for whoever connects.
+loses its oldest one, and no trusted peer leaves while a stranger is there. What becomes of an
+admitted peer is not known here. Follows HAService.AcceptSocketService of the original, which
+starts two threads for whoever connects.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ha.frame import REPORT
 from ha.ha_config import HaConfig
 from ha.refusal_log import RefusalLog
-from ha.refusals import RefusalCounters, RefusalReason
+from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, SelectorFactory
 from ha.transport import Transport, open_transport
 from ha.trusted_peers import TrustedPeers
@@ -37,20 +38,18 @@ _ACCEPTS_A_ROUND: Final = 64
 _LONGEST_SLEEP_MS: Final = 1_000
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-Admit = Callable[[Transport, int, str], RefusalReason | None]
+
+class Objection(NamedTuple):
+    """Why a peer is not admitted after its first report."""
+
+    reason: RefusalReason
+    text: str
+    """Why it is so, and the way out."""
+
+
+Admit = Callable[[Transport, int, str], Objection | None]
 """(transport, first report, "ip:port") -> None, the transport is taken over; or why not. Raises
 OSError when it cannot be served."""
-
-_WAY_OUT: Final[dict[RefusalReason, str]] = {
-    RefusalReason.TOO_MANY_CONNECTIONS: "too many slaves at once; raise haMaxConnections if they "
-    "are yours",
-    RefusalReason.NEGATIVE: "its first report is negative: it is no slave",
-    RefusalReason.BEYOND_MAX: "its first report lies behind the end of this log: it holds what "
-    "this master lacks, or is no slave (or speaks TLS, which is off here: haTlsEnable); see "
-    "haTruncateDiverged",
-    RefusalReason.BELOW_MIN: "what it asks for was deleted here: it must start over, with an empty "
-    "store",
-}
 
 
 class _Peer:
@@ -97,7 +96,7 @@ class AcceptSocketService(ServiceThread):
         listening: socket.socket,
         config: HaConfig,
         trusted: TrustedPeers,
-        counters: RefusalCounters,
+        refusals: RefusalLog,
         admit: Admit,
         clock: Clock,
         tls: ssl.SSLContext | None,
@@ -114,7 +113,7 @@ class AcceptSocketService(ServiceThread):
         self._listening = listening
         self._housekeeping_ms: Final = config.ha_housekeeping_interval
         self._trusted = trusted
-        self._refusals = RefusalLog(counters, clock)
+        self._refusals = refusals
         self._admit = admit
         self._clock = clock
         self._tls = tls
@@ -192,20 +191,22 @@ class AcceptSocketService(ServiceThread):
 
     def _welcome(self, peer: _Peer) -> None:
         self._lobby[peer] = None
+        is_stranger = not self._recognise(peer)
         if len(self._lobby) > self._lobby_size:
             self._make_room()
-        if peer in self._lobby and not self._recognise(peer):
+        if is_stranger and peer in self._lobby:
             self._request_members()
 
     def _make_room(self) -> None:
-        crowd = collections.Counter(peer.ip for peer in self._lobby)
-        ip, count = crowd.most_common(1)[0]
-        oldest = next(peer for peer in self._lobby if peer.ip == ip)
+        strangers = [peer for peer in self._lobby if peer.transport is None]
+        who = "are not trusted" if strangers else "have not reported yet"
+        crowd = strangers or list(self._lobby)
+        ip, count = collections.Counter(peer.ip for peer in crowd).most_common(1)[0]
         self._refuse(
-            oldest,
+            next(peer for peer in crowd if peer.ip == ip),
             RefusalReason.TOO_MANY_CONNECTIONS,
-            f"it has not reported yet, and {count} of the {len(self._lobby)} connections that "
-            "have not are of this address; look what opens them",
+            f"{len(self._lobby)} connections wait to be served, {len(crowd)} of them {who}, and "
+            f"{count} of those are of this address; look what opens them",
         )
 
     def _recognise(self, peer: _Peer) -> bool:
@@ -270,14 +271,16 @@ class AcceptSocketService(ServiceThread):
         (first_report,) = REPORT.unpack(peer.received)
         self._leave(peer)
         try:
-            reason = self._admit(transport, first_report, peer.remote)
+            objection = self._admit(transport, first_report, peer.remote)
         except OSError as error:
-            reason, text = RefusalReason.NETWORK, f"cannot be served: {error.strerror}"
+            self._refusals.refused(
+                peer.remote, RefusalReason.NETWORK, f"cannot be served: {error.strerror}"
+            )
         else:
-            if reason is None:
+            if objection is None:
                 return
-            text = f"first report {first_report}: {_WAY_OUT.get(reason, 'refused')}"
-        self._refusals.refused(peer.remote, reason, text)
+            text = f"first report {first_report}: {objection.text}"
+            self._refusals.refused(peer.remote, objection.reason, text)
         peer.close()
 
     # -- who leaves ----------------------------------------------------------------------------

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ha.asking_service import AskingService
 from ha.trusted_peers import TrustedPeers
 from store.clock import Clock
-from store.service_thread import FailureHandler, ServiceThread
+from store.service_thread import FailureHandler
 
 ASK_EVERY_MS: Final = 30_000
 ASK_PAUSE_MS: Final = 1_000
 
 
-class GroupMembersService(ServiceThread):
+class GroupMembersService(AskingService):
     """See the module."""
 
     def __init__(

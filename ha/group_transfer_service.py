@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ha.ha_config import HaConfig
@@ -28,7 +28,7 @@ EVALUATE_MS: Final = 100
 FALL_BEHIND_LINE_MS: Final = 60_000
 
 
-def replicated_offset_of(acks: Iterable[int], in_sync_replicas: int) -> int:
+def replicated_offset_of(acks: Collection[int], in_sync_replicas: int) -> int:
     """How far enough replicas hold the log; `acks` are those of distinct live replicas.
 
     The (in_sync_replicas - 1)-th largest ack, as the master's own copy counts; 0 when there are
@@ -36,8 +36,7 @@ def replicated_offset_of(acks: Iterable[int], in_sync_replicas: int) -> int:
     and the largest ack is given as for 2.
     """
     needed = max(in_sync_replicas - 1, 1)
-    largest = sorted(acks, reverse=True)
-    return largest[needed - 1] if len(largest) >= needed else 0
+    return sorted(acks)[-needed] if len(acks) >= needed else 0
 
 
 class GroupTransferService(ServiceThread):
@@ -100,9 +99,8 @@ class GroupTransferService(ServiceThread):
     def notify_transfer_some(self, _progress: SlaveProgress) -> None:
         """After a report was taken: recompute, publish and ring, in this thread.
 
-        On the path of every SYNC_MASTER send, hence the plain code: with one or two replicas
-        0.4 µs when nothing changes, 0.6 µs when it does, 0.9 µs where three copies are wanted
-        (Python 3.11 here, the ring not included).
+        On the path of every SYNC_MASTER send: with one or two replicas 0.8 µs when nothing
+        changes, 1.0 µs when it does (Python 3.11 here, the ring not included).
         """
         with self._lock:
             self._publish()
@@ -130,14 +128,8 @@ class GroupTransferService(ServiceThread):
         for progress in counted:
             if progress.position > near:
                 count += 1
-        if self._in_sync_replicas <= 2:
-            replicated = 0
-            for progress in counted:
-                if progress.ack_offset > replicated:
-                    replicated = progress.ack_offset
-        else:
-            acks = [progress.ack_offset for progress in counted]
-            replicated = replicated_offset_of(acks, self._in_sync_replicas)
+        acks = [progress.ack_offset for progress in counted]
+        replicated = replicated_offset_of(acks, self._in_sync_replicas)
         if replicated != self._replicated or count != self._count:
             counters[REPLICATED_OFFSET] = self._replicated = replicated
             counters[REPLICA_COUNT] = self._count = count

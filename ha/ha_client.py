@@ -2,7 +2,9 @@
 
 Thread of process `ha` on a slave, owner of the ReplicaLog. A round: ask whether our log is a part
 of the master's (MasterInspection), connect, report where to go on at once, then receive until the
-link ends (master_link.py); after a failure it rests for haReconnectInterval. It sleeps in one
+link ends (master_link.py); now and then the open link's master is inspected again
+(renewed_inspection.py). After a failure it rests for haReconnectInterval: what the environment
+does (no descriptor, a file that is gone) ends a round, never the process. It sleeps in one
 selector, on the link, the process' bell and its own waiter, so that a changed address and the stop
 are seen at once. It knows no remoting and no other process: those come as Protocols
 (inspection.py). Follows HAClient / DefaultHAClient of the original.
@@ -10,15 +12,14 @@ are seen at once. It knows no remoting and no other process: those come as Proto
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import logging
 import os
-import queue
 import selectors
 import socket
 import ssl
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -26,8 +27,10 @@ from typing import Any, Final, TypeVar
 from ha.ha_config import HaConfig
 from ha.inspection import Inspection, LogBeginner, MasterInspection, ResyncRequester, Verdict
 from ha.master_link import TLS_WAY_OUT, LinkClosedError, MasterLink
+from ha.question import Question
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
+from ha.renewed_inspection import RenewedInspection
 from ha.selector_factory import EVENT_WRITE, SelectorFactory
 from ha.transport import Transport, open_transport
 from ha.wait_notify_object import WaitNotifyObject
@@ -47,6 +50,10 @@ _BEGIN_MS: Final = 5_000
 _POLL_MS: Final = 5
 _IDLE_MS: Final = 60_000
 """The waiter ends every sleep that matters sooner."""
+_DIFFERENCES: Final = {
+    Verdict.AHEAD: RefusalReason.AHEAD,
+    Verdict.DIVERGED: RefusalReason.DIVERGED,
+}
 
 
 class HAClientState(enum.Enum):
@@ -118,7 +125,6 @@ class HAClient(ServiceThread):
         self._waiter = wait_notify.new_waiter()
         self._waiter.register(self._selector)
         self._watched = 0
-        self._opened = False
         self._closing = False
         self._told_address: str | None = None
         """What `update_master_address` said last."""
@@ -130,6 +136,7 @@ class HAClient(ServiceThread):
         self._last_read_ms = self._last_write_ms = 0
         self._last_error: str | None = None
         self._last_inspection: str | None = None
+        self._resync_trouble: str | None = None
 
     # -- for other threads ---------------------------------------------------------------------
 
@@ -168,9 +175,6 @@ class HAClient(ServiceThread):
 
     def step(self) -> None:
         """One round: inspect, connect, follow; then the rest that is due."""
-        if not self._opened:
-            self._log.open()
-            self._opened = True
         if self._closing:
             return
         self._changed = False
@@ -181,14 +185,17 @@ class HAClient(ServiceThread):
 
     def finish(self) -> None:
         """Let go of the log and the descriptors."""
-        if self._opened:
+        try:
             self._log.close()
+        except StoreError as error:
+            log.error("unpublished bytes stay behind the end of the log: %s", error)
         self._selector.close()
         self._waiter.close()
 
     def _round(self) -> int:
         """Returns how long to rest, in ms."""
         try:
+            self._log.open()
             found = self._inspect()
             if found is None:
                 return 0
@@ -203,6 +210,8 @@ class HAClient(ServiceThread):
                 return 0
         except LinkClosedError as error:
             self._note_end(error)
+        except (StoreError, OSError) as error:
+            self._note_end(LinkClosedError(None, f"replication stands still: {error}"))
         return self._config.ha_reconnect_interval
 
     def _inspect(self) -> Inspection | None:
@@ -214,11 +223,14 @@ class HAClient(ServiceThread):
         except StoreError as error:
             raise LinkClosedError(None, f"the master's log was not inspected: {error}") from error
         if found is not None:
-            text = f"{found.verdict.value}: {found.text}".removesuffix(": ")
-            if text != self._last_inspection:
-                log.info("inspection of the master at our end %s: %s", position, text)
-            self._last_inspection = text
+            self._note_inspection(found, position)
         return found
+
+    def _note_inspection(self, found: Inspection, position: int) -> None:
+        text = f"{found.verdict.value}: {found.text}".removesuffix(": ")
+        if text != self._last_inspection:
+            log.info("inspection of the master at our end %s: %s", position, text)
+        self._last_inspection = text
 
     def _wait_for_master(self, found: Inspection, address: str | None) -> int:
         self._enter(HAClientState.WAITING_FOR_ADDRESS)
@@ -232,34 +244,40 @@ class HAClient(ServiceThread):
 
     def _may_follow(self, found: Inspection) -> bool:
         """Whether our log is a part of the master's; says so, and does what can be done, if not."""
-        position = self._log.position
-        gone_until = {Verdict.BELOW_MIN: found.master_min, Verdict.START_AT: found.start_offset}
-        if found.verdict is Verdict.BELOW_MIN or (
-            found.verdict is Verdict.START_AT
-            and not self._log.is_empty
-            and found.start_offset > position
-        ):
-            low = gone_until[found.verdict]
-            text = (
-                f"our log ends at {position}, the master's begins at {low}: what comes next is "
-                f"gone there; starting over at {low}, the files move aside"
-            )
+        low = self._gone_until(found)
+        if low is not None:
+            text = f"{self._gone_text(low)}; starting over at {low}, the files move aside"
             self._refuse(RefusalReason.BEHIND_MASTER_MIN, text)
             self._resync("start_over", low, text)
             return False
-        if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
-            self._judge_difference(found)
+        if found.verdict in _DIFFERENCES:
+            self._judge_difference(found, _DIFFERENCES[found.verdict])
             return False
         return True
 
-    def _judge_difference(self, found: Inspection) -> None:
-        position, common = self._log.position, found.common_offset
-        ahead = found.verdict is Verdict.AHEAD
-        reason = RefusalReason.AHEAD if ahead else RefusalReason.DIVERGED
-        text = (
-            f"our log ends at {position}, the master's at {found.master_max}; the last common "
-            f"record ends at {common}" + (f" ({found.text})" if found.text else "")
+    def _gone_until(self, found: Inspection) -> int | None:
+        """Where the master's log begins, when that is behind our end; else None."""
+        if found.verdict is Verdict.BELOW_MIN:
+            return found.master_min
+        if found.verdict is Verdict.START_AT and not self._log.is_empty:
+            return found.start_offset if found.start_offset > self._log.max_phy_offset else None
+        return None
+
+    def _gone_text(self, low: int) -> str:
+        return (
+            f"our log ends at {self._log.max_phy_offset}, the master's begins at {low}: what comes "
+            "next is gone there"
         )
+
+    def _difference_text(self, found: Inspection) -> str:
+        return (
+            f"our log ends at {self._log.max_phy_offset}, the master's at {found.master_max}; the "
+            f"last common record ends at {found.common_offset}"
+            + (f" ({found.text})" if found.text else "")
+        )
+
+    def _judge_difference(self, found: Inspection, reason: RefusalReason) -> None:
+        text, common = self._difference_text(found), found.common_offset
         if not self._config.ha_truncate_diverged:
             self._refuse(
                 reason,
@@ -284,7 +302,9 @@ class HAClient(ServiceThread):
             self._request_resync(action, offset, text)
         except StoreError as error:
             self._last_error = f"{text}; {action} cannot be prepared: {error}"
-            log.error("master %s: %s", self._address, self._last_error)
+            if str(error) != self._resync_trouble:
+                log.error("master %s: %s", self._address, self._last_error)
+            self._resync_trouble = str(error)
 
     # -- one link ------------------------------------------------------------------------------
 
@@ -302,17 +322,21 @@ class HAClient(ServiceThread):
             self._enter(HAClientState.TRANSFER)
             log.info("master %s: connected, going on at %s", address, self._log.position)
             self._on_connected(transport.local, address)
-            self._transfer(link)
+            self._transfer(link, self._renewed_inspection(found))
         finally:
             self._end_link(transport)
 
-    def _transfer(self, link: MasterLink) -> None:
+    def _transfer(self, link: MasterLink, renewed: RenewedInspection) -> None:
+        def has_work() -> bool:
+            return link.has_work() or renewed.is_answered
+
         trouble: str | None = None
         while not self._is_interrupted():
+            self._look_again(renewed)
             if link.receive():
                 continue
             self._watch(link.transport, link.interest)
-            self._sleep(link.wait_ms(), link.has_work)
+            self._sleep(min(link.wait_ms(), renewed.wait_ms()), has_work)
             if link.waits_for_file and trouble is None and (trouble := link.trouble()):
                 self._last_error = trouble
                 log.error("replication stands still: %s", trouble)
@@ -320,13 +344,35 @@ class HAClient(ServiceThread):
                 trouble = None
                 log.warning("replication goes on")
 
+    def _renewed_inspection(self, first: Inspection) -> RenewedInspection:
+        def ask() -> Question[Inspection]:
+            position, low = self._log.max_phy_offset, self._log.min_phy_offset
+            return Question(lambda: self._inspect_master(position, low), self._waiter.wake)
+
+        interval_ms = 2 * self._config.ha_send_heartbeat_interval
+        return RenewedInspection(first, self._log.max_phy_offset, interval_ms, self._clock, ask)
+
+    def _look_again(self, renewed: RenewedInspection) -> None:
+        """Raises LinkClosedError: our log is no part of the master's; the next round acts on it."""
+        position = self._log.max_phy_offset
+        found = renewed.step(position)
+        if found is None:
+            return
+        self._note_inspection(found, position)
+        low = self._gone_until(found)
+        if low is not None and not renewed.has_moved(position):
+            raise LinkClosedError(RefusalReason.BEHIND_MASTER_MIN, self._gone_text(low))
+        if found.verdict in _DIFFERENCES:
+            raise LinkClosedError(_DIFFERENCES[found.verdict], self._difference_text(found))
+
     def _end_link(self, transport: Transport) -> None:
         link, self._link = self._link, None
         if link is not None:
             self._last_read_ms, self._last_write_ms = link.last_read_ms, link.last_write_ms
         self._watch(transport, 0)
         transport.close()
-        self._log.discard()
+        with contextlib.suppress(StoreError):  # The next round begins with it, and says what it is.
+            self._log.discard()
 
     def _note_end(self, error: LinkClosedError) -> None:
         self._enter(HAClientState.RESTING)
@@ -337,7 +383,7 @@ class HAClient(ServiceThread):
         if error.reason is not None:
             self._refusals.refused(self._address or "?", error.reason, text)
         elif text != before:
-            log.warning("master %s: %s", self._address, text)
+            log.warning("master %s: %s", self._address or "?", text)
 
     # -- where the log begins ------------------------------------------------------------------
 
@@ -368,9 +414,13 @@ class HAClient(ServiceThread):
                 f"the master's log begins at {phy_offset}, which is no start of a file here: "
                 f"mappedFileSizeCommitLog is {size} here and another on the master; set the same",
             )
+        if self._link is not None:
+            self._watch(self._link.transport, 0)  # What comes must not wake us meanwhile.
         self._log.unbegin()
         try:
-            self._begin_in_store(phy_offset)
+            self._ask(lambda: self._begin_in_store(phy_offset))
+            if self._closing:
+                raise LinkClosedError(None, "stopping")
             self._log.begin(phy_offset)
         except StoreError as error:
             raise LinkClosedError(None, f"the log cannot begin at {phy_offset}: {error}") from error
@@ -433,9 +483,10 @@ class HAClient(ServiceThread):
             raise LinkClosedError(None, f"{address!r} is no address; ip:port is expected")
         try:
             found = self._ask(lambda: socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: no host's name at all
             raise LinkClosedError(
-                RefusalReason.NETWORK, f"{host} cannot be resolved: {error.strerror or error}"
+                RefusalReason.NETWORK,
+                f"{host!r} cannot be resolved: {getattr(error, 'strerror', None) or error}",
             ) from error
         if found is None:
             raise LinkClosedError(None, "stopping")
@@ -480,35 +531,22 @@ class HAClient(ServiceThread):
     def _watch(self, transport: Transport, events: int) -> None:
         if events == self._watched:
             return
-        if not events:
+        if self._watched:
+            self._watched = 0
             self._selector.unregister(transport.fileno())
-        elif not self._watched:
+        if events:
             self._selector.register(transport.fileno(), events)
-        else:
-            self._selector.modify(transport.fileno(), events)
-        self._watched = events
+            self._watched = events
 
     def _ask(self, function: Callable[[], Answer]) -> Answer | None:
         """`function`'s result, which may take seconds: on a thread of its own, so that the stop
         need not wait for it. None: the stop was asked for. Raises what it raises."""
-        answers: queue.SimpleQueue[tuple[Answer | None, Exception | None]] = queue.SimpleQueue()
-
-        def run() -> None:
-            try:
-                answers.put((function(), None))
-            except Exception as error:  # noqa: BLE001 - raised again below
-                answers.put((None, error))
-            self._waiter.wake()
-
-        threading.Thread(target=run, name="HAClientQuestion", daemon=True).start()
-        while answers.empty():
+        question = Question(function, self._waiter.wake)
+        while not question.is_answered:
             if self._closing:
                 return None
-            self._sleep(_IDLE_MS, lambda: not answers.empty(), heeds_change=False)
-        answer, error = answers.get()
-        if error is not None:
-            raise error
-        return answer
+            self._sleep(_IDLE_MS, lambda: question.is_answered, heeds_change=False)
+        return question.answer()
 
     def _left_ms(self, deadline_ms: int) -> int:
         return deadline_ms - self._clock.monotonic_ms()

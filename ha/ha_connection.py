@@ -13,11 +13,14 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from ha.accept_socket_service import Objection
 from ha.flow_monitor import FlowMonitor
 from ha.ha_config import HaConfig
+from ha.honest_max import HonestMax
 from ha.read_socket_service import ReadSocketService
 from ha.refusal_log import RefusalLog
-from ha.refusals import RefusalCounters, RefusalReason
+from ha.refusals import RefusalReason
+from ha.replica_verifier import Answer, ReplicaVerifier
 from ha.selector_factory import SelectorFactory
 from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
 from ha.transport import Transport
@@ -28,6 +31,25 @@ from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.service_thread import FailureHandler
 
 log = logging.getLogger(__name__)
+
+
+_WAY_OUT: Final[dict[RefusalReason, str]] = {
+    RefusalReason.NEGATIVE: "it is negative: it is no slave",
+    RefusalReason.BEYOND_MAX: "it lies behind the end of this log: it holds what this master "
+    "lacks, or is no slave (or speaks TLS, which is off here: haTlsEnable); see "
+    "haTruncateDiverged",
+    RefusalReason.BELOW_MIN: "what it asks for was deleted here: it must start over, with an empty "
+    "store",
+}
+_UNPROVEN: Final[dict[Answer, str]] = {
+    Answer.PENDING: "its records are being compared with ours; if they are the same, it is served "
+    "when it comes back",
+    Answer.UNKNOWN: "its records could not be compared with ours, and that is tried again: it must "
+    "be registered as a slave of this group with that address and answer at its own port; or "
+    "start it with an empty store",
+    Answer.OTHER: "its records are not ours: it has them from another time or master; start it "
+    "with an empty store",
+}
 
 
 class GroupTransfer(Protocol):
@@ -108,20 +130,23 @@ class HAConnections:
         source: LogSource,
         group_transfer: GroupTransfer,
         wait_notify: WaitNotifyObject,
-        counters: RefusalCounters,
+        refusals: RefusalLog,
+        verifier: ReplicaVerifier,
         clock: Clock,
         *,
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """`on_failure` gets the services that died of a bug."""
+        """The store is ready. `on_failure` gets the services that died of a bug."""
         self._config = config
         self._source = source
         self._counters = source.page.counters
         self._group_transfer = group_transfer
         self._wait_notify = wait_notify
         self._flow = FlowMonitor(config.ha_flow_control)
-        self._refusals = RefusalLog(counters, clock)
+        self._honest_max = HonestMax(source.page)
+        self._refusals = refusals
+        self._verifier = verifier
         self._clock = clock
         self._new_selector = new_selector
         self._on_failure = on_failure
@@ -129,15 +154,15 @@ class HAConnections:
         self._connections: list[HAConnection] = []
         self._closed = False
 
-    def admit(self, transport: Transport, first_report: int, remote: str) -> RefusalReason | None:
+    def admit(self, transport: Transport, first_report: int, remote: str) -> Objection | None:
         """Serve the slave whose first report is `first_report`; the transport is ours then.
 
         Else the reason why not, or OSError (no descriptors left), and it stays the caller's.
         """
         low, high = self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]
-        objection = first_report_objection(first_report, low, high)
-        if objection is not None:
-            return objection
+        reason = first_report_objection(first_report, low, high)
+        if reason is not None:
+            return Objection(reason, _WAY_OUT[reason])
         progress = SlaveProgress(
             remote,
             first_report,
@@ -145,10 +170,16 @@ class HAConnections:
             now_ms=self._clock.monotonic_ms(),
             wall_ms=self._clock.now_ms(),
         )
+        objection = self._unproven(progress.ip, first_report)
+        if objection is not None:
+            return objection
         connection = HAConnection(transport, progress)
         with self._lock:
             if self._closed or len(self._connections) >= self._config.ha_max_connections:
-                return RefusalReason.TOO_MANY_CONNECTIONS
+                return Objection(
+                    RefusalReason.TOO_MANY_CONNECTIONS,
+                    "too many slaves at once; raise haMaxConnections if they are yours",
+                )
             self._connections.append(connection)
         try:
             reader, writer = self._services_of(connection)
@@ -160,6 +191,20 @@ class HAConnections:
         self._group_transfer.add(progress)
         connection.start(reader, writer, self._gone)
         return None
+
+    def _unproven(self, ip: str, first_report: int) -> Objection | None:
+        """A report that nothing here vouches for, until its records were compared with ours."""
+        honest_max = self._honest_max.of(ip)
+        if first_report <= honest_max:
+            return None
+        answer = self._verifier.find_out(ip, first_report)
+        if answer is Answer.SAME:
+            return None
+        return Objection(
+            RefusalReason.BEYOND_MAX,
+            f"it lies behind {honest_max}, up to where this log went when it was opened or was "
+            f"sent to this address since: {_UNPROVEN[answer]}",
+        )
 
     def _services_of(
         self, connection: HAConnection
@@ -183,17 +228,13 @@ class HAConnections:
             self._flow,
             self._wait_notify,
             self._clock,
+            self._honest_max,
             end=connection.end,
             finished=connection.thread_finished,
             new_selector=self._new_selector,
             on_failure=self._on_failure,
         )
         return reader, writer
-
-    def connections(self) -> list[HAConnection]:
-        """Those that are served now."""
-        with self._lock:
-            return list(self._connections)
 
     def close_all(self, timeout_ms: float = 5000) -> bool:
         """Refuse new ones, end all, wait for their threads. False when one did not stop."""

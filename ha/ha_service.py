@@ -26,8 +26,10 @@ from ha.inspection import LogBeginner, MasterInspection, ResyncRequester
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
+from ha.replica_verifier import ReplicaVerifier, VerifyReplica
 from ha.replication_lag import ReplicationLag
 from ha.selector_factory import SelectorFactory
+from ha.slave_progress import ReplicaState, SlaveProgress
 from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers
 from ha.wait_notify_object import WaitNotifyObject
@@ -40,8 +42,14 @@ from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 
-_LAST_BYTES_MS: Final = 3_000
-"""How long an orderly stop waits for connected slaves to hold everything."""
+_LAST_BYTES_MS: Final = 2_000
+"""How long an orderly stop waits for slaves in sync to hold everything."""
+_ASKING_MS: Final = 100
+"""How long it waits for a service that waits for another process itself."""
+
+
+def _nobody_can_ask(_ip: str, _offset: int) -> None:
+    """Where no slave can be asked what it holds (Surroundings.verify_replica)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +69,9 @@ class Surroundings:
     broker_name: str
     fetch_members: Callable[[], Mapping[int, str] | None]
     """Broker id to ip of the registered brokers of this group; None: nobody knows. Never raises."""
+    verify_replica: VerifyReplica = _nobody_can_ask
+    """Whether the registered slave at (ip) holds our bytes up to (offset); None: it could not be
+    asked. Never raises."""
     inspect_master: MasterInspection
     begin_log: LogBeginner
     request_resync: ResyncRequester
@@ -92,7 +103,9 @@ class HAService:
         self.registry: Final = ReplicaRegistry(clock)
         self._build_master_side()
         self._client = self._build_client() if is_slave else None
-        self._services: list[ServiceThread] = [self._transfer, self._members, self._accept]
+        self._services: list[ServiceThread] = [
+            *(self._transfer, self._members, self._verifier, self._accept)
+        ]
         if self._client is not None:
             self._services.append(self._client)
         self._status = HaStatus(
@@ -116,12 +129,14 @@ class HAService:
         )
         self._wait_notify = WaitNotifyObject(around.bell)
         self._refusal_log = RefusalLog(self._refusals, clock)
+        self._verifier = ReplicaVerifier(around.verify_replica, clock, on_failure=self._on_failure)
         self._connections = HAConnections(
             config,
             LogSource(around.commit_log_path, around.file_size, around.page),
             self._transfer,
             self._wait_notify,
-            self._refusals,
+            self._refusal_log,
+            self._verifier,
             clock,
             new_selector=self._new_selector,
             on_failure=self._on_failure,
@@ -138,7 +153,7 @@ class HAService:
             around.listening,
             config,
             trusted,
-            self._refusals,
+            self._refusal_log,
             self._connections.admit,
             clock,
             make_tls_context(config, server_side=True),
@@ -189,24 +204,37 @@ class HAService:
 
     def shutdown(self) -> bool:
         """Accept nobody, let connected slaves have the last bytes, stop all. The log's writer has
-        stopped before. False when something did not stop."""
-        stopped = [self._accept.shutdown(), self._members.shutdown()]
+        stopped before. False when something did not stop; who waits for another process'
+        answer does not count."""
+        asking = (self._members, self._verifier)
+        for service in asking:
+            service.begin_stop()
+        stopped = [self._accept.shutdown()]
         if self._client is not None:
             stopped.append(self._client.shutdown())
         self._wait_for_last_bytes()
         stopped += [self._connections.close_all(), self._transfer.shutdown()]
+        for service in asking:
+            service.shutdown(_ASKING_MS)
         return all(stopped)
 
     def _wait_for_last_bytes(self) -> None:
-        """An orderly stop leaves nothing behind: slaves that follow closely are waited for."""
+        """An orderly stop leaves nothing behind: slaves in sync are waited for. One that is still
+        catching up would not get there in time."""
         end = self._counters[MAX_PHY_OFFSET]
         deadline_ms = self._clock.monotonic_ms() + _LAST_BYTES_MS
-        while late := [each for each in self.registry.live() if each.ack_offset < end]:
+        while late := self._slaves_in_sync_before(end):
             if self._clock.monotonic_ms() >= deadline_ms:
                 names = ", ".join(f"{each.remote} at {each.ack_offset}" for each in late)
                 log.warning("stopping at %s, not everywhere acknowledged: %s", end, names)
                 return
             self._transfer.wait_for_running(5)
+
+    def _slaves_in_sync_before(self, end: int) -> list[SlaveProgress]:
+        live = self.registry.live()
+        return [
+            each for each in live if each.state is ReplicaState.in_sync and each.ack_offset < end
+        ]
 
     # -- commands ------------------------------------------------------------------------------
 

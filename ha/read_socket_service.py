@@ -88,7 +88,7 @@ class ReadSocketService(ServiceThread):
         if not data:
             self._end(RefusalReason.NETWORK, "the slave closed the connection")
             return
-        now_ms = self._last_read_ms = self._clock.monotonic_ms()
+        self._last_read_ms = self._clock.monotonic_ms()
         if self._rest:
             data = self._rest + data
         offset, used = last_report(data)
@@ -97,7 +97,7 @@ class ReadSocketService(ServiceThread):
             return
         sent = self._progress.sent_offset
         acknowledged = self._progress.ack_offset
-        refusal = self._progress.report(offset, now_ms)
+        refusal = self._progress.report(offset)
         if refusal is None:
             self._acknowledged(self._progress)
             return

@@ -10,7 +10,8 @@ so a connection gets the best id there is:
 
 An id counts once, with its newest connection: a slave whose old connection still hangs is not two
 copies. Of the connections without a name no more count than slaves are registered on their ip (at
-least one), where the registered slaves are known.
+least one), where the registered slaves are known. Where they are not, such a connection does not
+count beside an announced one of its ip: it may be the same slave, back before its old link broke.
 """
 
 from __future__ import annotations
@@ -224,7 +225,9 @@ class ReplicaRegistry:
     def _room_for_nameless(self, newest: list[_Link]) -> dict[str, int]:
         """By ip: how many connections without a name may count there."""
         if self._members is None:
-            return {link.progress.ip: len(newest) for link in newest}
+            named = {link.progress.ip for link in newest if not link.number}
+            ips = {link.progress.ip for link in newest}
+            return {ip: 0 if ip in named else len(newest) for ip in ips}
         room: dict[str, int] = {}
         for link in newest:
             ip = link.progress.ip

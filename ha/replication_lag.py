@@ -8,12 +8,14 @@ who acknowledged.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from store.clock import Clock
+from store.errors import StoreError
 from store.message_codec import (
     MAGIC_BLANK,
     MAGIC_V1,
@@ -23,6 +25,8 @@ from store.message_codec import (
     check_record,
     read_store_timestamp,
 )
+
+log = logging.getLogger(__name__)
 
 SEARCH_LIMIT: Final = 8 << 20
 """Bytes that are looked through on either side of an offset within a record."""
@@ -48,7 +52,7 @@ class LogSource(Protocol):
         """The byte behind the last published record."""
 
     def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`; None when it is gone."""
+        """The whole file that holds `phy_offset`; None when it is gone. Raises StoreError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,11 @@ class ReplicationLag:
         that can be recognised; None when the file is gone or nothing is found."""
         file_size = self._source.file_size
         while offset < end:
-            view = self._source.view_of_file(offset)
+            try:
+                view = self._source.view_of_file(offset)
+            except StoreError as error:  # deleted just now, or there are no descriptors left
+                log.warning("the lag of a replica at %s is not known exactly: %s", offset, error)
+                view = None
             if view is None:
                 return None, False
             position = offset % file_size

@@ -71,20 +71,17 @@ class SlaveProgress:
         empty slave came is no lag of it."""
         self.sent_offset = start_offset
         """The next offset that will be sent."""
-        self.last_report_ms = now_ms
-        """Monotonic."""
         self.state = ReplicaState.catching_up
         self._level_at: int | None = None
         self._since_ms: Final = now_ms
         self._buckets: Final = [(0, 0)] * _BUCKETS
 
-    def report(self, offset: int, now_ms: int) -> RefusalReason | None:
+    def report(self, offset: int) -> RefusalReason | None:
         """Take a later report; None when it is taken, else why the connection must be closed."""
         if offset < self.ack_offset:
             return RefusalReason.NEGATIVE if offset < 0 else RefusalReason.DECREASING
         if offset > self.sent_offset:
             return RefusalReason.BEYOND_SENT
-        self.last_report_ms = now_ms
         self.ack_offset = offset
         if offset > self.position:
             self.position = offset

@@ -61,7 +61,8 @@ class Waiter:
             selector.register(self._bell_fd, EVENT_READ)
 
     def lie_down(self) -> None:
-        """Count as asleep from here on. Look for work after this, then select."""
+        """Count as asleep from here on. Look at every reason to be awake after this (work, a stop:
+        the wakes before it are over), then select."""
         if self._woken:
             self._woken = False
             os.eventfd_read(self._event_fd)
@@ -81,15 +82,19 @@ class Waiter:
             self._asleep.discard(self)
             if not self._asleep:
                 self._bell.get_up()
-        self.note(events)
-
-    def note(self, events: Events) -> None:
-        """Take notice of the events of a sleep in a selector without the bell."""
         for key, _mask in events:
             if key.fd == self._bell_fd:
                 self._bell_rang = True
             elif key.fd == self._event_fd:
                 self._woken = True
+
+    def note(self, events: Events) -> None:
+        """Take notice of a sleep in a selector without the bell: look at every reason to be awake
+        after this. The wakes so far are over, or each such sleep would end at once."""
+        for key, _mask in events:
+            if key.fd == self._event_fd:
+                self._woken = False
+                os.eventfd_read(self._event_fd)
 
     def wake(self) -> None:
         """End the current or the next sleep. Any thread; nothing after `close`."""

@@ -19,6 +19,7 @@ from typing import Final
 from ha.flow_monitor import FlowMonitor
 from ha.frame import FRAME_HEADER, MAX_FRAME_BODY
 from ha.ha_config import HaConfig
+from ha.honest_max import HonestMax
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_WRITE, SelectorFactory
 from ha.slave_progress import SlaveProgress
@@ -27,6 +28,7 @@ from ha.wait_notify_object import WaitNotifyObject
 from store.clock import Clock
 from store.commit_log_reader import CommitLogReader
 from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
+from store.errors import StoreError
 from store.mapped_file import file_name
 from store.service_thread import FailureHandler, ServiceThread
 
@@ -63,6 +65,7 @@ class WriteSocketService(ServiceThread):
         flow: FlowMonitor,
         wait_notify: WaitNotifyObject,
         clock: Clock,
+        honest_max: HonestMax,
         *,
         end: EndLink,
         finished: Callable[[], None],
@@ -77,6 +80,7 @@ class WriteSocketService(ServiceThread):
         self._files = _SourceFiles(source)
         self._flow = flow
         self._clock = clock
+        self._honest_max = honest_max
         self._end = end
         self._finished = finished
         self._heartbeat_ms: Final = config.ha_send_heartbeat_interval
@@ -110,7 +114,8 @@ class WriteSocketService(ServiceThread):
         self.wakeup()
 
     def shutdown(self, timeout_ms: float = 5000) -> bool:
-        """Ask it to stop and wait. The transport is shut by then."""
+        """Ask it to stop and wait."""
+        self._stopped = True  # before the wake, which lie_down takes for an old one
         self._waiter.wake()
         return super().shutdown(timeout_ms)
 
@@ -130,6 +135,11 @@ class WriteSocketService(ServiceThread):
                 self._sleep()
         except FileNotFoundError:
             self._end_below_min(self._next - self._body_left)
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                self._end_below_min(self._next - self._body_left)
+            else:
+                self._end(RefusalReason.NETWORK, f"the log cannot be read for it: {error}")
         except OSError as error:
             self._end(RefusalReason.NETWORK, f"sending failed: {error.strerror or error}")
 
@@ -160,6 +170,7 @@ class WriteSocketService(ServiceThread):
         FRAME_HEADER.pack_into(self._header, 0, begin, size)
         # Before the first byte leaves: the acknowledgement may come before the call returns.
         self._progress.sent(end, size, now_ms)
+        self._honest_max.sent(self._progress.ip, end)
         self._next = end
         self._last_write_ms = now_ms
         if size < SENDFILE_FROM:
@@ -214,7 +225,7 @@ class WriteSocketService(ServiceThread):
                     return
                 continue
             self._waiter.note(self._blocked.select(_LOOK_AGAIN_MS / 1000))
-            if self._transport.is_shut:
+            if self._stopped or self._transport.is_shut:
                 return
             if self._counters[MIN_PHY_OFFSET] > self._next - self._body_left and self._body_left:
                 self._end_below_min(self._next - self._body_left)
@@ -250,7 +261,7 @@ class WriteSocketService(ServiceThread):
             return
         self._waiter.lie_down()
         end = self._counters[MAX_PHY_OFFSET]
-        if end == self._next and not self._transport.is_shut:
+        if end == self._next and not self._stopped and not self._transport.is_shut:
             self._waiter.get_up(self._idle.select(left_ms / 1000))
             return
         self._waiter.get_up(())

@@ -1,17 +1,17 @@
 """How the last stop went: the `abort` file, and our own `clean.exit`.
 
 `abort` is the original's: there while the store is open, still there when it was not closed
-orderly. `clean.exit` is ours, ignored by Java: written last in an orderly stop, it says where the
-log ends, so that the next start need not scan. It is removed before anything is written. A Java
-broker may have worked on the files in between: the word counts only while the last file is as it
-was left (mtime, CRC of its end, nothing behind the end). Run by the `store` process.
+orderly; ours names the boot of the machine in it. `clean.exit` is ours, ignored by Java: written
+last in an orderly stop, it says where the log ends, so that the next start need not scan. It is
+removed before anything is written. A Java broker may have worked on the files in between: the word
+counts only while the last file is as it was left (mtime, CRC of its end, nothing behind the end).
+Run by the `store` process; `machine_went_down` also by the supervisor.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -19,10 +19,12 @@ from typing import Final
 
 from store.mapped_file import sync_directory
 from store.mapped_file_queue import MappedFileQueue
+from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
 _TAIL_SIZE: Final = 65_536
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,25 @@ def delete_abort(path: Path) -> None:
     sync_directory(path.parent)
 
 
+def boot_id() -> str:
+    """Tells this boot of the machine from others: pages that were not on disk are lost with it."""
+    return _BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def machine_went_down(abort_path: Path) -> bool:
+    """Whether the store was open in another boot: what was not on disk may be lost.
+
+    So it is when `abort` names no boot (the original's) or cannot be read.
+    """
+    try:
+        return abort_path.read_text(encoding="ascii", errors="replace").strip() != boot_id()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        log.warning("%s: not readable (%s); taken as left by another boot", abort_path, error)
+        return True
+
+
 # -- clean.exit --------------------------------------------------------------------------------
 
 
@@ -79,16 +100,8 @@ def describe_exit(
 
 
 def write_clean_exit(path: Path, word: CleanExit) -> None:
-    """Write `path` whole and durably: temporary file, fsync, rename, fsync of the directory."""
-    temporary = path.with_name(path.name + ".tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(fd, json.dumps(asdict(word), indent=1).encode())
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    temporary.replace(path)
-    sync_directory(path.parent)
+    """Whole, and on disk when it returns. Raises OSError."""
+    write_whole(path, json.dumps(asdict(word), indent=1).encode())
 
 
 def remove_clean_exit(path: Path) -> None:

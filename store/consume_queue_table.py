@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from store.consume_queue import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.record_arrays import Int64Array, RecordArrays
+from store.replica_resync import is_backup_name
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +75,14 @@ class ConsumeQueueTable:
     # -- life ----------------------------------------------------------------------------------
 
     def load(self) -> int:
-        """Find the queues' directories; returns how many. Opens no file. Raises OSError."""
+        """Find the queues' directories; returns how many. Opens no file. Raises OSError.
+
+        The backup of a re-synchronised store, which lies here in a mount point, is no topic.
+        """
         with self.lock:
             for topic in _list_names(str(self._files.root)):
+                if is_backup_name(topic):
+                    continue
                 if not _is_encodable(topic):
                     log.warning("consumequeue: directory %r ignored: not UTF-8", topic)
                     continue

@@ -20,6 +20,8 @@ files and no sockets.
     14    store         queue moves: counts entries of the queue table's ring of moved rows
     16    ha            replicated_offset: enough live replicas have acknowledged up to here
     17    ha            distinct live replicas that are not further back than haSlaveFallbehindMax
+    18    store         log_opened: 1 + the log's end when the store was opened; 0: not known yet
+    19    ha            highest_sent: the highest offset sent to a slave since the store was opened
     24+p  process p     beat: grows while the process' main loop turns
     32+p  process p     1 while it sleeps, 2 while it sleeps and no queue's move is work (Bell)
     40+p  supervisor    how often process p was started
@@ -53,6 +55,8 @@ RUNNING_FLAGS: Final = 13
 QUEUE_MOVES: Final = 14
 REPLICATED_OFFSET: Final = 16
 REPLICA_COUNT: Final = 17
+LOG_OPENED: Final = 18
+HIGHEST_SENT: Final = 19
 BEAT: Final = 24
 SLEEPS: Final = 32
 STARTS: Final = 40

@@ -20,9 +20,11 @@ from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService
 from store.clean_consume_queue_service import CleanConsumeQueueService
 from store.clean_exit import (
+    boot_id,
     create_abort,
     delete_abort,
     describe_exit,
+    machine_went_down,
     read_clean_exit,
     remove_clean_exit,
     write_clean_exit,
@@ -37,6 +39,7 @@ from store.control_page import (
     APPEND_END,
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
+    LOG_OPENED,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     RUNNING_FLAGS,
@@ -63,7 +66,6 @@ from store.record_properties import PropertyExtractor
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.reput_message_service import (
-    DEFAULT_PACE_MS,
     ReputMessageService,
     dispatch_range,
     read_chunk,
@@ -75,7 +77,6 @@ from store.store_sleeper import StoreSleeper
 
 log = logging.getLogger(__name__)
 
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _SPARED_TOPICS: Final = frozenset({"SCHEDULE_TOPIC_XXXX"})
 _BARRIER_STEP_MS: Final = 2.0
 _PAGE_SIZE: Final = 4096
@@ -94,10 +95,12 @@ class DefaultMessageStore:
         clock: Clock,
         on_failure: FailureHandler,
         *,
+        ring_for_moves: Callable[[], None] | None = None,
         ring_replicator: Callable[[], None] = lambda: None,
         flush_for_replica: bool = False,
     ) -> None:
-        """bell: ours. ring_readers: wakes who follows dispatched and flushed offsets.
+        """bell: ours. ring_readers: wakes who follows flushed offsets and state; ring_for_moves:
+        who waits for queues to move (without it the same).
 
         On a slave, whose log is written by the replicator (process `ha`): ring_replicator wakes
         it when something was flushed or allocated; flush_for_replica: it acknowledges what is on
@@ -110,6 +113,7 @@ class DefaultMessageStore:
         self._ring_readers = ring_readers
         self._clock = clock
         self._on_failure = on_failure
+        self._ring_for_moves = ring_for_moves or ring_readers
         self._ring_replicator = ring_replicator
         self._flushes_at_once = (
             config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
@@ -165,7 +169,7 @@ class DefaultMessageStore:
         config = self._config
         self._counters[STORE_STATE] = StoreState.RECOVERING
         crashed = config.abort_path.exists()
-        lost_pages = crashed and _read_abort(config.abort_path) != _boot_id()
+        lost_pages = machine_went_down(config.abort_path)
         word = None if crashed else read_clean_exit(config.clean_exit_path)
         files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
         files.load()
@@ -200,12 +204,13 @@ class DefaultMessageStore:
         config = self._config
         remove_clean_exit(config.clean_exit_path)
         create_abort(config.abort_path)
-        config.abort_path.write_text(_boot_id(), encoding="ascii")
+        config.abort_path.write_text(boot_id(), encoding="ascii")
 
     def _publish_log(self, found: RecoveryResult) -> None:
         counters = self._counters
         counters[MIN_PHY_OFFSET] = found.min_phy_offset
         counters[MAX_PHY_OFFSET] = counters[APPEND_END] = found.max_phy_offset
+        counters[LOG_OPENED] = found.max_phy_offset + 1
         counters[STORE_TIMESTAMP] = self._checkpoint.physic_msg_timestamp
 
     def _rejoin(self) -> None:
@@ -319,7 +324,7 @@ class DefaultMessageStore:
         """In start order; they stop in the reverse order."""
         config, counters = self._config, self._counters
         self._flush = self._build_flush()
-        self._sleeper = StoreSleeper(self._page, self._bell, self._flush.wakeup)
+        self._sleeper = StoreSleeper(self._page, self._bell, self._clock, self._flush.wakeup)
         self._reput = ReputMessageService(
             self._source,
             self._extractor,
@@ -328,7 +333,7 @@ class DefaultMessageStore:
             publish=self._publish_dispatched,
             on_dispatched=self._set_dispatched_timestamp,
             sleeper=self._sleeper,
-            pace_ms=0 if self._flushes_at_once else DEFAULT_PACE_MS,
+            pace_ms=(lambda: 0.0) if self._flushes_at_once else self._sleeper.pace_ms,
             on_failure=self._on_failure,
             flags=self._flags,
         )
@@ -434,7 +439,7 @@ class DefaultMessageStore:
     def _publish_dispatched(self, phy_offset: int) -> None:
         self._page.beat(ProcessIndex.STORE)
         self._counters[DISPATCHED_OFFSET] = phy_offset
-        self._ring_readers()
+        self._ring_for_moves()
         self._sleeper.look_for_flush()
 
     def _set_dispatched_timestamp(self, timestamp_ms: int) -> None:
@@ -585,16 +590,3 @@ def _record_end(queue: ConsumeQueue, queue_offset: int) -> int:
     """Log position behind the record of a unit; 0 when the unit is not there."""
     units = queue.read_units(queue_offset, 1)
     return int(units[0]["phy_offset"]) + int(units[0]["size"]) if len(units) else 0
-
-
-def _boot_id() -> str:
-    """Tells this boot of the machine from others: pages that were not on disk are lost with it."""
-    return _BOOT_ID.read_text(encoding="ascii").strip()
-
-
-def _read_abort(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError as error:
-        log.warning("%s: not readable (%s); taken as left by another boot", path, os.fspath(path))
-        return f"unknown: {error.errno}"

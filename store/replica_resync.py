@@ -25,6 +25,7 @@ import enum
 import json
 import logging
 import os
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -44,6 +45,7 @@ from store.message_codec import (
 from store.message_store_config import MessageStoreConfig
 from store.record_arrays import walk_sizes
 from store.store_checkpoint import StoreCheckpoint
+from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ Beat = Callable[[], None]
 
 _REQUEST: Final = "resync.json"
 _REFUSED: Final = "resync.json.refused"
-_BACKUP_PREFIX: Final = "backup-"
+_BACKUP_NAME: Final = re.compile(r"backup-\d{8}T\d{6}Z-[0-9a-f]{8}", re.ASCII)
 _STEP: Final = 1 << 20
 _SPARE: Final = 16 << 20
 """Bytes that stay free on the disk beside a copy."""
@@ -94,7 +96,7 @@ def write_request(root: Path, request: ResyncRequest) -> None:
             "not fit this store; remove that file to try it again, or move the store's files away"
         )
     now = datetime.now(UTC)
-    backup = f"{_BACKUP_PREFIX}{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
+    backup = f"backup-{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
     full = replace(request, backup=backup, requested_at=now.isoformat(timespec="seconds"))
     _write_json(root / _REQUEST, asdict(full))
 
@@ -115,7 +117,7 @@ def find_request(root: Path) -> ResyncRequest | None:
         )
     except (KeyError, ValueError) as error:
         raise StoreError(f"{path}: not understood ({error!r})") from error
-    if type(request.offset) is not int or not _is_backup_name(request.backup):
+    if type(request.offset) is not int or not is_backup_name(request.backup):
         raise StoreError(f"{path}: its offset or its backup is impossible: {found}")
     return request
 
@@ -134,8 +136,10 @@ def _same(refused: dict[str, Any], request: ResyncRequest) -> bool:
     return (refused.get("action"), refused.get("offset")) == (request.action, request.offset)
 
 
-def _is_backup_name(name: object) -> bool:
-    return isinstance(name, str) and name.startswith(_BACKUP_PREFIX) and "/" not in name
+def is_backup_name(name: object) -> bool:
+    """Whether a directory of that name in a store directory is a backup. A topic's directory may
+    begin with "backup-", too, but cannot be mistaken for one."""
+    return isinstance(name, str) and _BACKUP_NAME.fullmatch(name) is not None
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -156,16 +160,7 @@ def _text_of(path: Path) -> str:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    """Whole and durable: temporary file, fsync, rename, fsync of the directory."""
-    temporary = path.with_name(path.name + ".tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(fd, json.dumps(value, indent=1).encode())
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(temporary, path)
-    sync_directory(path.parent)
+    write_whole(path, json.dumps(value, indent=1).encode())
 
 
 # -- performing --------------------------------------------------------------------------------
@@ -262,7 +257,7 @@ def _empty_into(directory: Path, target: Path, beat: Beat) -> None:
     _make_directory(target.parent)
     _make_directory(target)
     for entry in sorted(directory.iterdir()):
-        if not entry.name.startswith(_BACKUP_PREFIX):
+        if not is_backup_name(entry.name):
             _move(entry, target / entry.name)
             beat()
     sync_directory(directory)

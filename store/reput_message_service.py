@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 DEFAULT_CHUNK_SIZE: Final = 4 << 20
 """Most bytes dispatched between two publications: ten thousand small records, about 5 ms."""
 DEFAULT_IDLE_MS: Final = 50.0
-DEFAULT_PACE_MS: Final = 1.0
-"""The original rests as long before every look."""
 _SMALL_CHUNK: Final = 32 << 10
 _DISK_FULL_RETRY_MS: Final = 1_000
 
@@ -154,7 +152,7 @@ class ReputMessageService(ServiceThread):
         sleeper: Sleeper,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
         idle_ms: float = DEFAULT_IDLE_MS,
-        pace_ms: float = DEFAULT_PACE_MS,
+        pace_ms: Callable[[], float] = lambda: 0.0,
         on_failure: FailureHandler | None = None,
         flags: RunningFlags | None = None,
     ) -> None:
@@ -200,8 +198,8 @@ class ReputMessageService(ServiceThread):
         if self.dispatch_once():
             if self._flags is not None:
                 self._flags.clear(RunningFlag.DISK_FULL, "dispatch goes on", by=self.name)
-            if self._pace_ms and self.reput_from_offset - start < _SMALL_CHUNK:
-                self.wait_for_running(self._pace_ms)
+            if self.reput_from_offset - start < _SMALL_CHUNK and (pace_ms := self._pace_ms()):
+                self.wait_for_running(pace_ms)
             return
         self._sleeper.lie_down()
         if self.stopped or self.dispatch_once():

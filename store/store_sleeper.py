@@ -1,28 +1,41 @@
 """StoreSleeper: how the dispatch thread of process `store` sleeps.
 
-On the process' bell, which whoever publishes or waits for a flush rings. It knows no files.
+On the process' bell, which whoever publishes or waits for a flush rings. It also says how long
+dispatch rests after a small chunk: a record that is dispatched alone costs as much as fifty
+together, 0.3 ms, and takes a core from the processes that a waiting send needs. It knows no files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from store.clock import Clock
 from store.control_page import (
     FLUSHED_OFFSET,
+    PULL_HELD_MS,
     SYNC_FLUSH_WANTED,
     Bell,
     ControlPage,
     ProcessIndex,
 )
 
+_AWAITED_MS: Final = 1.0
+"""While consumers wait; the original rests as long before every look."""
+_UNAWAITED_MS: Final = 10.0
+_RECENTLY_MS: Final = 1_000
+
 
 class StoreSleeper:
     """The dispatch thread's sleep: on the store's bell. Its waking also wakes the group commit,
     since the same ring says that somebody waits for a flush."""
 
-    def __init__(self, page: ControlPage, bell: Bell, wake_flush: Callable[[], None]) -> None:
+    def __init__(
+        self, page: ControlPage, bell: Bell, clock: Clock, wake_flush: Callable[[], None]
+    ) -> None:
         self._page = page
         self._bell = bell
+        self._clock = clock
         self._wake_flush = wake_flush
 
     def lie_down(self) -> None:
@@ -44,3 +57,9 @@ class StoreSleeper:
         counters = self._page.counters
         if counters[SYNC_FLUSH_WANTED] > counters[FLUSHED_OFFSET]:
             self._wake_flush()
+
+    def pace_ms(self) -> float:
+        """The rest after a small chunk: longer while no pull was held for a second."""
+        held_ms = self._page.counters[PULL_HELD_MS]
+        awaited = held_ms and self._clock.monotonic_ms() - held_ms < _RECENTLY_MS
+        return _AWAITED_MS if awaited else _UNAWAITED_MS

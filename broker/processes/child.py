@@ -11,6 +11,7 @@ import faulthandler
 import gc
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from typing import Final
 import msgspec
 import setproctitle
 
+from broker.command_channel import CommandServer
 from conf.logging_setup import configure_logging
 from store.control_page import STORE_STATE, Bell, ControlPage, ProcessIndex, StoreState
 
@@ -36,6 +38,7 @@ supervisor stops every child and starts the broker again."""
 _PR_SET_PDEATHSIG: Final = 1
 _ORPHAN_STOP_S: Final = 10.0
 _STORE_POLL_S: Final = 0.01
+_SERVE_POLL_MS: Final = 200
 
 
 class BootInfo(msgspec.Struct, kw_only=True):
@@ -93,6 +96,18 @@ class Child:
                 return False
             self.page.beat(self.index)
         return True
+
+    def serve(self, *servers: CommandServer, each_turn: Callable[[], None] = lambda: None) -> None:
+        """Answer the commands of other processes until asked to stop. each_turn(): several times a
+        second, on this thread."""
+        poll = select.poll()
+        for server in servers:
+            poll.register(server.fileno(), select.POLLIN)
+        while not self.stopping.is_set():
+            each_turn()
+            if poll.poll(_SERVE_POLL_MS):
+                for server in servers:
+                    server.step()
 
     def on_stop(self, function: Callable[[], None]) -> None:
         """Called (on the main thread, from the signal handler) when the child shall stop;

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -29,10 +28,11 @@ from store.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
 
-_POLL_MS: Final = 200
 _ASK_TIMEOUT_MS: Final = 20_000
 """An inspection may bisect a log with a master that is slow to answer."""
 _MEMBERS_TIMEOUT_MS: Final = 8_000
+_VERIFY_TIMEOUT_MS: Final = 8_000
+"""It asks a slave for its facts and a record, the master's log for the same."""
 _STORE_TIMEOUT_MS: Final = 10_000
 _LOOK_AGAIN_MS: Final = 1_000
 
@@ -74,6 +74,17 @@ class OtherProcesses:
         members = found["members"]
         return None if members is None else {int(key): ip for key, ip in members.items()}
 
+    def verify_replica(self, ip: str, offset: int) -> bool | None:
+        """Whether the registered slave at `ip` holds our bytes up to `offset`; None: it could not
+        be asked. Never raises."""
+        try:
+            found = self._remoting.call("verify_replica", _VERIFY_TIMEOUT_MS, ip=ip, offset=offset)
+        except CommandError as error:
+            log.warning("slave %s: its log at %s was not compared: %s", ip, offset, error)
+            return None
+        verified = found.get("verified")
+        return None if verified is None else bool(verified)
+
     def begin_log(self, phy_offset: int) -> None:
         """LogBeginner: by process store."""
         try:
@@ -84,7 +95,14 @@ class OtherProcesses:
     def request_resync(self, action: str, offset: int, reason: str) -> None:
         """ResyncRequester: written down, then the whole broker is opened anew."""
         request = ResyncRequest(action=ResyncAction(action), offset=offset, reason=reason)
-        write_request(self._options.store.root, request)
+        root = self._options.store.root
+        try:
+            write_request(root, request)
+        except OSError as error:
+            raise StoreError(
+                f"{root}: the request for it cannot be written there ({error.strerror or error}); "
+                "free space on that partition and let this user write there: it is tried again"
+            ) from error
         log.critical("the broker is opened anew: %s: %s", action, reason)
         logging.shutdown()
         os._exit(EXIT_REOPEN)
@@ -136,7 +154,10 @@ def main(child: Child) -> None:
     service.start()
     reporter.start()
     channel = child.socket("channel", "ha<-remoting")
-    _serve(child, CommandServer(channel, _handlers(service), clock))
+    child.serve(
+        CommandServer(channel, _handlers(service), clock),
+        each_turn=lambda: child.page.beat(ProcessIndex.HA),
+    )
     service.shutdown()
     reporter.shutdown(1_000)
 
@@ -164,6 +185,7 @@ def _build(
         ring_readers=ring_readers,
         broker_name=options.broker.broker_name,
         fetch_members=others.fetch_members,
+        verify_replica=others.verify_replica,
         inspect_master=others.inspect_master,
         begin_log=others.begin_log,
         request_resync=others.request_resync,
@@ -194,15 +216,6 @@ def _handlers(service: HAService) -> dict[str, Any]:
         return {"connected": found}
 
     return {"ha_status": ha_status, "master_address": master_address, "announce_ha_link": announced}
-
-
-def _serve(child: Child, server: CommandServer) -> None:
-    poll = select.poll()
-    poll.register(server.fileno(), select.POLLIN)
-    while not child.stopping.is_set():
-        child.page.beat(ProcessIndex.HA)
-        if poll.poll(_POLL_MS):
-            server.step()
 
 
 def _end_process(service: ServiceThread, error: Exception) -> None:

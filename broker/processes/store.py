@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
-from collections.abc import Sequence
 from typing import Final
 
 from broker.broker_startup import StartupOptions
@@ -24,7 +22,6 @@ from store.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
 
-_POLL_MS: Final = 200
 _COMMAND_TIME_MS: Final = 3_000
 
 
@@ -42,6 +39,7 @@ def main(child: Child) -> None:
         readers.ring,
         clock,
         _end_process,
+        ring_for_moves=readers.ring_for_moves,
         ring_replicator=child.bell("ha").ring if is_slave else _nobody,
         flush_for_replica=is_slave and options.ha.ha_ack_level is HaAckLevel.flushed,
     )
@@ -57,18 +55,8 @@ def main(child: Child) -> None:
         CommandServer(child.socket("channel", f"store<-{asker}"), handlers(store, clock), clock)
         for asker, handlers in commands
     ]
-    _serve(child, servers)
+    child.serve(*servers)
     store.shutdown(writer_has_stopped=not child.orphaned)
-
-
-def _serve(child: Child, servers: Sequence[CommandServer]) -> None:
-    poll = select.poll()
-    for server in servers:
-        poll.register(server.fileno(), select.POLLIN)
-    while not child.stopping.is_set():
-        if poll.poll(_POLL_MS):
-            for server in servers:
-                server.step()
 
 
 def _nobody() -> None:

@@ -131,7 +131,8 @@ class AdminHAProcessor(TableProcessor):
     def announce_ha_link(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """28906: a slave of this group says which HA connection is its own."""
+        """28906: a slave of this group says which HA connection is its own. Nobody may name the
+        connections of another host: a name decides which acknowledgements count as one copy."""
         header = decode_header(AnnounceHALinkRequestHeader, request.ext_fields)
         identity = self._identity()
         if header.broker_name != identity.broker_name:
@@ -145,6 +146,13 @@ class AdminHAProcessor(TableProcessor):
                 ResponseCode.NO_PERMISSION,
                 f"brokerId {header.broker_id} is no slave of {identity.broker_name}:"
                 f"{identity.broker_id}; give each replica an id of its own above 0",
+            )
+        if _ip_of(header.link) != _ip_of(connection.remote_address):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"HA link {header.link} is not announced from its own ip but from "
+                f"{connection.remote_address}; let the slave reach both ports of its master over "
+                "the same network, or leave it without a name: replication works nevertheless",
             )
         self._ask(
             "announce_ha_link",
@@ -168,6 +176,10 @@ class AdminHAProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"replication cannot be asked just now: {error}"
             ) from error
+
+
+def _ip_of(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 def _sync_info(status: SyncStatus) -> SlaveSyncInfo:

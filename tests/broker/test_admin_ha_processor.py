@@ -94,20 +94,22 @@ class World:
             raise self.status
         return self.status
 
-    def ask(self, request: RemotingCommand) -> RemotingCommand:
+    def ask(self, request: RemotingCommand, remote: str = "10.0.0.1:50111") -> RemotingCommand:
         try:
-            answer = self.processor.process_request(FakeConnection(), request)
+            answer = self.processor.process_request(FakeConnection(remote), request)
         except RequestError as error:
             return request.response(error.code, error.remark)
         assert answer is not None
         return answer
 
-    def announce(self, name: str = "b", broker_id: int = 1) -> RemotingCommand:
+    def announce(
+        self, name: str = "b", broker_id: int = 1, remote: str = "10.0.0.1:50111"
+    ) -> RemotingCommand:
         header = AnnounceHALinkRequestHeader(
             link="10.0.0.1:4711", broker_name=name, broker_id=broker_id
         )
         return self.ask(
-            RemotingCommand.request(RequestCode.ANNOUNCE_HA_LINK, encode_header(header))
+            RemotingCommand.request(RequestCode.ANNOUNCE_HA_LINK, encode_header(header)), remote
         )
 
 
@@ -204,4 +206,15 @@ def test_who_is_no_replica_of_this_broker(own_id: int, name: str, broker_id: int
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark is not None
     assert f"{broker_id}" in answer.remark
+    assert world.calls == []
+
+
+@pytest.mark.parametrize("remote", ["10.0.0.2:4711", "10.0.0.11:4711", "127.0.0.1:4711", "?"])
+def test_nobody_names_the_links_of_another_host(remote: str) -> None:
+    world = World()
+    answer = world.announce(remote=remote)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert answer.remark is not None
+    for words in ("10.0.0.1:4711", remote, "same network"):
+        assert words in answer.remark
     assert world.calls == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +18,8 @@ from broker.command_channel import (
     CommandServer,
     create_channel,
 )
+from ha.ha_config import HaConfig
+from ha.replica_registry import MAX_REMEMBERED
 from store.clock import SystemClock
 from tests.broker.broker_fakes import FakeClock
 from tests.support.deadline import wait_until
@@ -29,7 +33,13 @@ class World:
         self.clock = FakeClock()
         self.server_clock = FakeClock()
         self.seen: list[dict[str, Any]] = []
-        handlers = {"echo": self.echo, "fail": self.fail, "late": self.late}
+        self.large = ""
+        handlers = {
+            "echo": self.echo,
+            "fail": self.fail,
+            "late": self.late,
+            "large": lambda _arguments: {"text": self.large},
+        }
         self.server = CommandServer(self.answering, handlers, self.server_clock)
         self.client = CommandClient(self.asking, "store", SystemClock())
         self._stop = threading.Event()
@@ -161,13 +171,89 @@ def test_calls_of_many_threads_wait_their_turn(world: World) -> None:
     assert all(result == {"echo": {"n": number}} for number, result in results)
 
 
-def test_a_busy_channel_is_told(world: World) -> None:
-    first = threading.Thread(target=lambda: _ignore(lambda: world.client.call("echo", 300)))
+def test_a_slow_answer_keeps_nobody_from_asking(world: World) -> None:
+    """The other one's answer is received by the one that waits, and the other way round."""
+    results: dict[str, Any] = {}
+
+    def ask(name: str) -> threading.Thread:
+        call = world.client.call
+        thread = threading.Thread(
+            target=lambda: results.update({name: call("echo", TIMEOUT_MS, n=name)})
+        )
+        thread.start()
+        return thread
+
+    threads, requests = [], []
+    for name in ("slow", "quick", "quicker"):
+        threads.append(ask(name))
+        wait_until(lambda: select.select([world.answering], [], [], 0)[0])
+        requests.append(world.server.receive())
+    for name in ("quicker", "quick", "slow"):
+        assert name not in results
+        request = requests.pop()
+        assert request is not None
+        world.server.answer(request)
+        wait_until(lambda: len(results) == 3 - len(requests))
+    for thread in threads:
+        thread.join()
+    assert results == {name: {"echo": {"n": name}} for name in ("slow", "quick", "quicker")}
+
+
+def test_who_gives_up_hands_the_receiving_on(world: World) -> None:
+    """The one that receives runs out of time; the other one gets its answer nevertheless."""
+    first = threading.Thread(target=lambda: _ignore(lambda: world.client.call("late", 100)))
     first.start()
-    wait_until(lambda: world.client._lock.locked())
-    with pytest.raises(CommandError, match="is busy with another request"):
-        world.client.call("echo", 10)
+    wait_until(lambda: world.client._receiving)
+    second: list[Any] = []
+    waiting = threading.Thread(target=lambda: second.append(world.client.call("echo", TIMEOUT_MS)))
+    waiting.start()
     first.join()
+    assert second == []
+    world.start()
+    waiting.join()
+    assert second == [{"echo": {}}]
+
+
+def test_an_answer_that_is_none(world: World) -> None:
+    """As one of a packet that was cut off."""
+    for bad in (b'{"id":5,"result":{"a', b"[]", b"\xff"):
+        threading.Timer(0.01, world.answering.send, [bad]).start()
+        with pytest.raises(CommandError, match="echo: an answer from process store is not under"):
+            world.client.call("echo", TIMEOUT_MS)
+
+
+def test_an_answer_that_is_too_large_is_an_error(world: World) -> None:
+    world.start()
+    world.large = "x" * MAX_PACKET
+    with pytest.raises(CommandError, match=r"large: process store: answer of 2\d+ bytes is too la"):
+        world.client.call("large", TIMEOUT_MS)
+    assert world.client.call("echo", TIMEOUT_MS, n=1) == {"echo": {"n": 1}}
+
+
+def test_a_packet_that_the_kernel_refuses_is_an_error(world: World) -> None:
+    world.answering.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
+    world.large = "x" * 100_000
+    world.start()
+    with pytest.raises(CommandError, match="large: process store: Message too long"):
+        world.client.call("large", TIMEOUT_MS)
+
+
+def test_the_status_of_many_replicas_fits() -> None:
+    """Those that are connected at most by default, and those that are remembered."""
+    replica = {
+        "addr": "255.255.255.255:65535",
+        **dict.fromkeys(("slaveAckOffset", "diff", "transferFromWhere"), 1 << 50),
+        **dict.fromkeys(("startOffset", "lagBytes", "transferredByteInSecond"), 1 << 50),
+        **dict.fromkeys(("inSync", "counted", "lagSecondsExact"), False),
+        "id": f"{'b' * 127}:123456789",
+        "state": "disconnected",
+        "lagSeconds": 123456789.123,
+        **dict.fromkeys(("connectedSince", "disconnectedSince"), 1_700_000_000_000),
+        "lastErrorTimestamp": 1_700_000_000_000,
+        "lastError": "e" * 500,
+    }
+    count = HaConfig().ha_max_connections + MAX_REMEMBERED
+    assert len(msgspec.json.encode([replica] * count)) < MAX_PACKET * 0.6
 
 
 def _ignore(function: Any) -> None:

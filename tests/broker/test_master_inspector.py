@@ -78,7 +78,9 @@ class Desk:
         (0, 500, 4096, 9000, Verdict.BELOW_MIN),
         (0, 4096, 4096, 9000, Verdict.GO),
         (0, 4097, 4096, 9000, None),
-        (4096, 4096, 0, 9000, Verdict.GO),
+        (4096, 4096, 0, 9000, Verdict.START_AT),
+        (4096, 4096, 8192, 9000, Verdict.START_AT),
+        (4096, 4096, 0, 2000, Verdict.START_AT),
         (4096, 5000, 0, 9000, None),
         (4096, 5000, 8192, 9000, Verdict.BELOW_MIN),
     ],
@@ -94,7 +96,8 @@ def test_empty() -> None:
     assert is_empty(0, 0)
     assert is_empty(0, 1)
     assert not is_empty(0, 2)
-    assert not is_empty(4096, 4096)
+    assert is_empty(4096, 4096), "it begins there and holds nothing"
+    assert not is_empty(4096, 4097)
 
 
 # -- the master's answers ----------------------------------------------------------------------

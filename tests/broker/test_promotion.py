@@ -128,6 +128,8 @@ def test_the_file(slave: Slave) -> None:
         "masterAddress": MASTER,
         "masterMaxOffset": 800,
         "masterAskedAt": 1_700_000_000_000,
+        "lagBytes": 300,
+        "masterSilentSince": 0,
         "ownMaxOffset": 500,
         "flushedOffset": 400,
         "commonOffset": -1,
@@ -157,6 +159,45 @@ def test_it_is_in_sync_when_it_has_come_to_where_the_master_was(slave: Slave) ->
     written = slave.written
     assert written is not None
     assert (written.lacks(), written.inSync, written.firstCopyDone) == (1_000, False, True)
+
+
+def test_who_is_always_behind_is_not_in_sync(slave: Slave) -> None:
+    """20 MB/s, and four seconds behind at each look: each end is reached before the next look."""
+    rate = 20_000_000
+    slave.has(6 * rate)
+    slave.inspected(Verdict.GO, 10 * rate)
+    for second in (15, 20, 25):
+        slave.has((second - 4) * rate)
+        slave.master_max = second * rate
+        slave.tick()
+    written = slave.written
+    assert written is not None
+    assert (written.lacks(), written.lagBytes, written.inSync) == (0, 4 * rate, False)
+    # Then the master is lost, and the slave comes to where it was at the last look.
+    slave.master_max = None
+    slave.has(25 * rate)
+    for _ in range(3):
+        slave.tick()
+    text = is_refused(slave.root)
+    assert f"{4 * rate} bytes behind" in text
+    assert "the master was silent 5.0 s later" in text
+
+
+@pytest.mark.parametrize(("lag", "in_sync"), [(16 << 20, True), ((16 << 20) + 1, False)])
+def test_what_is_on_its_way_is_no_backlog(slave: Slave, lag: int, in_sync: bool) -> None:
+    end = 1 << 30
+    slave.has(end)
+    slave.inspected(Verdict.GO, end)
+    slave.master_max = end + lag
+    slave.tick()
+    slave.has(end + lag)
+    slave.tick()
+    assert slave.written is not None
+    assert slave.written.inSync is in_sync
+    assert (is_refused(slave.root) == "") is in_sync
+    slave.tick()
+    slave.tick()
+    assert is_refused(slave.root) == "", "nothing was behind at the next look"
 
 
 def test_it_is_not_written_again_when_nothing_has_changed(slave: Slave) -> None:
@@ -309,12 +350,18 @@ def test_a_file_that_cannot_be_read_refuses(slave: Slave) -> None:
     assert "not understood" in is_refused(slave.root)
 
 
-def test_later_starts_of_the_new_master_are_free(slave: Slave) -> None:
+def test_later_starts_of_the_new_master_are_free(
+    slave: Slave, caplog: pytest.LogCaptureFixture
+) -> None:
     slave.has(500)
     slave.inspected(Verdict.GO, 500)
     complete_promotion(options_of(slave.root, brokerRole="SLAVE", brokerId=1))
     assert (slave.root / FILE_NAME).exists()
+    slave.clock.advance(2_500)
+    slave.has(600)
+    slave.journal.close()
     complete_promotion(options_of(slave.root))
+    assert "0 bytes behind then; this slave's last word came 2.5 s later" in caplog.text
     assert not (slave.root / FILE_NAME).exists()
     kept = read_state(slave.root / "replica.json.promoted")
     assert kept is not None

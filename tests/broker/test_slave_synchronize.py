@@ -14,6 +14,7 @@ from broker.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
 from broker.command_channel import CommandError
 from broker.scheduled_executor import ScheduledExecutor
 from broker.slave_synchronize import SlaveSynchronize, SyncKind, SyncStatus, vip_address
+from remoting.body.kv_table import KVTable
 from remoting.errors import RemotingConnectError
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_config import RemotingClientConfig
@@ -22,7 +23,12 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import Route
 from remoting.selector_loop import SelectorLoop
 from store.clock import SystemClock
-from store.control_page import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, ControlPage
+from store.control_page import (
+    DISPATCHED_OFFSET,
+    SLAVE_SYNC_FAILURES,
+    SLAVE_SYNC_SUCCESS,
+    ControlPage,
+)
 from tests.broker.broker_fakes import CONFIG, GOLDEN_CONFIG, golden, json_of
 from tests.broker.processor_world import World as ProcessorWorld
 from tests.remoting.fake_peer import FakePeer
@@ -64,6 +70,7 @@ class Api:
         self.calls: list[tuple[str, int]] = []
         self.answers: dict[tuple[str, int], bytes | Exception | None] = {}
         self.on_call: Callable[[str, int], None] = lambda _broker, _code: None
+        self.log_end = 0
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
         assert timeout_ms == 3_000
@@ -72,6 +79,9 @@ class Api:
         answer = self.answers.get((broker, code), b"")
         if isinstance(answer, Exception):
             raise answer
+        if answer == b"" and code == RequestCode.GET_BROKER_RUNTIME_INFO:
+            table = {"commitLogMinOffset": "0", "commitLogMaxOffset": str(self.log_end)}
+            return KVTable(table=table).to_json_bytes()
         return answer if answer != b"" else self.master.body(code)
 
     def fail(self, kind: SyncKind) -> None:
@@ -96,9 +106,15 @@ class World:
         self.slave = Tables(self.root / "slave")
         self.clock = self.slave.clock
         self.executor = ScheduledExecutor(self.clock)
-        self.sync = sync_of(self.slave, self.api, self.delete, self.page)
+        self.compared: list[str | None] = []
+        self.sync = sync_of(self.slave, self.api, self.delete, self.page, self.compare)
         self.sync.schedule_on(self.executor, CONFIG)
         self.sync.set_master_address(MASTER)
+
+    def compare(self) -> None:
+        """The logs are the same, whoever the master is."""
+        self.compared.append(self.sync._master)
+        self.sync.logs_compared(self.sync._master, None)
 
     def delete(self, topic: str) -> None:
         assert self.slave.topics.find(topic) is None, "first the table, then the queues"
@@ -118,7 +134,11 @@ class World:
 
 
 def sync_of(
-    slave: Tables, api: Api | BrokerOuterAPI, delete: Callable[[str], None], page: ControlPage
+    slave: Tables,
+    api: Api | BrokerOuterAPI,
+    delete: Callable[[str], None],
+    page: ControlPage,
+    compare: Callable[[], None] = lambda: None,
 ) -> SlaveSynchronize:
     return SlaveSynchronize(
         OWN,
@@ -128,6 +148,7 @@ def sync_of(
         delay_offsets=slave.schedule_offsets,
         groups=slave.groups,
         delete_topic_queues=delete,
+        compare_logs=compare,
         page=page,
         clock=slave.clock,
     )
@@ -281,14 +302,51 @@ def test_a_master_without_such_a_table_changes_nothing(world: World, kind: SyncK
 
 
 def test_nothing_is_taken_over_while_the_logs_do_not_belong_together(world: World) -> None:
-    world.sync.object_to_master("ahead: we hold 90 bytes more")
+    world.sync.logs_compared(MASTER, "ahead: we hold 90 bytes more")
+    world.round()
+    world.sync.logs_not_comparable(MASTER)
     world.round()
     assert world.api.calls == []
     for kind in SyncKind:
         assert "90 bytes more" in str(world.status(kind).last_error)
-    world.sync.object_to_master(None)
+    assert world.compared == [], "process ha goes on comparing"
+    world.sync.logs_compared(MASTER, None)
     world.round()
     assert len(world.api.calls) == 4
+
+
+def test_nothing_is_taken_over_before_the_logs_were_compared(world: World) -> None:
+    answers = iter((False, True))
+    world.sync._compare_logs = lambda: world.compare() if next(answers) else None
+    world.round()
+    assert world.api.calls == []
+    assert "not compared with the master's yet" in str(world.status(TOPICS).last_error)
+    world.round()
+    world.round()
+    assert len(world.api.calls) == 8
+    assert world.compared == [MASTER], "once is enough"
+
+
+def test_each_master_is_compared_for_itself(world: World) -> None:
+    world.round()
+    world.sync.set_master_address(None)
+    world.round()
+    world.sync.set_master_address(MASTER)
+    world.round()
+    world.sync.set_master_address("10.0.0.3:10911")
+    world.round()
+    assert world.compared == [MASTER, "10.0.0.3:10911"]
+    world.sync.link_lost()
+    world.round()
+    assert world.compared[2:] == ["10.0.0.3:10911"]
+
+
+def test_a_master_that_cannot_be_compared(world: World) -> None:
+    """It lets nobody ask for its log: that is no reason to do without its tables."""
+    world.sync._compare_logs = lambda: world.sync.logs_not_comparable(MASTER)
+    world.master.send("t")
+    world.round()
+    assert world.slave.topics.find("t") is not None
 
 
 # -- failures ------------------------------------------------------------------------------------
@@ -405,7 +463,9 @@ def test_a_deleted_topic_goes_with_its_queues_and_offsets(world: World) -> None:
     assert world.deleted == ["t"], "once"
 
 
-def test_a_crash_in_a_deletion_leaves_a_file_that_deletes_again(world: World) -> None:
+def test_a_crash_in_a_deletion_is_told_by_the_next_life(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     world.master.send("t")
     world.round()
     world.master.topics.delete("t")
@@ -414,8 +474,141 @@ def test_a_crash_in_a_deletion_leaves_a_file_that_deletes_again(world: World) ->
         world.round()
     world.delete_error = None
     world.restart()
+    caplog.clear()
+    world.round()
+    assert "topics ['t']: not on the master" in caplog.text
+
+
+def test_the_queues_go_when_the_last_record_of_the_topic_has_come(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A record that arrives later would make them again."""
+    caplog.set_level("INFO")
+    counters = world.page.counters
+    for topic in ("t", "u"):
+        world.master.send(topic)
+    world.api.log_end, counters[DISPATCHED_OFFSET] = 5_000, 4_000
+    world.round()
+    world.master.topics.delete("t")
+    world.round()
+    assert world.slave.topics.find("t") is None
+    assert "topics ['t']: deleted on the master" in caplog.text
+    world.api.log_end = 9_000
+    world.master.topics.delete("u")
+    for dispatched, deleted in (
+        (4_999, []),
+        (5_000, ["t"]),
+        (8_999, ["t"]),
+        (9_000, ["t", "u"]),
+        (9_100, ["t", "u"]),
+    ):
+        counters[DISPATCHED_OFFSET] = dispatched
+        world.round()
+        assert world.deleted == deleted
+    assert world.status(TOPICS).failures == 0
+    assert [code for _, code in world.api.calls].count(28) == 2, "once for each"
+
+
+def test_a_topic_that_comes_back_in_time_keeps_its_queues(world: World) -> None:
+    world.master.send("t")
+    world.api.log_end = 5_000
+    world.round()
+    world.master.topics.delete("t")
+    world.round()
+    world.master.send("t")
+    world.round()
+    world.page.counters[DISPATCHED_OFFSET] = 5_000
+    world.round()
+    assert world.deleted == []
+
+
+@pytest.mark.parametrize("answer", [RemotingConnectError(MASTER, "refused"), b"{}", None])
+def test_a_master_that_does_not_tell_where_its_log_ends(
+    world: World, answer: Exception | bytes | None
+) -> None:
+    world.master.send("t")
+    world.round()
+    world.master.topics.delete("t")
+    world.api.answers[MASTER, 28] = answer
+    world.round()
+    assert world.deleted == []
+    assert "the end of the master's log is not known" in str(world.status(TOPICS).last_error)
+    world.api.answers.clear()
     world.round()
     assert world.deleted == ["t"]
+
+
+def test_a_topic_of_ours_that_the_promoted_slave_never_had(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """We were the master and made "x" right before the end; the slave that took over has not seen
+    it, and its edition is higher by now."""
+    world.slave.send("t")
+    world.slave.send("x")
+    world.slave.topics.save_if_changed()
+    for topic in ("t", "u", "v", "w"):
+        world.master.send(topic)
+    assert world.master.topics.data_version.counter > world.slave.topics.data_version.counter
+    world.restart()
+    world.round()
+    assert world.slave.topics.find("x") is None
+    assert world.deleted == []
+    assert "topics ['x']: not on the master" in caplog.text
+    assert "cleanUnusedTopic" in caplog.text
+    world.round()
+    assert world.deleted == []
+
+
+def test_a_topic_that_the_master_before_had(world: World, tmp_path: Path) -> None:
+    """A second slave, whose process lives on while another one takes over."""
+    for topic in ("t", "x"):
+        world.master.send(topic)
+        world.master.groups.find_or_create(f"g-{topic}")
+        world.master.commit(f"g-{topic}", topic, 5)
+    world.round()
+    world.api.master = Tables(tmp_path / "promoted")
+    for topic in ("t", "u", "v", "w"):
+        world.api.master.send(topic)
+        world.api.master.groups.find_or_create(f"g-{topic}")
+    world.sync.set_master_address("10.0.0.3:10911")
+    for _ in range(2):
+        world.round()
+    assert world.slave.topics.find("x") is None
+    assert world.deleted == []
+    assert world.slave.offsets.query_offset("g-x", "x", 0) == 5
+    world.api.master.topics.delete("u")
+    world.round()
+    assert world.deleted == ["u"], "what this one had named goes with it"
+
+
+def test_deletions_that_wait_end_with_their_master(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.master.send("t")
+    world.api.log_end = 5_000
+    world.round()
+    world.master.topics.delete("t")
+    world.round()
+    world.sync.set_master_address("10.0.0.3:10911")
+    world.page.counters[DISPATCHED_OFFSET] = 5_000
+    world.round()
+    assert world.deleted == []
+    assert f"topics ['t']: deleted on master {MASTER}, which is not the master" in caplog.text
+
+
+def test_a_topic_deleted_while_the_slave_was_down(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody knows whether it was that: its queues stay until cleanUnusedTopic."""
+    world.master.send("t")
+    world.round()
+    world.master.topics.delete("t")
+    world.restart()
+    world.round()
+    assert world.deleted == []
+    assert world.slave.topics.find("t") is None
+    assert "topics ['t']: not on the master" in caplog.text
+    assert "cleanUnusedTopic" in caplog.text
 
 
 def test_offsets_that_the_master_keeps_stay(world: World) -> None:
@@ -427,15 +620,6 @@ def test_offsets_that_the_master_keeps_stay(world: World) -> None:
     world.round()
     assert world.deleted == ["t"]
     assert world.slave.offsets.query_offset("g", "t", 0) == 5
-
-
-def test_a_topic_deleted_while_the_slave_was_down(world: World) -> None:
-    world.master.send("t")
-    world.round()
-    world.master.topics.delete("t")
-    world.restart()
-    world.round()
-    assert world.deleted == ["t"]
 
 
 def test_failed_deletions_are_reported_and_tried_again(world: World) -> None:
@@ -662,6 +846,7 @@ def test_our_server_our_client_a_master_that_goes_and_comes_back(
     try:
         served = Served(master)
         sync.set_master_address(served.address)
+        sync.logs_compared(served.address, None)
         executor.submit("sync", sync.sync_all)
         wait_until(lambda: page.counters[SLAVE_SYNC_SUCCESS + GROUPS])
         for code in (21, 43, 45, 201):
@@ -672,6 +857,7 @@ def test_our_server_our_client_a_master_that_goes_and_comes_back(
         served = Served(master)
         master.send("u")
         sync.set_master_address(served.address)
+        sync.logs_compared(served.address, None)
         sync.sync_all()
         assert slave.topics.find("u") is not None
         assert [status.failures for status in sync.status().values()] == [1, 1, 1, 1]
@@ -691,6 +877,7 @@ def test_a_master_that_hangs_costs_its_timeouts_only(
             Tables(tmp_path), BrokerOuterAPI(client), lambda _topic: pytest.fail("no"), page
         )
         sync.set_master_address(peer.address)
+        sync.logs_compared(peer.address, None)
         sync.sync_all()
     assert [status.failures for status in sync.status().values()] == [1, 1, 1, 1]
     close_page(page)

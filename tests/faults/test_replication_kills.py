@@ -19,10 +19,10 @@ from remoting.response_code import ResponseCode
 from tests.faults.ledger import TOPIC, Ledger, Senders, assert_nothing_lost, assert_stops_clean
 from tests.interop.processes import free_port
 from tests.support.deadline import wait_until
-from tests.support.our_broker import OurBroker
+from tests.support.our_broker import OurBroker, stands_still
 
 _NAME = "replicated"
-_CATCH_UP_S = 30.0
+_CATCH_UP_S = 60.0
 PROCESSES = [
     ("master", "ha"),
     ("slave", "ha"),
@@ -158,7 +158,7 @@ def kill_each(replicated: Replicated, ledger: Ledger, names: list[tuple[str, str
         under_load(
             replicated,
             ledger,
-            lambda s=side, n=name: replicated.broker(s).restart_by_kill(n),  # type: ignore[misc]
+            lambda s=side, n=name: replicated.broker(s).restart_by_kill(n, 30),  # type: ignore[misc]
         )
         replicated.assert_same_log()
     stored = {0, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE}
@@ -209,6 +209,7 @@ def test_slave_whose_ha_stands_still(replicated: Replicated) -> None:
     ledger = Ledger()
     with replicated.master.client() as client:
         pid = replicated.slave.stop("ha")
+        wait_until(lambda: stands_still(pid))
         late = [client.send(TOPIC, 0, b"0:%08d:" % number) for number in range(2)]
         os.kill(pid, signal.SIGCONT)
     assert {sent.code for sent in late} == {ResponseCode.FLUSH_SLAVE_TIMEOUT}

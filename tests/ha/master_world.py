@@ -17,20 +17,30 @@ from ha.accept_socket_service import LOBBY_SIZE, AcceptSocketService
 from ha.frame import FRAME_HEADER, REPORT
 from ha.ha_config import HaConfig
 from ha.ha_connection import HAConnections
+from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters, RefusalReason
+from ha.replica_verifier import ReplicaVerifier, VerifyReplica
 from ha.slave_progress import SlaveProgress
 from ha.trusted_peers import TrustedPeers
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
 from remoting.selector_seam import new_selector
 from store.clock import Clock, SystemClock
-from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, Bell, ControlPage, ProcessIndex
+from store.control_page import (
+    LOG_OPENED,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    Bell,
+    ControlPage,
+    ProcessIndex,
+)
 from store.mapped_file import file_name
 from store.service_thread import ServiceThread
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import close_page, fresh_page
 
 FILE_SIZE = 256 << 10
+EVERYTHING = 1 << 62
 
 
 class RecordingGroupTransfer:
@@ -115,11 +125,17 @@ class MasterWorld:
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         lobby_size: int = LOBBY_SIZE,
+        opened_at: int = EVERYTHING,
+        verify: VerifyReplica = lambda _ip, _offset: None,
     ) -> None:
+        """`opened_at`: the log's end when the store was opened; any report is honest as a rule."""
         config = config or HaConfig()
         clock = clock or SystemClock()
         self.page = fresh_page()
+        self.page.counters[LOG_OPENED] = opened_at + 1
         self.counters = RefusalCounters(self.page)
+        refusals = RefusalLog(self.counters, clock)
+        self.verifier = ReplicaVerifier(verify, clock, on_failure=self._failed)
         self.bell_fd = Bell.create()
         self.bell = Bell(self.page, ProcessIndex.HA, self.bell_fd)
         self.log = GrowingLog(
@@ -134,7 +150,8 @@ class MasterWorld:
             LogSource(self.log.directory, file_size, self.page),
             self.group_transfer,
             WaitNotifyObject(self.bell),
-            self.counters,
+            refusals,
+            self.verifier,
             clock,
             new_selector=new_selector,
             on_failure=self._failed,
@@ -145,7 +162,7 @@ class MasterWorld:
             self.listening,
             config,
             self.trusted,
-            self.counters,
+            refusals,
             self.connections.admit,
             clock,
             tls,
@@ -154,6 +171,7 @@ class MasterWorld:
             lobby_size=lobby_size,
             on_failure=self._failed,
         )
+        self.verifier.start()
         self.accept.start()
 
     def _failed(self, _service: ServiceThread, error: Exception) -> None:
@@ -171,8 +189,9 @@ class MasterWorld:
 
     def close(self) -> None:
         assert self.accept.shutdown()
+        assert self.verifier.shutdown()
         assert self.connections.close_all()
-        assert self.connections.connections() == []
+        assert self.connections._connections == []
         self.listening.close()
         assert self.failures == []
         os.close(self.bell_fd)

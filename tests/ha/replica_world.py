@@ -48,5 +48,5 @@ class ReplicaWorld:
 
     def ack(self, progress: SlaveProgress, offset: int) -> None:
         """A report, as its ReadSocketService takes it."""
-        assert progress.report(offset, self.clock.monotonic_ms()) is None
+        assert progress.report(offset) is None
         self.service.notify_transfer_some(progress)

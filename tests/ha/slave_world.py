@@ -65,6 +65,8 @@ class SlaveWorld:
         self.resyncs: list[tuple[str, int, str]] = []
         self.begun: list[int] = []
         self.begin_fails: StoreError | None = None
+        self.before_begin: Callable[[], object] = lambda: None
+        self.resync_fails: StoreError | None = None
         self.allocates = True
         self.connected: list[tuple[str, str]] = []
         self.inspected: list[tuple[int, int]] = []
@@ -95,7 +97,7 @@ class SlaveWorld:
             RefusalLog(RefusalCounters(self.page), clock),
             WaitNotifyObject(self.bell()),
             inspect=self._inspect,
-            request_resync=lambda *request: self.resyncs.append(request),
+            request_resync=self._request_resync,
             begin_log=self._begin_log,
             tls=self.tls,
             on_connected=lambda *ends: self.connected.append(ends),
@@ -133,6 +135,11 @@ class SlaveWorld:
             raise found
         return found
 
+    def _request_resync(self, action: str, offset: int, reason: str) -> None:
+        self.resyncs.append((action, offset, reason))
+        if self.resync_fails is not None:
+            raise self.resync_fails
+
     def say(self, verdict: Verdict, **changes: Any) -> None:
         """The next inspection's answer."""
         assert isinstance(self.inspection, Inspection)
@@ -146,6 +153,7 @@ class SlaveWorld:
 
     def _begin_log(self, phy_offset: int) -> None:
         self.begun.append(phy_offset)
+        self.before_begin()
         if self.begin_fails is not None:
             raise self.begin_fails
         assert self.counters[MAX_PHY_OFFSET] <= phy_offset

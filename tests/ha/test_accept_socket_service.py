@@ -131,7 +131,7 @@ def test_more_slaves_than_allowed(tmp_path: Path, crowd: list[FakeSlave]) -> Non
             assert third.is_closed_by_master()
         world.wait_for_refusal(RefusalReason.TOO_MANY_CONNECTIONS)
         crowd.pop().close()
-        wait_until(lambda: len(world.connections.connections()) == 1)
+        wait_until(lambda: len(world.connections._connections) == 1)
         with FakeSlave(world.address, 0) as third:
             third.read_up_to(end)
 
@@ -149,6 +149,24 @@ def test_a_thousand_idle_connections(tmp_path: Path, crowd: list[FakeSlave], sou
             slave.report(0)
             slave.read_up_to(end)
         assert world.group_transfer.added[0].ip == source
+
+
+def test_no_stranger_displaces_a_trusted_peer(tmp_path: Path, crowd: list[FakeSlave]) -> None:
+    """A silent slave, as Java's is for 5 s, is the oldest of many addresses with one peer each."""
+    with MasterWorld(tmp_path, ONLY_ONE, clock=ManualClock(), lobby_size=8) as world:
+        end = world.log.append(100)
+        with FakeSlave(world.address) as slave:
+            wait_until(lambda: len(world.accept._lobby) == 1)
+            crowd += [FakeSlave(world.address, source=f"127.0.1.{n}") for n in range(1, 21)]
+            world.wait_for_refusal(RefusalReason.TOO_MANY_CONNECTIONS, 13)
+            # Neither does it keep another one out.
+            crowd += [FakeSlave(world.address) for _ in range(7)]
+            world.wait_for_refusal(RefusalReason.TOO_MANY_CONNECTIONS, 20)
+            assert {peer.ip for peer in world.accept._lobby} == {"127.0.0.1"}
+            crowd.append(FakeSlave(world.address, source="127.0.1.30"))
+            assert crowd[-1].is_closed_by_master()
+            slave.report(0)
+            slave.read_up_to(end)
 
 
 # -- strangers -----------------------------------------------------------------------------------

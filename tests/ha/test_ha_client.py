@@ -29,6 +29,7 @@ from store.control_page import (
     SYNC_FLUSH_WANTED,
 )
 from store.errors import StoreError
+from store.mapped_file import create_allocated, file_name
 from store.replica_log import ReplicaLog
 from store.running_flags import RunningFlag
 from tests.ha.master_world import Certificates
@@ -733,6 +734,128 @@ def test_what_is_gone_on_the_master_makes_us_start_over(
     assert world.refusals() == {"behind_master_min": 1}
     assert f"begins at {2 * SIZE}" in (world.info.last_error or "")
     world.stop()
+
+
+def test_a_new_start_that_cannot_be_prepared_is_asked_for_again(
+    tmp_path: Path, master: ScriptedMaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = SlaveWorld(tmp_path, master)
+    with_log(world, 0, 900)
+    world.resync_fails = StoreError("/store: No space left on device")
+    world.say(Verdict.BELOW_MIN, master_min=2 * SIZE, master_max=3 * SIZE)
+    world.start()
+    wait_until(lambda: len(world.resyncs) >= 3)
+    assert "No space left" in (world.info.last_error or "")
+    assert caplog.text.count("cannot be prepared") == 1
+    world.stop()
+
+
+# -- what the environment does -----------------------------------------------------------------
+
+
+def test_a_file_that_is_gone_ends_the_link_and_not_the_process(
+    world: SlaveWorld, master: ScriptedMaster
+) -> None:
+    path = world.directory / file_name(0)
+    path.unlink()
+    link = connect(world, master)
+    link.frame(0, b"data")
+    link.wait_closed()
+    wait_until(lambda: f"{path}: cannot be opened" in (world.info.last_error or ""))
+    again = master.accept()
+    assert again.read_report() == 0
+    create_allocated(path, SIZE)
+    again.frame(0, b"data")
+    assert again.read_report() == 4
+    assert world.bytes_of(0, 5) == b"data\0"
+
+
+def test_bytes_that_cannot_be_zeroed_are_zeroed_before_the_next_link(
+    world: SlaveWorld, master: ScriptedMaster
+) -> None:
+    link = connect(world, master)
+    link.send(FRAME_HEADER.pack(0, 1000) + b"x" * 500)
+    wait_until(lambda: world.bytes_of(499, 500) == b"x")
+    path, away = world.directory / file_name(0), world.directory / "away"
+    path.rename(away)
+    link.close()
+    wait_until(lambda: "replication stands still" in (world.info.last_error or ""))
+    assert file_name(0) in (world.info.last_error or "")
+    away.rename(path)
+    assert master.accept().read_report() == 0
+    assert world.bytes_of(0, SIZE) == bytes(SIZE)
+
+
+def test_a_stop_without_the_file_is_a_stop(
+    world: SlaveWorld, master: ScriptedMaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = connect(world, master)
+    link.send(FRAME_HEADER.pack(0, 1000) + b"x" * 500)
+    wait_until(lambda: world.bytes_of(499, 500) == b"x")
+    (world.directory / file_name(0)).unlink()
+    assert world.client.shutdown(1_000)
+    assert "unpublished bytes stay" in caplog.text
+    assert world.failures == []
+
+
+def test_whole_frames_that_came_with_a_bad_one_are_kept(
+    world: SlaveWorld, master: ScriptedMaster
+) -> None:
+    """Over a file's end, in one recv: nothing else would remain of them but bytes to zero."""
+    link = connect(world, master)
+    good = frames(b"g" * (SIZE + 1000), 0, SIZE)
+    link.send(good + FRAME_HEADER.pack(99, 5) + b"xxxxx")
+    link.wait_closed()
+    assert master.accept().read_report() == SIZE + 1000
+    assert world.bytes_of(0, 2 * SIZE) == (b"g" * (SIZE + 1000)).ljust(2 * SIZE, b"\0")
+    assert world.counters[APPEND_END] == SIZE + 1000
+
+
+def test_no_thread_for_a_question_is_said(
+    world: SlaveWorld, master: ScriptedMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    world.start()
+    master.accept().close()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        wait_until(lambda: "can't start new thread" in (world.info.last_error or ""))
+    assert master.accept().read_report() == 0
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70])
+def test_a_name_that_is_none_is_said(world: SlaveWorld, host: str) -> None:
+    world.say(Verdict.GO, ha_address=f"{host}:10912")
+    world.start()
+    wait_until(lambda: f"'{host}' cannot be resolved" in (world.info.last_error or ""))
+
+
+def test_a_selector_that_takes_nothing_is_said(
+    world: SlaveWorld, master: ScriptedMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.client._selector, "register", full)
+        world.start()
+        wait_until(lambda: "No space left" in (world.info.last_error or ""))
+        assert master.accept()
+    wait_until(lambda: world.info.state is HAClientState.TRANSFER)
+
+
+def test_the_stop_does_not_wait_for_a_store_that_hangs(
+    empty: SlaveWorld, master: ScriptedMaster
+) -> None:
+    empty.say(Verdict.START_AT, start_offset=SIZE, master_max=9 * SIZE)
+    answered = threading.Event()
+    empty.before_begin = lambda: answered.wait(20)
+    empty.start()
+    wait_until(lambda: empty.begun)
+    assert empty.client.shutdown(1_000)
+    answered.set()
 
 
 # -- kill and resume ---------------------------------------------------------------------------

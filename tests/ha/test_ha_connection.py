@@ -15,6 +15,7 @@ from ha.refusals import RefusalReason
 from remoting.selector_seam import new_selector
 from tests.ha.master_world import FILE_SIZE, FakeSlave, MasterWorld
 from tests.support.deadline import wait_until
+from tests.support.manual_clock import ManualClock
 
 
 def _service_threads() -> list[str]:
@@ -35,7 +36,7 @@ def test_both_threads_end_and_everything_is_given_back(tmp_path: Path) -> None:
         wait_until(lambda: len(world.group_transfer.removed) == 20)
         wait_until(lambda: not _service_threads())
         assert _open_descriptors() <= before
-        assert world.connections.connections() == []
+        assert world.connections._connections == []
 
 
 def test_fast_failures_leak_nothing(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_fast_failures_leak_nothing(tmp_path: Path) -> None:
                 and sum(world.refusals().values()) == 50
             )
         )
-        assert world.connections.connections() == []
+        assert world.connections._connections == []
         removed = [progress for progress, _, _ in world.group_transfer.removed]
         assert len(set(map(id, removed))) == len(removed)
         wait_until(lambda: not _service_threads())
@@ -86,8 +87,8 @@ def test_the_first_reason_stays(tmp_path: Path) -> None:
     with MasterWorld(tmp_path) as world:
         world.log.append(10)
         with FakeSlave(world.address, 0) as slave:
-            wait_until(lambda: world.connections.connections())
-            (connection,) = world.connections.connections()
+            wait_until(lambda: world.connections._connections)
+            (connection,) = world.connections._connections
             connection.end(RefusalReason.AHEAD, "first")
             connection.end(RefusalReason.NETWORK, "second")
             slave.skip_to_end()
@@ -112,4 +113,89 @@ def test_a_writer_without_descriptors_costs_one_slave(
         assert world.group_transfer.added == []
         monkeypatch.setattr(world.connections, "_new_selector", new_selector)
         with FakeSlave(world.address, 0) as slave:
+            slave.read_up_to(end)
+
+
+class _Slaves:
+    """ReplicaVerifier's view of what slaves hold; answers when it may."""
+
+    def __init__(self, holds: bool | None) -> None:
+        self.holds = holds
+        self.may_answer = threading.Event()
+
+    def verify(self, _ip: str, _offset: int) -> bool | None:
+        assert self.may_answer.wait(10)
+        return self.holds
+
+
+def _try(world: MasterWorld, report: int, source: str = "127.0.0.1") -> None:
+    """It comes and is refused; then what was asked about it is answered."""
+    before = world.refusals().get("beyond_max", 0)
+    with FakeSlave(world.address, report, source=source) as slave:
+        assert slave.is_closed_by_master()
+        world.wait_for_refusal(RefusalReason.BEYOND_MAX, before + 1)
+    assert world.group_transfer.added == []
+
+
+def test_the_tail_of_another_time_is_not_acknowledged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The master lost [1000, 1400) in a power failure; a slave still has it and reports 1400 when
+    other records lie there."""
+    slaves, clock = _Slaves(holds=False), ManualClock()
+    with MasterWorld(tmp_path, opened_at=1000, verify=slaves.verify, clock=clock) as world:
+        world.log.append(1500)
+        _try(world, 1400)
+        assert "its records are being compared with ours" in caplog.text
+        assert "behind 1000" in caplog.text
+        slaves.may_answer.set()
+        wait_until(lambda: not world.verifier._questions)
+        clock.advance(10_000)  # a line every ten seconds
+        _try(world, 1400)
+        assert "its records are not ours" in caplog.text
+        with FakeSlave(world.address, 1000) as honest:
+            honest.read_up_to(1500)
+        assert [p.ack_offset for p in world.group_transfer.added] == [1000]
+
+
+def test_a_slave_that_cannot_be_asked_is_told_the_way_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    slaves, clock = _Slaves(holds=None), ManualClock()
+    slaves.may_answer.set()
+    with MasterWorld(tmp_path, opened_at=1000, verify=slaves.verify, clock=clock) as world:
+        world.log.append(1500)
+        _try(world, 1001)
+        wait_until(lambda: not world.verifier._questions)
+        clock.advance(10_000)
+        _try(world, 1001)
+        assert "must be registered as a slave of this group" in caplog.text
+        assert "start it with an empty store" in caplog.text
+
+
+def test_verifying_blocks_nobody_and_the_seeded_are_served(tmp_path: Path) -> None:
+    slaves = _Slaves(holds=True)
+    with MasterWorld(tmp_path, opened_at=1000, verify=slaves.verify) as world:
+        end = world.log.append(1500)
+        _try(world, 1400)
+        with FakeSlave(world.address, 0) as other:
+            other.read_up_to(end)
+        slaves.may_answer.set()
+        wait_until(lambda: not world.verifier._questions)
+        with FakeSlave(world.address, 1400) as slave:
+            slave.read_up_to(end)
+            assert slave.received == world.log.bytes_from(1400)
+
+
+def test_what_was_sent_to_a_slave_may_be_reported(tmp_path: Path) -> None:
+    """To that one: of two that hold the lost tail, one may have come back already."""
+    with MasterWorld(tmp_path, opened_at=1000) as world:
+        world.log.append(1500)
+        with FakeSlave(world.address, 1000, source="127.0.0.2") as slave:
+            slave.read_up_to(1500)
+        with FakeSlave(world.address, 1400) as old:
+            assert old.is_closed_by_master()
+            world.wait_for_refusal(RefusalReason.BEYOND_MAX)
+        end = world.log.append(100)
+        with FakeSlave(world.address, 1500, source="127.0.0.2") as slave:
             slave.read_up_to(end)

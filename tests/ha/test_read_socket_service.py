@@ -74,4 +74,4 @@ def test_the_slave_goes(tmp_path: Path) -> None:
         with FakeSlave(world.address, 0) as slave:
             slave.read_up_to(end)
         world.wait_for_refusal(RefusalReason.NETWORK)
-        wait_until(lambda: world.connections.connections() == [])
+        wait_until(lambda: world.connections._connections == [])

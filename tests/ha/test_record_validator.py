@@ -146,3 +146,80 @@ def _counting(looks: list[int]) -> object:
         return _needed(file, at, *rest)
 
     return counting
+
+
+# -- many records at once ----------------------------------------------------------------------
+
+BIG = 1 << 16
+KINDS = ("v1", "v2", "v6", "no body", "no topic", "long topic", "zero in the topic")
+
+
+def encode(kind: str, phy_offset: int, body: bytes) -> bytes:
+    """A record; those with "zero in" are none."""
+    topic = {"no topic": "", "long topic": "t" * 127, "zero in the topic": "a\0b"}.get(kind, "T")
+    plain = message(
+        topic=topic,
+        phy_offset=phy_offset,
+        body=b"" if kind == "no body" else body,
+        sys_flag=0x10 if kind == "v6" else 0,
+        properties=b"KEYS\x01k",
+    )
+    record = encode_record(plain)
+    return as_v2(record) if kind == "v2" else record
+
+
+def judge(file: bytearray, received: int, *, many: bool) -> tuple[str | None, int]:
+    """What the validator says of a file, in columns or one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ha.record_validator._MANY", 1 if many else BIG)
+        validator = RecordValidator(BIG, 7 * BIG)
+        return validator.check(memoryview(file), 7 * BIG + received), validator.position
+
+
+@given(
+    kinds=st.lists(st.sampled_from(KINDS[:-1]), min_size=1, max_size=40),
+    odd=st.sampled_from([None, *KINDS]),
+    sizes=st.lists(st.integers(1, 300), min_size=1, max_size=8),
+    damage_at=st.floats(0, 1),
+    xor=st.sampled_from([0, 0, 1, 0x80, 0xFF]),
+    cut=st.floats(0.5, 1),
+    blank=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_columns_say_what_check_record_says(
+    kinds: list[str],
+    odd: str | None,
+    sizes: list[int],
+    damage_at: float,
+    xor: int,
+    cut: float,
+    blank: bool,
+) -> None:
+    data = bytearray()
+    if odd is not None:
+        kinds = [*kinds[: len(kinds) // 2], odd, *kinds[len(kinds) // 2 :]]
+    for number, kind in enumerate(kinds):
+        body = bytes([number % 251]) * sizes[number % len(sizes)]
+        data += encode(kind, 7 * BIG + len(data), body)
+    end = len(data)
+    if blank:
+        data += encode_blank(BIG - len(data))
+        end = BIG
+    file = bytearray(bytes(data).ljust(BIG, b"\0"))
+    file[int(damage_at * (len(data) - 1))] ^= xor
+    received = max(int(end * cut), 1)
+    assert judge(file, received, many=True) == judge(file, received, many=False)
+
+
+@pytest.mark.parametrize("kind", ["v1", "no body", "long topic"])
+def test_columns_know_the_usual_record(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise they would be slow, and right."""
+    file = bytearray()
+    for number in range(100):
+        file += encode(kind, 7 * BIG + len(file), bytes([number]) * number)
+    end = 7 * BIG + len(file)
+    alone: list[int] = []
+    monkeypatch.setattr("ha.record_validator._needed", _counting(alone))
+    validator = RecordValidator(BIG, 7 * BIG)
+    assert validator.check(memoryview(bytes(file).ljust(BIG, b"\0")), end) is None
+    assert (validator.position, alone) == (end, [])

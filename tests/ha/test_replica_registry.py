@@ -159,6 +159,20 @@ class TestWhatCounts:
         world.registry.disconnected(stranger, "gone")
         assert world.counted() == {"10.0.0.1:1"}
 
+    def test_who_comes_back_before_its_old_link_broke_is_one_copy(self, world: World) -> None:
+        """Nobody knows the members: only the announcement shows that it is the same slave."""
+        world.connect("10.0.0.1:1", 1000)
+        world.registry.announce("10.0.0.1:1", "b", 1)
+        world.connect("10.0.0.1:2", 1000)
+        other = world.connect("10.0.0.2:1", 900)
+        assert world.counted() == {"10.0.0.1:1", "10.0.0.2:1"}
+        world.registry.announce("10.0.0.1:2", "b", 1)
+        assert world.counted() == {"10.0.0.1:2", "10.0.0.2:1"}
+        world.registry.disconnected(other, "gone")
+        world.connect("10.0.0.1:3")
+        world.registry.announce("10.0.0.1:3", "b", 2)
+        assert world.counted() == {"10.0.0.1:2", "10.0.0.1:3"}, "two slaves that say who they are"
+
     def test_an_unregistered_ip_is_one_replica(self, world: World) -> None:
         world.registry.set_members("b", {1: "10.0.0.1"})
         world.connect("10.0.0.5:1")

@@ -11,6 +11,7 @@ from ha import replication_lag
 from ha.replication_lag import LagAge, ReplicationLag
 from store.commit_log_reader import CommitLogReader
 from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.errors import StoreError
 from store.message_codec import MAGIC_V1, encode_record
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_commit_log import MemoryCommitLog, message
@@ -145,3 +146,15 @@ def test_a_clock_that_was_set_back_gives_no_negative_age(world: World) -> None:
     world.fill(3)
     clock = ManualClock(BORN - 10)
     assert ReplicationLag(world.reader, clock).age(0, BORN) == LagAge(0, True)
+
+
+def test_a_file_that_cannot_be_opened_is_as_one_that_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fill(3)
+
+    def refuse(_offset: int) -> None:
+        raise StoreError("cannot be opened: Too many open files")
+
+    monkeypatch.setattr(world.reader, "view_of_file", refuse)
+    assert world.age(0) == LagAge(1000, False)

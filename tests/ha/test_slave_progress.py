@@ -55,10 +55,10 @@ def test_what_a_new_connection_says_of_itself() -> None:
 def test_reports_up_to_what_was_sent() -> None:
     progress = progress_at(1000)
     progress.sent(1500, 500, 50_010)
-    assert progress.report(1200, 50_020) is None
-    assert progress.report(1200, 50_030) is None, "a heartbeat says the same again"
-    assert progress.report(1500, 50_040) is None
-    assert (progress.ack_offset, progress.last_report_ms) == (1500, 50_040)
+    assert progress.report(1200) is None
+    assert progress.report(1200) is None, "a heartbeat says the same again"
+    assert progress.report(1500) is None
+    assert progress.ack_offset == 1500
 
 
 @pytest.mark.parametrize(
@@ -73,17 +73,17 @@ def test_reports_up_to_what_was_sent() -> None:
 def test_lies_change_nothing(offset: int, reason: RefusalReason) -> None:
     progress = progress_at(1000)
     progress.sent(1500, 500, 50_010)
-    assert progress.report(1200, 50_020) is None
-    assert progress.report(offset, 50_030) is reason
-    assert (progress.ack_offset, progress.position, progress.last_report_ms) == (1200, 1200, 50_020)
+    assert progress.report(1200) is None
+    assert progress.report(offset) is reason
+    assert (progress.ack_offset, progress.position) == (1200, 1200)
 
 
 def test_an_empty_slave_may_report_0_again() -> None:
     progress = progress_at(0, 1000)
-    assert progress.report(0, 50_010) is None
+    assert progress.report(0) is None
     assert progress.position == 1000
     progress.sent(1100, 100, 50_020)
-    assert progress.report(1100, 50_030) is None
+    assert progress.report(1100) is None
     assert (progress.ack_offset, progress.position) == (1100, 1100)
 
 
@@ -94,7 +94,7 @@ def test_acks_never_fall_and_never_pass_what_was_sent(steps: list[tuple[bool, in
         before = progress.ack_offset
         if not is_report:
             progress.sent(progress.sent_offset + abs(number), abs(number), 50_000)
-        elif progress.report(number, 50_000) is None:
+        elif progress.report(number) is None:
             assert progress.ack_offset == number
         assert before <= progress.ack_offset <= progress.sent_offset
         assert progress.position == progress.ack_offset
@@ -128,9 +128,9 @@ class TestState:
         progress = progress_at(1000)
         assert progress.judge(1800, 1000) is ReplicaState.catching_up
         progress.sent(2500, 1500, 50_000)
-        progress.report(1799, 50_000)
+        progress.report(1799)
         assert progress.judge(2500, 1000) is ReplicaState.catching_up
-        progress.report(1800, 50_000)
+        progress.report(1800)
         assert progress.judge(2700, 1000) is ReplicaState.in_sync, "it held the 1800 of before"
 
     def test_level_from_the_start(self) -> None:
@@ -143,8 +143,8 @@ class TestState:
         assert progress.judge(1499, 500) is ReplicaState.in_sync
         assert progress.judge(1500, 500) is ReplicaState.catching_up
         progress.sent(2000, 1000, 50_000)
-        progress.report(1400, 50_000)
+        progress.report(1400)
         assert progress.judge(1600, 500) is ReplicaState.catching_up, "near, but not level"
-        progress.report(1500, 50_000)
+        progress.report(1500)
         assert progress.judge(1600, 500) is ReplicaState.in_sync
         assert progress.state is ReplicaState.in_sync

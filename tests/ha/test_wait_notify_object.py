@@ -102,6 +102,29 @@ def test_a_ring_before_the_sleep_ends_it(room: _Room) -> None:
     other.close()
 
 
+def test_a_wake_ends_one_sleep_without_the_bell(room: _Room) -> None:
+    """Else it would end each of them, at once, until the waiter lies down again: at full load."""
+    waiter, other = room.shared.new_waiter(), _Sleeper(room)
+    idle, blocked = new_selector(), new_selector()
+    waiter.register(idle)
+    waiter.register(blocked, bell=False)
+    waiter.lie_down()
+    room.bell.ring()
+    events = idle.select(0)
+    other.waiter.lie_down()
+    assert other.sleep()
+    other.waiter.lie_down()  # empties the bell and wakes all that still count as asleep
+    waiter.get_up(events)
+    waiter.note(blocked.select(0))
+    assert blocked.select(0) == []
+    waiter.lie_down()
+    assert idle.select(0) == []
+    idle.close()
+    blocked.close()
+    waiter.close()
+    other.close()
+
+
 def test_wake_ends_one_sleep_of_one_waiter(room: _Room) -> None:
     sleeper, other = _Sleeper(room), _Sleeper(room)
     sleeper.waiter.wake()

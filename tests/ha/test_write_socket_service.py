@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +19,7 @@ from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
 from ha.slave_progress import SlaveProgress
 from ha.transport import PlainTransport
-from ha.write_socket_service import SENDFILE_FROM
+from ha.write_socket_service import SENDFILE_FROM, WriteSocketService
 from store.clock import SystemClock
 from store.control_page import MAX_PHY_OFFSET
 from tests.ha.master_world import FILE_SIZE, FakeSlave, MasterWorld, RecordingGroupTransfer
@@ -243,6 +247,119 @@ def test_waiting_is_no_spinning(tmp_path: Path, flow_control: int) -> None:
             before = clock.asked
             assert slave.read_frame() == 0
             assert clock.asked - before < 20
+
+
+class _CountingTransport(PlainTransport):
+    """Counts what is handed to the socket, taken or not."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.sends = 0
+
+    def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more: bool = False) -> int:
+        self.sends += 1
+        return super().send(parts, more=more)
+
+    def send_file(self, descriptor: int, position: int, size: int) -> int:
+        self.sends += 1
+        return super().send_file(descriptor, position, size)
+
+
+@contextlib.contextmanager
+def _stuck_slave(world: MasterWorld, size: int) -> Iterator[tuple[_CountingTransport, FakeSlave]]:
+    """Its socket is full in the middle of a frame."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        slave = FakeSlave(listening.getsockname(), file_size=size, receive_buffer=4096)
+        transport = _CountingTransport(listening.accept()[0])
+    assert world.connections.admit(transport, 0, transport.remote) is None
+    seen = -1
+    while seen != transport.sends:
+        seen = transport.sends
+        threading.Event().wait(0.1)
+    with slave:
+        yield transport, slave
+
+
+def _writer(world: MasterWorld) -> WriteSocketService:
+    wait_until(lambda: world.connections._connections)
+    writer = world.connections._connections[0]._writer
+    assert writer is not None
+    return writer
+
+
+def test_a_wake_does_not_let_a_slow_slave_s_thread_spin(tmp_path: Path) -> None:
+    """Others wake who counts as asleep; this one waits for its socket by then."""
+    size = 16 << 20
+    with MasterWorld(tmp_path, file_size=size) as world:
+        end = world.log.append(size - 1)
+        with _stuck_slave(world, size) as (transport, slave):
+            before = transport.sends
+            _writer(world)._waiter.wake()
+            threading.Event().wait(0.3)
+            assert transport.sends - before <= 3
+            slave.read_up_to(end)
+
+
+def test_a_stop_is_not_missed_on_the_way_to_bed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread takes the wake for an old one when it lies down: the stop was said before."""
+    with MasterWorld(tmp_path, HaConfig(ha_send_heartbeat_interval=60_000)) as world:
+        end = world.log.append(100)
+        with FakeSlave(world.address, 0) as slave:
+            slave.read_up_to(end)
+            writer = _writer(world)
+            wake = writer._waiter.wake
+
+            def wake_and_let_it_lie_down_again() -> None:
+                wake()
+                threading.Event().wait(0.2)
+
+            monkeypatch.setattr(writer._waiter, "wake", wake_and_let_it_lie_down_again)
+            assert writer.shutdown(2000)
+
+
+def test_a_stop_while_a_slave_does_not_read(tmp_path: Path) -> None:
+    size = 16 << 20
+    with MasterWorld(tmp_path, file_size=size) as world:
+        world.log.append(size - 1)
+        with _stuck_slave(world, size):
+            assert _writer(world).shutdown(3000)
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file"), RefusalReason.BELOW_MIN),
+        (OSError(errno.EMFILE, "Too many open files"), RefusalReason.NETWORK),
+    ],
+)
+def test_a_file_that_cannot_be_opened_costs_one_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: OSError, reason: RefusalReason
+) -> None:
+    """Retention may delete it between the look at its length and open; descriptors may run out."""
+    with MasterWorld(tmp_path) as world:
+        end = world.log.append(100)
+        really_open = os.open
+        monkeypatch.setattr("store.mapped_file.os.open", _raiser(cause, str(world.log.directory)))
+        with FakeSlave(world.address, 0) as slave:
+            assert slave.is_closed_by_master()
+            world.wait_for_refusal(reason)
+        monkeypatch.setattr("store.mapped_file.os.open", really_open)
+        with FakeSlave(world.address, 0) as slave:
+            slave.read_up_to(end)
+        assert world.failures == []
+
+
+def _raiser(cause: OSError, directory: str) -> Callable[..., int]:
+    really_open = os.open
+
+    def refuse(path: object, *arguments: Any, **options: Any) -> int:
+        if str(path).startswith(directory):
+            raise cause
+        return really_open(path, *arguments, **options)  # type: ignore[arg-type]
+
+    return refuse
 
 
 def _admitted(world: MasterWorld) -> SlaveProgress:

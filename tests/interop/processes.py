@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.our_broker import is_running
+from tests.support.our_broker import is_running, stands_still
 
 _POLL_S = 0.02
 
@@ -189,8 +189,9 @@ class ServerProcess:
             self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP to it and all its descendants."""
-        self._signal_all(signal.SIGSTOP)
+        """SIGSTOP to it and all its descendants; returns when every thread stands still."""
+        pids = self._signal_all(signal.SIGSTOP)
+        wait_until(lambda: all(map(stands_still, pids)), f"{self.name} stopped", 10)
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""

@@ -22,7 +22,7 @@ from store.message_codec import RecordKind, check_record, decode_record
 from store.store_checker import check_store
 from tests.interop import harness
 from tests.interop.clients import registered
-from tests.interop.driver import Driver, Entry, Producer, read_ledger
+from tests.interop.driver import Driver, DriverError, Entry, Producer, read_ledger
 from tests.interop.processes import PeerError, wait_until
 
 PAIRS = (
@@ -396,8 +396,15 @@ def send_one(producer: Producer, topic: str, **settings: Any) -> str:
 
 
 def wait_status(producer: Producer, topic: str, status: str, timeout_s: float = 40.0) -> None:
-    """Until a send is answered with `status`."""
-    wait_until(lambda: send_one(producer, topic) == status, f"a send that gets {status}", timeout_s)
+    """Until a send is answered with `status`; until then it may also fail."""
+
+    def is_answered_so() -> bool:
+        try:
+            return send_one(producer, topic) == status
+        except DriverError:
+            return False
+
+    wait_until(is_answered_so, f"a send that gets {status}", timeout_s)
 
 
 def acknowledged(entries: Iterable[Entry]) -> list[Entry]:

@@ -121,7 +121,7 @@ def test_consumers_drain_from_the_slave_and_go_back(
 def drain_and_go_back(failover: Failover) -> None:
     """The master dies under load and comes back; only then the slave dies."""
     group, topic, client = failover.group, failover.topic, failover.client
-    producer = client.producer(**_POLL)
+    producer = client.producer(**_POLL, timeout_ms=3000)
     wait_status(producer, topic, SEND_OK)
     older, newer = failover.readers()
     first = producer.send(topic, "sync", _PART)

@@ -246,7 +246,7 @@ def kill_master(group: Group, producer: Producer, topic: str) -> None:
 def kill_in_turn(fleet: Fleet, case: Case, count: int) -> None:
     """The slave and the master in turn, `count` kills in all, the logs compared after each."""
     group, client = fleet.group(case), fleet.client(case)
-    topic, producer = fleet.topics(case)[0], client.producer(poll_ms=1000)
+    topic, producer = fleet.topics(case)[0], client.producer(poll_ms=1000, timeout_ms=3000)
     for number in range(count):
         wait_status(producer, topic, SEND_OK)
         (kill_master if number % 2 else kill_slave)(group, producer, topic)

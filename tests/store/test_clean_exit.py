@@ -9,10 +9,12 @@ import pytest
 
 from store.clean_exit import (
     CleanExit,
+    boot_id,
     create_abort,
     delete_abort,
     describe_exit,
     find_objection,
+    machine_went_down,
     read_clean_exit,
     remove_clean_exit,
     write_clean_exit,
@@ -50,6 +52,21 @@ def test_abort_file(tmp_path: Path) -> None:
     delete_abort(path)
     delete_abort(path)
     assert not path.exists()
+
+
+def test_whether_the_machine_went_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "abort"
+    assert not machine_went_down(path)
+    path.write_text(boot_id())
+    assert not machine_went_down(path)
+    for text in ("another boot", "", "\xff"):
+        path.write_bytes(text.encode("latin-1"))
+        assert machine_went_down(path)
+    assert caplog.text == ""
+    path.unlink()
+    path.mkdir()  # Whatever else cannot be read.
+    assert machine_went_down(path)
+    assert "taken as left by another boot" in caplog.text
 
 
 def test_the_word_is_written_read_and_taken_back(

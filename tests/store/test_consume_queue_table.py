@@ -127,6 +127,17 @@ def test_offsets_that_jump_within_a_batch(tmp_path: Path) -> None:
     assert table.max_phy_offset() == len(log.data)
 
 
+def test_a_backup_is_no_topic(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It lies in a mount point; a topic may have a name that begins like one."""
+    (tmp_path / "backup-20260101T000000Z-0123abcd" / "T" / "0").mkdir(parents=True)
+    (tmp_path / "backup-20260101T000000Z-0123abcd" / "7").mkdir()
+    (tmp_path / "backup-orders" / "3").mkdir(parents=True)
+    table, _ = open_table(tmp_path)
+    assert table.load() == 1
+    assert table.find("backup-orders", 3) is not None
+    assert caplog.text == ""
+
+
 def test_load_and_recover(tmp_path: Path) -> None:
     log = MemoryCommitLog()
     for n in range(90):

@@ -127,6 +127,29 @@ def test_a_writer_killed_at_a_files_end_left_bytes_in_the_next_only(world: World
     assert world.bytes_of(SIZE) == bytes(SIZE)
 
 
+def test_what_lies_in_several_files_is_zeroed_in_all(world: World) -> None:
+    world.put(b"good")
+    world.log.publish(4)
+    world.put(b"x" * (SIZE - 4))
+    world.put(b"y" * 1000)
+    world.log.discard()
+    assert world.bytes_of(0) == b"good".ljust(SIZE, b"\0")
+    assert world.bytes_of(SIZE) == bytes(SIZE)
+    assert world.log.position == world.counters[APPEND_END] == 4
+
+
+def test_what_cannot_be_zeroed_now_is_zeroed_later(world: World) -> None:
+    world.put(b"x" * 100)
+    path = world.directory / file_name(0)
+    path.rename(world.directory / "away")
+    with pytest.raises(StoreError, match=file_name(0)):
+        world.log.discard()
+    (world.directory / "away").rename(path)
+    world.log.open()
+    assert world.log.position == world.counters[APPEND_END] == 0
+    assert world.bytes_of(0) == bytes(SIZE)
+
+
 def test_closing_leaves_nothing_unpublished(world: World) -> None:
     world.put(b"good")
     world.log.publish(4)
@@ -163,6 +186,19 @@ def test_an_empty_log_may_begin_again_earlier(tmp_path: Path) -> None:
     world.counters[MIN_PHY_OFFSET] = SIZE
     world.log.begin(SIZE)
     assert world.counters[MAX_PHY_OFFSET] == SIZE
+
+
+def test_a_log_that_begins_again_writes_into_the_files_that_are_there_now(world: World) -> None:
+    """Process store has deleted the empty files and made others of the same names."""
+    world.log.room(100)[:3] = b"old"
+    world.log.discard()
+    world.log.unbegin()
+    (world.directory / file_name(0)).unlink()
+    world.allocate(0)
+    world.log.begin(0)
+    world.put(b"new")
+    world.log.publish(3)
+    assert world.bytes_of(0)[:4] == b"new\0"
 
 
 def test_a_log_with_one_byte_is_not_empty(world: World) -> None:

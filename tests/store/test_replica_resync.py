@@ -17,6 +17,7 @@ from store.replica_resync import (
     ResyncRequest,
     drop_request,
     find_request,
+    is_backup_name,
     perform_request,
     write_request,
 )
@@ -185,6 +186,30 @@ def test_a_mount_point_has_its_backup_inside(world: World, monkeypatch: pytest.M
     again = ask(world, ResyncAction.START_OVER)
     perform_request(world.config)
     assert sorted(path.name for path in log.iterdir()) == sorted([name, again])
+
+
+def test_a_topic_whose_name_begins_like_a_backups_goes_with_the_others(world: World) -> None:
+    queues = world.config.consume_queue_path
+    (queues / "backup-orders" / "0").mkdir(parents=True)
+    name = ask(world, ResyncAction.START_OVER)
+    perform_request(world.config)
+    assert list(queues.iterdir()) == []
+    assert (world.root / name / "consumequeue" / "backup-orders" / "0").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("backup-20260101T000000Z-0123abcd", True),
+        ("backup-20260101T000000Z-0123abcd/x", False),
+        ("backup-20260101T000000Z-0123abcd\n", False),
+        ("backup-orders", False),
+        ("backup-", False),
+        (None, False),
+    ],
+)
+def test_backup_names(name: object, is_one: bool) -> None:
+    assert is_backup_name(name) is is_one
 
 
 # -- truncate ----------------------------------------------------------------------------------

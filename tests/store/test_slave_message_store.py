@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,11 @@ _QUICK = {"flush_interval_commit_log": 10, "flush_commit_log_thorough_interval":
 class MasterBytes:
     """The bytes of a master's log from `start` on."""
 
-    def __init__(self, start: int = 0, queue_offset: int = 0) -> None:
+    def __init__(
+        self, start: int = 0, queue_offset: int = 0, properties: bytes = b"KEYS\x01key"
+    ) -> None:
         self.start = start
+        self._properties = properties
         self.data = bytearray()
         self.ends: list[int] = []
         self._queue_offset = queue_offset
@@ -64,7 +68,7 @@ class MasterBytes:
                 queue_offset=self._queue_offset,
                 body=bytes(body_size),
                 store_timestamp=store_timestamp,
-                properties=b"KEYS\x01key",
+                properties=self._properties,
             )
             left = SIZE - self.end % SIZE
             if len(encode_record(plain)) + 8 > left:
@@ -278,9 +282,7 @@ def test_a_masters_log_is_never_begun(tmp_path: Path) -> None:
 def test_a_restarted_store_process_rejoins_an_empty_log(life: SlaveLife, begun: bool) -> None:
     if begun:
         life.begin(4 * SIZE)
-    life.store.shutdown(writer_has_stopped=False)
-    life.counters[STORE_STATE] = StoreState.READY
-    life.store = life.new_store()
+    rejoin(life)
     life.store.open()
     life.store.start()
     if not begun:
@@ -289,6 +291,54 @@ def test_a_restarted_store_process_rejoins_an_empty_log(life: SlaveLife, begun: 
     life.receive(bytes(master.data))
     life.wait_dispatched(master.end)
     assert life.table.offsets("T", 0) == (0, 5)
+
+
+def rejoin(life: SlaveLife) -> None:
+    """Process store dies and is started again; the log's writer lives on."""
+    life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    life.store = life.new_store()
+
+
+@pytest.mark.parametrize("missing", ["index", "consumequeue", "nothing"])
+def test_a_store_process_rejoins_a_log_that_ends_within_a_record(
+    life: SlaveLife, caplog: pytest.LogCaptureFixture, missing: str
+) -> None:
+    """haAckLevel=received publishes records in part all the time."""
+    life.begin(0)
+    master = MasterBytes().add(10)
+    cut = master.ends[-2] + 50
+    life.receive(bytes(master.data[:cut]))
+    life.wait_dispatched(master.ends[-2])
+    rejoin(life)
+    shutil.rmtree(life.config.root / missing, ignore_errors=True)
+    life.store.open()
+    assert ("built again" in caplog.text) == (missing != "nothing")
+    assert life.counters[DISPATCHED_OFFSET] == master.ends[-2]
+    assert life.table.offsets("T", 0) == (0, 9)
+    life.store.start()
+    life.receive(bytes(master.data[cut:]))
+    life.wait_dispatched(master.end)
+    assert life.table.offsets("T", 0) == (0, 10)
+    assert list(life.config.index_path.iterdir())
+    life.stop()
+    check(life)
+
+
+def test_a_log_without_keys_is_not_dispatched_again_at_each_rejoin(
+    life: SlaveLife, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has no index file, and never had one."""
+    life.begin(0)
+    master = MasterBytes(properties=b"").add(10)
+    life.receive(bytes(master.data))
+    life.wait_dispatched(master.end)
+    rejoin(life)
+    life.store.open()
+    assert "built again" not in caplog.text
+    assert not life.config.index_path.exists()
+    life.store.start()
+    assert life.table.offsets("T", 0) == (0, 10)
 
 
 # -- records that are there in part ------------------------------------------------------------

@@ -256,6 +256,15 @@ def is_running(pid: int) -> bool:
     return _stat(pid)[:1] not in ([], ["Z"], ["X"])
 
 
+def stands_still(pid: int) -> bool:
+    """Whether every thread is stopped: on a busy machine that comes later than SIGSTOP."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+    try:
+        return {task.read_text().rpartition(")")[2].split()[0] for task in tasks} <= {"T"}
+    except OSError:
+        return False
+
+
 def _stat(pid: int) -> list[str]:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

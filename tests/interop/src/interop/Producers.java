@@ -38,12 +38,13 @@ final class Producers {
         return producer;
     }
 
-    /** name, namesrv, group; compress_over (bytes), poll_ms (routes are asked for so often). */
+    /** name, namesrv, group; compress_over (bytes), poll_ms (routes are asked for so often), timeout_ms (of a
+     *  send with its retries: a request whose broker dies takes all of it). */
     private Object start(JSONObject a) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(a.getString("group"));
         producer.setNamesrvAddr(a.getString("namesrv"));
         producer.setInstanceName(a.getString("name"));
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(a.containsKey("timeout_ms") ? a.getIntValue("timeout_ms") : 10_000);
         if (a.containsKey("compress_over")) producer.setCompressMsgBodyOverHowmuch(a.getIntValue("compress_over"));
         if (a.containsKey("poll_ms")) producer.setPollNameServerInterval(a.getIntValue("poll_ms"));
         producer.start();

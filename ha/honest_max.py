@@ -1,0 +1,54 @@
+"""HonestMax: how far a slave can hold this log at all.
+
+Nobody can hold what was not there when this store was opened and was not sent since. A master that
+lost its tail in a power failure writes other records in its place; a slave that still has the old
+tail reports an offset that is below max_phy_offset again, and means other bytes.
+
+Process `ha`: asked by whoever admits slaves, told by every WriteSocketService. The two numbers are
+on the control page (LOG_OPENED, HIGHEST_SENT), so that they outlive a restart of process `ha`
+alone. It knows no sockets and no files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from store.control_page import HIGHEST_SENT, LOG_OPENED, MAX_PHY_OFFSET, ControlPage
+
+_MAX_ADDRESSES: Final = 1024
+
+
+class HonestMax:
+    """See the module. Any thread; its lock guards what it keeps and makes one writer of many."""
+
+    def __init__(self, page: ControlPage) -> None:
+        """Construct it before anybody is served; the store is ready."""
+        self._counters = counters = page.counters
+        if not counters[LOG_OPENED]:
+            counters[LOG_OPENED] = counters[MAX_PHY_OFFSET] + 1
+        # To whom a predecessor of this process has sent is not known any more.
+        self._for_all: Final = max(counters[LOG_OPENED] - 1, counters[HIGHEST_SENT])
+        self._lock: Final = threading.Lock()
+        self._sent: OrderedDict[str, int] = OrderedDict()
+        """The highest offset that was sent to an ip. What another slave was sent proves nothing:
+        two slaves may hold the lost tail, and one of them has come back already."""
+
+    def of(self, ip: str) -> int:
+        """The highest offset that a slave at `ip` can report in truth without further proof."""
+        with self._lock:
+            return max(self._for_all, self._sent.get(ip, 0))
+
+    def sent(self, ip: str, end_offset: int) -> None:
+        """Bytes up to `end_offset` go to a slave at `ip`: call it before the first of them leaves.
+
+        Once for each frame: 0.4 µs (Python 3.11 here)."""
+        with self._lock:
+            if end_offset <= self._sent.get(ip, 0):
+                return
+            self._sent[ip] = end_offset
+            if len(self._sent) > _MAX_ADDRESSES:
+                self._sent.popitem(last=False)
+            if end_offset > self._counters[HIGHEST_SENT]:
+                self._counters[HIGHEST_SENT] = end_offset

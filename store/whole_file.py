@@ -1,0 +1,28 @@
+"""Small files that are there whole or not at all: `write_whole`.
+
+For the store's words to its next start (clean.exit, resync.json). Any thread; one writer for each
+file at a time. It knows no content. (conf.atomic_file is its kin; this room may not import that.)
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from store.mapped_file import sync_directory
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Durable when it returns: temporary file, fsync, rename, fsync of the directory. A failure
+    leaves what was there. Raises OSError."""
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    sync_directory(path.parent)

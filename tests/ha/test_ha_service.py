@@ -1,0 +1,152 @@
+"""HAService: what an orderly stop waits for, and that a slave is verified in the background."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from ha.ha_config import HaConfig
+from ha.ha_service import HAService, Surroundings
+from ha.slave_progress import ReplicaState, SlaveProgress
+from remoting.selector_seam import new_selector
+from store.clock import SystemClock
+from store.control_page import Bell, ProcessIndex
+from tests.ha.master_world import FILE_SIZE, FakeSlave, GrowingLog
+from tests.support.deadline import wait_until
+from tests.support.shared_memory import close_page, fresh_page
+
+
+class _World:
+    """A master whose other processes are this class."""
+
+    def __init__(self, root: Path) -> None:
+        self.page = fresh_page()
+        self.bell_fd = Bell.create()
+        bell = Bell(self.page, ProcessIndex.HA, self.bell_fd)
+        self.log = GrowingLog(root / "commitlog", self.page, bell, file_size=FILE_SIZE, start=0)
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self.listening.getsockname()
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.asked_for_members = 0
+        self.verified: list[tuple[str, int]] = []
+        around = Surroundings(
+            listening=self.listening,
+            page=self.page,
+            commit_log_path=self.log.directory,
+            file_size=FILE_SIZE,
+            bell=bell,
+            ring_remoting=lambda: None,
+            ring_readers=lambda: None,
+            broker_name="b",
+            fetch_members=self._fetch_members,
+            verify_replica=self._verify,
+            inspect_master=_not_for_a_master,
+            begin_log=_not_for_a_master,
+            request_resync=_not_for_a_master,
+            link_changed=_not_for_a_master,
+        )
+        config = HaConfig(ha_slave_fallbehind_max=1000)
+        self.service = HAService(
+            around, config, SystemClock(), is_slave=False, new_selector=new_selector
+        )
+
+    def _fetch_members(self) -> None:
+        self.asked_for_members += 1
+        assert self.may_answer.wait(20)
+
+    def _verify(self, ip: str, offset: int) -> bool:
+        self.verified.append((ip, offset))
+        return True
+
+    def progress(self) -> SlaveProgress:
+        wait_until(self.service.registry.live)
+        return self.service.registry.live()[0]
+
+    def close(self) -> None:
+        self.may_answer.set()
+        assert self.service._members.shutdown()
+        assert self.service._verifier.shutdown()
+        self.listening.close()
+        os.close(self.bell_fd)
+        close_page(self.page)
+
+
+def _not_for_a_master(*_arguments: Any, **_named: Any) -> NoReturn:
+    raise AssertionError
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[_World]:
+    world = _World(tmp_path)
+    yield world
+    world.close()
+
+
+def test_a_question_to_another_process_does_not_hold_up_the_stop(
+    world: _World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.may_answer.clear()
+    world.service.start()
+    wait_until(lambda: world.asked_for_members)
+    with caplog.at_level(logging.WARNING):
+        began = time.monotonic()
+        assert world.service.shutdown()
+        assert time.monotonic() - began < 3
+    assert caplog.messages == []
+
+
+def test_slaves_in_sync_are_waited_for(world: _World, caplog: pytest.LogCaptureFixture) -> None:
+    end = world.log.append(500)
+    world.service.start()
+    with FakeSlave(world.address, 0) as slave:
+        slave.read_up_to(end, report=True)
+        progress = world.progress()
+        wait_until(lambda: progress.state is ReplicaState.in_sync)
+        end = world.log.append(100)
+        stop = threading.Thread(target=world.service.shutdown)
+        stop.start()
+        slave.read_up_to(end)
+        threading.Event().wait(0.1)  # it takes its time
+        slave.report(end)
+        stop.join(10)
+        assert progress.ack_offset == end
+    assert "not everywhere acknowledged" not in caplog.text
+
+
+def test_a_slave_that_catches_up_is_not_waited_for(
+    world: _World, caplog: pytest.LogCaptureFixture
+) -> None:
+    end = world.log.append(5000)
+    world.service.start()
+    with FakeSlave(world.address, 0) as slave:
+        slave.read_up_to(end)
+        progress = world.progress()
+        began = time.monotonic()
+        assert world.service.shutdown()
+        assert time.monotonic() - began < 1.5
+        assert progress.ack_offset == 0
+    assert "not everywhere acknowledged" not in caplog.text
+
+
+def test_a_seeded_slave_is_served_when_it_comes_back(world: _World) -> None:
+    end = world.log.append(5000)
+    world.service.start()
+    with FakeSlave(world.address, 4000) as slave:
+        assert slave.is_closed_by_master()
+    wait_until(lambda: world.verified == [("127.0.0.1", 4000)] and not _asks(world))
+    with FakeSlave(world.address, 4000) as slave:
+        slave.read_up_to(end)
+    assert world.service.shutdown()
+
+
+def _asks(world: _World) -> bool:
+    return bool(world.service._verifier._questions)
