@@ -16,12 +16,12 @@ from broker.broker_startup import StartupOptions, load_startup_options
 from broker.listening_sockets import PortTakenError
 from broker.processes.supervising import BrokerProcess
 from broker.promotion import check_promotion, complete_promotion
+from conf.command_line import EXIT_CANNOT_START
 from conf.errors import ConfigError, StartupExitError
 from conf.logging_setup import configure_logging, log_directory
 from store.clock import SystemClock
 from store.errors import StoreError
 
-EXIT_CANNOT_START: Final = 255
 _SECOND_BROKER: Final = (
     " (a second broker on this host: -n 127.0.0.1:9876 and a settings file with its own"
     " listenPort, storePathRootDir and metricsPort=0)"

@@ -10,10 +10,8 @@ control page says. Follows DefaultMessageStore.load / start / shutdown of the or
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from store.allocate_mapped_file_service import AllocateMappedFileService

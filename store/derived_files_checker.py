@@ -17,6 +17,7 @@ from store.commit_log_checker import Int64Array, WalkedLog
 from store.consume_queue import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.index_file import INDEX_HEADER, INDEX_UNIT
 from store.mapped_file_queue import StoreFile, list_store_files
+from store.replica_resync import is_backup_name
 
 _SLOT_SIZE = 4
 _UNITS_PER_SLOT = 4
@@ -36,7 +37,8 @@ class DerivedFilesChecker:
     def check_consume_queues(self, directory: Path) -> None:
         """All queues below `directory`: <topic>/<queueId>/<files>."""
         seen: set[tuple[str, int]] = set()
-        for topic in sorted(os.listdir(directory)) if directory.is_dir() else []:
+        names = sorted(os.listdir(directory)) if directory.is_dir() else []
+        for topic in (name for name in names if not is_backup_name(name)):
             for name in sorted(os.listdir(directory / topic)):
                 if name.isascii() and name.isdigit():
                     self._check_queue(directory / topic / name, topic, int(name))

@@ -16,6 +16,7 @@ from typing import Any, Final
 from broker.broker_startup import StartupOptions
 from broker.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, run_child
+from broker.replica_verification import VERIFICATION_TIMEOUT_MS
 from ha.ha_service import HAService, Surroundings
 from ha.inspection import Inspection, Verdict
 from ha.transport import HaTlsError
@@ -31,8 +32,6 @@ log = logging.getLogger(__name__)
 _ASK_TIMEOUT_MS: Final = 20_000
 """An inspection may bisect a log with a master that is slow to answer."""
 _MEMBERS_TIMEOUT_MS: Final = 8_000
-_VERIFY_TIMEOUT_MS: Final = 8_000
-"""It asks a slave for its facts and a record, the master's log for the same."""
 _STORE_TIMEOUT_MS: Final = 10_000
 _LOOK_AGAIN_MS: Final = 1_000
 
@@ -78,7 +77,9 @@ class OtherProcesses:
         """Whether the registered slave at `ip` holds our bytes up to `offset`; None: it could not
         be asked. Never raises."""
         try:
-            found = self._remoting.call("verify_replica", _VERIFY_TIMEOUT_MS, ip=ip, offset=offset)
+            found = self._remoting.call(
+                "verify_replica", VERIFICATION_TIMEOUT_MS, ip=ip, offset=offset
+            )
         except CommandError as error:
             log.warning("slave %s: its log at %s was not compared: %s", ip, offset, error)
             return None
@@ -169,19 +170,20 @@ def _build(
     reporter: LinkReporter,
     clock: SystemClock,
 ) -> HAService:
-    store, remoting = child.bell("store"), child.bell("remoting")
+    store, own = child.bell("store"), child.bell("ha")
 
     def ring_readers() -> None:
+        # `remoting` follows the queues, not the log; a slave of this slave sleeps on our own bell.
         store.ring()
-        remoting.ring()
+        own.ring()
 
     around = Surroundings(
         listening=child.socket("listen", "ha"),
         page=child.page,
         commit_log_path=options.store.commit_log_path,
         file_size=options.store.mapped_file_size_commit_log,
-        bell=child.bell("ha"),
-        ring_remoting=remoting.ring,
+        bell=own,
+        ring_remoting=child.bell("remoting").ring,
         ring_readers=ring_readers,
         broker_name=options.broker.broker_name,
         fetch_members=others.fetch_members,

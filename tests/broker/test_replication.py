@@ -64,8 +64,12 @@ class World:
 
     def serve(self) -> None:
         """Process ha answers what waits."""
-        handlers = {"master_address": lambda arguments: self.told.append(arguments) or {}}
-        CommandServer(self.answering, handlers, SystemClock()).step()
+
+        def tell(arguments: dict[str, Any]) -> dict[str, Any]:
+            self.told.append(arguments)
+            return {}
+
+        CommandServer(self.answering, {"master_address": tell}, SystemClock()).step()
 
     def close(self) -> None:
         close_page(self.page)

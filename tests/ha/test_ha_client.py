@@ -835,15 +835,23 @@ def test_a_name_that_is_none_is_said(world: SlaveWorld, host: str) -> None:
 def test_a_selector_that_takes_nothing_is_said(
     world: SlaveWorld, master: ScriptedMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_arguments: object) -> None:
-        raise OSError(28, "No space left on device")
+    register = world.client._selector.register
+
+    def full(fd: int, events: int) -> object:
+        if events == EVENT_READ:
+            raise OSError(28, "No space left on device")
+        return register(fd, events)
 
     with monkeypatch.context() as patch:
         patch.setattr(world.client._selector, "register", full)
         world.start()
         wait_until(lambda: "No space left" in (world.info.last_error or ""))
-        assert master.accept()
-    wait_until(lambda: world.info.state is HAClientState.TRANSFER)
+    with ScriptedMaster() as other:
+        world.say(Verdict.GO, ha_address=other.address)
+        link = other.accept()
+        assert link.read_report() == 0
+        link.frame(0, b"data")
+        assert link.read_report() == 4
 
 
 def test_the_stop_does_not_wait_for_a_store_that_hangs(

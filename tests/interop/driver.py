@@ -47,9 +47,12 @@ class Entry:
 
 
 def read_ledger(path: Path) -> list[Entry]:
-    """The messages of a ledger file, in the order in which they were written."""
+    """The messages of a ledger file, in the order in which they were written.
+
+    The JVM may be writing: the begin of a line that has no end yet is left out.
+    """
     entries = []
-    for line in path.read_text().splitlines():
+    for line in path.read_text(errors="replace").rpartition("\n")[0].splitlines():
         seq, digest, broker, queue, offset, msg_id, offset_id, note = line.split("\t")
         entries.append(
             Entry(int(seq), digest, broker, int(queue), int(offset), msg_id, offset_id, note)

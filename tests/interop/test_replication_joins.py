@@ -31,7 +31,7 @@ from tests.interop.replication import (
 )
 from tests.support.our_broker import drain
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 _FILE = 1 << 20
 # A Java slave reports a second after it connected instead of five.

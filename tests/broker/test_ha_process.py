@@ -1,0 +1,131 @@
+"""The composition root of process `ha`: what it asks of the others, and how their errors end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.broker_startup import StartupOptions
+from broker.command_channel import (
+    Arguments,
+    CommandHandler,
+    CommandServer,
+    create_channel,
+)
+from broker.processes.child import BootInfo, Child
+from broker.processes.ha import OtherProcesses
+from store.clock import SystemClock
+from store.control_page import ControlPage
+from store.errors import StoreError
+from store.replica_resync import find_request
+from tests.support.deadline import wait_until
+
+
+class World:
+    """A Child of this very process; `answers` is what process remoting does with a command."""
+
+    def __init__(self, root: Path) -> None:
+        self.answers: dict[str, CommandHandler] = {}
+        self._ends: dict[str, socket.socket] = {}
+        fds = {}
+        for name in ("ha->remoting", "ha->store"):
+            asking, self._ends[name] = create_channel()
+            fds[name] = asking.detach()
+        self.child = Child(
+            BootInfo(
+                name="ha",
+                index=3,
+                parent_pid=0,
+                settings={},
+                log_dir=str(root),
+                control_page_fd=ControlPage.create(),
+                queue_table_fd=-1,
+                life_fd=-1,
+                bell_fds={},
+                channel_fds=fds,
+            )
+        )
+        self.clock = SystemClock()
+        self.turns = 0
+        options = StartupOptions.from_settings({"storePathRootDir": str(root / "store")})
+        self.others = OtherProcesses(self.child, options, self.clock)
+        servers = [CommandServer(end, self.answers, self.clock) for end in self._ends.values()]
+        self._thread = threading.Thread(
+            target=self.child.serve, args=servers, kwargs={"each_turn": self._turn}
+        )
+        self._thread.start()
+
+    def _turn(self) -> None:
+        self.turns += 1
+
+    def stop(self) -> None:
+        self.child.stopping.set()
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+        for end in self._ends.values():
+            end.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.stop()
+
+
+@pytest.mark.parametrize(
+    ("result", "verified"),
+    [({"verified": True}, True), ({"verified": False}, False), ({"verified": None}, None)],
+)
+def test_a_replica_is_verified_by_process_remoting(
+    world: World, result: Arguments, verified: bool | None
+) -> None:
+    asked: list[Arguments] = []
+
+    def verify(arguments: Arguments) -> Arguments:
+        asked.append(arguments)
+        return result
+
+    world.answers["verify_replica"] = verify
+    assert world.others.verify_replica("10.0.0.2", 4_096) is verified
+    assert asked == [{"ip": "10.0.0.2", "offset": 4_096}]
+
+
+def test_a_replica_that_nobody_can_ask_is_not_known(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.others.verify_replica("10.0.0.2", 4_096) is None
+    assert "slave 10.0.0.2: its log at 4096 was not compared" in caplog.text
+
+
+def test_a_new_start_that_cannot_be_written_down_is_told(world: World, tmp_path: Path) -> None:
+    """As on a full disk; process ha must live on."""
+    (tmp_path / "store").write_text("a file where the store's directory belongs")
+    with pytest.raises(StoreError, match=f"{tmp_path}/store: .*free space") as raised:
+        world.others.request_resync("start_over", 8_192, "gone")
+    assert "Not a directory" in str(raised.value)
+
+
+def test_a_new_start_is_written_down_and_the_process_ends(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("broker.processes.ha.os._exit", ended.append)
+    (tmp_path / "store").mkdir()
+    world.others.request_resync("start_over", 8_192, "gone")
+    request = find_request(tmp_path / "store")
+    assert request is not None
+    assert (request.offset, ended) == (8_192, [5])
+
+
+def test_commands_of_several_processes_are_served(world: World) -> None:
+    """Child.serve."""
+    world.answers["group_members"] = lambda _arguments: {"members": {"1": "10.0.0.2"}}
+    world.answers["begin_log"] = lambda arguments: {"begun": arguments["phy_offset"]}
+    assert world.others.fetch_members() == {1: "10.0.0.2"}
+    world.others.begin_log(4_096)
+    wait_until(lambda: world.turns >= 2)
