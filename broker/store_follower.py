@@ -69,6 +69,13 @@ class StoreFollower:
             return 0.0
         return _WAITING_LIMIT_S
 
+    def awaits_answer(self) -> bool:
+        return len(self._waiters) > 0
+
+    def can_release(self) -> bool:
+        counters = self._counters
+        return self._waiters.can_release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET])
+
     def after_sleep(self) -> None:
         """SleepHooks: take up what the other processes have published."""
         self._bell.get_up()

@@ -203,6 +203,14 @@ class SelectorLoop:
         """Look a little longer before sleeping: a core that sleeps wakes up slowly, and a client
         that waits for our answer sends its next request at once."""
         deadline_ns = time.monotonic_ns() + self._spin_ns
+        import os as _o
+        hooks = self._hooks
+        if hooks is not None and hooks.awaits_answer():
+            deadline_ns += int(_o.environ.get("SPINX", "0")) * 1000
+            while True:
+                ready = self._selector.select(0)
+                if ready or hooks.can_release() or time.monotonic_ns() >= deadline_ns:
+                    return ready
         while True:
             ready = self._selector.select(0)
             if ready or time.monotonic_ns() >= deadline_ns:

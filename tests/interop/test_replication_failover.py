@@ -45,7 +45,14 @@ class Failover:
         kinds: tuple[str, ...],
     ) -> None:
         name = f"failover-{kinds_id(kinds)}"
-        self.group = Group(directory / name, namesrv.address, kinds, role="SYNC_MASTER", name=name)
+        self.group = Group(
+            directory / name,
+            namesrv.address,
+            kinds,
+            role="SYNC_MASTER",
+            name=name,
+            conf={"slaveTimeout": "1000"},
+        )
         self._namesrv = namesrv.address
         cluster = Cluster(namesrv, self.group.master)
         self.client = Client(drivers("4.9.8"), cluster)
@@ -158,7 +165,7 @@ def drain_and_go_back(failover: Failover) -> None:
         assert not old, f"{len(old)} came again"
     wait_caught_up(group)
     group.slave.kill()
-    last = producer.send(topic, "sync", _PART, first=2_000_000)
+    last = producer.send(topic, "async", _PART, first=2_000_000)
     wait_for_all(newer, last)
 
 
