@@ -101,7 +101,7 @@ class DurabilityWaiters:
         slave_timeout_ms: int,
     ) -> None:
         self._for_flush = waits_for_flush
-        self._for_replicas = waits_for_replicas
+        self.waits_for_replicas = waits_for_replicas
         self._flush_timeout_ms = sync_flush_timeout_ms
         self._slave_timeout_ms = slave_timeout_ms
         self._line: deque[_Waiting] = deque()
@@ -122,9 +122,9 @@ class DurabilityWaiters:
 
     def add(self, end_offset: int, answer: Answer) -> None:
         """Answer when the log is safe up to `end_offset`; offsets must not decrease."""
-        missing = self._for_replicas and not self.replicas_available
+        missing = self.waits_for_replicas and not self.replicas_available
         flush_deadline = self.now_ms + self._flush_timeout_ms if self._for_flush else 0
-        waits = self._for_replicas and not missing
+        waits = self.waits_for_replicas and not missing
         replica_deadline = self.now_ms + self._slave_timeout_ms if waits else 0
         self._line.append((end_offset, flush_deadline, replica_deadline, missing, answer))
 
@@ -134,12 +134,12 @@ class DurabilityWaiters:
             return False
         end = self._line[0][0]
         flush_ok = not self._for_flush or end <= flushed_offset
-        return flush_ok and (not self._for_replicas or end <= replicated_offset)
+        return flush_ok and (not self.waits_for_replicas or end <= replicated_offset)
 
     def release(self, flushed_offset: int, replicated_offset: int, now_ms: int) -> int:
         """Answer everybody whose conditions hold or whose time is up; returns how many."""
         flushed = flushed_offset if self._for_flush else _NO_LIMIT
-        replicated = replicated_offset if self._for_replicas else _NO_LIMIT
+        replicated = replicated_offset if self.waits_for_replicas else _NO_LIMIT
         safe = min(flushed, replicated)
         line = self._line
         waiting = len(line)

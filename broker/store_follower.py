@@ -69,13 +69,6 @@ class StoreFollower:
             return 0.0
         return _WAITING_LIMIT_S
 
-    def awaits_answer(self) -> bool:
-        return len(self._waiters) > 0
-
-    def can_release(self) -> bool:
-        counters = self._counters
-        return self._waiters.can_release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET])
-
     def after_sleep(self) -> None:
         """SleepHooks: take up what the other processes have published."""
         self._bell.get_up()
@@ -86,6 +79,15 @@ class StoreFollower:
             self._wake_held()
         if self._waiters.active:
             self._follow_durability()
+
+    def waits_for_peer(self) -> bool:
+        """SleepHooks: sends wait for the replicas. (A disk takes too long to be looked for.)"""
+        return self._waiters.waits_for_replicas and len(self._waiters) > 0
+
+    def peer_has_answered(self) -> bool:
+        """SleepHooks: the first of them need not wait any more."""
+        counters = self._counters
+        return self._waiters.can_release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET])
 
     def _wake_held(self) -> None:
         rows = self._table.take_moves()

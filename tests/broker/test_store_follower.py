@@ -92,6 +92,23 @@ def test_while_sends_wait_the_sleep_is_short(tmp_path: Path) -> None:
     assert world.follower.before_sleep() is None
 
 
+@pytest.mark.parametrize("waits_for_replicas", [True, False])
+def test_only_replicas_are_looked_for_without_sleeping(
+    tmp_path: Path, waits_for_replicas: bool
+) -> None:
+    kind = {"waits_for_replicas" if waits_for_replicas else "waits_for_flush": True}
+    world = make_world(tmp_path, **kind)
+    assert not world.follower.waits_for_peer()
+    world.counters[REPLICA_COUNT] = 1
+    world.follower.after_sleep()
+    world.client().send(send_request())
+    world.turn()
+    assert world.follower.waits_for_peer() is waits_for_replicas
+    assert not world.follower.peer_has_answered()
+    world.counters[REPLICATED_OFFSET] = world.counters[MAX_PHY_OFFSET]
+    assert world.follower.peer_has_answered() is waits_for_replicas
+
+
 def test_the_wanted_flush_only_grows_and_precedes_the_publication(tmp_path: Path) -> None:
     world = make_world(tmp_path, waits_for_flush=True)
     client = world.client()

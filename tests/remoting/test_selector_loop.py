@@ -242,6 +242,12 @@ class Hooks:
         self.loop, self.limit = loop, limit
         self.order: list[str] = []
 
+    def waits_for_peer(self) -> bool:
+        return False
+
+    def peer_has_answered(self) -> bool:
+        return False
+
     def before_sleep(self) -> float | None:
         self.order.append("before")
         if len(self.order) > 20:
@@ -308,6 +314,12 @@ def test_a_loop_that_spins_takes_the_next_event_without_sleeping() -> None:
         def after_sleep(self) -> None:
             return
 
+        def waits_for_peer(self) -> bool:
+            return False
+
+        def peer_has_answered(self) -> bool:
+            raise AssertionError("nobody waits")
+
     def take(_events: int) -> None:
         taken.append(near.recv(1)[0])
         if len(taken) < 3:
@@ -321,6 +333,39 @@ def test_a_loop_that_spins_takes_the_next_event_without_sleeping() -> None:
     loop.run()
     assert taken == [0, 1, 2]
     assert sleeps == [0]
+    loop.close()
+    near.close()
+    far.close()
+
+
+def test_a_loop_whose_peer_answers_stops_looking_at_once() -> None:
+    """Without the answer it would look for an hour."""
+    loop = SelectorLoop("waiting", spin_us=3_600_000_000)
+    near, far = socket.socketpair()
+    looks: list[int] = []
+
+    class Peer:
+        def before_sleep(self) -> float | None:
+            return None
+
+        def after_sleep(self) -> None:
+            if looks:
+                loop.stop(0)
+
+        def waits_for_peer(self) -> bool:
+            return True
+
+        def peer_has_answered(self) -> bool:
+            looks.append(len(looks))
+            if len(looks) == 3:
+                loop.wake()
+            return len(looks) >= 3
+
+    loop.set_sleep_hooks(Peer())
+    loop.register(near, EVENT_READ, lambda _events: near.recv(1))
+    far.send(b"x")
+    loop.run()
+    assert looks == [0, 1, 2]
     loop.close()
     near.close()
     far.close()
