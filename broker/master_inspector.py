@@ -46,8 +46,6 @@ from store.commit_log_reader import CommitLogReader
 
 log = logging.getLogger(__name__)
 
-INSPECTION_TIMEOUT_MS: Final = 10_000
-"""How long a caller of "inspect_master" should wait."""
 _INSPECTION_MS: Final = 8_000
 _REQUEST_MS: Final = 3_000
 _BLIND_WAIT_MS: Final = 10_000
@@ -141,7 +139,6 @@ class RemoteLog:
         self._who = who
         self._clock = clock
         self._deadline_ms = clock.monotonic_ms() + budget_ms
-        self.questions = 0
         facts = read_facts(address, self._ask(runtime_request()), who=who)
         self.min_offset, self.max_offset = facts.min_offset, facts.max_offset
 
@@ -161,7 +158,6 @@ class RemoteLog:
 
     def _ask(self, request: RemotingCommand) -> RemotingCommand:
         left_ms = self._deadline_ms - self._clock.monotonic_ms()
-        self.questions += 1
         try:
             return self._client.invoke_sync(self._address, request, min(left_ms, _REQUEST_MS))
         except RemotingError as error:

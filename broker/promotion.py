@@ -169,16 +169,6 @@ class ReplicaJournal:
         )
 
     @property
-    def last_master_max(self) -> int:
-        """The end of the master's log when it was last asked; -1 when it never was."""
-        return self._state.masterMaxOffset
-
-    @property
-    def asked_at_ms(self) -> int:
-        """Wall clock ms of that; 0 when it never was."""
-        return self._state.masterAskedAt
-
-    @property
     def parted(self) -> str | None:
         """ "ahead" or "diverged" when that is what the last comparison found, be it in a life
         before; else None."""

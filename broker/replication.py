@@ -22,7 +22,7 @@ from broker.group_members import GroupMembers
 from broker.ha_request_service import HaRequestService
 from broker.master_inspector import MasterInspector
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
-from broker.promotion import ReplicaJournal
+from broker.promotion import TICK_MS, ReplicaJournal
 from broker.replica_announcer import ReplicaAnnouncer
 from broker.replica_verification import ReplicaVerifier
 from broker.returning_master import ReturningMaster
@@ -45,7 +45,6 @@ from store.service_thread import FailureHandler
 log = logging.getLogger(__name__)
 
 _TELL_TIMEOUT_MS: Final = 3_000
-_TICK_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +170,7 @@ class Replication:
             self._returning.schedule_on(executor)
             return
         self._synchronize.schedule_on(executor, self._shared.options.broker)
-        executor.schedule("follow-master", self._tick, first_delay_ms=_TICK_MS, period_ms=_TICK_MS)
+        executor.schedule("follow-master", self._tick, first_delay_ms=TICK_MS, period_ms=TICK_MS)
 
     def before_first_registration(self) -> None:
         """What must be in order when clients come: a master's consumer offsets."""

@@ -47,7 +47,6 @@ class OtherProcesses:
         self._remoting = CommandClient(child.socket("channel", "ha->remoting"), "remoting", clock)
         self._store = CommandClient(child.socket("channel", "ha->store"), "store", clock)
         self._options = options
-        self._child = child
 
     def inspect_master(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
         """MasterInspection: by process remoting."""

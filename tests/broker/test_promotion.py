@@ -145,8 +145,8 @@ def test_it_is_in_sync_when_it_has_come_to_where_the_master_was(slave: Slave) ->
     slave.inspected(Verdict.GO, 800)
     slave.master_max = 900
     slave.tick()
-    assert slave.journal.last_master_max == 900
-    assert slave.journal.asked_at_ms == slave.clock.now_ms()
+    assert slave.journal._state.masterMaxOffset == 900
+    assert slave.journal._state.masterAskedAt == slave.clock.now_ms()
     slave.has(900)
     slave.master_max = 5_000
     slave.tick()
@@ -217,14 +217,14 @@ def test_a_master_that_does_not_answer_changes_nothing(slave: Slave) -> None:
     slave.inspected(Verdict.GO, 800)
     slave.tick()
     slave.tick()
-    assert slave.journal.last_master_max == 800
+    assert slave.journal._state.masterMaxOffset == 800
 
 
 def test_what_a_life_before_knew_is_known(slave: Slave) -> None:
     slave.has(500)
     slave.inspected(Verdict.DIVERGED, 800, common=300)
     slave.reborn()
-    assert slave.journal.last_master_max == 800
+    assert slave.journal._state.masterMaxOffset == 800
     slave.inspected(Verdict.WAIT, -1)
     slave.inspected(Verdict.GO, -1)  # Not compared.
     slave.journal.close()
