@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from store.control_page import PAGE_SIZE
+from tests.interop.processes import free_port
 from tests.support.our_broker import OurBroker
 
 ASYNC_MASTER: Final[dict[str, object]] = {"brokerRole": "ASYNC_MASTER", "brokerId": 0}
@@ -31,7 +31,7 @@ class Group:
     """Two brokers of one group; the first one's embedded name server serves both."""
 
     def __init__(self, root: Path) -> None:
-        name_server = f"127.0.0.1:{(port := _free_port())}"
+        name_server = f"127.0.0.1:{(port := free_port())}"
         common = {
             "brokerName": "broker-a",
             "brokerIP2": "127.0.0.1",
@@ -40,7 +40,7 @@ class Group:
         self.first = OurBroker(root / "first", embeddedNamesrvPort=port, **common)
         self.second = OurBroker(root / "second", namesrvAddr=name_server, **common)
         for broker in (self.first, self.second):
-            broker.settings["listenPort"] = _free_port()
+            broker.settings["listenPort"] = free_port(-2, 1)
 
     def start(self, broker: OurBroker, role: dict[str, object], **settings: object) -> OurBroker:
         """Start it in a role, with more settings for this time."""
@@ -64,12 +64,6 @@ class Group:
         finally:
             for broker in (self.first, self.second):
                 broker.crash()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def log_of(broker: OurBroker) -> bytes:
