@@ -18,6 +18,9 @@ from typing import Final
 from store.control_page import HIGHEST_SENT, LOG_OPENED, MAX_PHY_OFFSET, ControlPage
 
 _MAX_ADDRESSES: Final = 1024
+_FIRST_BYTE: Final = 1
+"""Byte 0 of every log is zero (records are smaller than 16 MiB): an empty slave reports 1 where a
+Java master would send its newest file only for a 0."""
 
 
 class HonestMax:
@@ -38,7 +41,7 @@ class HonestMax:
     def of(self, ip: str) -> int:
         """The highest offset that a slave at `ip` can report in truth without further proof."""
         with self._lock:
-            return max(self._for_all, self._sent.get(ip, 0))
+            return max(self._for_all, self._sent.get(ip, _FIRST_BYTE))
 
     def sent(self, ip: str, end_offset: int) -> None:
         """Bytes up to `end_offset` go to a slave at `ip`: call it before the first of them leaves.

@@ -204,8 +204,10 @@ class OurBroker:
         return time.monotonic() - began
 
     def stop(self, name: str) -> int:
-        """SIGSTOP one child; its pid."""
-        return self.kill(name, signal.SIGSTOP)
+        """SIGSTOP one child, every thread of it; its pid."""
+        pid = self.kill(name, signal.SIGSTOP)
+        wait_until(lambda: stands_still(pid))
+        return pid
 
     # -- what it says ---------------------------------------------------------------------------
 
