@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from broker.broker_startup import StartupOptions
-from broker.master_inspector import MasterRefusesError, read_facts, runtime_request
+from broker.remote_log import MasterRefusesError, read_facts, runtime_request
 from conf.atomic_file import sync_directory, write_atomic
 from conf.command_line import EXIT_CANNOT_START
 from conf.errors import StartupExitError
@@ -38,7 +38,7 @@ from store.clean_exit import machine_went_down
 from store.clock import Clock
 from store.control_page import FLUSHED_OFFSET, MAX_PHY_OFFSET, ControlPage
 from store.errors import StoreError
-from store.replica_resync import drop_request, find_request
+from store.resync_request import drop_request, find_request
 
 log = logging.getLogger(__name__)
 

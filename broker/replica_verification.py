@@ -25,7 +25,7 @@ from broker.log_comparison import (
     is_same,
     queued_offset_before,
 )
-from broker.master_inspector import (
+from broker.remote_log import (
     AskingClient,
     MasterRefusesError,
     MasterSilentError,
@@ -36,8 +36,6 @@ from store.commit_log_reader import CommitLogReader
 
 log = logging.getLogger(__name__)
 
-VERIFICATION_TIMEOUT_MS: Final = 10_000
-"""How long a caller of "verify_replica" should wait: the name servers have 2 s of it."""
 _VERIFICATION_MS: Final = 6_000
 """For all members at one ip together."""
 

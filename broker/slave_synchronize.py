@@ -38,7 +38,7 @@ from broker.broker_outer_api import BrokerAnswerError
 from broker.command_channel import CommandError
 from broker.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
 from broker.json_config_manager import JsonConfigManager, parse_object
-from broker.master_inspector import read_bounds
+from broker.remote_log import read_bounds
 from broker.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
 from broker.scheduled_executor import ScheduledExecutor
 from broker.subscription_group_manager import SubscriptionGroupManager

@@ -13,11 +13,10 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ha.frame import FRAME_HEADER, MAX_FRAME_BODY, REPORT
 from ha.ha_config import HaAckLevel, HaConfig
-from ha.record_validator import RecordValidator
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import PlainTransport, Transport
@@ -37,6 +36,9 @@ from store.running_flags import RunningFlag
 TLS_WAY_OUT: Final = (
     "haTlsEnable must be the same on both sides, and each must trust the other's certificate"
 )
+if TYPE_CHECKING:
+    from ha.record_validator import RecordValidator
+
 _BUFFER_SIZE: Final = 64 << 10
 _HEADER_SIZE: Final = FRAME_HEADER.size
 _POLL_MS: Final = 5
@@ -84,7 +86,7 @@ class MasterLink:
         self._flushed: Final = config.ha_ack_level is HaAckLevel.flushed
         self._validator: RecordValidator | None = None
         if config.ha_ack_level is not HaAckLevel.received:
-            self._validator = RecordValidator(log.file_size, _first_unchecked(log))
+            self._validator = _new_validator(log.file_size, _first_unchecked(log))
         self._bad: str | None = None
         # A short read from a plain socket says that it is empty; TLS gives a record at a time.
         self._short_is_empty: Final = isinstance(transport, PlainTransport)
@@ -223,7 +225,7 @@ class MasterLink:
             if size and not (offset == 0 and log.has_room):
                 self._begin_log(offset)
                 if self._validator is not None:
-                    self._validator = RecordValidator(log.file_size, offset)
+                    self._validator = _new_validator(log.file_size, offset)
         elif offset != log.position:
             raise LinkClosedError(
                 RefusalReason.OFFSET_MISMATCH,
@@ -401,3 +403,10 @@ def _tls_failure(error: ssl.SSLError) -> LinkClosedError:
         RefusalReason.TLS,
         f"TLS failed: {error.reason or error}; {TLS_WAY_OUT}",
     )
+
+
+def _new_validator(file_size: int, position: int) -> RecordValidator:
+    """Its numpy takes longer to import than the rest of this process: only where it is needed."""
+    from ha.record_validator import RecordValidator
+
+    return RecordValidator(file_size, position)

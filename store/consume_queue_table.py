@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from store.consume_queue import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.record_arrays import Int64Array, RecordArrays
-from store.replica_resync import is_backup_name
+from store.resync_request import is_backup_name
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from store.commit_log_checker import Int64Array, WalkedLog
 from store.consume_queue import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.index_file import INDEX_HEADER, INDEX_UNIT
 from store.mapped_file_queue import StoreFile, list_store_files
-from store.replica_resync import is_backup_name
+from store.resync_request import is_backup_name
 
 _SLOT_SIZE = 4
 _UNITS_PER_SLOT = 4

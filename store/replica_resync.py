@@ -21,16 +21,12 @@ what points behind the end of the log. config/ is left alone by both.
 
 from __future__ import annotations
 
-import enum
-import json
 import logging
 import os
-import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from store.clean_exit import remove_clean_exit
 from store.errors import DiskFullError, StoreError
@@ -44,123 +40,25 @@ from store.message_codec import (
 )
 from store.message_store_config import MessageStoreConfig
 from store.record_arrays import walk_sizes
+from store.resync_request import (
+    REQUEST_NAME,
+    ResyncAction,
+    ResyncRequest,
+    drop_request,
+    find_request,
+    is_backup_name,
+    write_json,
+)
 from store.store_checkpoint import StoreCheckpoint
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
 Beat = Callable[[], None]
 """Called now and then: the process lives."""
 
-_REQUEST: Final = "resync.json"
-_REFUSED: Final = "resync.json.refused"
-_BACKUP_NAME: Final = re.compile(r"backup-\d{8}T\d{6}Z-[0-9a-f]{8}", re.ASCII)
 _STEP: Final = 1 << 20
 _SPARE: Final = 16 << 20
 """Bytes that stay free on the disk beside a copy."""
-
-
-class ResyncAction(enum.StrEnum):
-    """What shall happen to the store."""
-
-    START_OVER = "start_over"
-    TRUNCATE = "truncate"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResyncRequest:
-    """offset: where the log shall end (truncate only). reason: for people.
-
-    `backup` (the directory's name) and `requested_at` (UTC) are filled in by `write_request`.
-    """
-
-    action: ResyncAction
-    offset: int = 0
-    reason: str = ""
-    backup: str = ""
-    requested_at: str = ""
-
-
-# -- asking ------------------------------------------------------------------------------------
-
-
-def write_request(root: Path, request: ResyncRequest) -> None:
-    """Put the request down, durably; it takes the place of an older one.
-
-    Raises StoreError when the very same was refused before: it would be again. OSError.
-    """
-    refused = _read(root / _REFUSED)
-    if refused is not None and _same(refused, request):
-        raise StoreError(
-            f"{root / _REFUSED}: {request.action} at {request.offset} was asked before and does "
-            "not fit this store; remove that file to try it again, or move the store's files away"
-        )
-    now = datetime.now(UTC)
-    backup = f"backup-{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
-    full = replace(request, backup=backup, requested_at=now.isoformat(timespec="seconds"))
-    _write_json(root / _REQUEST, asdict(full))
-
-
-def find_request(root: Path) -> ResyncRequest | None:
-    """The request that is not performed yet. Raises StoreError when it cannot be understood."""
-    path = root / _REQUEST
-    found = _read(path)
-    if found is None:
-        return None
-    try:
-        request = ResyncRequest(
-            action=ResyncAction(found["action"]),
-            offset=found["offset"],
-            reason=found["reason"],
-            backup=found["backup"],
-            requested_at=found["requested_at"],
-        )
-    except (KeyError, ValueError) as error:
-        raise StoreError(f"{path}: not understood ({error!r})") from error
-    if type(request.offset) is not int or not is_backup_name(request.backup):
-        raise StoreError(f"{path}: its offset or its backup is impossible: {found}")
-    return request
-
-
-def drop_request(root: Path, why: str) -> None:
-    """Take the request back without performing it; kept as resync.json.refused."""
-    path = root / _REQUEST
-    found = _read(path) or {"text": _text_of(path)}
-    _write_json(root / _REFUSED, {**found, "refused": why})
-    path.unlink(missing_ok=True)
-    sync_directory(root)
-    log.error("%s: not performed: %s (kept as %s)", path, why, _REFUSED)
-
-
-def _same(refused: dict[str, Any], request: ResyncRequest) -> bool:
-    return (refused.get("action"), refused.get("offset")) == (request.action, request.offset)
-
-
-def is_backup_name(name: object) -> bool:
-    """Whether a directory of that name in a store directory is a backup. A topic's directory may
-    begin with "backup-", too, but cannot be mistaken for one."""
-    return isinstance(name, str) and _BACKUP_NAME.fullmatch(name) is not None
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError as error:
-        return str(error)
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    write_whole(path, json.dumps(value, indent=1).encode())
 
 
 # -- performing --------------------------------------------------------------------------------
@@ -188,12 +86,12 @@ def perform_request(config: MessageStoreConfig, beat: Beat = lambda: None) -> st
             return f"re-sync refused: {objection}"
     log.warning("re-sync begins (%s): %s", request.action, request.reason)
     _make_directory(root / request.backup)
-    _write_json(root / request.backup / _REQUEST, asdict(request))
+    write_json(root / request.backup / REQUEST_NAME, asdict(request))
     if request.action is ResyncAction.START_OVER:
         places = _start_over(config, request, beat)
     else:
         places = _truncate(config, request, beat)
-    (root / _REQUEST).unlink(missing_ok=True)
+    (root / REQUEST_NAME).unlink(missing_ok=True)
     sync_directory(root)
     return _announce(request, places)
 
@@ -381,7 +279,7 @@ def _check_room(directory: Path, size: int) -> None:
     if free < size + _SPARE:
         raise DiskFullError(
             f"{directory}: the backup of what a re-sync cuts off needs {size} bytes, {free} are "
-            f"free; free space and start again, or remove {_REQUEST} to keep the store as it is"
+            f"free; free space and start again, or remove {REQUEST_NAME} to keep the store as it is"
         )
 
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 from broker.broker_startup import StartupOptions
 from broker.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, run_child
-from broker.replica_verification import VERIFICATION_TIMEOUT_MS
 from ha.ha_service import HAService, Surroundings
 from ha.inspection import Inspection, Verdict
 from ha.transport import HaTlsError
@@ -24,7 +23,7 @@ from remoting.selector_seam import new_selector
 from store.clock import SystemClock
 from store.control_page import REPLICA_COUNT, REPLICATED_OFFSET, ProcessIndex
 from store.errors import StoreError
-from store.replica_resync import ResyncAction, ResyncRequest, write_request
+from store.resync_request import ResyncAction, ResyncRequest, write_request
 from store.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
@@ -32,6 +31,8 @@ log = logging.getLogger(__name__)
 _ASK_TIMEOUT_MS: Final = 20_000
 """An inspection may bisect a log with a master that is slow to answer."""
 _MEMBERS_TIMEOUT_MS: Final = 8_000
+_VERIFY_TIMEOUT_MS: Final = 10_000
+"""The name servers have 2 s of it."""
 _STORE_TIMEOUT_MS: Final = 10_000
 _LOOK_AGAIN_MS: Final = 1_000
 
@@ -76,9 +77,7 @@ class OtherProcesses:
         """Whether the registered slave at `ip` holds our bytes up to `offset`; None: it could not
         be asked. Never raises."""
         try:
-            found = self._remoting.call(
-                "verify_replica", VERIFICATION_TIMEOUT_MS, ip=ip, offset=offset
-            )
+            found = self._remoting.call("verify_replica", _VERIFY_TIMEOUT_MS, ip=ip, offset=offset)
         except CommandError as error:
             log.warning("slave %s: its log at %s was not compared: %s", ip, offset, error)
             return None

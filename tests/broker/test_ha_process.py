@@ -21,7 +21,7 @@ from broker.processes.ha import OtherProcesses
 from store.clock import SystemClock
 from store.control_page import ControlPage
 from store.errors import StoreError
-from store.replica_resync import find_request
+from store.resync_request import find_request
 from tests.support.deadline import wait_until
 
 

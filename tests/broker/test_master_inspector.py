@@ -7,17 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.master_inspector import (
-    Inspection,
-    MasterFacts,
-    MasterInspector,
-    MasterRefusesError,
-    RemoteLog,
-    Verdict,
-    is_empty,
-    judge_bounds,
-    read_facts,
-)
+from broker.master_inspector import MasterInspector, is_empty, judge_bounds
+from broker.remote_log import MasterFacts, MasterRefusesError, RemoteLog, read_facts
+from ha.inspection import Inspection, Verdict
 from remoting.remoting_command import RemotingCommand
 from store.control_page import MIN_PHY_OFFSET
 from tests.broker.replica_pair import MASTER, ReplicaPair

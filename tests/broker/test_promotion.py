@@ -26,7 +26,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.response_table import ResponseCallback
 from store.control_page import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import StoreError
-from store.replica_resync import ResyncAction, ResyncRequest, find_request, write_request
+from store.resync_request import ResyncAction, ResyncRequest, find_request, write_request
 from tests.support.manual_clock import ManualClock
 from tests.support.our_broker import BrokerDiedError, OurBroker
 from tests.support.shared_memory import close_page, fresh_page

@@ -12,13 +12,8 @@ from pathlib import Path
 import pytest
 
 from store.control_page import MAX_PHY_OFFSET
-from store.replica_resync import (
-    ResyncAction,
-    ResyncRequest,
-    find_request,
-    perform_request,
-    write_request,
-)
+from store.replica_resync import perform_request
+from store.resync_request import ResyncAction, ResyncRequest, find_request, write_request
 from tests.faults.store_world import (
     FILE_SIZE,
     StoreDesk,

@@ -12,13 +12,13 @@ import pytest
 from store import replica_resync
 from store.control_page import MAX_PHY_OFFSET
 from store.errors import DiskFullError, StoreError
-from store.replica_resync import (
+from store.replica_resync import perform_request
+from store.resync_request import (
     ResyncAction,
     ResyncRequest,
     drop_request,
     find_request,
     is_backup_name,
-    perform_request,
     write_request,
 )
 from store.store_checkpoint import StoreCheckpoint
