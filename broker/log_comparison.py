@@ -24,7 +24,7 @@ from store.message_codec import (
     encode_blank,
     is_blank_at,
 )
-from store.record_arrays import Int64Array, walk_sizes
+from store.record_arrays import Int64Array, walk_records
 
 _QUEUES_ASKED: Final = 512
 _QUEUES_SEARCHED: Final = 32
@@ -115,10 +115,8 @@ class OwnLog:
         """The offsets of the whole records of the file that begins at `start`."""
         view = self._view(start)
         if view is None:
-            return walk_sizes(memoryview(b""))[0]
-        at, _ = walk_sizes(view)
-        if len(at) and is_blank_at(view, int(at[-1])):
-            at = at[:-1]
+            return walk_records(memoryview(b""))[0]
+        at, _ = walk_records(view)
         return at + start
 
     def _view(self, start: int) -> memoryview | None:
@@ -130,10 +128,8 @@ class OwnLog:
         if view is None:
             return None, None
         begin = self._checked(view, start, hint)
-        at, stopped = walk_sizes(view[begin:])
+        at, stopped = walk_records(view[begin:])
         stopped += begin
-        if len(at) and is_blank_at(view, begin + int(at[-1])):
-            stopped, at = begin + int(at[-1]), at[:-1]
         last = rest = None
         if len(at):
             position = begin + int(at[-1])

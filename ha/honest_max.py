@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from store.control_page import HIGHEST_SENT, LOG_OPENED, MAX_PHY_OFFSET, ControlPage
+from store.control_page import HIGHEST_SENT, LOG_OPENED, ControlPage
 
 _MAX_ADDRESSES: Final = 1024
 _FIRST_BYTE: Final = 1
@@ -27,10 +27,8 @@ class HonestMax:
     """See the module. Any thread; its lock guards what it keeps and makes one writer of many."""
 
     def __init__(self, page: ControlPage) -> None:
-        """Construct it before anybody is served; the store is ready."""
+        """Construct it before anybody is served; the store is ready: it has said LOG_OPENED."""
         self._counters = counters = page.counters
-        if not counters[LOG_OPENED]:
-            counters[LOG_OPENED] = counters[MAX_PHY_OFFSET] + 1
         # To whom a predecessor of this process has sent is not known any more.
         self._for_all: Final = max(counters[LOG_OPENED] - 1, counters[HIGHEST_SENT])
         self._lock: Final = threading.Lock()

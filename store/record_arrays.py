@@ -36,6 +36,7 @@ from store.message_codec import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
     fixed_size,
+    is_blank_at,
     record_head,
     store_timestamp_position,
 )
@@ -243,6 +244,14 @@ def walk_sizes(view: memoryview) -> tuple[Int64Array, int]:
         patience = _RUN_AFTER if run >= _RUN_WORTH_IT else min(patience * 2, _RUN_AFTER_MAX)
     pieces.append(np.array(found, np.int64))
     return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces)), position
+
+
+def walk_records(view: memoryview) -> tuple[Int64Array, int]:
+    """As walk_sizes, but a blank at the end is no record: the walk ends before it."""
+    at, stopped = walk_sizes(view)
+    if len(at) and is_blank_at(view, int(at[-1])):
+        return at[:-1], int(at[-1])
+    return at, stopped
 
 
 def _run_of_size(view: memoryview, position: int, size: int, most: int) -> int:

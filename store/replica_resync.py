@@ -35,11 +35,10 @@ from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_codec import (
     RecordKind,
     check_record,
-    is_blank_at,
     read_store_timestamp,
 )
 from store.message_store_config import MessageStoreConfig
-from store.record_arrays import walk_sizes
+from store.record_arrays import walk_records
 from store.resync_request import (
     REQUEST_NAME,
     ResyncAction,
@@ -195,9 +194,7 @@ def _last_record(file: StoreFile, offset: int, size: int) -> int | None:
     `offset` is not where a record, or the file, ends. Raises StoreError."""
     end = offset - file.start_offset
     with MappedFile.open(file.path, file.start_offset) as mapped, mapped.view(0, end) as view:
-        at, stopped = walk_sizes(view)
-        if len(at) and end == size and is_blank_at(view, int(at[-1])):
-            stopped, at = int(at[-1]), at[:-1]
+        at, stopped = walk_records(view)
         if stopped < end and not (end == size and _is_blank(view, stopped, file, size)):
             return None
         if not len(at):

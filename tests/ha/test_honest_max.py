@@ -12,6 +12,7 @@ from tests.support.shared_memory import fresh_page
 
 def test_what_was_there_when_the_store_was_opened() -> None:
     page = fresh_page()
+    page.counters[LOG_OPENED] = 1001
     page.counters[MAX_PHY_OFFSET] = 1000
     honest = HonestMax(page)
     page.counters[MAX_PHY_OFFSET] = 1500
@@ -21,13 +22,14 @@ def test_what_was_there_when_the_store_was_opened() -> None:
 
 def test_a_log_that_was_opened_empty() -> None:
     page = fresh_page()
-    HonestMax(page)
+    page.counters[LOG_OPENED] = 1
     page.counters[MAX_PHY_OFFSET] = 1500
     assert HonestMax(page).of("10.0.0.1") == 1, "byte 0 is the same in every log"
 
 
 def test_what_was_sent_to_one_says_nothing_of_another() -> None:
     page = fresh_page()
+    page.counters[LOG_OPENED] = 1001
     page.counters[MAX_PHY_OFFSET] = 1000
     honest = HonestMax(page)
     honest.sent("10.0.0.1", 1300)
