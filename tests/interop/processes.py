@@ -28,13 +28,18 @@ class PeerError(Exception):
     """A peer did not start, answer or stop; the text ends with the tail of its log."""
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
-    """Poll `condition` until it holds; raises PeerError naming `what` after `timeout_s`."""
+def wait_until(
+    condition: Callable[[], bool], what: str, timeout_s: float = 30.0, poll_s: float = _POLL_S
+) -> None:
+    """Poll `condition` until it holds; raises PeerError naming `what` after `timeout_s`.
+
+    poll_s: the time between two polls, longer where each one costs the brokers something.
+    """
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
             raise PeerError(f"not within {timeout_s:.0f} s: {what}")
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
 
 
 def free_port(*offsets: int) -> int:

@@ -68,9 +68,9 @@ def pair_sets(default: Iterable[tuple[str, ...]] = PAIRS, *, quick: bool = False
     return [param for param in found if param.values[0]]
 
 
-def at_once(scenario: Callable[[Any], object], cases: Iterable[Any]) -> None:
-    """Play a scenario with several cases at the same time; an error names its case."""
-    with ThreadPoolExecutor() as pool:
+def at_once(scenario: Callable[[Any], object], cases: Iterable[Any], most: int = 8) -> None:
+    """Play a scenario with up to `most` cases at the same time; an error names its case."""
+    with ThreadPoolExecutor(most) as pool:
         playing = [(case, pool.submit(scenario, case)) for case in cases]
     for case, done in playing:
         error = done.exception()
@@ -164,7 +164,9 @@ def wait_group_registered(driver: Driver, namesrv: str, group: Group) -> None:
     """Until the name server knows every member; a 5.3.3 broker registers 20 s after its boot."""
     expected = group.addresses()
     what = f"all of {group.name} registered"
-    wait_until(lambda: registered(driver, namesrv).get(group.name) == expected, what, 60)
+    wait_until(
+        lambda: registered(driver, namesrv).get(group.name) == expected, what, 60, poll_s=0.1
+    )
 
 
 # -- what a broker says ----------------------------------------------------------------------------
@@ -241,7 +243,9 @@ def _rows(
 def wait_same_tables(master: harness.Broker, slave: harness.Broker, timeout_s: float) -> None:
     """Until the slave tells the same as its master of all four kinds of metadata."""
     try:
-        wait_until(lambda: tables(slave) == tables(master), "the same metadata", timeout_s)
+        wait_until(
+            lambda: tables(slave) == tables(master), "the same metadata", timeout_s, poll_s=0.25
+        )
     except PeerError as error:
         theirs, ours = tables(master), tables(slave)
         different = [

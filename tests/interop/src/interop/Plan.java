@@ -2,6 +2,7 @@ package interop;
 
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -18,15 +19,18 @@ final class Plan {
 
     private final long seed;
     private final String profile;
+    private final byte[] block;
 
-    /** profile: "small" (under 4 KiB) or "volume" (some at 64 KiB, 1 MiB and just under 4 MiB). */
+    /** profile: "small" (under 4 KiB), "volume" (some at 64 KiB, 1 MiB and just under 4 MiB), or "load": sizes of
+     *  "volume" with bodies that cost the client nothing, and no digests. */
     Plan(long seed, String profile) {
         this.seed = seed;
         this.profile = profile;
+        block = profile.equals("load") ? bytes(random(-1), JUST_UNDER_4_MIB) : null;
     }
 
     int size(int seq) {
-        if (profile.equals("volume")) {
+        if (!profile.equals("small")) {
             if (seq % 25000 == 11) return JUST_UNDER_4_MIB;
             if (seq % 5000 == 7) return KIB * KIB;
             if (seq % 1000 == 3) return 64 * KIB;
@@ -36,12 +40,26 @@ final class Plan {
     }
 
     Message message(String topic, int seq) {
+        if (block != null) return plain(topic, seq);
         SplittableRandom random = random(seq);
         byte[] body = seq % 2 == 0 ? bytes(random, size(seq)) : text(random, size(seq)).getBytes(StandardCharsets.UTF_8);
         Message message = new Message(topic, TAGS[seq % TAGS.length], "key-" + seq + " ключ-" + seq, body);
         message.putUserProperty(SEQ, Integer.toString(seq));
         message.putUserProperty("u_世界", text(random, 40));
         return message;
+    }
+
+    private Message plain(String topic, int seq) {
+        int size = size(seq);
+        int from = Math.min(seq % KIB, block.length - size);
+        Message message = new Message(topic, TAGS[seq % TAGS.length], "key-" + seq, Arrays.copyOfRange(block, from, from + size));
+        message.putUserProperty(SEQ, Integer.toString(seq));
+        return message;
+    }
+
+    /** The digest for the ledger of what is sent. */
+    String digestOf(Message message) {
+        return block != null ? "-" : digest(message);
     }
 
     static String digest(Message message) {

@@ -174,17 +174,17 @@ final class Producers {
         }
 
         void sync(int seq, Message message) throws Exception {
-            String digest = Plan.digest(message);
+            String digest = plan.digestOf(message);
             record(seq, digest, producer.send(message));
         }
 
         void selector(int seq, Message message) throws Exception {
-            String digest = Plan.digest(message);
+            String digest = plan.digestOf(message);
             record(seq, digest, producer.send(message, (queues, m, arg) -> queues.get((Integer) arg % queues.size()), seq));
         }
 
         void oneway(int seq, Message message) throws Exception {
-            String digest = Plan.digest(message);
+            String digest = plan.digestOf(message);
             producer.sendOneway(message);
             ledger.add(seq, digest, "", -1, -1, "", "", "ONEWAY");
         }
@@ -192,7 +192,7 @@ final class Producers {
         void async() throws InterruptedException {
             Semaphore window = new Semaphore(ASYNC_WINDOW);
             each((seq, message) -> {
-                String digest = Plan.digest(message);
+                String digest = plan.digestOf(message);
                 window.acquire();
                 producer.send(message, new SendCallback() {
                     @Override
@@ -238,7 +238,7 @@ final class Producers {
                 if (!single) pending.add(seq);
                 if (single || pending.size() == BATCH) flush(pending, queue);
                 if (single) guarded(seq, (n, message) -> {
-                    String digest = Plan.digest(message);
+                    String digest = plan.digestOf(message);
                     record(n, digest, producer.send(message, queue));
                 });
             }
@@ -258,7 +258,7 @@ final class Producers {
             for (int seq : numbers) {
                 Message message = plan.message(topic, seq);
                 messages.add(message);
-                digests.add(Plan.digest(message));
+                digests.add(plan.digestOf(message));
             }
             try {
                 SendResult result = queue == null ? producer.send(messages) : producer.send(messages, queue);
