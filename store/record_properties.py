@@ -4,8 +4,9 @@ Used by record_arrays, on its caller's thread. Properties of one length are laid
 the rows of a byte matrix. The first row is read as a template: its separators and names must be
 the same in the other rows, whose values may differ; then TAGS, UNIQ_KEY, KEYS and DELAY are fixed
 columns, and a Java hash is one matrix product with powers of 31. Rows that differ get templates of
-their own; what stays (few of a kind, values that are not ASCII) goes the exact plain way, so the
-result never depends on luck. It knows properties, not records, queues or index files.
+their own; what stays (few of a kind, values that are not ASCII) is read one by one, its keys are
+hashed all at once, and the result never depends on luck. It knows properties, not records, queues
+or index files.
 Follows CommitLog.checkMessageAndReturnSize and IndexService.buildIndex.
 """
 
@@ -38,10 +39,11 @@ _PAIR_END: Final = 2
 _BLANK: Final = 0x20
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 _MASK: Final = 0xFFFFFFFF
-_FEW_ROWS: Final = 6
-"""Fewer rows of a kind than this are read faster one by one."""
-_MOST_TEMPLATES: Final = 24
-"""For one length of properties; then the rest goes one by one."""
+_FEW_ROWS: Final = 16
+"""Fewer records with properties of one length than this are read faster one by one."""
+_FEW_OF_A_FORM: Final = 48
+"""A template that fits fewer rows, and not all of its length, costs more than it saves; the more
+rows there are, the more such misses are borne."""
 _TAG_CACHE_LIMIT: Final = 10_000
 _POWERS: Final = np.array([pow(31, i, 1 << 32) for i in range(1 << 15)], np.uint32)
 """31 ** i modulo 2 ** 32; properties are shorter than that."""
@@ -62,6 +64,9 @@ class _Result:
 
     tags_codes: Int64Array
     key_parts: list[_KeyPart] = field(default_factory=list)
+    word_rows: list[int] = field(default_factory=list)
+    words: list[bytes] = field(default_factory=list)
+    """Keys that were found one by one, and the record of each; a record's keys are together."""
 
 
 @dataclass(slots=True)
@@ -169,46 +174,43 @@ class PropertyExtractor:
             np.array([_topic_hash(topic) for topic in topics], np.uint32),
             topics.index(SCHEDULE_TOPIC) if SCHEDULE_TOPIC in topics else -1,
         )
-        for size, rows in _rows_by_size(properties_sizes):
-            self._extract_size(
-                view, properties_at[rows], size, rows, group, store_timestamps, result
-            )
-        hashes, records = _join_keys(len(properties_at), result.key_parts)
+        few, groups = _rows_by_size(properties_sizes)
+        self._take_one_by_one(
+            _texts(view, properties_at[few], properties_sizes[few]),
+            few,
+            group,
+            store_timestamps,
+            result,
+        )
+        for size, rows in groups:
+            table = _table(view, properties_at[rows], size)
+            self._take_alike(table, rows, group, store_timestamps, result)
+        hashes, records = _join_keys(len(properties_at), group, result)
         return result.tags_codes, hashes, records
 
-    def _extract_size(
+    def _take_alike(
         self,
-        view: memoryview,
-        at: Int64Array,
-        size: int,
+        table: Bytes2D,
         rows: Int64Array,
         topics: _Topics,
         times: Int64Array,
         result: _Result,
     ) -> None:
-        """The records `rows`, whose properties all have `size` bytes."""
-        if size == 0:
-            return
-        if len(rows) < _FEW_ROWS:
-            texts = [bytes(view[start : start + size]) for start in at.tolist()]
-            self._take_one_by_one(texts, rows, topics, times, result)
-            return
-        strided = np.ndarray((len(view) - size + 1,), f"V{size}", view, 0, (1,))
-        table = strided[at].view(np.uint8).reshape(len(rows), size)
-        for _ in range(_MOST_TEMPLATES):
+        """The records `rows`, whose properties all have one size."""
+        misses = 0
+        while len(rows) >= misses * 2 * _FEW_OF_A_FORM + 1:
             template = PropertyTemplate(table[0].tobytes())
             same = template.like(table)
             if same is None:
                 self._take_columns(template, table, rows, topics, times, result)
                 return
-            if int(same.sum()) >= _FEW_ROWS:
+            if int(same.sum()) >= _FEW_OF_A_FORM:
                 self._take_columns(template, table[same], rows[same], topics, times, result)
             else:
+                misses += 1
                 same[0] = True  # It may break its own form, with a \x01 in a value.
                 self._take_table(table[same], rows[same], topics, times, result)
             table, rows = table[~same], rows[~same]
-            if len(rows) < _FEW_ROWS:
-                break
         self._take_table(table, rows, topics, times, result)
 
     def _take_columns(
@@ -271,20 +273,20 @@ class PropertyExtractor:
         times: Int64Array,
         result: _Result,
     ) -> None:
-        """The exact plain way, 3 to 5 us a record."""
+        """The exact plain way, 2 us a record."""
+        tags_codes, with_keys = result.tags_codes, self._with_keys
         for text, row in zip(texts, rows.tolist(), strict=True):
             tags = find_property(text, _TAGS)
             if tags is not None:
-                result.tags_codes[row] = self._tags_code(tags)
-            topic_id = int(topics.ids[row])
-            if topic_id == topics.schedule_id:
+                tags_codes[row] = self._tags_code(tags)
+            if topics.schedule_id >= 0 and topics.ids[row] == topics.schedule_id:
                 delay = find_property(text, _DELAY)
                 if delay is not None:
-                    self._delay_one(delay, row, times, result.tags_codes)
-            hashes = self._hash_keys(text, int(topics.hashes[topic_id])) if self._with_keys else []
-            if hashes:
-                part = np.array([hashes], np.uint32)
-                result.key_parts.append(_KeyPart(np.array([row], np.int64), part))
+                    self._delay_one(delay, row, times, tags_codes)
+            if with_keys:
+                words = _words(text)
+                result.words += words
+                result.word_rows += [row] * len(words)
 
     def _tags_code(self, tags: bytes) -> int:
         code = self._tag_cache.get(tags)
@@ -293,14 +295,6 @@ class PropertyExtractor:
                 self._tag_cache.clear()
             code = self._tag_cache[tags] = tags_code(tags.decode("utf-8", "replace"))
         return code
-
-    def _hash_keys(self, text: bytes, prefix: int) -> list[int]:
-        uniq_key = find_property(text, _UNIQ_KEY)
-        keys = find_property(text, _KEYS)
-        words = [] if uniq_key is None else [uniq_key]
-        if keys is not None:
-            words += [word for word in keys.split(b" ") if word]
-        return [_extend_hash(prefix, word) for word in words]
 
     def _delay_one(self, text: bytes, row: int, times: Int64Array, tags_codes: Int64Array) -> None:
         """Unlike the original, a level that is no number does not stop the dispatch."""
@@ -317,33 +311,76 @@ def _topic_hash(topic: bytes) -> int:
     return string_hash(topic.decode("utf-8", "replace") + "#") & _MASK
 
 
-def _extend_hash(prefix: int, word: bytes) -> int:
-    """Java hash of a text that continues one with hash `prefix`."""
-    text = word.decode("utf-8", "replace")
-    units = len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2
-    return (prefix * pow(31, units, 1 << 32) + string_hash(text)) & _MASK
+def _words(properties: bytes) -> list[bytes]:
+    """The keys of one record: UNIQ_KEY, then the words of KEYS."""
+    uniq_key = find_property(properties, _UNIQ_KEY)
+    keys = find_property(properties, _KEYS)
+    words = [] if uniq_key is None else [uniq_key]
+    if keys is not None:
+        words += [word for word in keys.split(b" ") if word] if b" " in keys else [keys]
+    return words
 
 
-def _rows_by_size(sizes: Int64Array) -> list[tuple[int, Int64Array]]:
-    """Record positions grouped by properties size, in order within a group."""
-    if len(sizes) == 0:
-        return []
+def _hash_words(words: list[bytes], prefixes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Java hash (unsigned) of each word, none empty, behind a text whose hash is its prefix."""
+    blob = b"".join(words)
+    if blob.isascii():
+        units = np.frombuffer(blob, np.uint8).astype(np.uint32)
+        lengths = np.array([len(word) for word in words], np.int64)
+    else:
+        texts = [
+            word.decode("utf-8", "replace").encode("utf-16-be", "surrogatepass") for word in words
+        ]
+        units = np.frombuffer(b"".join(texts), ">u2").astype(np.uint32)
+        lengths = np.array([len(text) // 2 for text in texts], np.int64)
+    ends = np.cumsum(lengths)
+    units *= _POWERS[np.repeat(ends, lengths) - 1 - np.arange(len(units))]
+    hashes: NDArray[np.uint32] = np.add.reduceat(units, ends - lengths, dtype=np.uint32)
+    return hashes + prefixes * _POWERS[lengths]
+
+
+def _texts(view: memoryview, at: Int64Array, sizes: Int64Array) -> list[bytes]:
+    return [
+        bytes(view[start : start + size])
+        for start, size in zip(at.tolist(), sizes.tolist(), strict=True)
+    ]
+
+
+def _table(view: memoryview, at: Int64Array, size: int) -> Bytes2D:
+    """`size` bytes at each place, a row each."""
+    strided = np.ndarray((len(view) - size + 1,), f"V{size}", view, 0, (1,))
+    return strided[at].view(np.uint8).reshape(len(at), size)
+
+
+def _rows_by_size(sizes: Int64Array) -> tuple[Int64Array, list[tuple[int, Int64Array]]]:
+    """(records whose size few others have, the rest grouped by size), each in order."""
+    rows = np.arange(len(sizes), dtype=np.int64)
+    if len(sizes) < _FEW_ROWS:
+        return rows, []
     if (sizes == sizes[0]).all():
-        return [(int(sizes[0]), np.arange(len(sizes), dtype=np.int64))]
+        return rows[:0], [(int(sizes[0]), rows)] if sizes[0] else []
     order = np.argsort(sizes.astype(np.uint16), kind="stable")
     ordered = sizes[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    pieces = np.split(order, starts[1:])
-    return list(zip(ordered[starts].tolist(), pieces, strict=True))
+    counts = np.diff(starts, append=len(sizes))
+    is_few = np.repeat(counts, counts) < _FEW_ROWS
+    groups = [
+        (int(ordered[start]), order[start : start + count])
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
+        if count >= _FEW_ROWS and ordered[start]
+    ]
+    return np.sort(order[is_few]), groups
 
 
-def _join_keys(count: int, parts: list[_KeyPart]) -> tuple[Int64Array, Int64Array]:
+def _join_keys(count: int, topics: _Topics, result: _Result) -> tuple[Int64Array, Int64Array]:
     """All keys in the order of their records, as index hashes, and the record of each."""
+    parts = result.key_parts
     if len(parts) == 1 and len(parts[0].rows) == count:
         width = parts[0].hashes.shape[1]
         rows = np.arange(count, dtype=np.int64)
         return _index_hashes(parts[0].hashes.reshape(-1)), np.repeat(rows, width)
-    widths = np.zeros(count, np.int64)
+    of_words = np.array(result.word_rows, np.int64)
+    widths = np.bincount(of_words, minlength=count)
     for part in parts:
         widths[part.rows] = part.hashes.shape[1]
     starts = np.cumsum(widths) - widths
@@ -351,6 +388,13 @@ def _join_keys(count: int, parts: list[_KeyPart]) -> tuple[Int64Array, Int64Arra
     for part in parts:
         columns = np.arange(part.hashes.shape[1])
         hashes[starts[part.rows][:, None] + columns] = part.hashes
+    if len(of_words):
+        prefixes = topics.hashes[topics.ids[of_words]]
+        # Each word's number within its record.
+        numbers = np.arange(len(of_words))
+        is_first = np.diff(of_words, prepend=-1) != 0
+        numbers -= np.maximum.accumulate(np.where(is_first, numbers, 0))
+        hashes[starts[of_words] + numbers] = _hash_words(result.words, prefixes)
     return _index_hashes(hashes), np.repeat(np.arange(count, dtype=np.int64), widths)
 
 
