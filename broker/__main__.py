@@ -12,12 +12,12 @@ from typing import Final, TextIO
 
 import setproctitle
 
-from broker.broker_startup import StartupOptions, load_startup_options
+from broker.broker_startup import load_startup_options
 from broker.listening_sockets import PortTakenError
 from broker.processes.supervising import BrokerProcess
 from broker.promotion import check_promotion, complete_promotion
-from conf.command_line import EXIT_CANNOT_START
-from conf.errors import ConfigError, StartupExitError
+from broker.startup_options import StartupOptions
+from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
 from conf.logging_setup import configure_logging, log_directory
 from store.clock import SystemClock
 from store.errors import StoreError

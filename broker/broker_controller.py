@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 
 from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.broker_registration import BrokerRegistration
-from broker.broker_startup import StartupOptions
 from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, ms_until_midnight
 from broker.client_housekeeping_service import ClientHousekeepingService
 from broker.command_channel import CommandClient
@@ -46,6 +45,7 @@ from broker.routes import QUERY_POOL, RouteParts, build_routes
 from broker.runtime_source import RuntimeSource
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
+from broker.startup_options import StartupOptions
 from broker.store_access import StoreAccess
 from broker.store_follower import StoreFollower
 from broker.store_stats_service import StoreStatsService

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from broker.broker_config import BrokerConfig
+from broker.startup_options import StartupOptions
 from broker.supervisor_config import SupervisorConfig
 from conf.command_line import (
     CONFIG_FILE,
-    EXIT_BAD_SETTING,
-    EXIT_OK,
     HELP,
     NAMESRV_ADDR,
     PRINT_ALL,
@@ -31,11 +28,11 @@ from conf.command_line import (
     require_home,
     unused_variables,
 )
-from conf.config_loader import KeySpace, LoadedSettings, build, describe, load_settings
-from conf.errors import ConfigError, StartupExitError
+from conf.config_loader import KeySpace, LoadedSettings, build, load_settings
+from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError
 from conf.ignored_keys import IGNORED_BROKER_KEYS
 from conf.logging_setup import LoggingConfig
-from conf.properties import Setting
+from conf.setting import Setting
 from ha.ha_config import HaConfig
 from ha.transport import HaTlsError, make_tls_context
 from ha.trusted_peers import parse_networks
@@ -68,45 +65,6 @@ _HA_KEYS: Final = (
     "haTlsCertificate",
     "haTlsEnable",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartupOptions:
-    """Everything a broker is started with.
-
-    `namesrv_addresses` is empty where none is configured: then the embedded name server serves.
-    `warnings` are for the log, once it is open.
-    """
-
-    broker: BrokerConfig
-    server: RemotingServerConfig
-    client: RemotingClientConfig
-    store: MessageStoreConfig
-    ha: HaConfig
-    supervisor: SupervisorConfig
-    logging: LoggingConfig
-    config_file: Path | None = None
-    namesrv_addresses: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, str]) -> Self:
-        """The configs of a flat table of texts (what `settings` gave). Raises ConfigError."""
-        return cls(
-            broker=build(BrokerConfig, settings),
-            server=build(RemotingServerConfig, settings),
-            client=build(RemotingClientConfig, settings),
-            store=build(MessageStoreConfig, settings),
-            ha=build(HaConfig, settings),
-            supervisor=build(SupervisorConfig, settings),
-            logging=build(LoggingConfig, settings),
-        )
-
-    def settings(self, *, important_only: bool = False) -> dict[str, str]:
-        """Every key with its text, in the order that -p prints."""
-        parts = (self.broker, self.server, self.client, self.store)
-        own = (self.ha, self.supervisor, self.logging)
-        return describe(*parts, *own, important_only=important_only)
 
 
 def load_startup_options(

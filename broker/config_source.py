@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.broker_startup import StartupOptions
+from broker.startup_options import StartupOptions
 from remoting.body.data_version import DataVersion
 
 

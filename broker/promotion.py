@@ -26,11 +26,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from broker.broker_startup import StartupOptions
 from broker.remote_log import MasterRefusesError, read_facts, runtime_request
+from broker.startup_options import StartupOptions
 from conf.atomic_file import sync_directory, write_atomic
-from conf.command_line import EXIT_CANNOT_START
-from conf.errors import StartupExitError
+from conf.errors import EXIT_CANNOT_START, StartupExitError
 from ha.inspection import Inspection, Verdict
 from remoting.remoting_command import RemotingCommand
 from remoting.response_table import ResponseCallback

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI
-from broker.broker_startup import StartupOptions
 from broker.command_channel import Arguments, CommandClient, CommandError
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.group_members import GroupMembers
@@ -29,6 +28,7 @@ from broker.returning_master import ReturningMaster
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
 from broker.slave_synchronize import SlaveSynchronize
+from broker.startup_options import StartupOptions
 from broker.store_access import StoreAccess
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.topic_config_manager import TopicConfigManager

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.broker_config import BrokerConfig
-from broker.broker_startup import StartupOptions
 from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.config_source import StartedConfigs
 from broker.consumer_manager import ConsumerManager
@@ -35,6 +34,7 @@ from broker.producer_manager import ProducerManager
 from broker.rebalance_lock_manager import RebalanceLockManager
 from broker.runtime_info import RuntimeInfoSource
 from broker.schedule_offset_manager import ScheduleOffsetManager
+from broker.startup_options import StartupOptions
 from broker.store_access import StoreAccess
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import SystemTopics

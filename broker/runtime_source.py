@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from broker.broker_startup import StartupOptions
 from broker.runtime_info import PoolInfo, RuntimeInfo
+from broker.startup_options import StartupOptions
 from broker.store_access import StoreAccess
 from broker.store_stats_service import StoreStatsService
 from remoting.remoting_server import RequestExecutor

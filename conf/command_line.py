@@ -13,15 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conf.errors import ConfigError, StartupExitError
-from conf.properties import Setting
+from conf.errors import (
+    EXIT_BAD_SETTING,
+    EXIT_CANNOT_START,
+    EXIT_NO_HOME,
+    EXIT_OK,
+    EXIT_USAGE,
+    ConfigError,
+    StartupExitError,
+)
+from conf.setting import Setting
 from conf.settings_file import read_settings_file
-
-EXIT_OK = 0
-EXIT_USAGE = 1
-EXIT_BAD_SETTING = 253
-EXIT_NO_HOME = 254
-EXIT_CANNOT_START = 255
 
 _ADDRESS = re.compile(r"[^\s,;]+:(?P<port>[0-9]{1,5})")
 _UNUSED_VARIABLES = ("JAVA_HOME", "JAVA_OPT", "JAVA_OPT_EXT", "RMQ_NUMA_NODE")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from conf.config_fields import FieldSpec, field_specs, value_text
 from conf.errors import ConfigError
 from conf.ignored_keys import ALIASES, REFUSED
-from conf.properties import Setting
+from conf.setting import Setting
 
 ConfigT = TypeVar("ConfigT")
 

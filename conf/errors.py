@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+EXIT_OK = 0
+EXIT_USAGE = 1
+EXIT_BAD_SETTING = 253
+EXIT_NO_HOME = 254
+EXIT_CANNOT_START = 255
+
 
 class ConfigError(Exception):
     """Settings that cannot be used; `problems` holds one line for each of them."""

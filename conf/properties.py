@@ -8,22 +8,13 @@ Knows nothing of what the keys mean. The syntax itself is the javaproperties lib
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import javaproperties
 
 from conf.errors import ConfigError
+from conf.setting import Setting
 
 ENCODING = "iso-8859-1"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One `key=value` as written, and where: `source` is "file:line" or the name of the option."""
-
-    key: str
-    text: str
-    source: str
 
 
 def parse_properties(text: str, name: str) -> list[Setting]:

@@ -12,7 +12,8 @@ from pathlib import Path
 import yaml
 
 from conf.errors import ConfigError
-from conf.properties import ENCODING, Setting, parse_properties
+from conf.properties import ENCODING, parse_properties
+from conf.setting import Setting
 
 YAML_SUFFIXES = (".yaml", ".yml")
 

@@ -17,8 +17,7 @@ import sys
 from contextlib import ExitStack
 from typing import Final
 
-from conf.command_line import EXIT_CANNOT_START, EXIT_OK
-from conf.errors import ConfigError, StartupExitError
+from conf.errors import EXIT_CANNOT_START, EXIT_OK, ConfigError, StartupExitError
 from conf.logging_setup import configure_logging, log_directory
 from conf.pid_file import remove_pid_file, write_pid_file
 from namesrv.kv_config_manager import KVConfigError

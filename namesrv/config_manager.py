@@ -18,7 +18,8 @@ from typing import Final
 from conf.atomic_file import write_atomic
 from conf.config_loader import describe, update
 from conf.errors import ConfigError
-from conf.properties import ENCODING, Setting, dump_properties, parse_properties
+from conf.properties import ENCODING, dump_properties, parse_properties
+from conf.setting import Setting
 from conf.settings_file import YAML_SUFFIXES
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.settings_edit import edit_properties, edit_yaml

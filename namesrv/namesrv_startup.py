@@ -14,7 +14,6 @@ from typing import Final
 
 from conf.command_line import (
     CONFIG_FILE,
-    EXIT_OK,
     HELP,
     NAMESRV_ADDR,
     PRINT_ALL,
@@ -25,7 +24,7 @@ from conf.command_line import (
     unused_variables,
 )
 from conf.config_loader import KeySpace, build, describe, load_settings
-from conf.errors import ConfigError, StartupExitError
+from conf.errors import EXIT_OK, ConfigError, StartupExitError
 from conf.ignored_keys import IGNORED_NAMESRV_KEYS
 from conf.logging_setup import LoggingConfig
 from namesrv.namesrv_config import NamesrvConfig

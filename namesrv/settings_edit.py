@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 import javaproperties
 
 from conf.errors import ConfigError
-from conf.properties import Setting, dump_properties, parse_properties
+from conf.properties import dump_properties, parse_properties
+from conf.setting import Setting
 from conf.settings_file import parse_yaml
 
 

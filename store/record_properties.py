@@ -45,7 +45,7 @@ _FEW_OF_A_FORM: Final = 48
 """A template that fits fewer rows, and not all of its length, costs more than it saves; the more
 rows there are, the more such misses are borne."""
 _TAG_CACHE_LIMIT: Final = 10_000
-_POWERS: Final = np.array([pow(31, i, 1 << 32) for i in range(1 << 15)], np.uint32)
+_POWERS: Final = np.cumprod([1, *[31] * ((1 << 15) - 1)], dtype=np.uint32)
 """31 ** i modulo 2 ** 32; properties are shorter than that."""
 _JAVA_INT: Final = re.compile(r"[+-]?\d{1,10}")
 

@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.broker_startup import StartupOptions
 from broker.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, run_child
+from broker.startup_options import StartupOptions
 from ha.ha_service import HAService, Surroundings
 from ha.inspection import Inspection, Verdict
 from ha.transport import HaTlsError

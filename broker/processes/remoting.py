@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from broker.broker_controller import BrokerController
-from broker.broker_startup import StartupOptions
 from broker.processes.child import Child, run_child
+from broker.startup_options import StartupOptions
 from store.clock import SystemClock
 from store.control_page import REMOTING_READY
 

@@ -11,9 +11,9 @@ import logging
 import os
 from typing import Final
 
-from broker.broker_startup import StartupOptions
 from broker.command_channel import Arguments, CommandHandler, CommandServer
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, Child, run_child
+from broker.startup_options import StartupOptions
 from ha.ha_config import HaAckLevel
 from store.clock import SystemClock
 from store.default_message_store import DefaultMessageStore

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from broker.broker_startup import StartupOptions
 from broker.command_channel import create_channel
 from broker.listening_sockets import bind_listener, bind_remoting, port_of
 from broker.processes.child import BootInfo
+from broker.startup_options import StartupOptions
 from broker.supervisor import ChildSpec, Supervisor
 from broker.supervisor_metrics import SupervisorMetrics
 from conf.pid_file import remove_pid_file, write_pid_file

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_startup import StartupOptions, load_startup_options
+from broker.broker_startup import load_startup_options
+from broker.startup_options import StartupOptions
 from conf.errors import StartupExitError
 
 HOME = {"ROCKETMQ_HOME": "/opt/mq"}

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_startup import StartupOptions
 from broker.command_channel import (
     Arguments,
     CommandHandler,
@@ -18,6 +17,7 @@ from broker.command_channel import (
 )
 from broker.processes.child import BootInfo, Child
 from broker.processes.ha import OtherProcesses
+from broker.startup_options import StartupOptions
 from store.clock import SystemClock
 from store.control_page import ControlPage
 from store.errors import StoreError

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from broker.broker_startup import StartupOptions
 from broker.promotion import (
     FILE_NAME,
     ReplicaJournal,
@@ -18,6 +17,7 @@ from broker.promotion import (
     complete_promotion,
     read_state,
 )
+from broker.startup_options import StartupOptions
 from conf.errors import StartupExitError
 from ha.inspection import Inspection, Verdict
 from remoting.body.kv_table import KVTable

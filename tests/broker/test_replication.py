@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from broker.broker_outer_api import BrokerIdentity
-from broker.broker_startup import StartupOptions
 from broker.command_channel import CommandClient, CommandServer, create_channel
 from broker.replication import Replication, SharedParts
 from broker.slave_synchronize import SyncKind
+from broker.startup_options import StartupOptions
 from ha.inspection import Inspection, Verdict
 from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand

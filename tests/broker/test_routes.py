@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from broker.broker_controller import BrokerController
-from broker.broker_startup import StartupOptions
 from broker.command_channel import create_channel
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.send_message_processor import SendMessageProcessor
 from broker.routes import ADMIN_POOL, CONSUMER_POOL, HEARTBEAT_POOL, QUERY_POOL
+from broker.startup_options import StartupOptions
 from remoting.request_code import RequestCode as Code
 from store.clock import SystemClock
 from store.control_page import Bell, ProcessIndex

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.broker_startup import StartupOptions
 from broker.config_source import StartedConfigs
 from broker.memory_limit import memory_limit_bytes
 from broker.runtime_source import RuntimeSource, disk_space
+from broker.startup_options import StartupOptions
 from broker.store_stats_service import StoreStatsService
 from store.control_page import (
     DISPATCHED_OFFSET,

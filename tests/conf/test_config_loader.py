@@ -9,7 +9,7 @@ import pytest
 
 from conf.config_loader import KeySpace, build, describe, load_settings, update
 from conf.errors import ConfigError
-from conf.properties import Setting
+from conf.setting import Setting
 
 
 class Role(enum.Enum):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from conf.errors import ConfigError
-from conf.properties import Setting, dump_properties, parse_properties
+from conf.properties import dump_properties, parse_properties
+from conf.setting import Setting
 from conf.settings_file import parse_yaml, read_settings_file
 
 

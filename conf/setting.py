@@ -1,0 +1,14 @@
+"""One setting as somebody wrote it. Plain data, any thread; knows no format and no key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One `key=value` as written, and where: `source` is "file:line" or the name of the option."""
+
+    key: str
+    text: str
+    source: str
