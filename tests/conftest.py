@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,13 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("ROCKETMQ_HOME", "NAMESRV_ADDR", "JAVA_OPT_EXT"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hangup_as_usual() -> None:
+    """Under nohup our children would ignore SIGHUP; what we catch, they get with its default."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
