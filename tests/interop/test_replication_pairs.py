@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,21 +43,17 @@ _CONF = {
 }
 _QUICK = 5_000
 _SLOW = 100_000
-_ASYNC_GROUPS = pairs([("ours", "ours", "java-4.9", "java-5.3"), *PAIRS[3:]])
-_SYNC_GROUPS = pairs()
+# Our master has all three kinds of slaves at once, and with a SYNC_MASTER each has to have it.
+_GROUPS = pairs([("ours", "ours", "java-4.9", "java-5.3"), *PAIRS[3:]])
 
 Case = tuple[str, tuple[str, ...]]
+_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
+_CASES = [(role, kinds) for role in _ROLES for kinds in _GROUPS]
 
 
-def _case(role: str, kinds: tuple[str, ...]) -> Any:
-    """All pairs are quick with an ASYNC_MASTER, only ours with a SYNC_MASTER."""
-    is_quick = role == "ASYNC_MASTER" or set(kinds) == {"ours"}
-    name = f"{'async' if role == 'ASYNC_MASTER' else 'sync'}-{kinds_id(kinds)}"
-    return pytest.param((role, kinds), id=name, marks=[] if is_quick else pytest.mark.slow)
-
-
-_ASYNC = [_case("ASYNC_MASTER", kinds) for kinds in _ASYNC_GROUPS]
-_SYNC = [_case("SYNC_MASTER", kinds) for kinds in _SYNC_GROUPS]
+def _case_id(case: Case) -> str:
+    role, kinds = case
+    return f"{role.removesuffix('_MASTER').lower()}-{kinds_id(kinds)}"
 
 
 class Running:
@@ -101,7 +96,7 @@ def run(
     return lambda case: Running(tmp_path_factory.mktemp("pair"), namesrv, drivers, case)
 
 
-@pytest.fixture(scope="module", params=[*_ASYNC, *_SYNC])
+@pytest.fixture(scope="module", params=_CASES, ids=_case_id)
 def running(request: pytest.FixtureRequest, run: Callable[[Case], Running]) -> Iterator[Running]:
     made = run(request.param)
     yield made
@@ -232,7 +227,7 @@ def kill_and_end(running: Running, count: int) -> None:
         running.end()
 
 
-_KILLED = [case.values[0] for case in _SYNC]
+_KILLED: list[Case] = [("SYNC_MASTER", kinds) for kinds in pairs()]
 _OURS_KILLED = [case for case in _KILLED if set(case[1]) == {"ours"}]
 
 

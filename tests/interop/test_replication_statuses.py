@@ -148,7 +148,7 @@ def test_three_copies(start_sync_group: Starter) -> None:
 @pytest.mark.slow
 def test_two_slaves_where_one_copy_is_asked(start_sync_group: Starter) -> None:
     """A stopped slave holds nobody up while the other one acknowledges."""
-    sync = start_sync_group(("ours", "ours", "ours"))
+    sync = start_sync_group(("ours", "ours", "ours"), inSyncReplicas="2")
     start_all(sync.group.slaves)
     sync.wait_for(SEND_OK)
     for slave in sync.group.slaves:
