@@ -23,7 +23,7 @@ _ZERO_STEP: Final = 1 << 20
 _FALLOC_FL_ZERO_RANGE: Final = 0x10
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_MADV_POPULATE_WRITE: Final = 23
+_MADV_POPULATE_READ: Final = 22
 _LIBC.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -163,16 +163,18 @@ class MappedFile:
         self._view[position:end] = data
 
     def populate(self, position: int, size: int) -> bool:
-        """Bring pages into memory, ready to be written; does not hold the GIL.
+        """Bring pages into memory, so that the writer finds them there; does not hold the GIL.
 
-        False when the kernel does not know MADV_POPULATE_WRITE (before 5.14) or cannot do it for
-        this file system: then the writer touches the pages itself. `position` lies on a page.
+        They stay clean: dirty ones (MADV_POPULATE_WRITE) would be written to the disk as zeroes
+        by the next fdatasync, and again with what they hold later. False when the kernel does not
+        know MADV_POPULATE_READ (before 5.14) or cannot do it for this file system: then the
+        writer touches the pages itself. `position` lies on a page.
         """
         end = min(position + size, self.size)
         anchor = ctypes.c_char.from_buffer(self._view)
         try:
             address = ctypes.addressof(anchor) + position
-            return bool(_LIBC.madvise(address, end - position, _MADV_POPULATE_WRITE) == 0)
+            return bool(_LIBC.madvise(address, end - position, _MADV_POPULATE_READ) == 0)
         finally:
             del anchor
 

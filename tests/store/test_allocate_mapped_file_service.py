@@ -202,19 +202,43 @@ def test_the_first_file_of_an_empty_log_stays(writer: Writer, start: int) -> Non
     assert writer.files() == [file_name(start)]
 
 
-def test_populating_stays_a_bounded_distance_ahead(
-    writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    populated: list[tuple[int, int]] = []
-    service = writer.service
+@pytest.fixture
+def populated(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """What was populated, page by page, at most three of them ahead of the writer."""
+    found: list[tuple[int, int]] = []
 
     def populate(start: int, end: int) -> bool:
-        populated.append((start, end))
+        found.append((start, end))
         return True
 
-    monkeypatch.setattr(service, "_populate", populate)
+    monkeypatch.setattr(writer.service, "_populate", populate)
     monkeypatch.setattr("store.allocate_mapped_file_service._POPULATE_STEP", 4096)
     monkeypatch.setattr("store.allocate_mapped_file_service._POPULATE_AHEAD", 3 * 4096)
+    return found
+
+
+def test_while_the_log_grows_only_what_is_needed_soon_is_populated(
+    writer: Writer, populated: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.allocate_mapped_file_service._POPULATE_URGENT", 4096)
+    writer.service.begin_at(0)
+    steps(writer, 8)
+
+    def grow(*positions: int) -> tuple[int, int]:
+        for writer.position in positions:
+            steps(writer, 1)
+        return populated[-1]
+
+    assert grow(*range(100, 8192, 512)) == (8192, 12288), "more than a page is ready"
+    assert grow(*range(8300, 8310)) == (12288, 16384), "less than a page was ready"
+    steps(writer, 1)
+    assert populated[-1] == (16384, 20480), "the log does not grow"
+
+
+def test_populating_stays_a_bounded_distance_ahead(
+    writer: Writer, populated: list[tuple[int, int]]
+) -> None:
+    service = writer.service
     service.begin_at(0)
     steps(writer, 8)
     assert populated == [(0, 4096), (4096, 8192), (8192, 12288)]
