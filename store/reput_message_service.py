@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 DEFAULT_CHUNK_SIZE: Final = 4 << 20
 """Most bytes dispatched between two publications: ten thousand small records, about 5 ms."""
 DEFAULT_IDLE_MS: Final = 50.0
-_SMALL_CHUNK: Final = 32 << 10
+_SMALL_CHUNK: Final = 512 << 10
+"""After less than this it rests for pace_ms: chunks of a hundred records cost 4 us a record, of a
+thousand 1.5; at 80,000 sends a second that is a quarter of a core."""
 _DISK_FULL_RETRY_MS: Final = 1_000
 
 

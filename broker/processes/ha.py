@@ -23,6 +23,7 @@ from remoting.selector_seam import new_selector
 from store.clock import SystemClock
 from store.control_page import REPLICA_COUNT, REPLICATED_OFFSET, ProcessIndex
 from store.errors import StoreError
+from store.message_store_config import BrokerRole
 from store.resync_request import ResyncAction, ResyncRequest, write_request
 from store.service_thread import ServiceThread
 
@@ -170,6 +171,9 @@ def _build(
 ) -> HAService:
     store, own = child.bell("store"), child.bell("ha")
 
+    # Only a SYNC_MASTER's answers wait for what the slaves acknowledge.
+    waits = options.store.broker_role is BrokerRole.SYNC_MASTER
+
     def ring_readers() -> None:
         # `remoting` follows the queues, not the log; a slave of this slave sleeps on our own bell.
         store.ring()
@@ -181,7 +185,7 @@ def _build(
         commit_log_path=options.store.commit_log_path,
         file_size=options.store.mapped_file_size_commit_log,
         bell=own,
-        ring_remoting=child.bell("remoting").ring,
+        ring_remoting=child.bell("remoting").ring if waits else _nobody,
         ring_readers=ring_readers,
         broker_name=options.broker.broker_name,
         fetch_members=others.fetch_members,
@@ -199,6 +203,10 @@ def _build(
         new_selector=new_selector,
         on_failure=_end_process,
     )
+
+
+def _nobody() -> None:
+    """Nobody waits for acknowledgements."""
 
 
 def _handlers(service: HAService) -> dict[str, Any]:

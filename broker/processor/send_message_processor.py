@@ -48,6 +48,9 @@ SEND_V2_PREFIX: Final = b'{"code":310,'
 _HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _MULTI_TAGS: Final = 0x2
 _FILE_WAIT_MS: Final = 5_000
+_COMMIT_WAITING: Final = 32
+"""So many sends that wait for replicas are published without waiting for the turn's end: the
+replicas get them while the next ones are read."""
 _QUEUE_ID_DIGITS: Final = 10
 
 _V1_NAMES: Final = {
@@ -204,6 +207,8 @@ class SendMessageProcessor:
         self._why_not_writable = why_not_writable
         self._topics: dict[str, _SendTopic] = {}
         self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
+        self._waiting_puts = 0
+        """Sends of this turn that wait for the replicas and are not published yet."""
         self._held: deque[_HeldSend] = deque()
         self._blocked: set[str] = set()
         self._counted: dict[str, list[int]] = {}
@@ -279,6 +284,10 @@ class SendMessageProcessor:
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
         ):
             self._waiters.add(self._log.position, EncodedAnswer(connection, answer_frame))
+            self._waiting_puts += 1
+            if self._waiting_puts >= _COMMIT_WAITING and self._waiters.waits_for_replicas:
+                self._waiting_puts = 0
+                self._log.commit()
             return True
         connection.write(answer_frame)
         return True
@@ -328,6 +337,7 @@ class SendMessageProcessor:
         if self._held:
             self._retry_held(self._log.now_ms)
         self._log.commit()
+        self._waiting_puts = 0
         if self._counted:
             for topic, (count, size) in self._counted.items():
                 self._stats.add_put(topic, count, size)

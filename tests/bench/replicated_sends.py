@@ -87,6 +87,9 @@ def measure_lag(directory: Path) -> Lag:
         with log_end_of(pids[0]) as master_end, log_end_of(pids[1]) as slave_end:
             run_load("send", pair.master, "bench-lag", 4, 64, 1000, _BODY, _QUEUES)
             wait_until(lambda: slave_end() == master_end(), "the slave has the first messages")
+            # Fresh files are populated then: see AllocateMappedFileService.
+            for pid in pids:
+                quiet_cpu_s(pid)
             total = int(_RATE * (_SETTLED_S + _LAG_S))
             arguments = (4, 64, total, _BODY, _QUEUES, _RATE)
             load = pool.submit(run_load, "send", pair.master, "bench-lag", *arguments)

@@ -929,6 +929,27 @@ def test_sync_master_codes(tmp_path: Path) -> None:
     assert len(world.records()) == 3
 
 
+@pytest.mark.parametrize(
+    ("waits", "sent", "published"), [(True, 31, 1), (True, 32, 1), (True, 70, 3), (False, 70, 1)]
+)
+def test_many_sends_are_published_before_the_turn_ends(
+    tmp_path: Path, waits: bool, sent: int, published: int
+) -> None:
+    """So that the replicas that they wait for get the first ones while the others are read."""
+    world = HotPathWorld(tmp_path, waits_for_replicas=waits)
+    world.topic()
+    world.counters[REPLICA_COUNT] = 1
+    client = world.client()
+    client.send(send_request())
+    world.turn()
+    rings = world.rings
+    for _ in range(sent):
+        client.send(send_request())
+    world.turn()
+    assert world.rings - rings == published
+    assert len(world.records()) == 1 + sent
+
+
 def test_answers_to_a_connection_that_went_are_dropped(world: HotPathWorld) -> None:
     client = world.client()
     client.send(send_request())
