@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import statistics
 import subprocess
 import threading
 import time
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.measuring import RECORD_OVERHEAD, build, cpu_s, quiet_cpu_s, run_load
-from tests.bench.raw_copy import raw_mb_s
+from tests.bench.raw_copy import raw_copy
 from tests.bench.replica_pair import ReplicaPair, log_end, runtime_info
 from tests.support.our_broker import FrameClient
 
@@ -44,7 +45,13 @@ class CatchUp:
     dispatched_mb_s: float
     master_cpu_s_gb: float
     slave_cpu_s_gb: float
-    raw_mb_s: float  # mean of the loop before and the loop after
+    raw_mb_s: float  # mean of the loop before and the loop after, as the next one
+    raw_cpu_s_gb: float
+
+    @property
+    def slave_beyond_raw_cpu_s_gb(self) -> float:
+        """The slave's CPU without what any receiver of the bytes needs on this machine."""
+        return self.slave_cpu_s_gb - self.raw_cpu_s_gb
 
 
 class Backlog:
@@ -124,7 +131,7 @@ def measure(side: str, backlog: Backlog, directory: Path) -> CatchUp:
     with pair:
         pair.master.start()
         quiet_cpu_s(pair.master.process.pid)
-        raw = [raw_mb_s(backlog.log, backlog.size, backlog.store.parent)]
+        raw = [raw_copy(backlog.log, backlog.size, backlog.store.parent)]
         begin_cpu: list[float] = []
         slave = pair.new_slave()
         pids = (pair.master, slave)
@@ -141,7 +148,7 @@ def measure(side: str, backlog: Backlog, directory: Path) -> CatchUp:
         end_cpu = [quiet_cpu_s(broker.process.pid, _QUIET_S) for broker in pids]
         slave.kill()
         (slave.store_dir / _FIRST_FILE).unlink()
-        raw.append(raw_mb_s(backlog.log, backlog.size, backlog.store.parent))
+        raw.append(raw_copy(backlog.log, backlog.size, backlog.store.parent))
     gb = backlog.size / 1e9
     master_cpu, slave_cpu = (
         (after - before) / gb for before, after in zip(begin_cpu, end_cpu, strict=True)
@@ -155,7 +162,8 @@ def measure(side: str, backlog: Backlog, directory: Path) -> CatchUp:
         gb * 1000 / (dispatched_s - watch.first_s),
         master_cpu,
         slave_cpu,
-        sum(raw) / len(raw),
+        statistics.mean(one.mb_s for one in raw),
+        statistics.mean(one.receiver_cpu_s_gb for one in raw),
     )
 
 

@@ -1,4 +1,4 @@
-"""The yardstick of catch-up: a bare sendfile -> recv_into loop into a fresh file, MB/s.
+"""The yardstick of catch-up: a bare sendfile -> recv_into loop into a fresh file.
 
 Two processes over loopback TCP: a child sends a file in frames of 1 MiB behind a header of 12
 bytes and takes the 8-byte acknowledgements; this process receives each frame straight into a
@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +27,17 @@ _ACCEPT_S: Final = 10.0
 _HOME: Final = Path(__file__).resolve().parents[2]
 
 
-def raw_mb_s(source: Path, size: int, directory: Path) -> float:
-    """MB/s of `size` bytes of `source`, from the first byte to the last acknowledgement."""
+@dataclass(frozen=True, slots=True)
+class RawCopy:
+    """MB and GB are 10^6 and 10^9 bytes."""
+
+    mb_s: float
+    receiver_cpu_s_gb: float
+    """Nearly all of it is the kernel's: fresh memory, and the copy into it."""
+
+
+def raw_copy(source: Path, size: int, directory: Path) -> RawCopy:
+    """Copy `size` bytes of `source`; from the first byte to the last acknowledgement."""
     target = directory / "raw-copy"
     fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -39,13 +49,15 @@ def raw_mb_s(source: Path, size: int, directory: Path) -> float:
             with subprocess.Popen(command, cwd=_HOME) as sender:
                 link, _ = listening.accept()
                 with link, memoryview(mapping) as view:
+                    begin_cpu_s = time.process_time()
                     seconds = _receive(link, view)
+                    cpu_s = time.process_time() - begin_cpu_s
                 if sender.wait(_ACCEPT_S) != 0:
                     raise RuntimeError(f"{' '.join(command)}: exit {sender.returncode}")
     finally:
         os.close(fd)
         target.unlink()
-    return size / seconds / 1e6
+    return RawCopy(size / seconds / 1e6, cpu_s / size * 1e9)
 
 
 def _receive(link: socket.socket, view: memoryview) -> float:

@@ -167,7 +167,9 @@ def catch_up_lines(row: str, runs: list[CatchUp]) -> list[Line]:
         compared(f"{row}: dispatched, MB/s", *both("dispatched_mb_s"), least=1),
         compared(f"{row}: master, CPU s/GB", *both("master_cpu_s_gb"), most=0.5),
         compared(f"{row}: slave, CPU s/GB", *both("slave_cpu_s_gb"), most=0.5),
+        compared("  beyond the raw loop's receiver", *both("slave_beyond_raw_cpu_s_gb"), most=0.5),
         Line(f"{row}: raw loop, MB/s", *both("raw_mb_s")),
+        Line("  its receiver, CPU s/GB", *both("raw_cpu_s_gb")),
     ]
 
 
