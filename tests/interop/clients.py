@@ -106,7 +106,7 @@ def registered(driver: Driver, namesrv: str) -> dict[str, dict[str, str]]:
 
 
 def wait_registered(driver: Driver, namesrv: str, broker: harness.Broker) -> None:
-    """Until the name server knows the master; a 5.3.3 broker registers 20 s after its boot line."""
+    """Until the name server knows the master."""
 
     def is_known() -> bool:
         return registered(driver, namesrv).get(broker.name, {}).get("0") == broker.address

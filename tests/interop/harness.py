@@ -14,8 +14,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from remoting.request_code import RequestCode
 from tests.interop.java_peers import QUICK_JVM, java_command, server_lib
-from tests.interop.processes import PeerError, ServerProcess, free_port
+from tests.interop.processes import PeerError, ServerProcess, free_port, wait_until
 from tests.support.our_broker import FrameClient
 
 REPO_DIR = Path(__file__).resolve().parents[2]
@@ -73,13 +74,20 @@ class Broker:
     """A broker of either world, its settings and its store directory."""
 
     def __init__(
-        self, kind: str, process: ServerProcess, name: str, port: int, store_dir: Path
+        self,
+        kind: str,
+        process: ServerProcess,
+        name: str,
+        port: int,
+        store_dir: Path,
+        namesrv: str | None,
     ) -> None:
         self.kind = kind
         self.process = process
         self.name = name
         self.store_dir = store_dir
         self._port = port
+        self._namesrv = namesrv
 
     @property
     def address(self) -> str:
@@ -97,7 +105,18 @@ class Broker:
     def start(self) -> Broker:
         """Start and wait for the boot line, whose port is the real one."""
         self._port = int(self.process.start().group(3))
+        if self.kind == "java-5.3" and self._namesrv is not None:
+            wait_until(self._registers, f"{self.process.name} registered", poll_s=0.2)
         return self
+
+    def _registers(self) -> bool:
+        """A 5.3.3 broker registers 10 to 20 s after its boot, and at once when a setting is set."""
+        with self.client() as client:
+            client.call(RequestCode.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=6\n")
+        host, _, port = str(self._namesrv).partition(";")[0].rpartition(":")
+        with FrameClient((host, int(port))) as client:
+            known = client.call(RequestCode.GET_BROKER_CLUSTER_INFO, {}).body
+        return f'"{self.address}"'.encode() in known
 
     def stop(self) -> None:
         """Clean stop (SIGTERM)."""
@@ -161,13 +180,13 @@ def broker(
     if kind == "ours":
         command = [sys.executable, "-m", "broker", *args]
         process = ServerProcess(label, command, log, _BROKER_READY, _our_env(directory))
-        return Broker(kind, process, name, port, store)
+        return Broker(kind, process, name, port, store, namesrv)
     home = _java_home(directory)
     main = "org.apache.rocketmq.broker.BrokerStartup"
     flags = (*jvm, *_DISK_FLAGS, f"-Drocketmq.home.dir={home}")
     command = java_command(_server_classpath(kind), main, home, jvm=flags, args=args)
     process = ServerProcess(label, command, log, _BROKER_READY, {"ROCKETMQ_HOME": str(home)})
-    return Broker(kind, process, name, port, store)
+    return Broker(kind, process, name, port, store, namesrv)
 
 
 def our_admin(directory: Path, *arguments: str) -> str:

@@ -163,7 +163,7 @@ def start_all(brokers: Iterable[harness.Broker]) -> None:
 
 
 def wait_group_registered(driver: Driver, namesrv: str, group: Group) -> None:
-    """Until the name server knows every member; a 5.3.3 broker registers 20 s after its boot."""
+    """Until the name server knows every member."""
     expected = group.addresses()
     what = f"all of {group.name} registered"
     wait_until(
