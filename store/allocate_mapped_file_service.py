@@ -10,7 +10,9 @@ AllocateMappedFileService, and MappedFile's warm-up.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -50,9 +52,11 @@ class AllocateMappedFileService(ServiceThread):
         *,
         writer_position: Callable[[], int],
         publish: Callable[[int], None],
+        populates_for: float = math.inf,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """writer_position: end of the published log. publish: gets allocated_end."""
+        """writer_position: end of the published log. publish: gets allocated_end. populates_for:
+        bytes/s; a faster writer touches the pages itself."""
         super().__init__("AllocateMappedFileService", on_failure=on_failure)
         self._directory = directory
         self._file_size = file_size
@@ -65,8 +69,10 @@ class AllocateMappedFileService(ServiceThread):
         self._first_start = _NOT_BEGUN
         self._allocated_end = _NOT_BEGUN
         self._populated = 0
+        self._populates_for = populates_for
         self._position_before = 0
-        """Where the writer was at the last look."""
+        self._looked_s = time.monotonic()
+        """Where the writer was at the last look, and when that was (monotonic)."""
         self._can_populate = True
         self._warming: MappedFile | None = None
 
@@ -174,9 +180,8 @@ class AllocateMappedFileService(ServiceThread):
         """Populate one step ahead of the writer. False: nothing is due."""
         if not self._can_populate:
             return False
-        position, before = self._writer_position(), self._position_before
-        self._position_before = position
-        if position != before and self._populated - position >= _POPULATE_URGENT:
+        position = self._writer_position()
+        if self._should_wait(position):
             return False
         start = max(self._populated, position)
         file_start = self._file_start(start)
@@ -187,6 +192,16 @@ class AllocateMappedFileService(ServiceThread):
         self._can_populate = self._populate(start, end)
         self._populated = end
         return True
+
+    def _should_wait(self, position: int) -> bool:
+        """Whether the writer is better left alone: it has enough, or is too fast."""
+        now_s = time.monotonic()
+        grown, passed_s = position - self._position_before, now_s - self._looked_s
+        self._position_before, self._looked_s = position, now_s
+        if not grown:
+            return False
+        is_ready = self._populated - position >= _POPULATE_URGENT
+        return is_ready or grown > passed_s * self._populates_for
 
     def _populate(self, start: int, end: int) -> bool:
         file_start = self._file_start(start)

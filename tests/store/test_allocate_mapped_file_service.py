@@ -235,6 +235,18 @@ def test_while_the_log_grows_only_what_is_needed_soon_is_populated(
     assert populated[-1] == (16384, 20480), "the log does not grow"
 
 
+def test_a_fast_writer_touches_the_pages_itself(
+    writer: Writer, populated: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer.service, "_populates_for", 1.0)
+    writer.service.begin_at(0)
+    for writer.position in range(100, 200):
+        steps(writer, 1)
+    assert populated == []
+    steps(writer, 1)
+    assert populated == [(0, 4096)], "the log does not grow"
+
+
 def test_populating_stays_a_bounded_distance_ahead(
     writer: Writer, populated: list[tuple[int, int]]
 ) -> None:
