@@ -19,6 +19,9 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Ms since some moment; never goes back. For deadlines and intervals."""
 
+    def monotonic_ns(self) -> int:
+        """The same in ns, for what takes less than a ms."""
+
 
 class SystemClock:
     """The clocks of the operating system."""
@@ -32,3 +35,7 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         """Monotonic ms."""
         return time.monotonic_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        """Monotonic ns."""
+        return time.monotonic_ns()

@@ -198,7 +198,7 @@ class PropertyExtractor:
     ) -> None:
         """The records `rows`, whose properties all have one size."""
         misses = 0
-        while len(rows) >= misses * 2 * _FEW_OF_A_FORM + 1:
+        while len(rows) > misses * 2 * _FEW_OF_A_FORM:
             template = PropertyTemplate(table[0].tobytes())
             same = template.like(table)
             if same is None:

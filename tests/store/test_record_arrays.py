@@ -174,14 +174,15 @@ def test_producer_shaped_records(count: int) -> None:
     check_log(log)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("alike", [0, 10, 60])
-def test_many_forms_of_one_length(alike: int) -> None:
+def test_many_forms_of_one_length(alike: int, is_first: bool) -> None:
     """Every form has too few records for a template but one, which may have enough."""
+    mixed, same = [6 + n % 17 for n in range(100)], [5] * alike
     log = MemoryCommitLog()
-    for n in range(100 + alike):
-        cut = 5 if n % (100 // (alike or 1) + 1) == 0 and alike else n % 17 + 1
-        keys = "k" * cut + " " + "ключ"[: n % 3] + "x" * (40 - cut)
-        text = f"TAGS\x01Tag{n % 3}\x02KEYS\x01{keys[:40]}\x02UNIQ_KEY\x01{n:032X}".encode()
+    for n, cut in enumerate(same + mixed if is_first else mixed + same):
+        keys = "k" * cut + " " + "x" * (38 - cut) + ("é" if n % 7 == 3 else "xx")
+        text = f"TAGS\x01Tag{n % 3}\x02KEYS\x01{keys}\x02UNIQ_KEY\x01{n:032X}".encode()
         log.append(message("Topic", n % 8, n // 8, properties=text))
     check_log(log)
 

@@ -16,6 +16,9 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
 
+    def monotonic_ns(self) -> int:
+        return self._monotonic_ms * 1_000_000
+
     def advance(self, delta_ms: int) -> None:
         """Time passes."""
         assert delta_ms >= 0

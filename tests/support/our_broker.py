@@ -365,9 +365,12 @@ class FrameClient:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def post_send(self, topic: str, queue_id: int, body: bytes, key: str = "") -> int:
-        """Code 310 without waiting."""
+    def post_send(
+        self, topic: str, queue_id: int, body: bytes, key: str = "", *, waits: bool = True
+    ) -> int:
+        """Code 310 without waiting; `waits`: whether the broker's answer waits for its replicas."""
         properties = f"KEYS\x01{key}\x02" if key else ""
+        properties += "" if waits else "WAIT\x01false\x02"
         fields = {
             "a": "faults",
             "b": topic,
@@ -394,9 +397,11 @@ class FrameClient:
         offset, queue_id = fields.get("queueOffset", "-1"), fields.get("queueId", "-1")
         return Sent(answer.code, answer.remark or "", int(queue_id), int(offset), phy_offset)
 
-    def send(self, topic: str, queue_id: int, body: bytes, key: str = "") -> Sent:
+    def send(
+        self, topic: str, queue_id: int, body: bytes, key: str = "", *, waits: bool = True
+    ) -> Sent:
         """Code 310, the topic is made on its first send."""
-        return self.take_send(self.post_send(topic, queue_id, body, key))
+        return self.take_send(self.post_send(topic, queue_id, body, key, waits=waits))
 
     def post_pull(
         self, topic: str, queue_id: int, offset: int, *, count: int = 32, suspend_ms: int = 0
