@@ -273,14 +273,13 @@ class AcceptSocketService(ServiceThread):
         try:
             objection = self._admit(transport, first_report, peer.remote)
         except OSError as error:
-            self._refusals.refused(
-                peer.remote, RefusalReason.NETWORK, f"cannot be served: {error.strerror}"
-            )
+            text = f"cannot be served: {error.strerror}"
+            self._refusals.refused(peer.remote, RefusalReason.NETWORK, text, at_the_door=True)
         else:
             if objection is None:
                 return
             text = f"first report {first_report}: {objection.text}"
-            self._refusals.refused(peer.remote, objection.reason, text)
+            self._refusals.refused(peer.remote, objection.reason, text, at_the_door=True)
         peer.close()
 
     # -- who leaves ----------------------------------------------------------------------------
@@ -327,5 +326,5 @@ class AcceptSocketService(ServiceThread):
 
     def _refuse(self, peer: _Peer, reason: RefusalReason, text: str) -> None:
         self._leave(peer)
-        self._refusals.refused(peer.remote, reason, text)
+        self._refusals.refused(peer.remote, reason, text, at_the_door=True)
         peer.close()

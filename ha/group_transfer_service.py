@@ -17,7 +17,7 @@ from typing import Final
 from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
 from ha.replica_registry import ReplicaRegistry
-from ha.slave_progress import ReplicaState, SlaveProgress
+from ha.slave_progress import REPORT_REFUSALS, ReplicaState, SlaveProgress
 from store.clock import Clock
 from store.control_page import MAX_PHY_OFFSET, REPLICA_COUNT, REPLICATED_OFFSET, ControlPage
 from store.service_thread import FailureHandler, ServiceThread
@@ -84,7 +84,8 @@ class GroupTransferService(ServiceThread):
     def remove(self, progress: SlaveProgress, reason: RefusalReason | None, text: str) -> None:
         """A connection is closed; `reason` None: in an orderly way. Unknown ones change nothing."""
         why = text if reason is None else f"{reason.name.lower()}: {text}"
-        replica = self._registry.disconnected(progress, why)
+        rejected = reason if reason in REPORT_REFUSALS else None
+        replica = self._registry.disconnected(progress, why, rejected)
         if replica is None:
             return
         log.info(

@@ -82,6 +82,8 @@ class HAClientInfo:
     last_read_ms: int
     last_write_ms: int
     bytes_per_second: int
+    received: int
+    """Log bytes over all links of this process."""
     connected_since_ms: int | None
     last_error: str | None
     last_inspection: str | None
@@ -134,6 +136,8 @@ class HAClient(ServiceThread):
         self._address: str | None = None
         self._link: MasterLink | None = None
         self._last_read_ms = self._last_write_ms = 0
+        self._received = 0
+        """Over the links that ended."""
         self._last_error: str | None = None
         self._last_inspection: str | None = None
         self._resync_trouble: str | None = None
@@ -160,6 +164,7 @@ class HAClient(ServiceThread):
             last_read_ms=self._last_read_ms if link is None else link.last_read_ms,
             last_write_ms=self._last_write_ms if link is None else link.last_write_ms,
             bytes_per_second=0 if link is None else link.bytes_per_second(),
+            received=self._received if link is None else link.received,
             connected_since_ms=None if link is None else link.connected_since_ms,
             last_error=self._last_error,
             last_inspection=self._last_inspection,
@@ -318,6 +323,7 @@ class HAClient(ServiceThread):
             link = MasterLink(
                 transport, self._log, self._page, self._config, self._clock, self._begin_log
             )
+            link.received = self._received
             self._link = link
             self._enter(HAClientState.TRANSFER)
             log.info("master %s: connected, going on at %s", address, self._log.position)
@@ -366,9 +372,11 @@ class HAClient(ServiceThread):
             raise LinkClosedError(_DIFFERENCES[found.verdict], self._difference_text(found))
 
     def _end_link(self, transport: Transport) -> None:
-        link, self._link = self._link, None
+        link = self._link
         if link is not None:
             self._last_read_ms, self._last_write_ms = link.last_read_ms, link.last_write_ms
+            self._received = link.received
+        self._link = None
         self._watch(transport, 0)
         transport.close()
         with contextlib.suppress(StoreError):  # The next round begins with it, and says what it is.

@@ -112,6 +112,16 @@ class HaConfig:
         default=32,
         metadata={"key": "haMaxConnections", "doc": "most slaves served at once", "min": 1},
     )
+    ha_replica_remember_hours: int = field(
+        default=24,
+        metadata={
+            "key": "haReplicaRememberHours",
+            "doc": "how long a slave that left stays in HA status and metrics, its lag growing",
+            "unit": "h",
+            "min": 0,
+            "max": 8760,
+        },
+    )
     ha_truncate_diverged: bool = field(
         default=False,
         metadata={

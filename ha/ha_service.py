@@ -21,6 +21,7 @@ from ha.group_transfer_service import GroupTransferService
 from ha.ha_client import HAClient
 from ha.ha_config import HaConfig
 from ha.ha_connection import HAConnections
+from ha.ha_observer import HaObserver
 from ha.ha_status import HaStatus
 from ha.inspection import LogBeginner, MasterInspection, ResyncRequester
 from ha.refusal_log import RefusalLog
@@ -42,6 +43,7 @@ from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 
+_HOUR_MS: Final = 3_600_000
 _LAST_BYTES_MS: Final = 2_000
 """How long an orderly stop waits for slaves in sync to hold everything."""
 _ASKING_MS: Final = 100
@@ -100,7 +102,7 @@ class HAService:
         self._on_failure = on_failure
         self._counters = around.page.counters
         self._refusals = RefusalCounters(around.page)
-        self.registry: Final = ReplicaRegistry(clock)
+        self.registry: Final = ReplicaRegistry(clock, config.ha_replica_remember_hours * _HOUR_MS)
         self._build_master_side()
         self._client = self._build_client() if is_slave else None
         self._services: list[ServiceThread] = [
@@ -194,6 +196,18 @@ class HAService:
             return None
         self.registry.set_members(self._around.broker_name, members)
         return list(members.values())
+
+    def new_observer(self) -> HaObserver:
+        """What the metrics ask, for one thread."""
+        return HaObserver(
+            self._around.page,
+            self._clock,
+            self.registry,
+            self._reader(),
+            self._refusal_log.rejected_handshakes,
+            self._members.request,
+            None if self._client is None else self._client.snapshot,
+        )
 
     # -- life ----------------------------------------------------------------------------------
 

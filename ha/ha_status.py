@@ -107,7 +107,7 @@ class HaStatus:
         }
 
     def _replica(self, replica: Replica, max_phy_offset: int) -> Json:
-        progress = replica.progress
+        progress, totals = replica.progress, replica.totals
         age = self._lag.age(replica.position, self._counters[STORE_TIMESTAMP])
         lag_bytes = replica.lag_bytes(max_phy_offset)
         rate, where = 0, replica.ack_offset
@@ -132,6 +132,8 @@ class HaStatus:
             "disconnectedSince": replica.disconnected_since_ms,
             "lastError": replica.last_error,
             "lastErrorTimestamp": replica.last_error_ms,
+            "reconnects": totals.reconnects,
+            "stateSeconds": {state.value: ms / 1000 for state, ms in totals.state_ms.items()},
         }
 
 

@@ -75,6 +75,8 @@ class MasterLink:
         """Wall clock."""
         self.last_write_ms = 0
         """Wall clock; 0 = no report yet."""
+        self.received = 0
+        """Log bytes of whole frames; whoever made the link may let it begin higher."""
         self.waits_for_file = False
         """Frames wait until the `store` process has made the next file."""
         self._log = log
@@ -141,6 +143,7 @@ class MasterLink:
         if count == len(body):
             self._body = None
             self._log.advance(self._body_size)
+            self.received += self._body_size
             return True
         self._body = body[count:]
         return not self._short_is_empty
@@ -204,6 +207,7 @@ class MasterLink:
                     at = filled
                     break
                 log.advance(size)
+                self.received += size
                 if log.position % log.file_size == 0:
                     # The next frame's bytes are in another file, and the check is file by file.
                     self._check()

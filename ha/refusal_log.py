@@ -6,6 +6,7 @@ the next line says how many were left out. It knows no sockets; the counters are
 
 from __future__ import annotations
 
+import collections
 import logging
 import threading
 from collections import OrderedDict
@@ -29,15 +30,27 @@ class RefusalLog:
         self._lock: Final = threading.Lock()
         self._said: OrderedDict[tuple[RefusalReason, str], tuple[int, int]] = OrderedDict()
         """(reason, ip) to (when it was last said, how many were left out since)."""
+        self._at_the_door: collections.Counter[RefusalReason] = collections.Counter()
 
-    def refused(self, remote: str, reason: RefusalReason, text: str) -> None:
-        """The link with `remote` ("ip:port") was refused or closed; `text`: why and the way out."""
+    def refused(
+        self, remote: str, reason: RefusalReason, text: str, *, at_the_door: bool = False
+    ) -> None:
+        """The link with `remote` ("ip:port") was refused or closed; `text`: why and the way out.
+        `at_the_door`: it was never served."""
         self._counters.count(reason)
+        if at_the_door:
+            with self._lock:
+                self._at_the_door[reason] += 1
         left_out = self._take_turn((reason, remote.rpartition(":")[0]))
         if left_out is None:
             return
         more = f" ({left_out} more of this address since the last line)" if left_out else ""
         log.warning("%s: %s: %s%s", remote, reason.name.lower(), text, more)
+
+    def rejected_handshakes(self) -> dict[RefusalReason, int]:
+        """How many links were never served, in the life of this process, by reason."""
+        with self._lock:
+            return dict(self._at_the_door)
 
     def _take_turn(self, key: tuple[RefusalReason, str]) -> int | None:
         now_ms = self._clock.monotonic_ms()

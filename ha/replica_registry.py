@@ -12,6 +12,9 @@ An id counts once, with its newest connection: a slave whose old connection stil
 copies. Of the connections without a name no more count than slaves are registered on their ip (at
 least one), where the registered slaves are known. Where they are not, such a connection does not
 count beside an announced one of its ip: it may be the same slave, back before its old link broke.
+
+What is counted (ReplicaTotals) is counted by id. A connection that gets a name takes along what
+was counted under its ip, which then is nobody any more.
 """
 
 from __future__ import annotations
@@ -22,11 +25,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ha.refusals import RefusalReason
+from ha.replica_clock import ReplicaClock
+from ha.replica_memory import KnownReplica
+from ha.replica_totals import ReplicaTotals, TotalsNow
 from ha.slave_progress import ReplicaState, SlaveProgress
 from store.clock import Clock
 
 MAX_REMEMBERED: Final = 64
 """Replicas that left, and announcements of links that are not admitted yet: the newest so many."""
+REMEMBER_MS: Final = 24 * 3_600_000
 ANNOUNCEMENT_MS: Final = 60_000
 """How long an announcement waits for its link."""
 
@@ -36,6 +44,8 @@ class Replica:
     """One replica at one moment. Times: wall clock ms."""
 
     id: str
+    is_named: bool
+    """False: the id is an ip."""
     remote: str
     state: ReplicaState
     counted: bool
@@ -50,6 +60,7 @@ class Replica:
     last_error_ms: int | None = None
     progress: SlaveProgress | None = None
     """Of the live connection."""
+    totals: TotalsNow
 
     def lag_bytes(self, max_phy_offset: int) -> int:
         """Log bytes that it has not acknowledged."""
@@ -68,6 +79,8 @@ class _Link:
     counted: bool = False
     told: ReplicaState = ReplicaState.catching_up
     """The state that was handed out last."""
+    transferred: int = 0
+    """What of its progress' is in the totals."""
 
 
 @dataclass(slots=True)
@@ -75,20 +88,28 @@ class _Past:
     """What is remembered under an id from its connections that ended."""
 
     progress: SlaveProgress
+    is_named: bool
     ended_ms: int
-    error: str
+    forget_ms: int
+    """Monotonic: forgotten then, unless it is connected."""
+    error: str | None
+    """None: it ended in the life of another process."""
 
 
 class ReplicaRegistry:
     """Ids of connections and the list of replicas. Any thread; its lock guards all of it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, remember_ms: int = REMEMBER_MS) -> None:
+        """`remember_ms`: how long replicas that left are listed."""
         self.counted: tuple[SlaveProgress, ...] = ()
         """One connection for each replica that counts. Read without the lock: one word."""
         self._clock = clock
+        self._remember_ms: Final = remember_ms
         self._lock: Final = threading.Lock()
         self._links: list[_Link] = []
         self._past: OrderedDict[str, _Past] = OrderedDict()
+        self._totals: dict[str, ReplicaTotals] = {}
+        """Of each id that is live or past."""
         self._announced: OrderedDict[str, tuple[str, int]] = OrderedDict()
         self._members: dict[str, list[str]] | None = None
         """By ip: ids of the registered slaves; None while nobody knows them."""
@@ -101,20 +122,47 @@ class ReplicaRegistry:
             link = _Link(progress, self._take_announcement(progress.remote))
             self._links.append(link)
             self._name_all()
+            self._totals_of(link.id).connect()
             return link.id
 
-    def disconnected(self, progress: SlaveProgress, error: str) -> str | None:
-        """A connection ended, `error` says why; its id, None when it was not there."""
+    def disconnected(
+        self, progress: SlaveProgress, error: str, rejected: RefusalReason | None = None
+    ) -> str | None:
+        """A connection ended, `error` says why; its id, None when it was not there. `rejected`:
+        its last report could not be true."""
         with self._lock:
             link = next((link for link in self._links if link.progress is progress), None)
             if link is None:
                 return None
+            self._count_bytes(link)
+            if rejected is not None:
+                self._totals[link.id].reject_ack(rejected)
             self._links.remove(link)
-            self._past[link.id] = _Past(progress, self._clock.now_ms(), error)
+            forget_ms = self._clock.monotonic_ms() + self._remember_ms
+            is_named = not link.number
+            self._past[link.id] = _Past(progress, is_named, self._clock.now_ms(), forget_ms, error)
             self._past.move_to_end(link.id)
             self._name_all()
-            self._forget_oldest()
+            self._forget()
             return link.id
+
+    def restore(self, known: KnownReplica, totals: ReplicaTotals, *, is_named: bool) -> None:
+        """A replica that another process knew before this one; it is not connected. Before anybody
+        else calls; the one that left last comes last."""
+        now_ms, left_ms = self._clock.now_ms(), known.left_ms
+        left_ms = now_ms if left_ms is None else min(left_ms, now_ms)
+        forget_ms = self._clock.monotonic_ms() + self._remember_ms - (now_ms - left_ms)
+        progress = SlaveProgress(
+            known.remote,
+            known.ack_offset,
+            known.position,
+            now_ms=self._clock.monotonic_ms(),
+            wall_ms=known.connected_since_ms,
+        )
+        with self._lock:
+            self._past[known.id] = _Past(progress, is_named, left_ms, forget_ms, None)
+            self._totals[known.id] = totals
+            self._forget()
 
     def announce(self, remote: str, broker_name: str, broker_id: int) -> bool:
         """The link that comes from `remote` ("ip:port") is that of a slave, as it says itself.
@@ -159,13 +207,19 @@ class ReplicaRegistry:
     def replicas(self) -> list[Replica]:
         """Every replica, the live ones first, each part by id."""
         with self._lock:
-            live = {link.id: self._live_replica(link) for link in self._newest()}
-            gone = {
-                replica: _gone_replica(replica, past)
-                for replica, past in self._past.items()
-                if replica not in live
-            }
-        return [found[key] for found in (live, gone) for key in sorted(found)]
+            return self._replicas()
+
+    def observe(self, now_ms: int) -> list[Replica]:
+        """As `replicas`; the time since the last call is counted. `now_ms`: monotonic. To be
+        called a few times a second by one thread (ReplicaClock)."""
+        with self._lock:
+            self._forget()
+            for link in self._links:
+                self._count_bytes(link)
+            states = {link.id: link.progress.state for link in self._newest()}
+            for replica, totals in self._totals.items():
+                totals.clock.observe(states.get(replica, ReplicaState.disconnected), now_ms)
+            return self._replicas()
 
     def take_changed_states(self) -> list[tuple[str, SlaveProgress, ReplicaState]]:
         """Live replicas whose state is not the one that was handed out last."""
@@ -180,6 +234,15 @@ class ReplicaRegistry:
 
     # -- under the lock ------------------------------------------------------------------------
 
+    def _replicas(self) -> list[Replica]:
+        live = {link.id: self._live_replica(link) for link in self._newest()}
+        gone = {
+            replica: self._gone_replica(replica, past)
+            for replica, past in self._past.items()
+            if replica not in live
+        }
+        return [found[key] for found in (live, gone) for key in sorted(found)]
+
     def _newest(self) -> Iterator[_Link]:
         """The newest connection of each id."""
         return iter({link.id: link for link in self._links}.values())
@@ -190,10 +253,13 @@ class ReplicaRegistry:
 
     def _name_all(self) -> None:
         """Give every connection its id, and say which of them count."""
+        renamed = []
         for link in self._links:
-            before, link.id = link.id, self._name(link)
+            before, was_nameless, link.id = link.id, link.number > 0, self._name(link)
             if before and before != link.id:
-                self._rename_past(before, link.id)
+                renamed.append((link, before, was_nameless))
+        for link, before, was_nameless in renamed:
+            self._take_along(link, before, was_nameless)
         newest = list(self._newest())
         room = self._room_for_nameless(newest)
         for link in reversed(newest):
@@ -239,25 +305,56 @@ class ReplicaRegistry:
         """Ids of the registered slaves on `ip`, as far as they are known."""
         return [] if self._members is None else self._members.get(ip, [])
 
-    def _rename_past(self, before: str, after: str) -> None:
-        """A connection got a better id: what was remembered under the old one goes with it."""
-        if any(link.id == before for link in self._links):
-            return
-        past = self._past.pop(before, None)
-        if past is not None:
-            self._past.setdefault(after, past)
+    def _take_along(self, link: _Link, before: str, was_nameless: bool) -> None:
+        """A connection got another id. What is remembered of an ip goes over to the name; what
+        was counted goes with it, unless the old id still is somebody."""
+        is_live = any(other.id == before for other in self._links)
+        if was_nameless and not link.number and not is_live:
+            past = self._past.pop(before, None)
+            if past is not None:
+                past.is_named = True
+                self._past.setdefault(link.id, past)
+        counted = None
+        if not is_live and before not in self._past:
+            counted = self._totals.pop(before, None)
+        if counted is None:
+            self._totals_of(link.id).connect()
+        elif link.id in self._totals:
+            self._totals[link.id].absorb(counted)
+        else:
+            self._totals[link.id] = counted
 
-    def _forget_oldest(self) -> None:
-        live = {link.id for link in self._links}
+    def _totals_of(self, replica: str) -> ReplicaTotals:
+        """Those under `replica`; new ones for a connection that was just made."""
+        totals = self._totals.get(replica)
+        if totals is None:
+            clock = ReplicaClock(self._clock.monotonic_ms(), ReplicaState.catching_up)
+            totals = self._totals[replica] = ReplicaTotals(clock)
+        return totals
+
+    def _count_bytes(self, link: _Link) -> None:
+        """What its WriteSocketService has sent since the last look, under the id that it has."""
+        sent = link.progress.transferred
+        self._totals[link.id].transferred += sent - link.transferred
+        link.transferred = sent
+
+    def _forget(self) -> None:
+        """Those that left long ago, and the oldest ones beyond MAX_REMEMBERED."""
+        live, now_ms = {link.id for link in self._links}, self._clock.monotonic_ms()
         gone = [replica for replica in self._past if replica not in live]
-        for replica in gone[: max(len(gone) - MAX_REMEMBERED, 0)]:
-            del self._past[replica]
+        too_many = len(gone) - MAX_REMEMBERED
+        for number, replica in enumerate(gone):
+            if number < too_many or self._past[replica].forget_ms <= now_ms:
+                del self._past[replica]
+        for replica in self._totals.keys() - live - self._past.keys():
+            del self._totals[replica]
 
     def _live_replica(self, link: _Link) -> Replica:
         progress = link.progress
         past = self._past.get(link.id)
         return Replica(
             id=link.id,
+            is_named=not link.number,
             remote=progress.remote,
             state=progress.state,
             counted=link.counted,
@@ -266,23 +363,25 @@ class ReplicaRegistry:
             start_offset=progress.start_offset,
             connected_since_ms=progress.connected_since_ms,
             last_error=None if past is None else past.error,
-            last_error_ms=None if past is None else past.ended_ms,
+            last_error_ms=None if past is None or past.error is None else past.ended_ms,
             progress=progress,
+            totals=self._totals[link.id].now(),
         )
 
-
-def _gone_replica(replica: str, past: _Past) -> Replica:
-    progress = past.progress
-    return Replica(
-        id=replica,
-        remote=progress.remote,
-        state=ReplicaState.disconnected,
-        counted=False,
-        ack_offset=progress.ack_offset,
-        position=progress.position,
-        start_offset=progress.start_offset,
-        connected_since_ms=progress.connected_since_ms,
-        disconnected_since_ms=past.ended_ms,
-        last_error=past.error,
-        last_error_ms=past.ended_ms,
-    )
+    def _gone_replica(self, replica: str, past: _Past) -> Replica:
+        progress = past.progress
+        return Replica(
+            id=replica,
+            is_named=past.is_named,
+            remote=progress.remote,
+            state=ReplicaState.disconnected,
+            counted=False,
+            ack_offset=progress.ack_offset,
+            position=progress.position,
+            start_offset=progress.start_offset,
+            connected_since_ms=progress.connected_since_ms,
+            disconnected_since_ms=past.ended_ms,
+            last_error=past.error,
+            last_error_ms=None if past.error is None else past.ended_ms,
+            totals=self._totals[replica].now(),
+        )

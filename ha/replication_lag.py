@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 SEARCH_LIMIT: Final = 8 << 20
 """Bytes that are looked through on either side of an offset within a record."""
 _CHUNK: Final = 64 << 10
+_MOST_SAID: Final = 64
+"""Troubles with files that are remembered, so that each is said once."""
 _MAGIC_SIZE: Final = 4
 _MAGIC_AT: Final = SIZE_AND_MAGIC.size - _MAGIC_SIZE
 _MAGICS: Final = re.compile(
@@ -69,6 +71,7 @@ class ReplicationLag:
     def __init__(self, source: LogSource, clock: Clock) -> None:
         self._source = source
         self._clock = clock
+        self._said: set[str] = set()
 
     def age(self, ack_offset: int, newest_timestamp_ms: int) -> LagAge:
         """How old the oldest record is that does not lie wholly below `ack_offset`; 0 when none is.
@@ -93,7 +96,7 @@ class ReplicationLag:
             try:
                 view = self._source.view_of_file(offset)
             except StoreError as error:  # deleted just now, or there are no descriptors left
-                log.warning("the lag of a replica at %s is not known exactly: %s", offset, error)
+                self._complain(offset, str(error))
                 view = None
             if view is None:
                 return None, False
@@ -107,6 +110,15 @@ class ReplicationLag:
                 return read_store_timestamp(view, at), True
             offset = start + file_size  # in the blank that ends the file
         return self._clock.now_ms(), True  # that blank was all
+
+    def _complain(self, offset: int, text: str) -> None:
+        """Once: the lag is asked for several times a second."""
+        if text in self._said:
+            return
+        if len(self._said) >= _MOST_SAID:
+            self._said.clear()
+        self._said.add(text)
+        log.warning("the lag of a replica at %s is not known exactly: %s", offset, text)
 
 
 def _record_around(view: memoryview, position: int, start: int) -> tuple[RecordKind, int] | None:

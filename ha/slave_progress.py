@@ -12,6 +12,10 @@ from typing import Final
 
 from ha.refusals import RefusalReason
 
+REPORT_REFUSALS: Final = frozenset(
+    {RefusalReason.NEGATIVE, RefusalReason.DECREASING, RefusalReason.BEYOND_SENT}
+)
+"""Why a later report is no true one (SlaveProgress.report)."""
 _BUCKETS: Final = 8
 _RATE_SECONDS: Final = 4
 """Whole seconds before the current one over which the rate is taken."""
@@ -51,8 +55,8 @@ def start_offset_for(first_report: int, min_phy_offset: int) -> int:
 class SlaveProgress:
     """What one connected slave has acknowledged. Thread-safe by single-word reads.
 
-    `report` is called by its ReadSocketService only, `sent` by its WriteSocketService only,
-    `judge` under the lock of GroupTransferService.
+    `report` is called by its ReadSocketService only, `sent` by its WriteSocketService only, which
+    also writes `transferred`; `judge` is called under the lock of GroupTransferService.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class SlaveProgress:
         empty slave came is no lag of it."""
         self.sent_offset = start_offset
         """The next offset that will be sent."""
+        self.transferred = 0
+        """Log bytes that the kernel has taken."""
         self.state = ReplicaState.catching_up
         self._level_at: int | None = None
         self._since_ms: Final = now_ms

@@ -176,6 +176,7 @@ class WriteSocketService(ServiceThread):
         if size < SENDFILE_FROM:
             taken = self._transport.send((self._header, files.slice(begin, end)))
             if taken == _HEADER_SIZE + size:
+                self._progress.transferred += size
                 return
             self._with_sendfile = False
             self._header_left, self._body_left = _HEADER_SIZE, size
@@ -248,7 +249,9 @@ class WriteSocketService(ServiceThread):
     def _took(self, count: int) -> None:
         of_header = min(count, self._header_left)
         self._header_left -= of_header
-        self._body_left -= count - of_header
+        of_body = count - of_header
+        self._body_left -= of_body
+        self._progress.transferred += of_body
 
     # -- sleeping ------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class MasterWorld:
         self.page = fresh_page()
         self.page.counters[LOG_OPENED] = opened_at + 1
         self.counters = RefusalCounters(self.page)
-        refusals = RefusalLog(self.counters, clock)
+        self.refusal_log = refusals = RefusalLog(self.counters, clock)
         self.verifier = ReplicaVerifier(verify, clock, on_failure=self._failed)
         self.bell_fd = Bell.create()
         self.bell = Bell(self.page, ProcessIndex.HA, self.bell_fd)

@@ -61,6 +61,7 @@ def test_wrong_first_reports_are_refused(
             wait_until(lambda: world.refusals() == {reason.name.lower(): 1})
         assert world.group_transfer.added == []
         assert f"first report {report}" in caplog.text
+        assert world.refusal_log.rejected_handshakes() == {reason: 1}
 
 
 @pytest.mark.parametrize("report", [0, 1000, 1500, 2000])
@@ -190,6 +191,7 @@ def test_a_stranger_is_refused_without_a_byte(tmp_path: Path) -> None:
             assert slave.is_closed_by_master()
             world.wait_for_refusal(RefusalReason.UNKNOWN_PEER)
         assert world.group_transfer.added == []
+        assert world.refusal_log.rejected_handshakes() == {RefusalReason.UNKNOWN_PEER: 1}
 
 
 def test_a_member_is_served_as_soon_as_it_is_known(tmp_path: Path) -> None:

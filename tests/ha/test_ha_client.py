@@ -150,6 +150,7 @@ def test_big_frames_of_all_sizes(tmp_path: Path, master: ScriptedMaster) -> None
     link.reports_until(len(data))
     sender.join()
     assert world.bytes_of(0, len(data)) == data
+    assert world.info.received == len(data)
     wait_until(lambda: world.info.bytes_per_second > 0)
     world.stop()
 
@@ -267,10 +268,12 @@ def test_a_master_that_closes_is_asked_again_from_where_it_ended(
     link.close()
     again = master.accept()
     assert again.read_report() == 500
+    assert world.info.received == 500, "whole frames"
     assert world.bytes_of(500, SIZE) == bytes(SIZE - 500)
     assert world.refusals() == {"network": 1}
     again.frame(500, b"b" * 10)
     assert again.read_report() == 510
+    assert world.info.received == 510, "over both links"
     assert world.bytes_of(490, 511) == b"a" * 10 + b"b" * 10 + b"\0"
 
 
@@ -334,6 +337,7 @@ def test_an_empty_slave_begins_where_the_master_does(
     link.frame(start, b"first")
     assert link.read_report() == start + 5
     assert empty.bytes_of(start, start + 5) == b"first"
+    assert empty.info.received == 5
 
 
 def test_the_whole_history_from_0_is_asked_for_with_1(

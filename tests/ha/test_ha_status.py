@@ -91,6 +91,7 @@ def test_every_field_of_a_replica(world: World) -> None:
     slave = world.connect("10.0.0.1:4711", ack)
     slave.sent(world.log.end, 500, world.clock.monotonic_ms())
     world.clock.advance(1000)
+    world.registry.observe(world.clock.monotonic_ms())
     world.refusals.count(RefusalReason.SILENT)
     status = world.status()
     lag = world.log.end - ack
@@ -114,6 +115,8 @@ def test_every_field_of_a_replica(world: World) -> None:
             "disconnectedSince": None,
             "lastError": None,
             "lastErrorTimestamp": None,
+            "reconnects": 0,
+            "stateSeconds": {"in_sync": 0.0, "catching_up": 1.0, "disconnected": 0.0},
         }
     ]
     world.ack(slave, world.log.end)

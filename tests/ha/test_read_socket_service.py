@@ -8,6 +8,7 @@ import pytest
 
 from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
+from ha.slave_progress import REPORT_REFUSALS
 from tests.ha.master_world import FakeSlave, MasterWorld
 from tests.support.deadline import wait_until
 
@@ -33,6 +34,8 @@ def test_a_wrong_report_closes_the_link_and_frees_nothing(
             world.wait_for_refusal(reason)
             wait_until(lambda: world.group_transfer.removed)
         assert world.refusals() == {reason.name.lower(): 1}
+        assert world.refusal_log.rejected_handshakes() == {}, "it was served"
+        assert reason in REPORT_REFUSALS
         ((progress, why, text),) = world.group_transfer.removed
         assert why is reason
         assert f"report {report}" in text

@@ -158,3 +158,21 @@ def test_a_file_that_cannot_be_opened_is_as_one_that_is_gone(
 
     monkeypatch.setattr(world.reader, "view_of_file", refuse)
     assert world.age(0) == LagAge(1000, False)
+
+
+def test_a_file_that_cannot_be_opened_is_said_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.fill(30)
+    trouble = "too many open files"
+
+    def fail(_offset: int) -> None:
+        raise StoreError(trouble)
+
+    monkeypatch.setattr(world.reader, "view_of_file", fail)
+    for _ in range(3):
+        assert not world.age(0).exact
+    trouble = "no memory"
+    world.age(0)
+    said = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert said == ["too many open files", "no memory"]

@@ -37,6 +37,7 @@ def test_whole_log_arrives_in_frames_within_files(tmp_path: Path, batch: int) ->
             slave.read_up_to(end, report=True)
             assert slave.received == world.log.content
             assert max(slave.sizes) == min(batch, file_size)
+            wait_until(lambda: _admitted(world).transferred == end)
             wait_until(lambda: world.group_transfer.acknowledged[-1:] == [end])
 
 
@@ -116,8 +117,10 @@ def test_a_slave_that_never_reads_hurts_nobody(tmp_path: Path) -> None:
             assert other.received == world.log.content
             sent = world.group_transfer.added[0].sent_offset
             assert sent < end  # bounded by socket buffers and one frame
+            assert world.group_transfer.added[0].transferred < sent, "its frame is cut"
             stuck.read_up_to(end)
             assert stuck.received == world.log.content
+            wait_until(lambda: world.group_transfer.added[0].transferred == end)
 
 
 def test_small_frames_survive_partial_writes(tmp_path: Path) -> None:
@@ -134,6 +137,7 @@ def test_small_frames_survive_partial_writes(tmp_path: Path) -> None:
             assert seen < end
             slave.read_up_to(end)
             assert slave.received == world.log.content
+            wait_until(lambda: progress.transferred == end)
 
 
 def test_a_deleted_file_closes_the_link(tmp_path: Path) -> None:

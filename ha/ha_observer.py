@@ -1,0 +1,157 @@
+"""HaObserver: all that the metrics tell of replication, looked up at one moment.
+
+Runs in process `ha` on the thread that writes the metrics, with a CommitLogReader of its own. The
+age of a record is looked up in the log; the record that a replica waits for is not looked up again
+while it waits. It knows no metric names (broker/ha_metrics.py does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ha.refusals import RefusalReason
+from ha.replica_registry import Replica, ReplicaRegistry
+from ha.replication_lag import LagAge, LogSource, ReplicationLag
+from store.clock import Clock
+from store.control_page import MAX_PHY_OFFSET, STORE_TIMESTAMP, ControlPage
+
+NAMING_MS: Final = 5_000
+"""So long a connected replica may go without a name before it is told of under its ip. Usually it
+gets its name within a second, and nobody shall miss the ip for a day after that."""
+
+
+class ClientInfo(Protocol):
+    """What is needed of HAClientInfo."""
+
+    @property
+    def local_address(self) -> str | None:
+        """Our end of the open link to the master."""
+
+    @property
+    def received(self) -> int:
+        """Log bytes that came from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFacts:
+    """One replica, and how far it is behind."""
+
+    replica: Replica
+    lag_bytes: int
+    lag: LagAge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaFacts:
+    """One moment. Offsets and sizes in bytes."""
+
+    observed_ms: int
+    """Monotonic."""
+    max_offset: int
+    replicas: tuple[ReplicaFacts, ...]
+    unreplicated_bytes: int
+    """What no replica has, live or gone. 0 on a slave: its master has all of it."""
+    oldest_unreplicated_ms: int
+    """Age of the oldest record of these."""
+    rejected_handshakes: Mapping[RefusalReason, int]
+    """In the life of this process."""
+    client: ClientInfo | None
+    """Of a slave."""
+
+
+class HaObserver:
+    """Builds HaFacts. Owned by: the thread that asks."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        clock: Clock,
+        registry: ReplicaRegistry,
+        source: LogSource,
+        rejected_handshakes: Callable[[], Mapping[RefusalReason, int]],
+        request_members: Callable[[], None],
+        client: Callable[[], ClientInfo] | None,
+    ) -> None:
+        """`request_members` asks who is registered in the group, quickly and without an answer.
+        `client`: HAClient.snapshot on a slave, None on a master."""
+        self._counters = page.counters
+        self._clock = clock
+        self._registry = registry
+        self._source = source
+        self._ages: Final = _Ages(source, clock)
+        self._rejected_handshakes = rejected_handshakes
+        self._request_members = request_members
+        self._client: Final = client
+
+    def observe(self) -> HaFacts:
+        """Everything, of now. Counts the time since the last call (ReplicaRegistry.observe)."""
+        now_ms = self._clock.monotonic_ms()
+        replicas = self._registry.observe(now_ms)
+        end, newest_ms = self._counters[MAX_PHY_OFFSET], self._counters[STORE_TIMESTAMP]
+        shown = [replica for replica in replicas if not _waits_for_name(replica)]
+        if any(replica.progress for replica in replicas if _waits_for_name(replica)):
+            self._request_members()
+        furthest = end if self._client is not None else self._furthest(replicas)
+        self._ages.begin(newest_ms)
+        return HaFacts(
+            observed_ms=now_ms,
+            max_offset=end,
+            replicas=tuple(self._facts(replica, end) for replica in shown),
+            unreplicated_bytes=max(end - furthest, 0),
+            oldest_unreplicated_ms=self._ages.of(furthest).ms,
+            rejected_handshakes=self._rejected_handshakes(),
+            client=None if self._client is None else self._client(),
+        )
+
+    def _furthest(self, replicas: list[Replica]) -> int:
+        """Up to where some replica has the log. A connection that may be another one's does not
+        count; one that left has what it had."""
+        positions = [r.position for r in replicas if r.counted or r.progress is None]
+        return max(positions, default=self._source.min_phy_offset)
+
+    def _facts(self, replica: Replica, end: int) -> ReplicaFacts:
+        return ReplicaFacts(
+            replica=replica,
+            lag_bytes=replica.lag_bytes(end),
+            lag=self._ages.of(replica.position),
+        )
+
+
+def _waits_for_name(replica: Replica) -> bool:
+    return not replica.is_named and replica.totals.connected_ms < NAMING_MS
+
+
+class _Ages:
+    """Ages of positions; what was found for one is kept while somebody asks for it."""
+
+    def __init__(self, source: LogSource, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._lag = ReplicationLag(source, clock)
+        self._stored_ms: dict[int, int] = {}
+        self._kept_ms: dict[int, int] = {}
+        self._newest_ms = 0
+        self._low = source.min_phy_offset
+
+    def begin(self, newest_timestamp_ms: int) -> None:
+        """One more round; what was not asked for in the last one is forgotten."""
+        self._stored_ms, self._kept_ms = self._kept_ms, {}
+        self._newest_ms = newest_timestamp_ms
+        low = self._source.min_phy_offset
+        if low != self._low:
+            self._low = low
+            self._source.view_of_file(low - 1)  # It is gone: let go of its map, its space is free.
+
+    def of(self, position: int) -> LagAge:
+        """As ReplicationLag.age."""
+        now_ms = self._clock.now_ms()
+        stored_ms = self._kept_ms.get(position, self._stored_ms.get(position))
+        if stored_ms is None or position < self._source.min_phy_offset:
+            age = self._lag.age(position, self._newest_ms)
+            if not age.exact or not age.ms:
+                return age
+            stored_ms = now_ms - age.ms
+        self._kept_ms[position] = stored_ms
+        return LagAge(max(now_ms - stored_ms, 0), exact=True)

@@ -1,0 +1,163 @@
+"""ReplicaMemory: the replicas of this master, written down for its next start.
+
+A thread of process `ha`, since a disk may make its writer wait for seconds. The file is there whole
+or not at all; it is written when somebody came or left, and once a minute. A replica that is gone
+while the broker is restarted is missed after that, too. Only replicas with a name are in it: an ip
+says little after a while. A file that cannot be written or understood is said once; it is no
+reason to stop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from store.clock import Clock
+from store.service_thread import FailureHandler, ServiceThread
+from store.whole_file import write_whole
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "known_replicas.json"
+WRITE_EVERY_MS: Final = 60_000
+WRITE_PAUSE_MS: Final = 1_000
+"""However often somebody comes and leaves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownReplica:
+    """What is written of a replica. Times: wall clock ms; offsets: bytes."""
+
+    id: str
+    remote: str
+    ack_offset: int
+    position: int
+    """As in SlaveProgress."""
+    connected_since_ms: int
+    left_ms: int | None
+    """None while it is connected."""
+
+
+class ReplicaMemory(ServiceThread):
+    """See the module. `note` is called by one thread; `load` before the start."""
+
+    def __init__(
+        self, path: Path, clock: Clock, *, on_failure: FailureHandler | None = None
+    ) -> None:
+        super().__init__("ReplicaMemory", on_failure=on_failure)
+        self._path = path
+        self._clock = clock
+        self._noted: tuple[KnownReplica, ...] = ()
+        self._noted_who: frozenset[tuple[str, bool]] = frozenset()
+        self._written: tuple[KnownReplica, ...] = ()
+        self._written_who: frozenset[tuple[str, bool]] = frozenset()
+        self._tried_ms: int | None = None
+        self._trouble: str | None = None
+
+    def load(self) -> list[KnownReplica]:
+        """What the file says; those that were connected left when it was written. Empty, with a
+        warning, when it cannot be read or understood."""
+        try:
+            found = _decode(self._path.read_bytes())
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            log.warning(
+                "%s: the replicas that were known before this start are not known any more: %s; "
+                "the file is written anew",
+                self._path,
+                error,
+            )
+            return []
+        self._written = tuple(found)  # So that a file without replicas replaces it.
+        return found
+
+    def note(self, replicas: Sequence[KnownReplica]) -> None:
+        """These are known now. Quick: it does not wait for the file."""
+        self._noted = tuple(replicas)
+        who = frozenset((each.id, each.left_ms is None) for each in replicas)
+        if who != self._noted_who:
+            self._noted_who = who
+            self.wakeup()
+
+    def step(self) -> None:
+        """One write, or one sleep until the next is due."""
+        left_ms = self._left_ms()
+        if left_ms > 0:
+            self.wait_for_running(left_ms)
+        else:
+            self._write()
+
+    def finish(self) -> None:
+        """The last word."""
+        self._write()
+
+    def _left_ms(self) -> int:
+        if self._tried_ms is None:
+            return WRITE_EVERY_MS if self._noted_who == self._written_who else 0
+        changed = self._noted_who != self._written_who
+        pause_ms = WRITE_PAUSE_MS if changed and self._trouble is None else WRITE_EVERY_MS
+        return self._tried_ms + pause_ms - self._clock.monotonic_ms()
+
+    def _write(self) -> None:
+        self._tried_ms = self._clock.monotonic_ms()
+        noted, who = self._noted, self._noted_who
+        if not noted and not self._written:
+            return
+        value = {
+            "version": 1,
+            "writtenMs": self._clock.now_ms(),
+            "replicas": [asdict(each) for each in noted],
+        }
+        try:
+            write_whole(self._path, json.dumps(value, indent=1).encode())
+        except OSError as error:
+            self._complain(f"{error.strerror or error}")
+            return
+        self._written, self._written_who, self._trouble = noted, who, None
+
+    def _complain(self, text: str) -> None:
+        if text != self._trouble:
+            log.warning(
+                "%s: cannot be written: %s; a slave that is away while this broker is restarted "
+                "will not be missed after it. It is tried again; free space there and let this "
+                "user write",
+                self._path,
+                text,
+            )
+        self._trouble = text
+
+
+def _decode(data: bytes) -> list[KnownReplica]:
+    """Raises ValueError with what is wrong."""
+    found = json.loads(data)
+    if not isinstance(found, dict) or found.get("version") != 1:
+        raise ValueError("no file of version 1")
+    written_ms, replicas = found.get("writtenMs"), found.get("replicas")
+    if type(written_ms) is not int or not isinstance(replicas, list):
+        raise ValueError("writtenMs or replicas is missing")
+    return [
+        replace(each, left_ms=written_ms) if each.left_ms is None else each
+        for each in map(_replica_of, replicas)
+    ]
+
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "id": (str,),
+    "remote": (str,),
+    "left_ms": (int, type(None)),
+}
+
+
+def _replica_of(found: Any) -> KnownReplica:
+    names = [field.name for field in fields(KnownReplica)]
+    if not isinstance(found, dict) or set(found) != set(names):
+        raise ValueError(f"no replica: {found!r:.200}")
+    for name in names:
+        if type(found[name]) not in _TYPES.get(name, (int,)):
+            raise ValueError(f"{name} of a replica is {found[name]!r:.200}")
+    return KnownReplica(**found)
