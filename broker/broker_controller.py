@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
+from broker.broker_gauges import BrokerGauges, GaugeSources
 from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.broker_registration import BrokerRegistration
 from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, ms_until_midnight
@@ -40,8 +41,9 @@ from broker.processor.send_message_processor import (
 from broker.producer_manager import ProducerManager
 from broker.pull_request_hold_service import SCAN_PERIOD_MS
 from broker.rebalance_lock_manager import RebalanceLockManager
+from broker.remoting_metrics import RemotingMetrics
 from broker.replication import Replication, SharedParts
-from broker.routes import QUERY_POOL, RouteParts, build_routes
+from broker.routes import PROCESSOR_NAMES, QUERY_POOL, RouteParts, build_routes
 from broker.runtime_source import RuntimeSource
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
@@ -73,6 +75,7 @@ from store.fresh_units import FreshUnits
 from store.index_service import IndexReader
 from store.message_codec import encode_host
 from store.message_store_config import BrokerRole, FlushDiskType
+from store.metric_slots import MetricSlots
 from store.queue_table import QueueTableReader
 from store.service_thread import ServiceThread
 from store.topic_queue_table import rebuild_topic_queue_table
@@ -101,11 +104,13 @@ class BrokerController:
         bells: dict[str, Bell],
         channels: dict[str, socket.socket],
         clock: Clock,
+        metrics: MetricSlots,
     ) -> None:
         """channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)."""
         self._options = options
         self._page = page
         self._clock = clock
+        self._metric_slots = metrics
         self._bells = bells
         self.loop = SelectorLoop("RemotingLoop", spin_us=_SPIN_US)
         self._table = QueueTableReader(queue_table_fd)
@@ -147,11 +152,12 @@ class BrokerController:
             clock, broker.broker_cluster_name, enable_detail_stat=broker.enable_detail_stat
         )
         self._store_stats = StoreStatsService(clock)
-        self._stats = HotPathStats(self._stats_manager, self._store_stats)
+        self._system_topics = SystemTopics()
+        self._metrics = RemotingMetrics(self._metric_slots, self._system_topics)
+        self._stats = HotPathStats(self._stats_manager, self._store_stats, self._metrics)
         self._broker_stats = BrokerStats(
             lambda: self._store_stats.put_times, lambda: self._store_stats.get_transferred
         )
-        self._system_topics = SystemTopics()
         self._topics = TopicConfigManager(path / "topics.json", broker, clock, self._system_topics)
         self._groups = SubscriptionGroupManager(path / "subscriptionGroup.json", broker, clock)
         self._offsets = ConsumerOffsetManager(path / "consumerOffset.json")
@@ -182,6 +188,7 @@ class BrokerController:
             waits_for_replicas=store.broker_role is BrokerRole.SYNC_MASTER and others > 0,
             sync_flush_timeout_ms=store.sync_flush_timeout,
             slave_timeout_ms=store.slave_timeout,
+            stats=self._metrics,
         )
         self._send = SendMessageProcessor(
             self._send_settings(),
@@ -299,6 +306,7 @@ class BrokerController:
                 (LITE_PULL_PREFIX, self._pull.process_fast),
             ),
             idle_timeout_ms=server.server_channel_max_idle_time_seconds * 1000,
+            observer=self._metrics,
         )
 
     def _schedule_progress(self) -> dict[int, tuple[int, int]]:
@@ -365,7 +373,7 @@ class BrokerController:
         loop.set_sleep_hooks(self._follower)
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
-        loop.call_every(_REBIND_STATS_MS, self._stats.forget)
+        loop.call_every(_REBIND_STATS_MS, self._hide_gone)
         loop.call_every(
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
         )
@@ -389,6 +397,7 @@ class BrokerController:
         self._stats_manager.schedule_on(self._executor)
         self._store_stats.schedule_on(self._executor)
         self._housekeeping.schedule_on(self._executor)
+        self._gauges().schedule_on(self._executor)
         self._executor.schedule(
             "record-broker-stats",
             self._broker_stats.record,
@@ -401,6 +410,28 @@ class BrokerController:
             first_delay_ms=_PERSIST_FIRST_MS,
             period_ms=broker.flush_consumer_offset_interval,
         )
+
+    def _gauges(self) -> BrokerGauges:
+        sources = GaugeSources(
+            permission=self._options.broker.broker_permission,
+            topics=self._topics,
+            system_topics=self._system_topics,
+            groups=self._groups,
+            producers=self._producers,
+            consumers=self._consumers,
+            offsets=self._offsets,
+            queues=self._access,
+            waiting=self._waiting_requests,
+        )
+        return BrokerGauges(self._metric_slots, sources, self._clock)
+
+    def _waiting_requests(self) -> dict[str, int]:
+        pools = self._routes.executors
+        waiting = {PROCESSOR_NAMES[name]: pool.pending for name, pool in pools.items()}
+        return {"send": len(self._waiters), **waiting}
+
+    def _hide_gone(self) -> None:
+        self._stats.hide_gone(set(self._topics.topic_names()), set(self._groups.group_names()))
 
     def _persist(self) -> None:
         for manager in self._managers:
@@ -447,7 +478,7 @@ class BrokerController:
         if self._waiters.active:
             self._follower.before_commit()
         self._send.turn_end()
-        self._stats.end_turn(self._clock.monotonic_ms() - self.loop.now_ms)
+        self._stats.end_turn(self._clock.monotonic_ns() - self.loop.now_ns)
 
     def _block_topic(self, topic: str) -> int:
         """Hold back a topic's sends; the log's end (a slave's log has another writer)."""

@@ -179,6 +179,10 @@ class ConsumerManager:
             return None
         return next((each for each in info.infos() if each.client_id == client_id), None)
 
+    def group_names(self) -> list[str]:
+        """The groups that have members."""
+        return list(self._groups)
+
     def groups_of_topic(self, topic: str) -> list[str]:
         """Live groups that subscribe `topic`."""
         groups = self._groups.copy()

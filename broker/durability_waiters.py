@@ -18,6 +18,7 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeT
 from remoting.response_code import ResponseCode
 
 _NO_LIMIT: Final = 1 << 62
+_NS_PER_MS: Final = 1_000_000
 _FRAME_HEAD: Final = struct.Struct(">ii")
 _SUCCESS: Final = b'{"code":0,'
 
@@ -85,8 +86,24 @@ class EncodedAnswer:
         self._target.write(_FRAME_HEAD.pack(4 + len(header), len(header)) + header)
 
 
-_Waiting = tuple[int, int, int, bool, Answer]
-"""End offset, deadlines (ms) of flush and replicas, whether replicas were missing, the answer."""
+class DurabilityStats(Protocol):
+    """Where the answers are counted."""
+
+    def waited(
+        self,
+        request_code: int,
+        code: ResponseCode,
+        waited_ns: int,
+        count: int,
+        *,
+        for_replicas: bool,
+    ) -> None:
+        """`count` sends of `request_code` were answered with `code` after they had waited."""
+
+
+_Waiting = tuple[int, int, int, bool, Answer, int, int]
+"""End offset, deadlines (ms) of flush and replicas, whether replicas were missing, the answer,
+when it came (ns), its request code."""
 
 
 class DurabilityWaiters:
@@ -99,18 +116,21 @@ class DurabilityWaiters:
         waits_for_replicas: bool,
         sync_flush_timeout_ms: int,
         slave_timeout_ms: int,
+        stats: DurabilityStats,
     ) -> None:
         self._for_flush = waits_for_flush
         self.waits_for_replicas = waits_for_replicas
         self._flush_timeout_ms = sync_flush_timeout_ms
         self._slave_timeout_ms = slave_timeout_ms
+        self._stats = stats
         self._line: deque[_Waiting] = deque()
         self.active = waits_for_flush or waits_for_replicas
         """Whether sends have anything to wait for."""
         self.replicas_available = False
         """Enough live replicas are near enough; the owner refreshes it each turn."""
+        self.now_ns = 0
         self.now_ms = 0
-        """Monotonic; the owner refreshes it each turn."""
+        """Monotonic; the owner refreshes both each turn."""
 
     def __len__(self) -> int:
         return len(self._line)
@@ -120,13 +140,16 @@ class DurabilityWaiters:
         """The largest offset that somebody waits for; 0 when nobody waits."""
         return self._line[-1][0] if self._line else 0
 
-    def add(self, end_offset: int, answer: Answer) -> None:
+    def add(self, end_offset: int, answer: Answer, request_code: int) -> None:
         """Answer when the log is safe up to `end_offset`; offsets must not decrease."""
         missing = self.waits_for_replicas and not self.replicas_available
         flush_deadline = self.now_ms + self._flush_timeout_ms if self._for_flush else 0
         waits = self.waits_for_replicas and not missing
         replica_deadline = self.now_ms + self._slave_timeout_ms if waits else 0
-        self._line.append((end_offset, flush_deadline, replica_deadline, missing, answer))
+        now_ns = self.now_ns
+        self._line.append(
+            (end_offset, flush_deadline, replica_deadline, missing, answer, now_ns, request_code)
+        )
 
     def can_release(self, flushed_offset: int, replicated_offset: int) -> bool:
         """Whether the head of the line waits for nothing any more."""
@@ -136,28 +159,45 @@ class DurabilityWaiters:
         flush_ok = not self._for_flush or end <= flushed_offset
         return flush_ok and (not self.waits_for_replicas or end <= replicated_offset)
 
-    def release(self, flushed_offset: int, replicated_offset: int, now_ms: int) -> int:
-        """Answer everybody whose conditions hold or whose time is up; returns how many."""
+    def release(self, flushed_offset: int, replicated_offset: int, now_ns: int) -> int:
+        """Answer everybody whose conditions hold or whose time is up; returns how many.
+
+        Those that came in one turn and get one answer are counted at once.
+        """
         flushed = flushed_offset if self._for_flush else _NO_LIMIT
         replicated = replicated_offset if self.waits_for_replicas else _NO_LIMIT
         safe = min(flushed, replicated)
+        now_ms = now_ns // _NS_PER_MS
         line = self._line
         waiting = len(line)
+        count, since_ns, code, request = 0, 0, ResponseCode.SUCCESS, 0
         while line:
-            end, flush_deadline_ms, replica_deadline_ms, missing, answer = line[0]
-            if end <= safe and not missing:
-                line.popleft()
-                answer.send(ResponseCode.SUCCESS)
-                continue
-            flush_ok = end <= flushed
-            replica_ok = end <= replicated and not missing
-            if not flush_ok and now_ms < flush_deadline_ms:
-                break
-            if not replica_ok and now_ms < replica_deadline_ms:
-                break
+            end, flush_deadline_ms, replica_deadline_ms, missing, answer, came_ns, asked = line[0]
+            before = code
+            code = ResponseCode.SUCCESS
+            if end > safe or missing:
+                flush_ok = end <= flushed
+                replica_ok = end <= replicated and not missing
+                if not flush_ok and now_ms < flush_deadline_ms:
+                    code = before
+                    break
+                if not replica_ok and now_ms < replica_deadline_ms:
+                    code = before
+                    break
+                code = _code(flush_ok=flush_ok, replica_ok=replica_ok, missing=missing)
             line.popleft()
-            answer.send(_code(flush_ok=flush_ok, replica_ok=replica_ok, missing=missing))
+            answer.send(code)
+            if came_ns != since_ns or code is not before or asked != request:
+                self._count(request, before, now_ns - since_ns, count)
+                count, since_ns, request = 0, came_ns, asked
+            count += 1
+        self._count(request, code, now_ns - since_ns, count)
         return waiting - len(line)
+
+    def _count(self, request_code: int, code: ResponseCode, waited_ns: int, count: int) -> None:
+        if count:
+            replicas = self.waits_for_replicas
+            self._stats.waited(request_code, code, waited_ns, count, for_replicas=replicas)
 
 
 def _code(*, flush_ok: bool, replica_ok: bool, missing: bool) -> ResponseCode:

@@ -48,6 +48,13 @@ QUERY_POOL: Final = "QueryMessageThread"
 ADMIN_POOL: Final = "AdminBrokerThread"
 HEARTBEAT_POOL: Final = "HeartbeatThread"
 CONSUMER_POOL: Final = "ConsumerManageThread"
+PROCESSOR_NAMES: Final = {
+    QUERY_POOL: "query_message",
+    ADMIN_POOL: "admin",
+    HEARTBEAT_POOL: "heartbeat",
+    CONSUMER_POOL: "consumer_manager",
+}
+"""The pools as rocketmq_processor_watermark names them in 5.x."""
 _HEARTBEAT_THREADS: Final = 2
 _HEARTBEAT_CAPACITY: Final = 50_000
 _CONSUMER_THREADS: Final = 2

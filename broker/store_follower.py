@@ -99,10 +99,11 @@ class StoreFollower:
 
     def _follow_durability(self) -> None:
         waiters, counters = self._waiters, self._counters
-        waiters.now_ms = now_ms = self._clock.monotonic_ms()
+        waiters.now_ns = now_ns = self._clock.monotonic_ns()
+        waiters.now_ms = now_ns // 1_000_000
         waiters.replicas_available = counters[REPLICA_COUNT] >= self._replicas_needed
         if len(waiters):
-            waiters.release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET], now_ms)
+            waiters.release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET], now_ns)
 
     def before_commit(self) -> None:
         """Say up to where a flush is waited for; the bell that the publication rings tells the

@@ -80,7 +80,10 @@ class ChildState:
     process: subprocess.Popen[bytes] | None = None
     last_beat: int = -1
     beat_at_ms: int = 0
+    started_ms: int = 0
+    """When it was started last."""
     start_at_ms: int = 0
+    """When it shall be started again; 0: not now."""
     aborted_at_ms: int = 0
     deaths_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_QUICK_DEATHS))
     restarts: int = 0
@@ -100,10 +103,12 @@ class Supervisor:
         stop_timeout_ms: int = 10_000,
         on_tick: Callable[[], None] = lambda: None,
         on_reopen: Callable[[], None] = lambda: None,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         """`specs` are in start order; they are stopped in the reverse order.
 
         on_reopen: nobody has the store open now; make what else the children share as new.
+        on_stop: the broker shall stop, its children still run.
         """
         self._children = [ChildState(spec) for spec in specs]
         self._page = page
@@ -113,6 +118,7 @@ class Supervisor:
         self._stop_timeout_ms = stop_timeout_ms
         self._on_tick = on_tick
         self._on_reopen = on_reopen
+        self._on_stop = on_stop
         self._last_ms = 0
         self._reopens_ms: deque[int] = deque(maxlen=_REOPENS + 1)
         self._stop_requested = False
@@ -152,6 +158,7 @@ class Supervisor:
             for child in self._children:
                 self._look_after(child, now_ms)
             self._on_tick()
+        self._on_stop()
         self._stop_all()
         return self._exit_code
 
@@ -196,7 +203,7 @@ class Supervisor:
             os.close(fd)
         self._page.counters[STARTS + spec.index] += 1
         child.last_beat = self._page.beats(spec.index)
-        child.beat_at_ms = self._clock.monotonic_ms()
+        child.beat_at_ms = child.started_ms = self._clock.monotonic_ms()
         child.aborted_at_ms = child.start_at_ms = 0
         log.info("%s: started, pid %s", spec.name, child.process.pid)
 

@@ -1,195 +1,183 @@
 """/metrics, /healthz and /readyz of the whole broker: the supervisor's small HTTP server.
 
-Runs on threads of its own in the supervisor process; reads the control page at each request and
-holds no state. A child that is down is a value, not an absence. The full table of metrics comes
-with the metrics issue; these are what the control page knows by itself.
+Runs on threads of its own in the supervisor process: one that accepts, and one for each
+connection, of which there are few. A connection carries one request. Whoever is slow keeps its
+place until another wants it. An error in a scrape is answered and logged, the server goes on.
 """
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import logging
 import socket
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.exposition import gzip_accepted
 
 from broker.broker_config import BrokerConfig
-from broker.supervisor import ChildState
-from ha.refusals import RefusalReason
-from store.clock import Clock
-from store.control_page import (
-    DISPATCHED_OFFSET,
-    FLUSHED_OFFSET,
-    HA_REFUSALS,
-    MAX_PHY_OFFSET,
-    MIN_PHY_OFFSET,
-    REMOTING_READY,
-    REPLICA_COUNT,
-    REPLICATED_OFFSET,
-    RUNNING_FLAGS,
-    SLAVE_SYNC_FAILURES,
-    SLAVE_SYNC_SUCCESS,
-    STORE_STATE,
-    ControlPage,
-    StoreState,
-)
+from broker.metrics_collector import BrokerCollector
+from broker.metrics_text import MetricsText
 
 log = logging.getLogger(__name__)
 
-_OFFSETS: Final = {
-    "min": MIN_PHY_OFFSET,
-    "max": MAX_PHY_OFFSET,
-    "dispatched": DISPATCHED_OFFSET,
-    "flushed": FLUSHED_OFFSET,
-    "replicated": REPLICATED_OFFSET,
-}
-_LABELS: Final = ["cluster", "broker"]
-_SYNC_KINDS: Final = ("topics", "consumer_offsets", "delay_offsets", "subscription_groups")
-"""In the order of their slots."""
+MAX_CONNECTIONS: Final = 16
+"""At the same time; more wait in the listening socket's backlog."""
+_PATIENCE_S: Final = 1.0
+"""How long a connection waits for a place before the oldest loses its own."""
+_LEAVING_S: Final = 2.0
+"""How long that one's thread may take to end; it may be within a scrape."""
 _REQUEST_TIMEOUT_S: Final = 10.0
+_GZIP_LEVEL: Final = 1
+_PLAIN: Final = "text/plain; charset=utf-8"
+_NODE_TYPE: Final = "broker"
 
 
-class ControlPageCollector(Collector):
-    """The control page and the children as metrics."""
+class _Places:
+    """The connections that are served. Guarded by: its lock."""
 
-    def __init__(
-        self,
-        page: ControlPage,
-        children: Callable[[], Iterable[ChildState]],
-        broker: BrokerConfig,
-        clock: Clock,
-    ) -> None:
-        self._counters = page.counters
-        self._children = children
-        self._clock = clock
-        self._labels = [broker.broker_cluster_name, broker.broker_name]
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free = threading.Semaphore(MAX_CONNECTIONS)
+        self._served: dict[socket.socket, None] = {}
 
-    def collect(self) -> Iterator[Metric]:
-        """Called by prometheus_client at each scrape."""
-        yield from self._store()
-        yield from self._replication()
-        yield from self._slave_sync()
-        yield from self._processes()
+    def take(self, connection: socket.socket) -> bool:
+        """A place for `connection`, if need be that of the oldest; False: none became free."""
+        if not self._free.acquire(timeout=_PATIENCE_S):
+            self._close_oldest()
+            if not self._free.acquire(timeout=_LEAVING_S):
+                return False
+        with self._lock:
+            self._served[connection] = None
+        return True
 
-    def _store(self) -> Iterator[Metric]:
-        names = _LABELS
-        offsets = GaugeMetricFamily(
-            "rocketmq_store_offset_bytes", "positions in the commit log", labels=[*names, "kind"]
-        )
-        for kind, slot in _OFFSETS.items():
-            offsets.add_metric([*self._labels, kind], self._counters[slot])
-        yield offsets
-        writable = GaugeMetricFamily(
-            "rocketmq_store_writable", "1 while the store accepts writes", labels=names
-        )
-        writable.add_metric(self._labels, 0 if self._counters[RUNNING_FLAGS] else 1)
-        yield writable
+    def leave(self, connection: socket.socket) -> None:
+        """Its thread is done."""
+        with self._lock:
+            del self._served[connection]
+        self._free.release()
 
-    def _replication(self) -> Iterator[Metric]:
-        replicas = GaugeMetricFamily(
-            "rocketmq_ha_replicas",
-            "distinct slaves that are connected and not further back than haSlaveFallbehindMax",
-            labels=_LABELS,
-        )
-        replicas.add_metric(self._labels, self._counters[REPLICA_COUNT])
-        yield replicas
-        refused = CounterMetricFamily(
-            "rocketmq_ha_links_refused",
-            "replication links refused or closed, by reason",
-            labels=[*_LABELS, "reason"],
-        )
-        for reason in RefusalReason:
-            count = self._counters[HA_REFUSALS + reason]
-            refused.add_metric([*self._labels, reason.name.lower()], count)
-        yield refused
+    def close_all(self) -> None:
+        """Wake every thread that waits for its client."""
+        with self._lock:
+            for connection in self._served:
+                _shut(connection)
 
-    def _slave_sync(self) -> Iterator[Metric]:
-        """Only what a slave has: before its first success a kind has no age."""
-        names = [*_LABELS, "kind"]
-        age = GaugeMetricFamily(
-            "rocketmq_slave_sync_age_seconds",
-            "time since a kind of metadata was last taken over from the master",
-            labels=names,
-        )
-        failures = CounterMetricFamily(
-            "rocketmq_slave_sync_failures", "failed takeovers of metadata", labels=names
-        )
-        for number, kind in enumerate(_SYNC_KINDS):
-            last_ms = self._counters[SLAVE_SYNC_SUCCESS + number]
-            if last_ms:
-                age.add_metric([*self._labels, kind], (self._clock.now_ms() - last_ms) / 1000)
-            failures.add_metric([*self._labels, kind], self._counters[SLAVE_SYNC_FAILURES + number])
-        yield age
-        yield failures
+    def _close_oldest(self) -> None:
+        with self._lock:
+            connection = next(iter(self._served), None)
+            if connection is not None:
+                log.warning("metrics: %s connections, the oldest is closed", len(self._served))
+                _shut(connection)
 
-    def _processes(self) -> Iterator[Metric]:
-        names = _LABELS
-        up = GaugeMetricFamily("rocketmq_process_up", "1 while it runs", labels=[*names, "process"])
-        restarts = CounterMetricFamily(
-            "rocketmq_process_restarts", "restarts by the supervisor", labels=[*names, "process"]
-        )
-        for child in self._children():
-            labels = [*self._labels, child.spec.name]
-            up.add_metric(labels, 0 if child.process is None else 1)
-            restarts.add_metric(labels, child.restarts)
-        yield up
-        yield restarts
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        log.debug("metrics: %s", error)
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    """Accepts on a socket that exists already; bounded in its threads."""
+
+    daemon_threads = True
+
+    def __init__(self, listening: socket.socket, handler: type[_Handler]) -> None:
+        super().__init__(("", 0), handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        self.places = _Places()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self.places.take(request):
+            try:
+                super().process_request(request, client_address)
+            except RuntimeError:
+                self.places.leave(request)  # No thread could be started.
+                raise
+        else:
+            log.warning("metrics: %s: no place for it", client_address[0])
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.places.leave(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        if isinstance(error, OSError):
+            log.debug("metrics: %s: %s", client_address, error)
+        else:
+            log.error("metrics: %s", client_address, exc_info=error)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """One connection, one request. `site` is set by a subclass."""
+
+    timeout = _REQUEST_TIMEOUT_S
+    site: SupervisorMetrics
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._metrics()
+        elif path == "/healthz":
+            down = self.site.collector.processes_down()
+            self._say(503 if down else 200, f"down: {', '.join(down)}" if down else "ok")
+        elif path == "/readyz":
+            reason = self.site.collector.ready_reason()
+            self._say(503 if reason else 200, reason or "ready")
+        else:
+            self._say(404, "/metrics /healthz /readyz")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _metrics(self) -> None:
+        try:
+            text, content_type = self.site.text(self.headers.get("Accept", ""))
+        except Exception as error:
+            log.exception("metrics: they could not be collected")
+            self._say(500, f"metrics could not be collected: {type(error).__name__}: {error}")
+            return
+        headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        if gzip_accepted(self.headers.get("Accept-Encoding", "")):
+            text = gzip.compress(text, _GZIP_LEVEL)
+            headers["Content-Encoding"] = "gzip"
+        self._send(200, text, headers)
+
+    def _say(self, status: int, text: str) -> None:
+        self._send(status, f"{text}\n".encode(), {"Content-Type": _PLAIN})
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        log.debug("metrics: %s: %r", self.address_string(), format % args)
 
 
 class SupervisorMetrics:
     """The HTTP server. `start` and `shutdown` on the supervisor's main thread."""
 
     def __init__(
-        self,
-        listening: socket.socket,
-        page: ControlPage,
-        children: Callable[[], Iterable[ChildState]],
-        broker: BrokerConfig,
-        clock: Clock,
+        self, listening: socket.socket, collector: BrokerCollector, broker: BrokerConfig
     ) -> None:
-        registry = CollectorRegistry()
-        registry.register(ControlPageCollector(page, children, broker, clock))
-        counters = page.counters
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            timeout = _REQUEST_TIMEOUT_S
-
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                if path == "/metrics":
-                    encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-                    self._send(200, content_type, encode(registry))
-                elif path == "/healthz":
-                    dead = [c.spec.name for c in children() if c.process is None]
-                    text = f"down: {', '.join(dead)}\n" if dead else "ok\n"
-                    self._send(503 if dead else 200, "text/plain", text.encode())
-                elif path == "/readyz":
-                    reason = _why_not_ready(counters)
-                    text = f"{reason or 'ready'}\n"
-                    self._send(503 if reason else 200, "text/plain", text.encode())
-                else:
-                    self._send(404, "text/plain", b"/metrics /healthz /readyz\n")
-
-            def _send(self, status: int, content_type: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                log.debug("metrics: " + format, *args)
-
+        self.collector = collector
+        self._text = MetricsText((broker.broker_cluster_name, _NODE_TYPE, broker.broker_name))
         listening.setblocking(True)
-        self._server = http.server.ThreadingHTTPServer(("", 0), Handler, bind_and_activate=False)
-        self._server.socket.close()
-        self._server.socket = listening
-        self._server.daemon_threads = True
+        handler = type("_BoundHandler", (_Handler,), {"site": self})
+        self._server = _Server(listening, handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="MetricsServer", daemon=True
         )
@@ -201,13 +189,8 @@ class SupervisorMetrics:
     def shutdown(self) -> None:
         """Serve no more."""
         self._server.shutdown()
+        self._server.places.close_all()
 
-
-def _why_not_ready(counters: memoryview[int]) -> str:
-    if counters[STORE_STATE] != StoreState.READY:
-        return "the store is not ready"
-    if not counters[REMOTING_READY]:
-        return "remoting is not ready"
-    if counters[RUNNING_FLAGS]:
-        return "the store refuses writes"
-    return ""
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """All metrics, and the content type."""
+        return self._text.encode(self.collector.collect(), accept)

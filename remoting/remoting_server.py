@@ -21,7 +21,7 @@ from typing import Final
 from remoting.connection import FRAME_HEAD, Connection, Phase, ReceiveBuffer
 from remoting.errors import FrameError
 from remoting.remoting_codec import decode_command
-from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_dispatcher import AnswerObserver, RequestDispatcher
 from remoting.request_processor import ConnectionListener, Route
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
@@ -90,10 +90,13 @@ class RemotingServer:
         idle_timeout_ms: int = 120_000,
         max_frame: int = MAX_FRAME,
         high_water: int = _HIGH_WATER,
+        observer: AnswerObserver | None = None,
     ) -> None:
+        """observer: hears of the answers of `routes`; the fast ones answer for themselves."""
         self._loop = loop
         self._executors = executors or {}
-        self._dispatcher = RequestDispatcher(routes, self._executors)
+        self._observer = observer
+        self._dispatcher = RequestDispatcher(routes, self._executors, observer)
         self._listener = listener
         self._fast = tuple((prefix, len(prefix), handler) for prefix, handler in fast_routes)
         self._idle_timeout_ms = idle_timeout_ms
@@ -114,7 +117,9 @@ class RemotingServer:
     def add_listener(self, sock: socket.socket, routes: Mapping[int, Route] | None = None) -> None:
         """Accept from `sock` (bound and listening); `routes` replaces the table on its port."""
         sock.setblocking(False)
-        own = None if routes is None else RequestDispatcher(routes, self._executors)
+        own = None
+        if routes is not None:
+            own = RequestDispatcher(routes, self._executors, self._observer)
         self._listening.append((sock, own))
 
     def start(self) -> None:

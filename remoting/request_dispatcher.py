@@ -10,6 +10,7 @@ RequestError -> its code and remark, any other exception -> SYSTEM_ERROR (logged
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -20,6 +21,7 @@ from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
+_NS_PER_MS: Final = 1_000_000
 OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
 
 
@@ -31,27 +33,45 @@ class Executor(Protocol):
         ...
 
 
+class AnswerObserver(Protocol):
+    """Hears of every answer that leaves here."""
+
+    def answered(
+        self, request_code: int, code: int, elapsed_ms: float, *, oneway: bool = False
+    ) -> None:
+        """A request was answered with `code`, `elapsed_ms` after it came. Any thread; quick."""
+        ...
+
+
 class RequestDispatcher:
     """A route table with its pools. Raises ValueError for a route whose executor is unknown."""
 
-    def __init__(self, routes: Mapping[int, Route], executors: Mapping[str, Executor]) -> None:
+    def __init__(
+        self,
+        routes: Mapping[int, Route],
+        executors: Mapping[str, Executor],
+        observer: AnswerObserver | None = None,
+    ) -> None:
         for code, route in routes.items():
             if route.executor is not None and route.executor not in executors:
                 raise ValueError(f"request code {code}: no executor named {route.executor}")
         self._routes = routes
         self._executors = executors
+        self._observer = observer
 
     def dispatch(self, connection: ConnectionLike, request: RemotingCommand) -> None:
         """Serve one request, now or in its pool."""
+        came_ns = time.monotonic_ns()
         route = self._routes.get(request.code)
         if route is None:
             remark = f" request type {request.code} not supported"
             code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-            _answer(connection, request, request.response(code, remark))
+            self._answer(connection, request, request.response(code, remark), came_ns)
         elif route.executor is None:
-            _process(connection, request, route.processor)
+            self._process(connection, request, route.processor, came_ns)
         else:
-            self._submit(connection, request, route.processor, self._executors[route.executor])
+            executor = self._executors[route.executor]
+            self._submit(connection, request, route.processor, executor, came_ns)
 
     def _submit(
         self,
@@ -59,31 +79,43 @@ class RequestDispatcher:
         request: RemotingCommand,
         processor: RequestProcessor,
         executor: Executor,
+        came_ns: int,
     ) -> None:
-        if not executor.try_submit(lambda: _process(connection, request, processor)):
+        if not executor.try_submit(lambda: self._process(connection, request, processor, came_ns)):
             log.warning("%s: no room for request %s", connection.remote_address, request.code)
             busy = request.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-            _answer(connection, request, busy)
+            self._answer(connection, request, busy, came_ns)
 
+    def _process(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        processor: RequestProcessor,
+        came_ns: int,
+    ) -> None:
+        """The request guard: whatever a processor raises becomes an answer."""
+        try:
+            response = processor.process_request(connection, request)
+        except RequestError as error:
+            response = request.response(error.code, error.remark)
+        except Exception as error:
+            log.exception("%s: request %s failed", connection.remote_address, request.code)
+            remark = f"{type(error).__name__}: {error}"
+            response = request.response(ResponseCode.SYSTEM_ERROR, remark)
+        if response is not None:
+            self._answer(connection, request, response, came_ns)
 
-def _process(
-    connection: ConnectionLike, request: RemotingCommand, processor: RequestProcessor
-) -> None:
-    """The request guard: whatever a processor raises becomes an answer."""
-    try:
-        response = processor.process_request(connection, request)
-    except RequestError as error:
-        response = request.response(error.code, error.remark)
-    except Exception as error:
-        log.exception("%s: request %s failed", connection.remote_address, request.code)
-        remark = f"{type(error).__name__}: {error}"
-        response = request.response(ResponseCode.SYSTEM_ERROR, remark)
-    if response is not None:
-        _answer(connection, request, response)
-
-
-def _answer(
-    connection: ConnectionLike, request: RemotingCommand, response: RemotingCommand
-) -> None:
-    if not request.is_oneway:
-        connection.send_command(response)
+    def _answer(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        response: RemotingCommand,
+        came_ns: int,
+    ) -> None:
+        if not request.is_oneway:
+            connection.send_command(response)
+        if self._observer is not None:
+            elapsed_ms = (time.monotonic_ns() - came_ns) / _NS_PER_MS
+            self._observer.answered(
+                request.code, response.code, elapsed_ms, oneway=request.is_oneway
+            )

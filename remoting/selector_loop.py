@@ -75,7 +75,9 @@ class SelectorLoop:
     def __init__(self, name: str, *, spin_us: int = 0) -> None:
         """spin_us: how long to look for more before sleeping, after a turn that had events."""
         self.name = name
-        self.now_ms = time.monotonic_ns() // 1_000_000
+        self.now_ns = time.monotonic_ns()
+        self.now_ms = self.now_ns // 1_000_000
+        """When this turn began."""
         self._selector = new_selector()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_lock = threading.Lock()
@@ -196,7 +198,8 @@ class SelectorLoop:
                     timeout = limit
             ready = self._selector.select(timeout)
         self._was_busy = bool(ready)
-        self.now_ms = time.monotonic_ns() // 1_000_000
+        self.now_ns = time.monotonic_ns()
+        self.now_ms = self.now_ns // 1_000_000
         if hooks is not None:
             hooks.after_sleep()
         for key, events in ready:

@@ -25,6 +25,7 @@ import setproctitle
 from broker.command_channel import CommandServer
 from conf.logging_setup import configure_logging
 from store.control_page import STORE_STATE, Bell, ControlPage, ProcessIndex, StoreState
+from store.metric_slots import MetricSlots
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ class BootInfo(msgspec.Struct, kw_only=True):
     log_dir: str
     control_page_fd: int
     queue_table_fd: int
+    metrics_fd: int
+    metrics_max_series: int = 10_000
     life_fd: int
     bell_fds: dict[str, int]
     channel_fds: dict[str, int] = {}
@@ -66,6 +69,8 @@ class Child:
         self.boot = boot
         self.page = ControlPage(boot.control_page_fd)
         self.index = ProcessIndex(boot.index)
+        self.metrics = MetricSlots(boot.metrics_fd, self.index, max_series=boot.metrics_max_series)
+        """This process' own counters, those of its predecessors included."""
         self.stopping = threading.Event()
         self._stop_seen = False
         self.orphaned = False

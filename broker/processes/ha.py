@@ -14,14 +14,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.command_channel import Arguments, CommandClient, CommandError, CommandServer
+from broker.ha_metrics import HaMetrics
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, run_child
 from broker.startup_options import StartupOptions
 from ha.ha_service import HAService, Surroundings
 from ha.inspection import Inspection, Verdict
+from ha.replica_memory import FILE_NAME as MEMORY_NAME
+from ha.replica_memory import ReplicaMemory
 from ha.transport import HaTlsError
 from remoting.selector_seam import new_selector
 from store.clock import SystemClock
-from store.control_page import REPLICA_COUNT, REPLICATED_OFFSET, ProcessIndex
+from store.control_page import MIN_PHY_OFFSET, REPLICA_COUNT, REPLICATED_OFFSET, ProcessIndex
 from store.errors import StoreError
 from store.message_store_config import BrokerRole
 from store.resync_request import ResyncAction, ResyncRequest, write_request
@@ -151,15 +154,36 @@ def main(child: Child) -> None:
         child.say(f"mqbroker: replication cannot start: {error}")
         raise SystemExit(EXIT_CANNOT_BOOT) from error
     reporter.link = lambda: service.link
+    # Before anybody is served: it tells the registry who is missed.
+    watching = [reporter, *_build_metrics(child, options, service, clock)]
     service.start()
-    reporter.start()
+    for thread in watching:
+        thread.start()
     channel = child.socket("channel", "ha<-remoting")
     child.serve(
         CommandServer(channel, _handlers(service), clock),
         each_turn=lambda: child.page.beat(ProcessIndex.HA),
     )
     service.shutdown()
-    reporter.shutdown(1_000)
+    for thread in watching:
+        thread.shutdown(1_000)
+
+
+def _build_metrics(
+    child: Child, options: StartupOptions, service: HAService, clock: SystemClock
+) -> list[ServiceThread]:
+    """HaMetrics, and on a master what remembers the replicas for the next start."""
+    memory = ReplicaMemory(options.store.root / MEMORY_NAME, clock, on_failure=_end_process)
+    metrics = HaMetrics(
+        child.metrics,
+        service.new_observer().observe,
+        None if options.store.is_slave else memory,
+        broker_name=options.broker.broker_name,
+        role=options.store.broker_role.value,
+        on_failure=_end_process,
+    )
+    metrics.restore(service.registry, clock, child.page.counters[MIN_PHY_OFFSET])
+    return [metrics] if options.store.is_slave else [metrics, memory]
 
 
 def _build(

@@ -28,6 +28,7 @@ def main(child: Child) -> None:
         {name: child.bell(name) for name in ("store", "remoting", "ha")},
         {name: child.socket("channel", name) for name in _CHANNELS},
         SystemClock(),
+        child.metrics,
     )
     if not child.wait_for_store():
         return

@@ -17,7 +17,10 @@ from typing import Final
 
 from broker.command_channel import create_channel
 from broker.listening_sockets import bind_listener, bind_remoting, port_of
+from broker.metrics_collector import BrokerCollector, StorageFacts
+from broker.metrics_dump import DumpSettings, MetricsDump
 from broker.processes.child import BootInfo
+from broker.replication_snapshot import ReplicationSnapshot
 from broker.startup_options import StartupOptions
 from broker.supervisor import ChildSpec, Supervisor
 from broker.supervisor_metrics import SupervisorMetrics
@@ -29,6 +32,8 @@ from store.control_page import (
     ControlPage,
     ProcessIndex,
 )
+from store.message_store_config import BrokerRole
+from store.metric_slots import MetricSlotsReader, create_metric_slots
 from store.queue_table import create_queue_table, reset_queue_table
 from store.store_lock import StoreLock
 
@@ -56,6 +61,7 @@ class BrokerProcess:
         self._stack = contextlib.ExitStack()
         self._listeners: dict[str, socket.socket] = {}
         self._boot_line_printed = False
+        self._dump: MetricsDump | None = None
 
     # -- open ----------------------------------------------------------------------------------
 
@@ -66,6 +72,7 @@ class BrokerProcess:
             self._bind(undo)
             self._page_fd = ControlPage.create()
             self._table_fd = create_queue_table()
+            self._metrics_fd = create_metric_slots()
             self._page = ControlPage(self._page_fd)
             self._bells = {name: Bell.create() for name in _BELLS}
             self._channels: dict[str, socket.socket] = {}
@@ -129,19 +136,52 @@ class BrokerProcess:
                 hang_timeout_ms=self._options.supervisor.process_hang_timeout_millis,
                 on_tick=self._tick,
                 on_reopen=self._reset_queue_table,
+                on_stop=self._end_dump,
             )
-            metrics = SupervisorMetrics(
-                self._listeners["metrics"],
-                self._page,
-                self._supervisor.children,
-                self._options.broker,
-                self._clock,
-            )
+            collector = self._collector()
+            self._dump = self._begin_dump(collector)
+            metrics = SupervisorMetrics(self._listeners["metrics"], collector, self._options.broker)
             metrics.start()
             try:
                 return self._supervisor.run()
             finally:
+                self._end_dump()
                 metrics.shutdown()
+
+    def _begin_dump(self, collector: BrokerCollector) -> MetricsDump | None:
+        settings = DumpSettings.from_options(self._options)
+        if settings is None:
+            return None
+        snapshot = ReplicationSnapshot(
+            self._options,
+            collector.look,
+            self._page,
+            self._supervisor.children,
+            lambda: not collector.ready_reason(),
+            self._clock,
+        )
+        dump = MetricsDump(settings, snapshot.take, self._clock)
+        collector.watch_dump(dump)
+        dump.start()
+        return dump
+
+    def _end_dump(self) -> None:
+        """Before the children stop: the last line tells of a broker that works."""
+        if self._dump is not None:
+            self._dump.shutdown()
+
+    def _collector(self) -> BrokerCollector:
+        options = self._options
+        waits = options.store.broker_role is BrokerRole.SYNC_MASTER
+        needed = options.ha.in_sync_replicas - 1 if waits else 0
+        return BrokerCollector(
+            MetricSlotsReader(self._metrics_fd),
+            self._page,
+            self._supervisor.children,
+            StorageFacts(options.store.root, options.store.commit_log_path),
+            self._clock,
+            replicas_needed=needed if options.supervisor.ready_needs_replicas else 0,
+        )
 
     def _reset_queue_table(self) -> None:
         """Queues may vanish with a re-sync; nobody has the table mapped now."""
@@ -191,6 +231,8 @@ class BrokerProcess:
             log_dir=self._log_dir,
             control_page_fd=self._page_fd,
             queue_table_fd=self._table_fd,
+            metrics_fd=self._metrics_fd,
+            metrics_max_series=self._options.supervisor.metrics_max_series,
             life_fd=self._life_read,
             bell_fds=self._bells,
             channel_fds=channel_fds,
@@ -200,6 +242,7 @@ class BrokerProcess:
         inherited = (
             self._page_fd,
             self._table_fd,
+            self._metrics_fd,
             self._life_read,
             self._lock.fileno(),
             *self._bells.values(),

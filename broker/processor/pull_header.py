@@ -62,3 +62,6 @@ class HeldPull:
     codes: frozenset[int] | None
     queue_offset: int
     deadline_ms: int
+    request_code: int
+    since_ms: int
+    """Monotonic: when it came."""

@@ -111,6 +111,12 @@ class LogReader(Protocol):
 class PullStats(Protocol):
     """Where pulls are counted."""
 
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
+
+    def add_late_answer(self, request_code: int, code: int, held_ms: int) -> None:
+        """A pull was answered with `code` after it had been held for `held_ms`."""
+
     def add_get(self, group: str, topic: str, count: int, size: int) -> None:
         """`count` messages of `size` bytes were given to `group`."""
 
@@ -191,8 +197,9 @@ class PullMessageProcessor:
         if frame.flag:
             return False
         try:
-            self._pull(connection, frame.opaque, SerializeType.JSON, frame.extFields)
+            self._pull(connection, frame.opaque, SerializeType.JSON, frame.extFields, frame.code)
         except RequestError as error:
+            self._stats.add_answers(frame.code, error.code)
             _refuse(connection, frame.opaque, SerializeType.JSON, error)
         return True
 
@@ -212,13 +219,18 @@ class PullMessageProcessor:
         except msgspec.ValidationError as error:
             field = str(error).rpartition("$.")[2].strip("`")
             raise HeaderError("PullMessageRequestHeader", field, str(error)) from error
-        self._pull(connection, request.opaque, request.serialize_type, header)
+        self._pull(connection, request.opaque, request.serialize_type, header, request.code)
         return None
 
     # -- one pull ------------------------------------------------------------------------------
 
     def _pull(
-        self, connection: Connection, opaque: int, serialize: SerializeType, header: PullHeader
+        self,
+        connection: Connection,
+        opaque: int,
+        serialize: SerializeType,
+        header: PullHeader,
+        request_code: int,
     ) -> None:
         group = self._check(connection, header)
         codes = self._codes(header, group)
@@ -240,9 +252,12 @@ class PullMessageProcessor:
                 codes,
                 header.queueOffset,
                 self._monotonic_ms() + self._hold_ms(header),
+                request_code,
+                self._monotonic_ms(),
             )
             self.hold_service.hold((header.topic, header.queueId), held)
             return
+        self._stats.add_answers(request_code, read.code)
         self._answer(connection, opaque, serialize, header, read, group)
 
     def _hold_ms(self, header: PullHeader) -> int:
@@ -255,6 +270,7 @@ class PullMessageProcessor:
         try:
             group = self._check(pull.connection, header)
         except RequestError as error:
+            self._count_late(pull, error.code)
             _refuse(pull.connection, pull.opaque, pull.serialize_type, error)
             return True
         read = self._read(header, pull.queue_offset, pull.codes)
@@ -264,8 +280,13 @@ class PullMessageProcessor:
             if read.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
                 pull.queue_offset = read.next_offset
                 return False
+        self._count_late(pull, read.code)
         self._answer(pull.connection, pull.opaque, pull.serialize_type, header, read, group)
         return True
+
+    def _count_late(self, pull: HeldPull, code: int) -> None:
+        held_ms = self._monotonic_ms() - pull.since_ms
+        self._stats.add_late_answer(pull.request_code, code, held_ms)
 
     # -- checks (order of the original) ---------------------------------------------------------
 

@@ -22,6 +22,13 @@ import msgspec
 
 from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
 from broker.processor.header_numbers import plain_numbers
+from broker.processor.send_header import (
+    SEND_NUMBERS,
+    V1_NAMES,
+    V2_NAMES,
+    SendHeader,
+    decode_send_frame,
+)
 from broker.send_properties import append_pairs, find_property, stored_properties
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import FRAME_HEAD, Connection
@@ -45,6 +52,9 @@ from store.message_properties import PROPERTIES_LIMIT
 log = logging.getLogger(__name__)
 
 SEND_V2_PREFIX: Final = b'{"code":310,'
+_SEND_V2_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
+_FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
+"""What the original's clients set on messages of an order."""
 _HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _MULTI_TAGS: Final = 0x2
 _FILE_WAIT_MS: Final = 5_000
@@ -52,55 +62,6 @@ _COMMIT_WAITING: Final = 32
 """So many sends that wait for replicas are published without waiting for the turn's end: the
 replicas get them while the next ones are read."""
 _QUEUE_ID_DIGITS: Final = 10
-
-_V1_NAMES: Final = {
-    "producerGroup": "a",
-    "topic": "b",
-    "defaultTopic": "c",
-    "defaultTopicQueueNums": "d",
-    "queueId": "e",
-    "sysFlag": "f",
-    "bornTimestamp": "g",
-    "flag": "h",
-    "properties": "i",
-    "reconsumeTimes": "j",
-    "unitMode": "k",
-    "maxReconsumeTimes": "l",
-    "batch": "m",
-    "bname": "n",
-}
-_NUMBERS: Final = "defghjl"
-_V2_NAMES: Final = {short: long for long, short in _V1_NAMES.items()}
-
-
-class SendHeader(msgspec.Struct, gc=False):
-    """SendMessageRequestHeaderV2: the short names of code 310."""
-
-    a: str
-    b: str
-    c: str
-    d: int
-    e: str
-    """queueId; text, since some clients pad it with zeros."""
-    f: int
-    g: int
-    h: int
-    i: str = ""
-    j: int = 0
-    k: bool = False
-    l: int | None = None  # noqa: E741
-    m: bool = False
-
-
-class _SendFrame(msgspec.Struct, gc=False):
-    code: int
-    opaque: int
-    extFields: SendHeader  # noqa: N815
-    flag: int = 0
-    version: int = 0
-
-
-_decode_frame: Final = msgspec.json.Decoder(_SendFrame, strict=False).decode
 
 
 class SendTopics(Protocol):
@@ -118,8 +79,11 @@ class SendTopics(Protocol):
 class SendStats(Protocol):
     """Where sends are counted."""
 
-    def add_put(self, topic: str, count: int, size: int) -> None:
-        """`count` messages of `size` stored bytes went into `topic`."""
+    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
+        """`count` messages, `size` bytes of the log, went into `topic`."""
+
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
 
     def add_put_failed(self) -> None:
         """The store refused a send."""
@@ -212,6 +176,10 @@ class SendMessageProcessor:
         self._held: deque[_HeldSend] = deque()
         self._blocked: set[str] = set()
         self._counted: dict[str, list[int]] = {}
+        self._counted_fifo: dict[str, list[int]] = {}
+        """By topic: messages and bytes of this turn; those of an order apart."""
+        self._answered = 0
+        """Sends of the fast path that were answered in this turn."""
         store_host = commit_log.store_host
         self._store_flag = STORE_HOST_V6_FLAG if len(store_host) == 20 else 0
         self._host_hex = store_host.hex().upper()
@@ -234,7 +202,7 @@ class SendMessageProcessor:
         """FastHandler for JSON frames of code 310; False hands the frame to `process_request`,
         which names what is wrong with its header."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_send_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         fields = frame.extFields
@@ -272,23 +240,27 @@ class SendMessageProcessor:
             )
         except (StoreError, struct.error):
             return False
-        counted = self._counted.get(fields.b)
+        table = self._counted_fifo if _FIFO_PROPERTY in text else self._counted
+        counted = table.get(fields.b)
         if counted is None:
-            counted = self._counted[fields.b] = [0, 0]
+            counted = table[fields.b] = [0, 0]
         counted[0] += 1
-        counted[1] += body_size
+        counted[1] += self._log.position - phy_offset
         answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
         size = len(answer_bytes)
         answer_frame = FRAME_HEAD.pack(4 + size, size) + answer_bytes
         if self._waiters.active and (
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
         ):
-            self._waiters.add(self._log.position, EncodedAnswer(connection, answer_frame))
+            self._waiters.add(
+                self._log.position, EncodedAnswer(connection, answer_frame), _SEND_V2_CODE
+            )
             self._waiting_puts += 1
             if self._waiting_puts >= _COMMIT_WAITING and self._waiters.waits_for_replicas:
                 self._waiting_puts = 0
                 self._log.commit()
             return True
+        self._answered += 1
         connection.write(answer_frame)
         return True
 
@@ -339,26 +311,34 @@ class SendMessageProcessor:
         self._log.commit()
         self._waiting_puts = 0
         if self._counted:
-            for topic, (count, size) in self._counted.items():
-                self._stats.add_put(topic, count, size)
-            self._counted.clear()
+            self._count(self._counted, "normal")
+        if self._counted_fifo:
+            self._count(self._counted_fifo, "fifo")
+        if self._answered:
+            self._stats.add_answers(_SEND_V2_CODE, ResponseCode.SUCCESS, self._answered)
+            self._answered = 0
+
+    def _count(self, table: dict[str, list[int]], message_type: str) -> None:
+        for topic, (count, size) in table.items():
+            self._stats.add_put(topic, count, size, message_type)
+        table.clear()
 
     # -- the general path ----------------------------------------------------------------------
 
     def _header(self, request: RemotingCommand) -> SendHeader:
         fields: Mapping[str, Any] = request.ext_fields
         if request.code == RequestCode.SEND_MESSAGE:
-            fields = {_V1_NAMES.get(name, name): value for name, value in fields.items()}
+            fields = {V1_NAMES.get(name, name): value for name, value in fields.items()}
         for name in "abcdefgh":
             if name not in fields:
-                raise HeaderError("SendMessageRequestHeader", _V2_NAMES[name], "is missing")
-        known = {name: value for name, value in fields.items() if name in _V2_NAMES}
-        fields = plain_numbers("SendMessageRequestHeader", known, _NUMBERS, shown=_V2_NAMES)
+                raise HeaderError("SendMessageRequestHeader", V2_NAMES[name], "is missing")
+        known = {name: value for name, value in fields.items() if name in V2_NAMES}
+        fields = plain_numbers("SendMessageRequestHeader", known, SEND_NUMBERS, shown=V2_NAMES)
         try:
             return msgspec.convert(fields, SendHeader, strict=False)
         except msgspec.ValidationError as error:
             field = str(error).rpartition("$.")[2].strip("`")
-            name = _V2_NAMES.get(field, field)
+            name = V2_NAMES.get(field, field)
             raise HeaderError("SendMessageRequestHeader", name, str(error)) from error
 
     def _check(
@@ -457,18 +437,21 @@ class SendMessageProcessor:
             log.error("topic %s: a send could not be stored: %s", topic.name, error)
             self._refuse(send, ResponseCode.SYSTEM_ERROR, str(error))
             return True
-        size = sum(len(record.body) for record in send.records)
-        self._stats.add_put(topic.name, len(send.records), size)
+        message_type = "fifo" if _FIFO_PROPERTY in send.header.i else "normal"
+        size = self._log.position - places[0][0]
+        self._stats.add_put(topic.name, len(send.records), size, message_type)
         answer = self._answer_placed(
             send.connection, send.request, send.header, send.records, places
         )
         if answer is not None:
+            self._stats.add_answers(send.request.code, ResponseCode.SUCCESS)
             send.connection.send_command(answer)
         return True
 
     def _refuse(self, send: _HeldSend, code: ResponseCode, remark: str) -> None:
         if not send.request.is_oneway:
             answer = send.request.response(code, remark, self._region())
+            self._stats.add_answers(send.request.code, code)
             send.connection.send_command(answer)
 
     def _answer_placed(
@@ -486,7 +469,7 @@ class SendMessageProcessor:
         waits = find_property(header.i, "WAIT") != "false"
         if self._waiters.active and waits:
             answer = SendAnswer(connection, request.opaque, request.serialize_type, fields)
-            self._waiters.add(self._log.position, answer)
+            self._waiters.add(self._log.position, answer, request.code)
             return None
         return request.response(ResponseCode.SUCCESS, None, fields)
 

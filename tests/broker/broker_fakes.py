@@ -37,6 +37,9 @@ class FakeClock:
     def monotonic_ms(self) -> int:
         return self.monotonic
 
+    def monotonic_ns(self) -> int:
+        return self.monotonic * 1_000_000
+
     def advance(self, delta_ms: int) -> None:
         self.now += delta_ms
         self.monotonic += delta_ms

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -173,8 +174,26 @@ class Counted:
         self.puts: dict[str, tuple[int, int]] = {}
         self.failed = 0
         self.gets: list[tuple[str, str, int, int]] = []
+        self.types: set[str] = set()
+        self.answers: Counter[tuple[int, int]] = Counter()
+        self.late_answers: list[tuple[int, int, int]] = []
+        self.waited_answers: Counter[tuple[int, int]] = Counter()
 
-    def add_put(self, topic: str, count: int, size: int) -> None:
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        self.answers[request_code, int(code)] += count
+
+    def add_late_answer(self, request_code: int, code: int, held_ms: int) -> None:
+        self.late_answers.append((request_code, int(code), held_ms))
+
+    def waited(
+        self, request_code: int, code: int, waited_ns: int, count: int, *, for_replicas: bool
+    ) -> None:
+        """DurabilityStats."""
+        assert waited_ns >= 0
+        self.waited_answers[request_code, int(code)] += count
+
+    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
+        self.types.add(message_type)
         old = self.puts.get(topic, (0, 0))
         self.puts[topic] = (old[0] + count, old[1] + size)
 
@@ -308,6 +327,7 @@ class HotPathWorld:
             waits_for_replicas=replicas,
             sync_flush_timeout_ms=5000,
             slave_timeout_ms=3000,
+            stats=self.stats,
         )
         settings = SendSettings(
             broker_name="broker-g",

@@ -251,6 +251,8 @@ def test_the_status_of_many_replicas_fits() -> None:
         **dict.fromkeys(("connectedSince", "disconnectedSince"), 1_700_000_000_000),
         "lastErrorTimestamp": 1_700_000_000_000,
         "lastError": "e" * 500,
+        "reconnects": 1 << 50,
+        "stateSeconds": dict.fromkeys(("in_sync", "catching_up", "disconnected"), 123456789.123),
     }
     count = HaConfig().ha_max_connections + MAX_REMEMBERED
     assert len(msgspec.json.encode([replica] * count)) < MAX_PACKET * 0.6

@@ -36,18 +36,30 @@ class World:
             waits_for_replicas=replicas,
             sync_flush_timeout_ms=5000,
             slave_timeout_ms=3000,
+            stats=self,
         )
+        self.counted: list[tuple[int, int, int, int, bool]] = []
+        """(request code, code, waited ms, count, for replicas)"""
         self.waiters.replicas_available = True
-        self.waiters.now_ms = 1000
+        self.set_now(1000)
+
+    def set_now(self, now_ms: int) -> None:
+        self.waiters.now_ms, self.waiters.now_ns = now_ms, now_ms * 1_000_000
+
+    def waited(
+        self, request_code: int, code: int, waited_ns: int, count: int, *, for_replicas: bool
+    ) -> None:
+        """DurabilityStats."""
+        self.counted.append((request_code, int(code), waited_ns // 1_000_000, count, for_replicas))
 
     def add(self, end: int, opaque: int = 1) -> None:
         answer = SendAnswer(self.target, opaque, SerializeType.JSON, {"queueId": "0"})
-        self.waiters.add(end, answer)
+        self.waiters.add(end, answer, 310)
 
     def release(
         self, flushed: int = 0, replicated: int = 0, now_ms: int = 1000
     ) -> list[tuple[int, int]]:
-        self.waiters.release(flushed, replicated, now_ms)
+        self.waiters.release(flushed, replicated, now_ms * 1_000_000)
         return self.target.take()
 
 
@@ -133,7 +145,7 @@ def test_answers_leave_in_offset_order() -> None:
 def test_the_answer_carries_its_fields_and_form() -> None:
     world = World(flush=True)
     fields = {"queueId": "3", "msgId": "X"}
-    world.waiters.add(10, SendAnswer(world.target, 77, SerializeType.ROCKETMQ, fields))
+    world.waiters.add(10, SendAnswer(world.target, 77, SerializeType.ROCKETMQ, fields), 10)
     world.waiters.release(10, 0, 0)
     (answer,) = world.target.sent
     assert answer.is_response
@@ -177,7 +189,7 @@ def test_nobody_is_told_ok_too_early_nor_forgotten(
             replicated = min(replicated + amount, end)
         else:
             now_ms += amount
-        world.waiters.now_ms = now_ms
+        world.set_now(now_ms)
         for opaque, code in world.release(flushed, replicated, now_ms):
             told.append(opaque)
             need, since = ends[opaque]
@@ -189,6 +201,38 @@ def test_nobody_is_told_ok_too_early_nor_forgotten(
     assert told == list(range(1, len(told) + 1))
     told += [opaque for opaque, _ in world.release(1 << 60, 1 << 60, now_ms)]
     assert told == list(range(1, added + 1))
+    assert sum(count for *_, count, _ in world.counted) == added
+
+
+def test_answers_are_counted_by_turn_and_code() -> None:
+    """Those that came together and get one answer at once, with the time that they waited."""
+    world = World(flush=True, replicas=True)
+    for end in (10, 20, 30):
+        world.add(end)
+    world.set_now(1400)
+    world.add(40)
+    world.waiters.add(50, SendAnswer(world.target, 1, SerializeType.JSON, {}), 10)
+    world.release(flushed=20, replicated=60, now_ms=1500)
+    assert world.counted == [(310, OK, 500, 2, True)]
+    world.release(flushed=60, replicated=60, now_ms=1700)
+    assert world.counted[1:] == [
+        (310, OK, 700, 1, True),
+        (310, OK, 300, 1, True),
+        (10, OK, 300, 1, True),
+    ]
+
+
+def test_time_outs_are_counted_as_such() -> None:
+    world = World(replicas=True)
+    world.add(10)
+    world.waiters.replicas_available = False
+    world.add(20)
+    assert world.release(now_ms=2000) == []
+    assert world.release(now_ms=4000) == [(1, SLAVE_TIMEOUT), (1, NO_SLAVE)]
+    assert [(code, count) for _, code, _, count, _ in world.counted] == [
+        (SLAVE_TIMEOUT, 1),
+        (NO_SLAVE, 1),
+    ]
 
 
 class Frames:

@@ -97,7 +97,7 @@ def test_the_controllers_end_of_turn_keeps_the_order(active: bool) -> None:
     controller._follower = Part("before_commit")
     controller._send = Part("turn_end")
     controller._stats = Part("end_turn")
-    controller._clock = type("Clock", (), {"monotonic_ms": lambda self: 5})()
-    controller.loop = type("Loop", (), {"now_ms": 3})()
+    controller._clock = type("Clock", (), {"monotonic_ns": lambda self: 5})()
+    controller.loop = type("Loop", (), {"now_ns": 3})()
     controller._turn_end()
     assert order == [*(["before_commit"] if active else []), "turn_end", "end_turn"]

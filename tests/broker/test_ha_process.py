@@ -21,6 +21,7 @@ from broker.startup_options import StartupOptions
 from store.clock import SystemClock
 from store.control_page import ControlPage
 from store.errors import StoreError
+from store.metric_slots import create_metric_slots
 from store.resync_request import find_request
 from tests.support.deadline import wait_until
 
@@ -44,6 +45,7 @@ class World:
                 log_dir=str(root),
                 control_page_fd=ControlPage.create(),
                 queue_table_fd=-1,
+                metrics_fd=create_metric_slots(),
                 life_fd=-1,
                 bell_fds={},
                 channel_fds=fds,

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from broker import metrics_table as table
 from broker.broker_stats_manager import BrokerStatsManager, StatsName
 from broker.hot_path_stats import HotPathStats
+from broker.remoting_metrics import RemotingMetrics
 from broker.store_stats_service import StoreStatsService
+from broker.system_topics import SystemTopics
+from store.control_page import ProcessIndex
+from store.metric_slots import MetricSlots, create_metric_slots
 from tests.broker.broker_fakes import FakeClock
 
 
@@ -15,7 +20,13 @@ class World:
         clock = FakeClock()
         self.manager = BrokerStatsManager(clock, "C")
         self.store = StoreStatsService(clock)
-        self.stats = HotPathStats(self.manager, self.store)
+        self.slots = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
+        metrics = RemotingMetrics(self.slots, SystemTopics())
+        self.stats = HotPathStats(self.manager, self.store, metrics)
+
+    def series(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
+        values = self.slots.values
+        return {k: values[slot] for k, slot in self.slots.series(metric.name).items()}
 
     def value(self, name: StatsName, key: str) -> tuple[int, int]:
         item = self.manager.item(name, key)
@@ -36,10 +47,10 @@ def test_puts(world: World) -> None:
     assert world.value(StatsName.TOPIC_PUT_NUMS, "U") == (2, 2)
     assert world.manager.broker_put_nums.value == 6
     assert world.store.put_times == 0, "a turn's puts are added at its end"
-    world.stats.end_turn(7)
+    world.stats.end_turn(7_000_000)
     assert (world.store.put_times, world.store.put_size) == (6, 360)
     assert world.store.put_entire_time_max_ms == 7
-    world.stats.end_turn(99)
+    world.stats.end_turn(99_000_000)
     assert (world.store.put_times, world.store.put_entire_time_max_ms) == (6, 7)
 
 
@@ -52,10 +63,10 @@ def test_gets(world: World) -> None:
     assert world.manager.broker_get_nums.value == 33
     store = world.store
     assert (store.get_found_times, store.get_miss_times, store.get_transferred) == (2, 1, 33)
-    world.stats.end_turn(5)
+    world.stats.end_turn(5_000_000)
     world.stats.add_get("G", "T", 0, 0)
-    world.stats.end_turn(3)
-    world.stats.end_turn(50)
+    world.stats.end_turn(3_000_000)
+    world.stats.end_turn(50_000_000)
     assert store.get_entire_time_max_ms == 5
 
 
@@ -73,3 +84,54 @@ def test_forgotten_counters_are_bound_anew(world: World) -> None:
 def test_failed_puts(world: World) -> None:
     world.stats.add_put_failed()
     assert world.store.put_failed_times == 1
+
+
+def test_messages_in_and_out_have_series(world: World) -> None:
+    world.stats.add_put("T", 3, 300)
+    world.stats.add_put("T", 2, 200, "fifo")
+    world.stats.add_put("T", 1, 100)
+    world.stats.add_put("RMQ_SYS_TRACE_TOPIC", 1, 7)
+    world.stats.add_put("%RETRY%G", 1, 1)
+    world.stats.add_get("G", "T", 5, 50)
+    world.stats.add_get("CID_RMQ_SYS_X", "T", 1, 10)
+    world.stats.add_get("G", "%DLQ%G", 1, 10)
+    assert world.series(table.MESSAGES_IN) == {
+        ("T", "normal", "false"): 4,
+        ("T", "fifo", "false"): 2,
+        ("RMQ_SYS_TRACE_TOPIC", "normal", "true"): 1,
+    }
+    assert world.series(table.THROUGHPUT_IN)["T", "normal", "false"] == 400
+    assert world.series(table.MESSAGES_OUT) == {
+        ("T", "G", "false"): 5,
+        ("T", "CID_RMQ_SYS_X", "true"): 1,
+    }
+    assert world.series(table.THROUGHPUT_OUT)["T", "G", "false"] == 50
+
+
+def test_what_is_gone_is_hidden_and_begins_anew(world: World) -> None:
+    world.stats.add_put("T", 3, 300)
+    world.stats.add_put("U", 1, 1)
+    world.stats.add_get("G", "U", 5, 50)
+    world.stats.hide_gone({"U"}, set())
+    assert world.series(table.MESSAGES_IN) == {("U", "normal", "false"): 1}
+    assert world.series(table.MESSAGES_OUT) == {}
+    world.stats.add_put("T", 2, 2)
+    assert world.series(table.MESSAGES_IN)["T", "normal", "false"] == 2
+
+
+def test_answers_of_a_turn_took_as_long_as_the_turn(world: World) -> None:
+    world.stats.add_answers(310, 0, 3)
+    world.stats.add_answers(11, 0)
+    world.stats.end_turn(4_500_000)
+    world.stats.end_turn(99_000_000)
+    world.stats.add_late_answer(11, 19, 15_000)
+    size = table.RPC_LATENCY.size
+    found = {
+        labels[1:4]: list(world.slots.values[slot : slot + size])
+        for labels, slot in world.slots.series(table.RPC_LATENCY.name).items()
+    }
+    assert found == {
+        ("send_message_v2", "success", "false"): [0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 13.5],
+        ("pull_message", "success", "false"): [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 4.5],
+        ("pull_message", "pull_not_found", "true"): [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 15000],
+    }

@@ -15,6 +15,7 @@ from broker.startup_options import StartupOptions
 from remoting.request_code import RequestCode as Code
 from store.clock import SystemClock
 from store.control_page import Bell, ProcessIndex
+from store.metric_slots import MetricSlots, create_metric_slots
 from store.queue_table import create_queue_table
 from tests.support.shared_memory import fresh_page
 
@@ -44,7 +45,10 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerContr
     names_of_ours = ("remoting->store", "remoting->ha", "remoting<-ha")
     ends = {name: create_channel() for name in names_of_ours}
     ours = {name: pair[0] for name, pair in ends.items()}
-    controller = BrokerController(options, page, create_queue_table(), bells, ours, SystemClock())
+    metrics = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
+    controller = BrokerController(
+        options, page, create_queue_table(), bells, ours, SystemClock(), metrics
+    )
     yield controller
     controller._server.shutdown()
     controller.loop.close()

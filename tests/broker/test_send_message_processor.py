@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.processor.send_message_processor import _V1_NAMES, PeerHost
+from broker.processor.send_header import V1_NAMES
+from broker.processor.send_message_processor import PeerHost
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
@@ -73,7 +74,7 @@ def batch_body(*items: tuple[int, bytes, bytes]) -> bytes:
 
 def as_v1(request: RemotingCommand) -> RemotingCommand:
     """Code 10 of a 310."""
-    long = {short: name for name, short in _V1_NAMES.items()}
+    long = {short: name for name, short in V1_NAMES.items()}
     changed = RemotingCommand.request(
         Code.SEND_MESSAGE, {long[k]: v for k, v in request.ext_fields.items()}, request.body
     )
@@ -655,7 +656,7 @@ def test_a_batch_that_lies_is_refused_whole(world: HotPathWorld, body: bytes, wo
 def test_a_missing_field_is_named(world: HotPathWorld, name: str, v1: bool) -> None:
     request = send_request()
     del request.ext_fields[name]
-    long = {short: long for long, short in _V1_NAMES.items()}[name]
+    long = {short: long for long, short in V1_NAMES.items()}[name]
     request = as_v1(request) if v1 else request
     refused(world, request, 1, f"SendMessageRequestHeader.{long}: is missing")
 
@@ -711,7 +712,10 @@ def test_a_turn_of_many_sends_is_published_and_counted_once(
     assert world.counters[MAX_PHY_OFFSET] > before
     assert [int(a.ext_fields["queueOffset"]) for a in client.answers()] == list(range(1, 11))
     assert len(other.answers()) == 1
-    assert world.stats.puts == {"T": (11, 54), "Other": (1, 5)}
+    stored = {topic: count for topic, (count, _) in world.stats.puts.items()}
+    assert stored == {"T": 11, "Other": 1}
+    assert sum(size for _, size in world.stats.puts.values()) == world.counters[MAX_PHY_OFFSET]
+    assert world.stats.answers == {(310, 0): 12}
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -961,3 +965,16 @@ def test_answers_to_a_connection_that_went_are_dropped(world: HotPathWorld) -> N
 
 def test_send_fields_helper_uses_every_short_name() -> None:
     assert set(send_fields(max_reconsume_times=1)) == set("abcdefghijklm")
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_messages_of_an_order_are_counted_as_such(tmp_path: Path, fast: bool) -> None:
+    world = HotPathWorld(tmp_path, fast=fast)
+    world.topic()
+    client = world.client()
+    client.call(send_request())
+    assert world.stats.types == {"normal"}
+    client.call(send_request(properties="__SHARDINGKEY\x01k\x02"))
+    assert world.stats.types == {"normal", "fifo"}
+    assert world.stats.puts["T"][0] == 2
+    assert world.stats.answers == {(310, 0): 2}

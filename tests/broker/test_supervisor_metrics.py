@@ -1,162 +1,208 @@
-"""/metrics, /healthz and /readyz over a real socket."""
+"""/metrics, /healthz and /readyz over a real socket, and clients that behave badly."""
 
 from __future__ import annotations
 
-import re
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
+import gzip
+import http.client
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from broker import metrics_table as table
+from broker import supervisor_metrics
 from broker.listening_sockets import bind_listener, port_of
-from broker.supervisor_metrics import SupervisorMetrics
-from ha.refusals import RefusalReason
-from store.control_page import (
-    DISPATCHED_OFFSET,
-    FLUSHED_OFFSET,
-    HA_REFUSALS,
-    MAX_PHY_OFFSET,
-    MIN_PHY_OFFSET,
-    REMOTING_READY,
-    REPLICA_COUNT,
-    REPLICATED_OFFSET,
-    RUNNING_FLAGS,
-    SLAVE_SYNC_FAILURES,
-    SLAVE_SYNC_SUCCESS,
-    STORE_STATE,
-    StoreState,
-)
+from broker.supervisor_metrics import MAX_CONNECTIONS, SupervisorMetrics
+from store.control_page import REMOTING_READY, RUNNING_FLAGS, STORE_STATE, StoreState
 from tests.broker.broker_fakes import CONFIG
-from tests.support.manual_clock import ManualClock
-from tests.support.shared_memory import fresh_page
-
-CLOCK = ManualClock()
+from tests.broker.metrics_world import OPENMETRICS, MetricsWorld, child, samples_of
+from tests.support.deadline import wait_until
 
 
-class World:
-    def __init__(self) -> None:
-        self.page = fresh_page()
-        self.children: list[Any] = [self.child("store"), self.child("remoting")]
-        sock = bind_listener("127.0.0.1", 0, 5, "metricsPort")
-        self.port = port_of(sock)
-        self.metrics = SupervisorMetrics(sock, self.page, lambda: self.children, CONFIG, CLOCK)
-        self.metrics.start()
+class ServerWorld(MetricsWorld):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._listening = bind_listener("127.0.0.1", 0, 50, "metricsPort")
+        self.port = port_of(self._listening)
+        self.server = SupervisorMetrics(self._listening, self.collector, CONFIG)
+        self.server.start()
 
-    @staticmethod
-    def child(name: str, *, process: object = "runs", restarts: int = 0) -> Any:
-        spec = SimpleNamespace(name=name)
-        return SimpleNamespace(spec=spec, process=process, restarts=restarts)
+    def ask(
+        self, path: str, method: str = "GET", **headers: str
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            return response, response.read()
+        finally:
+            connection.close()
 
     def get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as found:
-                return found.status, found.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+        response, body = self.ask(path)
+        return response.status, body.decode()
 
-    def samples(self) -> dict[str, float]:
-        status, text = self.get("/metrics")
-        assert status == 200
-        found = re.findall(r"^(rocketmq\S+) (\S+)$", text, re.MULTILINE)
-        return {name: float(value) for name, value in found}
+    def dial(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10)
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self._listening.close()
+        wait_until(lambda: handler_threads() == 0)
+        self.close()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[World]:
-    world = World()
-    yield world
-    world.metrics.shutdown()
-    world.metrics._server.socket.close()
+def handler_threads() -> int:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
 
 
 @pytest.fixture
-def world(server: World) -> World:
-    """The one server, with a fresh page and two living children."""
-    for slot in range(len(server.page.counters)):
-        server.page.counters[slot] = 0
-    server.children = [server.child("store"), server.child("remoting")]
-    return server
+def world(tmp_path: Path) -> Iterator[ServerWorld]:
+    made = ServerWorld(tmp_path)
+    yield made
+    made.stop()
 
 
-LABELS = 'cluster="GoldenCluster",broker="broker-g"'
+def test_metrics(world: ServerWorld) -> None:
+    world.set(table.MESSAGES_IN, 3, 'T"1', "Normal", "false")
+    status, text = world.get("/metrics")
+    assert status == 200
+    found = samples_of(text)
+    assert found["rocketmq_messages_in_total"] == {("false", "Normal", 'T"1'): 3}
+    assert found["rocketmq_process_up"] == {("store",): 1, ("ha",): 1, ("remoting",): 1}
 
 
-def labelled(name: str, more: str = "") -> str:
-    pairs = dict(re.findall(r'(\w+)="([^"]*)"', f"{LABELS},{more}"))
-    return name + "{" + ",".join(f'{k}="{v}"' for k, v in sorted(pairs.items())) + "}"
+def test_openmetrics_and_gzip(world: ServerWorld) -> None:
+    response, body = world.ask("/metrics?x=1", Accept=OPENMETRICS)
+    assert response.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert "rocketmq_ready" in samples_of(body.decode(), is_openmetrics=True)
+    headers = {"Accept-Encoding": "gzip"}
+    response, body = world.ask("/metrics", **headers)
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert "rocketmq_ready" in samples_of(gzip.decompress(body).decode())
 
 
-def test_offsets_of_the_page(world: World) -> None:
-    slots = {
-        "min": MIN_PHY_OFFSET,
-        "max": MAX_PHY_OFFSET,
-        "dispatched": DISPATCHED_OFFSET,
-        "flushed": FLUSHED_OFFSET,
-        "replicated": REPLICATED_OFFSET,
-    }
-    for number, slot in enumerate(slots.values()):
-        world.page.counters[slot] = 2**33 + number
-    samples = world.samples()
-    for number, kind in enumerate(slots):
-        name = labelled("rocketmq_store_offset_bytes", f'kind="{kind}"')
-        assert samples[name] == 2**33 + number
-
-
-@pytest.mark.parametrize(("flags", "writable"), [(0, 1), (1, 0), (16, 0)])
-def test_writable(world: World, flags: int, writable: int) -> None:
-    world.page.counters[RUNNING_FLAGS] = flags
-    assert world.samples()[labelled("rocketmq_store_writable")] == writable
-
-
-def test_replicas_and_refused_links(world: World) -> None:
-    world.page.counters[REPLICA_COUNT] = 2
-    world.page.counters[HA_REFUSALS + RefusalReason.BEYOND_SENT] = 5
-    samples = world.samples()
-    assert samples[labelled("rocketmq_ha_replicas")] == 2
-    for reason, count in (("beyond_sent", 5), ("unknown_peer", 0)):
-        name = labelled("rocketmq_ha_links_refused_total", f'reason="{reason}"')
-        assert samples[name] == count
-
-
-def test_the_age_of_what_a_slave_took_over(world: World) -> None:
-    world.page.counters[SLAVE_SYNC_SUCCESS + 1] = CLOCK.now_ms() - 2_500
-    world.page.counters[SLAVE_SYNC_FAILURES + 3] = 7
-    samples = world.samples()
-    age, failures = "rocketmq_slave_sync_age_seconds", "rocketmq_slave_sync_failures_total"
-    assert samples[labelled(age, 'kind="consumer_offsets"')] == 2.5
-    assert labelled(age, 'kind="topics"') not in samples
-    assert samples[labelled(failures, 'kind="subscription_groups"')] == 7
-
-
-def test_a_child_that_is_down_is_a_value(world: World) -> None:
-    world.children = [world.child("store", process=None, restarts=3), world.child("ha")]
-    samples = world.samples()
-    for name, up, restarts in (("store", 0, 3), ("ha", 1, 0)):
-        label = f'process="{name}"'
-        assert samples[labelled("rocketmq_process_up", label)] == up
-        assert samples[labelled("rocketmq_process_restarts_total", label)] == restarts
-
-
-def test_healthz(world: World) -> None:
+def test_healthz(world: ServerWorld) -> None:
     assert world.get("/healthz") == (200, "ok\n")
-    world.children.append(world.child("ha", process=None))
-    assert world.get("/healthz") == (503, "down: ha\n")
+    world.children.append(child("namesrv", process=None))
+    assert world.get("/healthz") == (503, "down: namesrv\n")
 
 
-def test_readyz_says_what_is_missing(world: World) -> None:
+def test_readyz_says_what_is_missing(world: ServerWorld) -> None:
     counters = world.page.counters
     assert world.get("/readyz") == (503, "the store is not ready\n")
-    counters[STORE_STATE] = StoreState.READY
-    assert world.get("/readyz") == (503, "remoting is not ready\n")
-    counters[REMOTING_READY] = 1
+    counters[STORE_STATE], counters[REMOTING_READY] = StoreState.READY, 1
     assert world.get("/readyz?x=1") == (200, "ready\n")
     counters[RUNNING_FLAGS] = 2
     assert world.get("/readyz") == (503, "the store refuses writes\n")
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/metrics/x", "/../etc/passwd"])
-def test_other_paths(world: World, path: str) -> None:
-    assert world.get(path)[0] == 404
+@pytest.mark.parametrize("path", ["/", "/nothing", "/metrics/x", "/../etc/passwd", "/METRICS"])
+def test_other_paths(world: ServerWorld, path: str) -> None:
+    assert world.get(path) == (404, "/metrics /healthz /readyz\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/metrics", 200), ("/healthz", 200), ("/readyz", 503), ("/x", 404)]
+)
+def test_head_is_get_without_a_body(world: ServerWorld, path: str, status: int) -> None:
+    response, body = world.ask(path, "HEAD")
+    assert (response.status, body) == (status, b"")
+    assert int(response.headers["Content-Length"]) > 0
+
+
+def test_other_methods_are_refused(world: ServerWorld) -> None:
+    assert world.ask("/metrics", "POST")[0].status == 501
+    assert world.get("/healthz")[0] == 200
+
+
+def test_a_failed_collection_is_answered_and_logged(
+    world: ServerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = ("one label too few",)
+    world.set(table.MESSAGES_IN, 3, *labels)
+    status, text = world.get("/metrics")
+    assert status == 500
+    assert text.startswith("metrics could not be collected: ValueError: rocketmq_messages_in_total")
+    assert "one label too few" in text
+    assert "Traceback" in caplog.text
+    world.slots.hide(table.MESSAGES_IN.name, labels)
+    assert world.get("/metrics")[0] == 200
+
+
+def test_who_breaks_off_is_no_error(world: ServerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for n in range(2_000):
+        world.set(table.MESSAGES_IN, n, f"topic-{n}", "Normal", "false")
+    for garbage in (b"", b"GET", b"\x16\x03\x01 TLS?\r\n\r\n", b"GET /metrics HTTP/1.1\r\n\r\n"):
+        with world.dial() as sock:
+            sock.sendall(garbage)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    assert world.get("/healthz")[0] == 200
+    wait_until(lambda: handler_threads() == 0)
+    assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
+
+
+def silent(sock: socket.socket) -> None:
+    """Says nothing."""
+
+
+def half_a_request(sock: socket.socket) -> None:
+    sock.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+
+
+def reads_nothing(sock: socket.socket) -> None:
+    sock.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+
+
+@pytest.mark.parametrize("behave", [silent, half_a_request, reads_nothing])
+def test_slow_clients_do_not_pile_up(
+    world: ServerWorld, monkeypatch: pytest.MonkeyPatch, behave: Callable[[socket.socket], None]
+) -> None:
+    monkeypatch.setattr(supervisor_metrics, "_PATIENCE_S", 0.02)
+    for n in range(10_000):
+        world.set(table.MESSAGES_IN, n, f"a long name of a topic-{n}", "Normal", "false")
+    slow = [world.dial() for _ in range(3 * MAX_CONNECTIONS)]
+    try:
+        for sock in slow:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            behave(sock)
+        most = 0
+        for _ in range(5):
+            assert world.get("/healthz")[0] == 200
+            most = max(most, handler_threads())
+        assert world.get("/metrics")[0] == 200
+        assert most <= MAX_CONNECTIONS
+    finally:
+        for sock in slow:
+            sock.close()
+
+
+def test_many_scrapes_at_once_are_all_answered(world: ServerWorld) -> None:
+    for n in range(500):
+        world.set(table.MESSAGES_IN, n, f"topic-{n}", "Normal", "false")
+    answers: list[int] = []
+
+    def scrape() -> None:
+        answers.append(world.get("/metrics")[0])
+
+    threads = [threading.Thread(target=scrape) for _ in range(2 * MAX_CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert answers == [200] * len(threads)
+
+
+def test_shutdown_does_not_wait_for_clients(tmp_path: Path) -> None:
+    world = ServerWorld(tmp_path)
+    with world.dial() as sock:
+        wait_until(lambda: handler_threads() == 1)
+        began = time.monotonic()
+        world.stop()
+        assert time.monotonic() - began < 5
+        assert sock.recv(1) == b""

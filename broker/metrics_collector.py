@@ -1,0 +1,245 @@
+"""The one collector: every metric of broker/metrics_table.py that has a source, as rows.
+
+Any thread of the supervisor, at each scrape. Most rows come from the metric slots that the
+processes write; control page, children and the store's partition give the rest. A process that is
+down is a value, not an absence. It knows no HTTP and no text format.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from broker import metrics_table as table
+from broker.metrics_table import Metric
+from broker.replica_sight import ReplicaSight, Rows, Sight
+from broker.supervisor import ChildState
+from ha.refusals import RefusalReason
+from store.clock import Clock
+from store.control_page import (
+    DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
+    HA_REFUSALS,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    REMOTING_READY,
+    REPLICATED_OFFSET,
+    RUNNING_FLAGS,
+    SLAVE_SYNC_FAILURES,
+    SLAVE_SYNC_SUCCESS,
+    STORE_STATE,
+    ControlPage,
+    StoreState,
+)
+from store.message_codec import read_store_timestamp
+from store.metric_slots import MetricSlotsReader
+
+log = logging.getLogger(__name__)
+
+SYNC_KINDS: Final = ("topics", "consumer_offsets", "delay_offsets", "subscription_groups")
+"""Kinds of metadata that a slave takes over, in the order of their slots on the control page."""
+_OFFSETS: Final = {
+    "min": MIN_PHY_OFFSET,
+    "max": MAX_PHY_OFFSET,
+    "dispatched": DISPATCHED_OFFSET,
+    "flushed": FLUSHED_OFFSET,
+    "replicated": REPLICATED_OFFSET,
+}
+_STORAGE: Final = ("local", "disk")
+_NOT_SHOWN: Final = {table.HA_OBSERVED_MS}
+_HEAD_OF_RECORD: Final = 91
+
+
+def ready_reason(
+    counters: memoryview[int],
+    children: Iterable[ChildState] = (),
+    *,
+    replicas: int = 0,
+    replicas_needed: int = 0,
+) -> str:
+    """Why this broker should get no requests now; empty when it is ready.
+
+    counters: the control page's; replicas: connected slaves that are not too far back.
+    """
+    if counters[STORE_STATE] != StoreState.READY:
+        return "the store is not ready"
+    down = [child.spec.name for child in children if child.process is None]
+    if "remoting" in down or not counters[REMOTING_READY]:
+        return "remoting is not ready"
+    if counters[RUNNING_FLAGS]:
+        return "the store refuses writes"
+    if replicas < replicas_needed:
+        return f"{replicas} of {replicas_needed} replicas in sync (readyNeedsReplicas)"
+    return ""
+
+
+class StorageFacts:
+    """What the store's files say by themselves; of messages only when the first was stored."""
+
+    def __init__(self, root: Path, commit_log_path: Path) -> None:
+        self._root = root
+        self._commit_log_path = commit_log_path
+        self._oldest = (-1, 0)
+
+    def used_bytes(self) -> int | None:
+        """Used space of the store's partition; None when it cannot be asked."""
+        try:
+            return shutil.disk_usage(self._root).used
+        except OSError as error:
+            log.debug("%s: %s", self._root, error)
+            return None
+
+    def oldest_message_ms(self, min_phy_offset: int) -> int | None:
+        """Wall clock ms at which the oldest file's first record was stored; None when there is
+        none. Read once a file, and not mapped: a map would keep a deleted file's space."""
+        known_offset, stored_ms = self._oldest
+        if known_offset != min_phy_offset:
+            stored_ms = self._read_stored_ms(min_phy_offset)
+            if stored_ms:
+                self._oldest = (min_phy_offset, stored_ms)
+        return stored_ms or None
+
+    def _read_stored_ms(self, min_phy_offset: int) -> int:
+        path = self._commit_log_path / f"{min_phy_offset:020d}"
+        try:
+            with path.open("rb") as file:
+                head = os.pread(file.fileno(), _HEAD_OF_RECORD, 0)
+        except OSError as error:
+            log.debug("%s: %s", path, error)
+            return 0
+        return read_store_timestamp(memoryview(head), 0) if len(head) == _HEAD_OF_RECORD else 0
+
+
+class DumpCounts(Protocol):
+    """What is shown of the metrics dump. Any thread."""
+
+    lines: int
+    failures: int
+
+
+class BrokerCollector:
+    """Rows of every metric. Any thread."""
+
+    def __init__(
+        self,
+        reader: MetricSlotsReader,
+        page: ControlPage,
+        children: Callable[[], Iterable[ChildState]],
+        storage: StorageFacts,
+        clock: Clock,
+        *,
+        replicas_needed: int = 0,
+    ) -> None:
+        """replicas_needed: how many replicas in sync make the broker ready."""
+        self._counters = page.counters
+        self._children = children
+        self._storage = storage
+        self._clock = clock
+        self._started_ms = clock.now_ms()
+        self._replicas_needed = replicas_needed
+        self._sight = ReplicaSight(reader, page, children, clock)
+        self._dump: DumpCounts | None = None
+        self._sources: Mapping[Metric, Callable[[], Rows]] = {
+            table.STORE_OFFSET: self._offsets,
+            table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
+            table.STORAGE_SIZE: self._storage_size,
+            table.STORAGE_FLUSH_BEHIND: lambda: self._behind(FLUSHED_OFFSET),
+            table.STORAGE_DISPATCH_BEHIND: lambda: self._behind(DISPATCHED_OFFSET),
+            table.STORAGE_MESSAGE_RESERVE_TIME: self._reserve_time,
+            table.HA_REPLICAS: lambda: _one(self._sight.replica_count()),
+            table.HA_LINKS_REFUSED: self._links_refused,
+            table.SLAVE_SYNC_AGE: self._sync_age,
+            table.SLAVE_SYNC_FAILURES: self._sync_failures,
+            table.PROCESS_UP: self._processes_up,
+            table.PROCESS_RESTARTS: self._process_restarts,
+            table.DUMP_LINES: lambda: [] if self._dump is None else _one(self._dump.lines),
+            table.DUMP_FAILURES: lambda: [] if self._dump is None else _one(self._dump.failures),
+            table.PROCESS_START: lambda: _one(self._started_ms / 1000),
+            table.READY: lambda: _one(0 if self.ready_reason() else 1),
+        }
+
+    def collect(self) -> Iterator[tuple[Metric, Rows]]:
+        """Each metric that has series now, in the order of the table."""
+        sight = self.look()
+        for metric in table.METRICS:
+            if metric not in _NOT_SHOWN:
+                source = self._sources.get(metric)
+                rows = sight.read(metric.name) if source is None else source()
+                if rows:
+                    yield metric, rows
+
+    def watch_dump(self, dump: DumpCounts) -> None:
+        """Show what it counts, too. Before the first scrape."""
+        self._dump = dump
+
+    def look(self) -> Sight:
+        """What is in the metric slots now, replicas as they are to be shown."""
+        return self._sight.look()
+
+    def processes_down(self) -> list[str]:
+        """Names of the processes that do not run now."""
+        return [child.spec.name for child in self._children() if child.process is None]
+
+    def ready_reason(self) -> str:
+        """Why /readyz says no; empty when it says yes."""
+        return ready_reason(
+            self._counters,
+            self._children(),
+            replicas=self._sight.replica_count() if self._replicas_needed else 0,
+            replicas_needed=self._replicas_needed,
+        )
+
+    # -- control page, files, children ---------------------------------------------------------
+
+    def _offsets(self) -> Rows:
+        return [((kind,), [float(self._counters[slot])]) for kind, slot in _OFFSETS.items()]
+
+    def _behind(self, slot: int) -> Rows:
+        # The follower first: it may move on in between, but not beyond what is read next.
+        reached = self._counters[slot]
+        return [(_STORAGE, [float(max(0, self._counters[MAX_PHY_OFFSET] - reached))])]
+
+    def _storage_size(self) -> Rows:
+        used = self._storage.used_bytes()
+        return [] if used is None else [(_STORAGE, [float(used)])]
+
+    def _reserve_time(self) -> Rows:
+        low = self._counters[MIN_PHY_OFFSET]
+        if low >= self._counters[MAX_PHY_OFFSET]:
+            return []
+        stored_ms = self._storage.oldest_message_ms(low)
+        if stored_ms is None:
+            return []
+        return [(_STORAGE, [float(max(0, self._clock.now_ms() - stored_ms))])]
+
+    def _links_refused(self) -> Rows:
+        return [
+            ((reason.name.lower(),), [float(self._counters[HA_REFUSALS + reason])])
+            for reason in RefusalReason
+        ]
+
+    def _sync_age(self) -> Rows:
+        """Only what a slave has: before its first success a kind has no age."""
+        now_ms = self._clock.now_ms()
+        last = ((kind, self._counters[SLAVE_SYNC_SUCCESS + n]) for n, kind in enumerate(SYNC_KINDS))
+        return [((kind,), [max(0, now_ms - last_ms) / 1000]) for kind, last_ms in last if last_ms]
+
+    def _sync_failures(self) -> Rows:
+        return [
+            ((kind,), [float(self._counters[SLAVE_SYNC_FAILURES + number])])
+            for number, kind in enumerate(SYNC_KINDS)
+        ]
+
+    def _processes_up(self) -> Rows:
+        return [((c.spec.name,), [0.0 if c.process is None else 1.0]) for c in self._children()]
+
+    def _process_restarts(self) -> Rows:
+        return [((c.spec.name,), [float(c.restarts)]) for c in self._children()]
+
+
+def _one(value: float) -> Rows:
+    return [((), [float(value)])]

@@ -1,0 +1,60 @@
+"""The header of a send: its short wire names, its JSON frame, and the long names of code 10.
+
+Pure data and one decoder, used by SendMessageProcessor on the loop thread of `remoting`. Follows
+SendMessageRequestHeader and SendMessageRequestHeaderV2 of the original.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+V1_NAMES: Final = {
+    "producerGroup": "a",
+    "topic": "b",
+    "defaultTopic": "c",
+    "defaultTopicQueueNums": "d",
+    "queueId": "e",
+    "sysFlag": "f",
+    "bornTimestamp": "g",
+    "flag": "h",
+    "properties": "i",
+    "reconsumeTimes": "j",
+    "unitMode": "k",
+    "maxReconsumeTimes": "l",
+    "batch": "m",
+    "bname": "n",
+}
+SEND_NUMBERS: Final = "defghjl"
+V2_NAMES: Final = {short: long for long, short in V1_NAMES.items()}
+
+
+class SendHeader(msgspec.Struct, gc=False):
+    """SendMessageRequestHeaderV2: the short names of code 310."""
+
+    a: str
+    b: str
+    c: str
+    d: int
+    e: str
+    """queueId; text, since some clients pad it with zeros."""
+    f: int
+    g: int
+    h: int
+    i: str = ""
+    j: int = 0
+    k: bool = False
+    l: int | None = None  # noqa: E741
+    m: bool = False
+
+
+class SendFrame(msgspec.Struct, gc=False):
+    code: int
+    opaque: int
+    extFields: SendHeader  # noqa: N815
+    flag: int = 0
+    version: int = 0
+
+
+decode_send_frame: Final = msgspec.json.Decoder(SendFrame, strict=False).decode

@@ -1,0 +1,139 @@
+"""BrokerGauges: tables, connections and consumer lag, sampled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker import metrics_table as table
+from broker.broker_gauges import BrokerGauges, GaugeSources
+from broker.client_channel_info import ClientChannelInfo
+from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.producer_manager import ProducerManager
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.system_topics import SystemTopics
+from broker.topic_config_manager import TopicConfigManager
+from remoting.body.topic_config import TopicConfig
+from store.control_page import ProcessIndex
+from store.metric_slots import MetricSlots, create_metric_slots
+from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection
+from tests.broker.test_consumer_manager import data_of
+
+NOW_MS = 1_700_000_000_000
+
+
+class Queues:
+    """Queue 0 of T holds 10 messages, one stored each second; the newest one now."""
+
+    def __init__(self) -> None:
+        self.bounds = {("T", 0): (0, 10)}
+
+    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return self.bounds.get((topic, queue_id), (0, 0))
+
+    def unit_at(self, _topic: str, _queue_id: int, queue_offset: int) -> tuple[int, int, int]:
+        return queue_offset * 100, 100, 0
+
+    def store_timestamp_at(self, phy_offset: int) -> int:
+        return NOW_MS - (9 - phy_offset // 100) * 1000
+
+
+class World:
+    def __init__(self, root: Path) -> None:
+        self.clock = FakeClock(NOW_MS)
+        self.queues = Queues()
+        system = SystemTopics()
+        self.topics = TopicConfigManager(root / "topics.json", CONFIG, self.clock, system)
+        self.groups = SubscriptionGroupManager(root / "groups.json", CONFIG, self.clock)
+        self.topics.load()
+        self.groups.load()
+        self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
+        self.offsets = ConsumerOffsetManager(root / "offsets.json")
+        self.producers = ProducerManager(self.clock)
+        self.consumers = ConsumerManager(self.clock, DefaultConsumerIdsChangeListener())
+        self.slots = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
+        sources = GaugeSources(
+            permission=6,
+            topics=self.topics,
+            system_topics=system,
+            groups=self.groups,
+            producers=self.producers,
+            consumers=self.consumers,
+            offsets=self.offsets,
+            queues=self.queues,
+            waiting=lambda: {"send": 3, "admin": 0},
+        )
+        self.gauges = BrokerGauges(self.slots, sources, self.clock)
+
+    def client(self, client_id: str, language: int = 0) -> ClientChannelInfo:
+        return ClientChannelInfo(
+            FakeConnection(), client_id, language=language, version=409, last_update_ms=NOW_MS
+        )
+
+    def sample(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
+        self.gauges.sample()
+        found = self.slots.series(metric.name)
+        return {labels: self.slots.values[slot] for labels, slot in found.items()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_tables_and_pools(world: World) -> None:
+    assert world.sample(table.BROKER_PERMISSION) == {(): 6}
+    assert world.sample(table.TOPIC_NUMBER) == {(): len(world.topics.topic_names())}
+    assert world.sample(table.CONSUMER_GROUP_NUMBER) == {(): len(world.groups.group_names())}
+    assert world.sample(table.PROCESSOR_WATERMARK) == {("send",): 3, ("admin",): 0}
+
+
+def test_connections_of_clients_come_and_go(world: World) -> None:
+    one = world.client("p1")
+    world.producers.register_producer("PG", one)
+    world.producers.register_producer("PG", world.client("p2", language=9))
+    world.consumers.register_consumer(data_of("G", "T"), world.client("c1"), notify=False)
+    assert world.sample(table.PRODUCER_CONNECTIONS) == {
+        ("java", "v4_9_8", "remoting"): 1,
+        ("go", "v4_9_8", "remoting"): 1,
+    }
+    assert world.sample(table.CONSUMER_CONNECTIONS) == {
+        ("G", "java", "v4_9_8", "push", "remoting", "false"): 1
+    }
+    world.producers.unregister_producer("PG", one.connection)
+    assert world.sample(table.PRODUCER_CONNECTIONS) == {("go", "v4_9_8", "remoting"): 1}
+
+
+@pytest.mark.parametrize(
+    ("committed", "behind", "age_ms"),
+    [(None, 0, 0), (10, 0, 0), (0, 10, 9000), (7, 3, 2000), (-5, 10, 9000), (99, 0, 0)],
+)
+def test_consumer_lag(world: World, committed: int | None, behind: int, age_ms: int) -> None:
+    """A group that has committed nothing has no lag, as in the original."""
+    world.consumers.register_consumer(
+        data_of("G", "T", "%RETRY%G"), world.client("c"), notify=False
+    )
+    if committed is not None:
+        world.offsets.commit_offset("test", "G", "T", 0, committed)
+    labels = ("G", "T", "false", "false")
+    assert world.sample(table.CONSUMER_LAG_MESSAGES) == {labels: behind}
+    assert world.sample(table.CONSUMER_LAG_LATENCY) == {labels: age_ms}
+
+
+def test_lag_of_a_group_that_left_is_not_shown(world: World) -> None:
+    client = world.client("c")
+    world.consumers.register_consumer(data_of("G", "T"), client, notify=False)
+    assert len(world.sample(table.CONSUMER_LAG_MESSAGES)) == 1
+    world.consumers.unregister_consumer("G", client.connection, notify=False)
+    assert world.sample(table.CONSUMER_LAG_MESSAGES) == {}
+
+
+def test_a_message_that_is_gone_has_no_age(world: World) -> None:
+    world.consumers.register_consumer(data_of("G", "T"), world.client("c"), notify=False)
+    world.offsets.commit_offset("test", "G", "T", 0, 0)
+    world.queues.store_timestamp_at = lambda phy_offset: -1  # type: ignore[method-assign]
+    assert world.sample(table.CONSUMER_LAG_LATENCY) == {("G", "T", "false", "false"): 0}
+    world.queues.bounds["T", 0] = (6, 10)
+    assert world.sample(table.CONSUMER_LAG_MESSAGES) == {("G", "T", "false", "false"): 4}
