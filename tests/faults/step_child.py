@@ -13,7 +13,6 @@ threaded, so that forking is safe and each run takes milliseconds.
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import os
 import signal
@@ -29,6 +28,7 @@ from store.control_page import ControlPage
 from store.index_file import IndexFile
 from store.mapped_file import MappedFile
 from store.queue_table import QueueTableWriter
+from tests.faults.fork_server import serve
 from tests.faults.store_world import BATCH, StoreDesk, World, Writer
 
 _STORE_ROOM = str(Path(control_page.__file__).parent)
@@ -208,24 +208,5 @@ def _resync(world: World, page: ControlPage, steps: Steps, request: dict[str, An
 _ROLES = {"writer": _write, "store": _keep, "resync": _resync}
 
 
-def main() -> None:
-    """Fork for every request until the input ends."""
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                play(json.loads(line))
-                code = 0
-            finally:
-                sys.stderr.flush()
-                if code:
-                    sys.excepthook(*sys.exc_info())
-                    sys.stderr.flush()
-                os._exit(code)
-        status = os.waitpid(pid, 0)[1]
-        print(os.waitstatus_to_exitcode(status), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(play)

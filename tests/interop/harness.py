@@ -30,7 +30,7 @@ _DISK_FLAGS = (
 )
 # So that several brokers of ours find free ports.
 _ONLY_OURS = {"metricsPort": "0", "metricsAddress": "127.0.0.1", "embeddedNamesrvPort": "0"}
-# The timers of arbitrary delays, which nobody uses here, cost it a quarter of a core when idle.
+# The threads of its timers for arbitrary delays, which nobody uses here, never sleep for long.
 _ONLY_5_3 = {"timerWheelEnable": "false"}
 _LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">

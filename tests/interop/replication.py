@@ -387,6 +387,12 @@ class Load:
         goal = self.count() + count
         wait_until(lambda: self.count() >= goal, f"{goal} sends to {self.topic}", timeout_s)
 
+    def wait_for_acknowledged(self, count: int, timeout_s: float = 60.0) -> None:
+        """Until so many were answered with SEND_OK; some may be answered otherwise."""
+        self.wait_for_more(count, timeout_s)
+        what = f"{count} acknowledged sends to {self.topic}"
+        wait_until(lambda: len(acknowledged(self.answered())) >= count, what, timeout_s)
+
     def stop(self) -> list[Entry]:
         """End it; what was answered. `errors` has what was not."""
         self._producer.driver.call("send.stop", ledger=self._begun[1])

@@ -137,7 +137,7 @@ def drain_and_go_back(failover: Failover) -> None:
         reader.suspend(True)
 
     load = Load(producer, topic, first=_PART)
-    load.wait_for_more(_PART)
+    load.wait_for_acknowledged(_PART)
     group.master.kill()
     safe = acknowledged(load.stop())
     assert len(safe) >= _PART

@@ -1,0 +1,193 @@
+"""The metrics that we share with RocketMQ 5.3.3: both exporters, scraped after the same traffic."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.interop import harness
+from tests.interop.clients import Client, Cluster, wait_registered
+from tests.interop.driver import Driver
+from tests.interop.processes import free_port, wait_until
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
+
+SHARED: Final = {
+    "rocketmq_messages_in_total",
+    "rocketmq_messages_out_total",
+    "rocketmq_throughput_in_total",
+    "rocketmq_throughput_out_total",
+    "rocketmq_rpc_latency_milliseconds_bucket",
+    "rocketmq_rpc_latency_milliseconds_count",
+    "rocketmq_rpc_latency_milliseconds_sum",
+    "rocketmq_broker_permission",
+    "rocketmq_topic_number",
+    "rocketmq_consumer_group_number",
+    "rocketmq_processor_watermark",
+    "rocketmq_producer_connections",
+    "rocketmq_consumer_connections",
+    "rocketmq_consumer_lag_messages",
+    "rocketmq_consumer_lag_latency_milliseconds",
+    "rocketmq_storage_size_bytes",
+    "rocketmq_storage_flush_behind_bytes",
+    "rocketmq_storage_dispatch_behind_bytes",
+    "rocketmq_storage_message_reserve_time_milliseconds",
+}
+"""Names of samples that both show."""
+KNOWN_VALUES: Final = (
+    "cluster",
+    "node_type",
+    "node_id",
+    "topic",
+    "consumer_group",
+    "message_type",
+    "is_system",
+    "is_retry",
+    "protocol_type",
+    "storage_type",
+    "storage_medium",
+    "consume_mode",
+    "language",
+    "version",
+    "le",
+)
+"""Labels whose values after the same traffic are the same."""
+_TOPIC, _GROUP = "MetricsNames", "metrics-names"
+_COUNT = 40
+
+Series = dict[str, set[frozenset[tuple[str, str]]]]
+"""Name of a sample to its label sets."""
+
+
+def scrape(port: int) -> Series:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found: Series = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            # OpenTelemetry's own label says which meter it was.
+            labels = {k: v for k, v in sample.labels.items() if k != "otel_scope_name"}
+            found.setdefault(sample.name, set()).add(frozenset(labels.items()))
+    return found
+
+
+def values(series: Series, name: str, label: str) -> set[str]:
+    return {dict(labels)[label] for labels in series[name]}
+
+
+def about_us(series: Series, name: str) -> set[frozenset[tuple[str, str]]]:
+    """Label sets of our topic and group; all where neither is a label."""
+    mine = {"topic": _TOPIC, "consumer_group": _GROUP}
+    return {
+        labels
+        for labels in series[name]
+        if all(value == mine[key] for key, value in labels if key in mine)
+    }
+
+
+def _has_all(series: Series) -> bool:
+    return all(name in series and about_us(series, name) for name in SHARED)
+
+
+def _traffic(
+    kind: str, broker: harness.Broker, namesrv: harness.NameServer, driver: Driver
+) -> Client:
+    """Sends and pulls; the clients stay online until `end`."""
+    client = Client(driver, Cluster(namesrv, broker))
+    where = {"namesrv": namesrv.address, "broker": broker.address}
+    driver.call("topic.create", topic=_TOPIC, queues=4, **where)
+    wait_until(
+        lambda: (
+            driver.submit("topic.route", namesrv=namesrv.address, topic=_TOPIC).exception(30)
+            is None
+        ),
+        f"route of {_TOPIC} on {kind}",
+    )
+    consumer = client.push(_TOPIC, _GROUP)
+    client.producer().send(_TOPIC, "sync", _COUNT)
+    consumer.wait_for(_COUNT)
+    return client
+
+
+def _shown(kind: str, directory: Path, driver: Driver) -> Series:
+    """What a broker of `kind` shows after the traffic; its name server is its own."""
+    port = free_port()
+    conf = {"metricsPort": str(port)}
+    if kind != "ours":
+        conf = {
+            "metricsExporterType": "PROM",
+            "metricsPromExporterPort": str(port),
+            "metricsPromExporterHost": "127.0.0.1",
+        }
+    namesrv = harness.name_server("ours", directory / "namesrv").start()
+    broker = harness.broker(kind, directory / "broker", namesrv.address, conf=conf)
+    try:
+        broker.start()
+        wait_registered(driver, namesrv.address, broker)
+        client = _traffic(kind, broker, namesrv, driver)
+        try:
+            wait_until(lambda: _has_all(scrape(port)), f"{kind} shows all", 40, poll_s=1)
+            return scrape(port)
+        finally:
+            client.end()
+    finally:
+        broker.stop()
+        namesrv.stop()
+
+
+@pytest.fixture(scope="module")
+def both(
+    tmp_path_factory: pytest.TempPathFactory, drivers: Callable[[str], Driver]
+) -> tuple[Series, Series]:
+    """(5.3.3's, ours)."""
+    driver = drivers("4.9.8")
+    root = tmp_path_factory.mktemp("metrics")
+    return _shown("java-5.3", root / "java", driver), _shown("ours", root / "ours", driver)
+
+
+def test_the_shared_metrics_have_the_same_labels(both: tuple[Series, Series]) -> None:
+    theirs, ours = both
+    for name in SHARED:
+        (expected,) = {frozenset(dict(labels)) for labels in theirs[name]}
+        assert {frozenset(dict(labels)) for labels in ours[name]} == {expected}, name
+
+
+def test_the_labels_have_the_same_values(both: tuple[Series, Series]) -> None:
+    theirs, ours = both
+
+    def known(series: Series, name: str) -> set[frozenset[tuple[str, str]]]:
+        return {
+            frozenset(pair for pair in labels if pair[0] in KNOWN_VALUES)
+            for labels in about_us(series, name)
+        }
+
+    for name in SHARED:
+        assert known(ours, name) == known(theirs, name), name
+
+
+def test_requests_and_pools_have_the_same_names(both: tuple[Series, Series]) -> None:
+    theirs, ours = both
+    requests = "rocketmq_rpc_latency_milliseconds_count"
+    for code in ("send_message_v2", "pull_message", "heart_beat"):
+        found = [
+            {
+                (pairs["response_code"], pairs["is_long_polling"], pairs["result"])
+                for pairs in map(dict, series[requests])
+                if pairs["request_code"] == code and pairs["response_code"] == "success"
+            }
+            for series in both
+        ]
+        assert found[0] & found[1], f"{code}: {found}"
+    pools = "rocketmq_processor_watermark"
+    assert values(ours, pools, "processor") <= values(theirs, pools, "processor")
+
+
+def test_whatever_else_has_one_of_their_names_means_the_same(both: tuple[Series, Series]) -> None:
+    """A name of theirs that we show is in the list above."""
+    theirs, ours = both
+    assert {name for name in theirs.keys() & ours.keys() if name.startswith("rocketmq_")} == SHARED
