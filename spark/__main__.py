@@ -1,0 +1,25 @@
+"""`python -m spark` for bin/mqreport, and the file that spark-submit is given: spark/__main__.py.
+
+Run on the driver. As a file it has its own directory in front of the module path, where our
+modules would hide others of their names; the checkout, or the zip of --py-files, is meant.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+
+def _own_path() -> None:
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
+    sys.path.append(str(here.parent))
+
+
+if __name__ == "__main__":
+    if not __package__:
+        _own_path()
+    from spark.command_line import main
+
+    sys.exit(main(sys.argv[1:], lambda: time.time_ns() // 1_000_000))

@@ -1,0 +1,87 @@
+"""The report's command: arguments, Spark, one report for each date, exit code.
+
+Run on the driver by spark/__main__.py, that is by bin/mqreport or by spark-submit. What the
+figures are is the pipeline's (spark/sla_report.py). stdout gets one line for each report: the
+verdict, why, and where the page is; everything else goes to stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
+from typing import Final
+
+from spark import prometheus_import
+from spark.arguments import PROGRAM, Options, UsageError, parse_arguments
+from spark.java_home import JavaError
+from spark.progress import Reporter, make_reporter
+from spark.sla_config import SlaError
+
+EXIT_MET: Final = 0
+EXIT_ERROR: Final = 3
+EXIT_INTERRUPTED: Final = 130
+_WORST_FIRST: Final = (EXIT_ERROR, 1, 2)
+"""Error, breached, insufficient data: of several dates the first of these that occurs counts."""
+
+
+def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
+    """Runs the command; returns its exit code. `--help` ends the program."""
+    try:
+        if arguments[:1] == ["import"]:
+            return prometheus_import.main(arguments[1:])
+        return _report(parse_arguments(arguments, os.environ), now_ms)
+    except UsageError as error:
+        _complain(f"{error} ({PROGRAM} --help)")
+    except SlaError as error:
+        for problem in error.problems:
+            _complain(problem)
+    except KeyboardInterrupt:
+        _complain("interrupted: whatever was not finished keeps its old result")
+        return EXIT_INTERRUPTED
+    except Exception:  # noqa: BLE001 - a bug; Python's own exit code would say "breached"
+        traceback.print_exc()
+        _complain("this is a defect of mqreport: please report it with the lines above")
+    return EXIT_ERROR
+
+
+def _report(options: Options, now_ms: Callable[[], int]) -> int:
+    signal.signal(signal.SIGTERM, _interrupt)
+    with contextlib.closing(make_reporter(PROGRAM, sys.stderr)) as reporter:
+        return _run(options, now_ms, reporter)
+
+
+def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int:
+    # Imported now: help and mistakes in the arguments need no PySpark.
+    from spark.days import parse_date
+    from spark.hadoop_files import FilesError
+    from spark.report_run import ReportRun, RunError
+    from spark.schema import InputError
+    from spark.spark_session import SessionError
+
+    try:
+        last = parse_date(options.date, now_ms())
+        reporter.note(f"objectives: {options.sla.source}")
+        with ReportRun(options, reporter, now_ms) as run:
+            return worst(run.report(date) for date in run.dates(last))
+    except (InputError, FilesError, JavaError, SessionError, RunError) as error:
+        reporter.note(str(error))
+        return EXIT_ERROR
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several reports; all of them are made."""
+    found = list(codes)
+    return next((code for code in _WORST_FIRST if code in found), EXIT_MET)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"{PROGRAM}: {text}\n")

@@ -1,0 +1,345 @@
+"""Reads metrics dumps: every line once, typed, with the lines that are not good kept beside them.
+
+The first stage of the pipeline, native Spark SQL. Text is read, not JSON, so that a bad line keeps
+its words. Lines go to the partition of their broker group, once, and stay on disk from then on.
+What a good line is stands in docs/sla_report.md ("Samples"), the files in docs/metrics_dump.md.
+Must not know what the lines are used for.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import logging
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    StringType,
+    StructType,
+)
+
+from spark.hadoop_files import HadoopFiles
+from spark.schema import (
+    DAY_MS,
+    GROUP,
+    HOUR_MS,
+    LINE,
+    NULLABLE,
+    NULLABLE_NESTED,
+    Day,
+    InputError,
+)
+
+_LOG = logging.getLogger(__name__)
+
+_FILES: Final = "*.jsonl*"
+_LAST_FILES_OF_A_DAY: Final = "2[23]*.jsonl*"
+"""Files turn with the hour: only these can hold what precedes the next day by ten minutes."""
+
+_BAD_TEXT: Final = 1000
+_ATTEMPTS: Final = 3
+"""Of reading, when files vanish meanwhile: the supervisor replaces a file by its compressed one."""
+
+_JSON: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_OF_WHOLE_LINE: Final = 3
+"""The first checks: one object, a version, and the right one."""
+_LEAST: Final = -(2**63)
+_UNUSED: Final = ("v", "final", "version", "ready", "min_offset", "replicated_offset")
+_Failure = (Py4JJavaError, PySparkException)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What the dumps of one date hold; persisted on disk until `release`.
+
+    `good`: a row for each good line (also those of D-1 that may precede D's), the fields of
+    spark/schema.py LINE but the unused, and `text_hash`. Partitioned by (cluster, broker).
+    `bad`: file, reason, text (at most 1000 characters) of every line of D's directory that is not
+    good, and of every file that cannot be read to its end.
+    """
+
+    good: DataFrame
+    bad: DataFrame
+    _texts: DataFrame
+
+    def smallest_text_hash(self, keys: DataFrame) -> DataFrame:
+        """`keys` (few rows: cluster, broker, broker_id, boot, seq) with `kept_hash`, the hash of
+        the smallest text that the lines of this key have. Reads all dumps again."""
+        names = keys.columns
+        found = self._texts.join(fn.broadcast(keys), names, "left_semi")
+        return found.groupBy(*names).agg(fn.min_by("text_hash", "text").alias("kept_hash"))
+
+    def release(self) -> None:
+        """Frees the disk."""
+        self.good.unpersist()
+
+
+def read_lines(spark: SparkSession, paths: Sequence[str], day: Day) -> Lines:
+    """Reads the dumps of `day` below each of `paths` (Hadoop paths: local, hdfs://, s3a://).
+
+    This is the action that reads. Raises InputError for a path that is not there, and for one
+    that cannot be listed or read.
+    """
+    files = HadoopFiles(spark)
+    for path in paths:
+        if not files.exists(path):
+            raise InputError(
+                f"{path}: there is no such directory; --dumps names what metricsDumpPath of the"
+                " brokers is (or a copy of it), the directory that holds dt=YYYY-MM-DD"
+            )
+    reader = _Reader(spark, files, paths, day)
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return reader.read()
+        except _UnreadableError as error:
+            is_explained = reader.look_for_damage()
+            if not is_explained or attempt == _ATTEMPTS:
+                raise InputError(f"{', '.join(paths)}: cannot be read: {error}") from error
+    raise AssertionError("not reached")
+
+
+class _UnreadableError(Exception):
+    """Spark did not come to the end of all files; the text says why."""
+
+
+class _Reader:
+    """Reads; remembers which files are damaged, so that the next attempt takes them as they are."""
+
+    def __init__(
+        self, spark: SparkSession, files: HadoopFiles, paths: Sequence[str], day: Day
+    ) -> None:
+        self._spark = spark
+        self._files = files
+        self._day = day
+        yesterday = day.date - datetime.timedelta(days=1)
+        self._sources = [
+            (f"{path}/dt={date}", pattern, date == day.date)
+            for path in paths
+            for date, pattern in ((day.date, _FILES), (yesterday, _LAST_FILES_OF_A_DAY))
+            if files.exists(f"{path}/dt={date}")
+        ]
+        self._listed: list[str] = []
+        self._damaged: dict[str, tuple[bool, str]] = {}
+        """File -> whether it is one of D's, and why it cannot be read."""
+
+    def read(self) -> Lines:
+        """One attempt. Raises _UnreadableError."""
+        seen = Observation()
+        texts = self._texts()
+        counted = texts.observe(seen, fn.count(fn.lit(1)).alias("lines"))
+        good = _good(_fields(counted), self._day)
+        kept = good.drop("text", "file", "is_today").repartition(*GROUP)
+        kept = kept.persist(StorageLevel.DISK_ONLY)
+        try:
+            has_bad = kept.count() < seen.get["lines"]
+        except _Failure as error:
+            kept.unpersist()
+            raise _UnreadableError(_cause(error)) from error
+        broken = [(_shown(file), why, "") for file, (today, why) in self._damaged.items() if today]
+        bad = self._spark.createDataFrame(broken, "file string, reason string, text string")
+        if has_bad:  # rare, so that parsing once more is cheaper than carrying all texts along
+            bad = bad.unionAll(_bad(_fields(texts), self._day))
+        return Lines(kept, bad, _good(_fields(texts), self._day))
+
+    def look_for_damage(self) -> bool:
+        """After a failure: whether files that are damaged or gone explain it."""
+        found = False
+        for file, error in self._unreadable(self._listed):
+            found = True
+            if self._files.exists(file):
+                reason = f"the file breaks off: {_cause(error)}"
+                self._damaged[file] = (self._is_today(file), reason)
+                _LOG.warning("%s: %s", file, reason)
+        return found
+
+    def _unreadable(self, files: list[str]) -> Iterator[tuple[str, Exception]]:
+        """Those that Spark cannot read to the end: by halves, each half by one job."""
+        if not files:
+            return
+        try:
+            self._spark.read.text(files).agg(fn.max(fn.length("value"))).collect()
+        except _Failure as error:
+            if len(files) == 1:
+                yield files[0], error
+                return
+            middle = len(files) // 2
+            yield from self._unreadable(files[:middle])
+            yield from self._unreadable(files[middle:])
+
+    def _is_today(self, file: str) -> bool:
+        return f"/dt={self._day.date}/" in file
+
+    def _texts(self) -> DataFrame:
+        """text, file, is_today of every line. A damaged file gives what is before the damage."""
+        frames = [self._spark.createDataFrame([], "text string, file string, is_today boolean")]
+        self._listed = []
+        for directory, pattern, is_today in self._sources:
+            whole = self._read_text(directory, pattern)
+            listed = [unquote(file) for file in whole.inputFiles()]
+            sound = [file for file in listed if file not in self._damaged]
+            self._listed += sound
+            if len(sound) < len(listed):
+                broken = [file for file in listed if file in self._damaged]
+                frames.append(_of_source(self._read_broken(broken), is_today))
+                whole = self._spark.read.text(sound)
+            if sound:
+                frames.append(_of_source(whole, is_today))
+        texts = frames[1] if len(frames) > 1 else frames[0]
+        for frame in frames[2:]:
+            texts = texts.unionAll(frame)
+        return texts
+
+    def _read_text(self, directory: str, pattern: str) -> DataFrame:
+        # Without the lookup Spark would take the directories' names for columns, and refuse a
+        # tree that has files on two levels.
+        options = {"recursiveFileLookup": "true", "pathGlobFilter": pattern}
+        return self._spark.read.options(**options).text(directory)
+
+    def _read_broken(self, files: list[str]) -> DataFrame:
+        return self._spark.read.option("ignoreCorruptFiles", "true").text(files)
+
+
+def _of_source(lines: DataFrame, is_today: bool) -> DataFrame:
+    return lines.select(
+        fn.col("value").alias("text"),
+        fn.col("_metadata.file_path").alias("file"),
+        fn.lit(is_today).alias("is_today"),
+    )
+
+
+def _fields(texts: DataFrame) -> DataFrame:
+    """The fields of every line beside its text, and `text_hash`."""
+    # In brackets, the parser has to look behind the object: two lines on one, or a torn end, are
+    # no good line. The generator keeps Spark from parsing once more for every filter on it.
+    in_brackets = fn.concat(fn.lit("["), "text", fn.lit("]"))
+    line = fn.from_json(in_brackets, ArrayType(LINE), _JSON)
+    rows = texts.select("*", line.alias("_line"), fn.xxhash64("text").alias("text_hash"))
+    objects = fn.coalesce(fn.size("_line"), fn.lit(0)).alias("_objects")
+    return rows.select(*texts.columns, "text_hash", objects, fn.inline_outer("_line"))
+
+
+def _good(fields: DataFrame, day: Day) -> DataFrame:
+    # Spark would parse every line twice, for the filter and for its fields, if the number of
+    # objects could be known without the fields.
+    good = fn.col("_objects") * fn.col("v") == 1
+    for check, _ in _checks(day)[_OF_WHOLE_LINE:]:
+        good = good & check
+    return fields.where(good).drop("_objects", *_UNUSED)
+
+
+def _bad(fields: DataFrame, day: Day) -> DataFrame:
+    """file, reason, text of D's lines that are not good; the reason is the first that holds."""
+    reason = fn.coalesce(
+        *(fn.when(~fn.coalesce(check, fn.lit(False)), reason) for check, reason in _checks(day))
+    )
+    shown = fn.regexp_replace(fn.replace("file", fn.lit("%25"), fn.lit("%")), "^file:/+", "/")
+    return (
+        fields.where("is_today")
+        .select(
+            shown.alias("file"),
+            reason.alias("reason"),
+            fn.substring("text", 1, _BAD_TEXT).alias("text"),
+        )
+        .where(fn.col("reason").isNotNull())
+    )
+
+
+def _checks(day: Day) -> list[tuple[Column, Column]]:
+    """What is true of a good line, each with the reason why a line where it is not is bad."""
+    midnight = fn.when(fn.col("is_today"), day.start_ms).otherwise(day.start_ms - DAY_MS)
+    in_day = fn.col("ts").between(midnight - HOUR_MS, midnight + DAY_MS + HOUR_MS - 1)
+    version = fn.concat(fn.lit("version "), "v", fn.lit(", this report reads 1"))
+    checks: list[tuple[Column, Column]] = [
+        (fn.col("_objects") == 1, fn.lit("not one JSON object")),
+        (fn.col("v").isNotNull(), fn.lit("v: missing or of a wrong type")),
+        (fn.col("v") == 1, version),
+    ]
+    for field in LINE.fields:
+        wrong = fn.lit(f"{field.name}: missing, incomplete or of a wrong type")
+        checks += [(check, wrong) for check in _whole(field.name, field.dataType)]
+    counts, bounds = fn.size("ack_latency.counts"), fn.size("ack_latency.le")
+    return [
+        *checks,
+        (counts == bounds + 1, fn.lit("ack_latency: needs one count more than bounds")),
+        (~fn.isnan("ack_latency.sum"), fn.lit("ack_latency: sum is no number")),
+        (fn.col("seq") >= 1, fn.lit("seq: below 1")),
+        (fn.col("interval_ms") > 0, fn.lit("interval_ms: not above 0")),
+        (in_day, fn.lit("ts: more than an hour away from the date of the directory")),
+    ]
+
+
+def _whole(path: str, kind: DataType) -> list[Column]:
+    """What is true of a field that is there, with all that lies inside of it."""
+    if path in NULLABLE:
+        whole = []
+        if isinstance(kind, ArrayType):
+            whole = _elements(path, kind.elementType)
+        return [fn.when(fn.col(path).isNull(), _is_absent(path)).otherwise(_all_of(whole))]
+    whole = [fn.col(path).isNotNull()]
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            whole += _whole(f"{path}.{field.name}", field.dataType)
+    elif isinstance(kind, ArrayType):
+        whole += _elements(path, kind.elementType)
+    return whole
+
+
+def _is_absent(name: str) -> Column:
+    """Of a field that is null: the text has none, or null. Else the parser could not take it."""
+    is_null = fn.contains("text", fn.lit(f'"{name}":null'))
+    no_such = ~fn.contains("text", fn.lit(f'"{name}"'))
+    return is_null | no_such | ~fn.col("text").rlike(rf'"{name}"\s*+:\s*+(?!null)')
+
+
+def _elements(path: str, kind: DataType) -> list[Column]:
+    """What is true of an array without holes, and rows without holes.
+
+    Looking for a value that cannot be there gives null when a null is: a lambda does the same ten
+    times as slowly.
+    """
+    if isinstance(kind, StructType):
+        fields = [field for field in kind.fields if field.name not in NULLABLE_NESTED]
+        return [
+            column
+            for field in fields
+            for column in _elements(f"{path}.{field.name}", field.dataType)
+        ]
+    column, impossible = fn.col(path), fn.lit(_LEAST)
+    if isinstance(kind, StringType):
+        impossible = fn.lit("")
+    elif isinstance(kind, BooleanType):
+        column, impossible = column.cast("array<int>"), fn.lit(-1)
+    elif isinstance(kind, DoubleType):
+        impossible = fn.lit(float("-inf"))
+    return [~fn.array_contains(column, impossible)]
+
+
+def _all_of(checks: Sequence[Column]) -> Column:
+    return functools.reduce(operator.and_, checks, fn.lit(True))
+
+
+def _shown(file: str) -> str:
+    return file.removeprefix("file://")
+
+
+def _cause(error: Exception) -> str:
+    """The innermost reason of Spark's exception, one line."""
+    if not isinstance(error, Py4JJavaError):
+        return " ".join(str(error).split())[:300]
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"

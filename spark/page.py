@@ -1,0 +1,320 @@
+"""The report for people: one self-contained HTML page.
+
+Called on the driver by spark/sla_report.py with the finished ReportData; gives bytes and opens
+no file but its own templates. Every name in it was chosen by others: the templates escape all, and
+the page's policy allows no script, no request and no style but its own. It must not know Spark.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from spark import wording
+from spark.dump_words import SYNC_RESULTS
+from spark.plot_shapes import Plot
+from spark.plots import Lane, ack_histogram, incident_chart
+from spark.replica_plots import ReplicaPlots, span_of
+from spark.report_data import (
+    BREACHED,
+    INSUFFICIENT,
+    MAX_PLOTTED,
+    MET,
+    SEVERITY,
+    ReplicaKey,
+    ReportData,
+    Row,
+    finite,
+    key_of,
+    worst_first,
+)
+from spark.summary import counts, ordered_bad_lines, ordered_events, ordered_incidents
+
+MAX_ROWS = 200
+"""Of each table; what is beyond is in the files beside the page."""
+WORDS = {BREACHED: "Breached", INSUFFICIENT: "Insufficient data", MET: "Met"}
+SIGNS = {BREACHED: "✕", INSUFFICIENT: "?", MET: "✓"}
+STYLES = {BREACHED: "breached", INSUFFICIENT: "insufficient", MET: "met"}
+_NAMED_IN_WHY = 5
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One replica of the opening paragraph: who, and why it has its verdict."""
+
+    verdict: str
+    row: Row
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The first rows of a table; `more` are left out."""
+
+    rows: Sequence[Any]
+    more: int
+
+
+def report_html(data: ReportData) -> bytes:
+    """The page, UTF-8. Equal data give equal bytes."""
+    environment = _environment()
+    style = _style()
+    html = environment.get_template("report.html.j2").render(
+        data=data,
+        # The only style that counts is the one with this digest.
+        style=Markup(style),
+        style_digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        **_view(data),
+    )
+    return html.encode("utf-8", errors="replace")
+
+
+@functools.cache
+def _style() -> str:
+    source, _, _ = PackageLoader("spark", "templates").get_source(_environment(), "report.css")
+    return source
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("spark", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= {
+        "duration": wording.duration,
+        "lag": wording.lag,
+        "size": wording.size,
+        "share": wording.share,
+        "per_cent": wording.per_cent,
+        "used": wording.used,
+        "rate": wording.rate,
+        "count": wording.count,
+        "name": wording.name,
+        "excerpt": wording.excerpt,
+        "first_capital": _capital,
+    }
+    environment.globals |= {
+        "waited": _waited,
+        "WORDS": WORDS,
+        "SIGNS": SIGNS,
+        "STYLES": STYLES,
+        "MAX_PLOTTED": MAX_PLOTTED,
+        "NOTHING": wording.NOTHING,
+    }
+    return environment
+
+
+def _view(data: ReportData) -> dict[str, Any]:
+    """What the templates show."""
+    ordered = worst_first(data.replica_days)
+    anchors = {key_of(row): f"replica-{i + 1}" for i, row in enumerate(ordered[:MAX_PLOTTED])}
+    plots = ReplicaPlots(data)
+    objectives = {row["name"]: row for row in data.objectives}
+    groups = sorted(
+        data.group_days, key=lambda row: (SEVERITY[row["verdict"]], row["cluster"], row["broker"])
+    )
+    return {
+        "headline": _how_many(data),
+        "window": _window(data),
+        "counts": counts(data),
+        "notices": _notices(data),
+        "why": _why(data, ordered),
+        "tiles": _tiles(data),
+        "key_of": key_of,
+        "anchors": anchors,
+        "objectives": objectives,
+        "moment": lambda epoch_ms: wording.moment(epoch_ms, data.date),
+        "replicas": _part(ordered),
+        "details": [(row, plots.of(row)) for row in ordered[:MAX_PLOTTED]],
+        "incidents": _part(ordered_incidents(data)),
+        "incident_chart": _incident_chart(data, ordered),
+        "groups": _part(groups),
+        "ack_plots": [(row, _ack_plot(row)) for row in groups if sum(row["ack_counts"] or ())][
+            :MAX_PLOTTED
+        ],
+        "catch_ups": _part([row for row in ordered if row["catch_up_s"]]),
+        "metadata": _part([(row, item) for row in ordered for item in row["metadata"] or ()]),
+        "windows": _part(_windows(data, ordered)),
+        "events": _part(ordered_events(data)),
+        "bad_lines": _part(ordered_bad_lines(data)),
+    }
+
+
+def _window(data: ReportData) -> str:
+    end = wording.moment(data.w1_ms, data.date)
+    if data.w1_ms % 86_400_000 == 0:
+        end = "24:00:00"
+    return f"{wording.moment(data.w0_ms, data.date)} to {end} UTC"
+
+
+def _part(rows: Sequence[Any]) -> Part:
+    return Part(rows[:MAX_ROWS], max(len(rows) - MAX_ROWS, 0))
+
+
+def _how_many(data: ReportData) -> str:
+    number = counts(data)
+    if not number["replicas"]:
+        return "no replica is known for this day"
+    parts = [
+        f"{number['breached']:,} breached" if number["breached"] else "",
+        f"{number['insufficient_data']:,} with insufficient data"
+        if number["insufficient_data"]
+        else "",
+        f"{number['met']:,} met" if number["met"] else "",
+    ]
+    total = wording.plural(number["replicas"], "replica", "replicas")
+    return f"of {total}, " + ", ".join(part for part in parts if part)
+
+
+def _notices(data: ReportData) -> list[str]:
+    """What a reader must know before the figures."""
+    found = []
+    if data.w1_ms - data.w0_ms != 86_400_000:
+        found.append(f"Part of a day: {_window(data)}.")
+    if data.revision > 1:
+        late = sum(int(row["late"] or 0) for row in data.replica_days)
+        found.append(
+            f"Revised: this is revision {data.revision} of the day's result; "
+            f"{wording.plural(late, 'sample', 'samples')} came after the first one."
+        )
+    if bad := counts(data)["bad_lines"]:
+        lines = wording.plural(bad, "bad line was", "bad lines were")
+        found.append(f"{lines} kept aside; what only such a line told is unknown.")
+    return found
+
+
+def _why(data: ReportData, ordered: Sequence[Row]) -> list[Reason]:
+    """The worst replicas of each verdict that is not `met`; of a met day, how near it was."""
+    incidents: dict[ReplicaKey, list[Row]] = {}
+    for row in ordered_incidents(data):
+        incidents.setdefault(key_of(row), []).append(row)
+    found = []
+    for verdict in (BREACHED, INSUFFICIENT):
+        rows = [row for row in ordered if row["verdict"] == verdict]
+        found += [
+            Reason(verdict, row, _sentences(data, row, incidents.get(key_of(row), [])))
+            for row in rows[:_NAMED_IN_WHY]
+        ]
+    if not found and ordered:
+        row = min(ordered, key=lambda row: (finite(row["availability"]) or 0.0, key_of(row)))
+        about = incidents.get(key_of(row), [])
+        found.append(
+            Reason(MET, row, ["The lowest availability of all.", *_sentences(data, row, about)])
+        )
+    return found
+
+
+def _sentences(data: ReportData, row: Row, incidents: Sequence[Row]) -> list[str]:
+    found = [f"{_capital(wording.excerpt(reason))}." for reason in row["reasons"] or ()]
+    if not found:
+        objective = data.objective_of(row)
+        found.append(
+            f"Availability {wording.share(row['availability'])}, objective "
+            f"{wording.per_cent(objective['availability_percent'])}: "
+            f"{wording.duration(row['bad_s'])} bad, {wording.duration(row['budget_s'])} allowed, "
+            f"{wording.duration(row['unknown_s'])} unknown."
+        )
+    if incidents:
+        longest = max(incidents, key=lambda one: (one["duration_s"], -one["start_ms"]))
+        found.append(
+            f"{wording.plural(len(incidents), 'incident', 'incidents')}, the longest "
+            f"{wording.duration(longest['duration_s'])} from "
+            f"{wording.moment(longest['start_ms'], data.date)}: {cause(longest['cause'])}."
+        )
+    return found
+
+
+def cause(name: str) -> str:
+    """A cause in words."""
+    return wording.name(name).replace("_", " ")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".")
+
+
+def _tiles(data: ReportData) -> list[tuple[str, str, str]]:
+    """(label, figure, remark): the day at a glance."""
+    rows = data.replica_days
+    known = sum((finite(row["good_s"]) or 0) + (finite(row["bad_s"]) or 0) for row in rows)
+    bad = sum(finite(row["bad_s"]) or 0 for row in rows)
+    total = sum(finite(row["window_s"]) or 0 for row in rows)
+    longest = max((finite(row["duration_s"]) or 0 for row in data.incidents), default=None)
+    return [
+        ("Time known", wording.share(known / total if total else None), "of all replicas' time"),
+        (
+            "Availability",
+            wording.share((known - bad) / known if known else None),
+            "of the time known",
+        ),
+        ("Incidents", wording.count(len(data.incidents)), f"longest {wording.duration(longest)}"),
+        ("Lag, p99", wording.lag(_largest(rows, "lag_ms_p99")), "of the worst replica"),
+        (
+            "Unreplicated",
+            wording.size(_largest(data.group_days, "unreplicated_bytes_max")),
+            "at most, of one group",
+        ),
+        (
+            "At risk for",
+            wording.lag(_largest(data.group_days, "oldest_unreplicated_ms_max")),
+            "the oldest record not copied",
+        ),
+    ]
+
+
+def _waited(row: Row) -> float | None:
+    """Sends of a group that had to wait for replicas; None when no answer is known."""
+    known = [value for name in SYNC_RESULTS if (value := finite(row[f"sync_{name}"])) is not None]
+    return sum(known) if known else None
+
+
+def _largest(rows: Sequence[Row], column: str) -> float | None:
+    known = [value for row in rows if (value := finite(row[column])) is not None]
+    return max(known, default=None)
+
+
+def _incident_chart(data: ReportData, ordered: Sequence[Row]) -> Plot | None:
+    lanes: dict[ReplicaKey, list[tuple[int, int, str]]] = {}
+    for row in ordered_incidents(data):
+        lanes.setdefault(key_of(row), []).append((row["start_ms"], row["end_ms"], row["cause"]))
+    shown = [key_of(row) for row in ordered if key_of(row) in lanes][:MAX_PLOTTED]
+    if not shown:
+        return None
+    span = span_of(data)
+    return incident_chart([Lane(_lane_label(key), lanes[key]) for key in shown], span)
+
+
+def _lane_label(key: ReplicaKey) -> str:
+    cluster, broker, replica = (wording.isolated(part) for part in key)
+    return f"{replica} · {cluster} / {broker}"
+
+
+def _ack_plot(row: Row) -> Plot:
+    return ack_histogram(
+        row["ack_le"],
+        row["ack_counts"],
+        [(label, finite(row[f"ack_{name}_s"])) for label, name in _ACK_QUANTILES],
+    )
+
+
+_ACK_QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))
+
+
+def _windows(data: ReportData, ordered: Sequence[Row]) -> list[Row]:
+    """7, then 30 days of each replica, in the order of the replicas."""
+    place = {key_of(row): index for index, row in enumerate(ordered)}
+    last = len(ordered)
+    return sorted(
+        data.windows, key=lambda row: (place.get(key_of(row), last), key_of(row), int(row["days"]))
+    )

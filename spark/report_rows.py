@@ -1,0 +1,110 @@
+"""Collects from the stored results what one report shows: the final tables, as Python values.
+
+The last stage of the pipeline, on the driver. Whatever has a row for each minute or hour is asked
+for the plotted replicas only. Computes nothing that is not a count of rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from spark.report_data import ReplicaKey, ReportData, plotted_keys
+from spark.results import Results
+from spark.schema import REPLICA, Day
+from spark.sla_config import SlaConfig
+from spark.verdicts import worst_of
+
+_HISTOGRAMS: Final = ("lag_ms_hist", "lag_bytes_hist")
+_HISTORY_DAYS: Final = 30
+
+Row = dict[str, Any]
+
+
+def report_data(spark: SparkSession, results: Results, day: Day, sla: SlaConfig) -> ReportData:
+    """The report of a date whose tables are in place."""
+    date = str(day.date)
+    replica_days = _rows(results.read("replica_days", [date]).drop(*_HISTOGRAMS))
+    plotted = _keys_frame(spark, plotted_keys(replica_days))
+    _add_histograms(replica_days, _of(plotted, results.read("replica_days", [date])))
+    dates = dates_until(day.date, _HISTORY_DAYS)
+    days = results.read("replica_days", dates).select(
+        *REPLICA, "dt", "good_s", "bad_s", "unknown_s"
+    )
+    used = {row["objective"] for row in replica_days}
+    return ReportData(
+        date=date,
+        w0_ms=day.w0_ms,
+        w1_ms=day.w1_ms,
+        verdict=worst_of(row["verdict"] for row in replica_days),
+        replica_days=replica_days,
+        group_days=_rows(results.read("group_days", [date])),
+        windows=_rows(results.read("windows", [date])),
+        incidents=_rows(results.read("incidents", [date])),
+        events=_rows(results.read("events", [date])),
+        bad_lines=_rows(_by_reason(results.read("bad_lines", [date]))),
+        minutes=_rows(_of(plotted, results.read("minutes", [date]))),
+        hours=_rows(_of(plotted, results.read("hours", dates))),
+        days=_rows(_of(plotted, days)),
+        objectives=[asdict(item) for item in sla.objectives if item.name in used],
+    )
+
+
+def dates_until(date: datetime.date, count: int) -> list[str]:
+    """The `count` dates that end with `date`."""
+    return [str(date - datetime.timedelta(days=back)) for back in range(count)]
+
+
+def _rows(frame: DataFrame) -> list[Row]:
+    """Collected, in an order that does not depend on how Spark computed them."""
+    rows = [row.asDict(recursive=True) for row in frame.collect()]
+    order = [name for name in _ORDER if name in frame.columns]
+    return sorted(rows, key=lambda row: [_sortable(row[name]) for name in order])
+
+
+_ORDER: Final = (
+    *("cluster", "broker", "replica", "days", "dt", "number", "minute", "hour", "ts"),
+    *("broker_id", "kind", "reason", "text"),
+)
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    return (value is not None, value if value is not None else 0)
+
+
+def _keys_frame(spark: SparkSession, keys: Sequence[ReplicaKey]) -> DataFrame:
+    return spark.createDataFrame(list(keys), ", ".join(f"{name} string" for name in REPLICA))
+
+
+def _of(keys: DataFrame, frame: DataFrame) -> DataFrame:
+    return frame.join(fn.broadcast(keys), list(REPLICA), "left_semi")
+
+
+def _add_histograms(rows: Iterable[Row], frame: DataFrame) -> None:
+    found = {
+        tuple(row[name] for name in REPLICA): row.asDict()
+        for row in frame.select(*REPLICA, *_HISTOGRAMS).collect()
+    }
+    for row in rows:
+        if (histograms := found.get(tuple(row[name] for name in REPLICA))) is not None:
+            row.update({name: histograms[name] for name in _HISTOGRAMS})
+
+
+def _by_reason(bad_lines: DataFrame) -> DataFrame:
+    """How many lines of how many files, with one example each."""
+    example = fn.min(fn.struct("file", "text")).alias("example")
+    counted = bad_lines.groupBy("reason").agg(
+        fn.count("*").alias("lines"), fn.count_distinct("file").alias("files"), example
+    )
+    return counted.select(
+        "reason",
+        "lines",
+        "files",
+        fn.col("example.file").alias("example_file"),
+        fn.col("example.text").alias("example_text"),
+    )

@@ -1,0 +1,193 @@
+"""The result tables on disk: `<out>/parquet/<table>/dt=D/`, replaced for one date at a time.
+
+Called on the driver. All tables of a date are first written beside the others, below `_staging`; a
+marker then says that they are whole, and renames put them in place. Whoever comes after a crash
+either finishes the renames (marker there) or throws the staged tables away (no marker), so that
+the old or the new result of the date is there, never a mixture. One run at a time for one `out`.
+Knows the tables, not what their figures mean.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from spark.hadoop_files import HadoopFiles
+from spark.result_tables import TABLES, ddl
+from spark.schema import GROUP, REPLICA
+
+_MARKER: Final = "_COMMITTED"
+_ORDER: Final[dict[str, tuple[str, ...]]] = {
+    "replica_days": REPLICA,
+    "group_days": GROUP,
+    "windows": (*REPLICA, "days"),
+    "incidents": (*REPLICA, "number"),
+    "events": (*GROUP, "ts", "broker_id", "kind", "text"),
+    "minutes": (*REPLICA, "minute"),
+    "hours": (*REPLICA, "hour"),
+    "bad_lines": ("file", "reason", "text"),
+    "reports": ("w0_ms",),
+}
+_MANY_FILES: Final = {"minutes", "bad_lines"}
+"""Tables that may be large: written by as many tasks as computed them. Others are one file each."""
+
+
+class Results:
+    """The results below one `out`, a local path or any that Hadoop knows.
+
+    Raises FilesError for what cannot be read or written.
+    """
+
+    def __init__(self, spark: SparkSession, out: str) -> None:
+        self._spark = spark
+        self._files = HadoopFiles(spark)
+        self._root = f"{out.rstrip('/')}/parquet"
+
+    def recover(self) -> None:
+        """Brings every date that a crash left half replaced to its old or its new result."""
+        for name in self._files.names(f"{self._root}/_staging"):
+            staging = f"{self._root}/_staging/{name}"
+            marker = f"{staging}/{_MARKER}"
+            if self._files.exists(marker):
+                self._put_in_place(name, json.loads(self._files.read_text(marker)))
+            self._files.delete(staging)
+
+    def dates(self, table: str) -> list[str]:
+        """The dates (YYYY-MM-DD) that a table has, sorted."""
+        names = self._files.names(f"{self._root}/{table}")
+        return [name.removeprefix("dt=") for name in names if name.startswith("dt=")]
+
+    def read(self, table: str, dates: Iterable[str]) -> DataFrame:
+        """The rows of those of the dates that are there; column `dt` is last.
+
+        Columns that an earlier version did not write are null.
+        """
+        wanted = set(dates)
+        found = [date for date in self.dates(table) if date in wanted]
+        if not found:
+            return self._spark.createDataFrame([], ddl(table))
+        root = f"{self._root}/{table}"
+        reader = self._spark.read.schema(ddl(table)).option("basePath", root)
+        return reader.parquet(*(f"{root}/dt={date}" for date in found))
+
+    def begin(self, date: str) -> StagedDay:
+        """Begins a new result of a date; nothing that can be read changes before its commit."""
+        self._files.delete(f"{self._root}/_staging/dt={date}")
+        return StagedDay(self, self._spark, self._files, f"{self._root}/_staging/dt={date}", date)
+
+    def _put_in_place(self, partition: str, tables: dict[str, bool]) -> None:
+        """Replaces a date's partition of each table; may be repeated after a crash in it."""
+        for table, has_rows in tables.items():
+            staged = f"{self._root}/_staging/{partition}/{table}"
+            target = f"{self._root}/{table}/{partition}"
+            if not has_rows:
+                self._files.delete(target)
+            elif self._files.exists(staged):
+                self._files.delete(target)
+                self._files.make_directories(f"{self._root}/{table}")
+                self._files.rename(staged, target)
+
+
+class StagedDay:
+    """A date's new tables while they are written; `commit` makes them the result."""
+
+    def __init__(
+        self, results: Results, spark: SparkSession, files: HadoopFiles, path: str, date: str
+    ) -> None:
+        self._results = results
+        self._spark = spark
+        self._files = files
+        self._path = path
+        self._date = date
+        self._written: dict[str, bool] = {}
+
+    def write(self, table: str, frame: DataFrame) -> None:
+        """Computes a table and writes it; columns are taken by name and cast to its types."""
+        rows = frame.select(*(fn.col(n).cast(kind).alias(n) for n, kind in TABLES[table].items()))
+        if table not in _MANY_FILES:
+            # Not coalesce(1): that would have one task compute everything before it, too.
+            rows = rows.repartition(1)
+        path = f"{self._path}/{table}"
+        rows.sortWithinPartitions(*_ORDER[table]).write.mode("overwrite").parquet(path)
+        self._written[table] = not self._staged(table).isEmpty()
+
+    def keep(self, name: str, frame: DataFrame) -> DataFrame:
+        """Computes what later stages need more than once; on disk until the commit.
+
+        Unlike a persisted frame it does not drag along the plan that it came from, which Spark
+        would go through again for everything that is computed from it, and no executor that goes
+        away takes it along.
+        """
+        path = f"{self._path}/_kept/{name}"
+        frame.write.mode("overwrite").parquet(path)
+        return self._spark.read.schema(frame.schema).parquet(path)
+
+    def discard(self) -> None:
+        """Gives up what was not committed; nothing to do after a commit."""
+        if not self._files.exists(f"{self._path}/{_MARKER}"):
+            self._files.delete(self._path)
+
+    def read(self, table: str) -> DataFrame:
+        """What was written, with `dt`: of use until the commit."""
+        return self._staged(table).withColumn("dt", fn.lit(self._date))
+
+    def commit(self) -> None:
+        """Replaces the date's partition of every table, also by nothing."""
+        if missing := sorted(TABLES.keys() - self._written.keys()):
+            raise ValueError(f"result of {self._date}: not written: {', '.join(missing)}")
+        self._files.write(f"{self._path}/{_MARKER}", json.dumps(self._written).encode())
+        self._results.recover()
+
+    def _staged(self, table: str) -> DataFrame:
+        reader = self._spark.read.schema(ddl(table, with_date=False))
+        return reader.parquet(f"{self._path}/{table}")
+
+
+def revised(rows: DataFrame, before: DataFrame, *, reported: bool) -> DataFrame:
+    """Adds `revision`, `late` and `first_received` to a date's replica rows.
+
+    `before`: the stored rows of the date, `reported`: whether the date was reported for the same
+    window before. The first report is revision 1. A replica's revision rises when its samples,
+    its objective, its seconds or its verdict are others than before, or when it was not there.
+    `late` counts samples beyond those of the first report. Another window begins anew.
+    """
+    if not reported:
+        return rows.withColumns(
+            {"revision": fn.lit(1), "late": fn.lit(0), "first_received": fn.col("received")}
+        )
+    old = before.select(
+        *REPLICA,
+        fn.struct(*_RESULT).alias("_result"),
+        fn.col("revision").alias("_revision"),
+        fn.col("first_received").alias("_first"),
+    )
+    same = fn.col("_result").eqNullSafe(fn.struct(*_RESULT))
+    known = fn.coalesce("_revision", fn.lit(1))
+    first = fn.coalesce("_first", fn.lit(0))
+    return (
+        rows.join(old, list(REPLICA), "left")
+        .withColumns(
+            {
+                "revision": fn.when(same, known).otherwise(known + 1),
+                "late": fn.greatest(fn.col("received") - first, fn.lit(0)),
+                "first_received": first,
+            }
+        )
+        .drop("_result", "_revision", "_first")
+    )
+
+
+_RESULT: Final = (
+    "objective",
+    "verdict",
+    "reasons",
+    "window_s",
+    "good_s",
+    "bad_s",
+    "unknown_s",
+    "input_digest",
+)

@@ -1,0 +1,415 @@
+"""Reads sla.yaml: which objective a replica has, which replicas are expected, which are retired.
+
+Run on the driver before Spark is started; knows YAML and nothing of Spark or dumps. Every mistake
+is told at once, each with file:line and the way out. What each value means for the verdict is said
+in docs/sla_report.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+DEFAULT_NAME: Final = "default"
+"""Name of the objective that is added when the file has none that matches everything."""
+_NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_STR_TAG: Final = "tag:yaml.org,2002:str"
+_BOOL_TAG: Final = "tag:yaml.org,2002:bool"
+_NULL_TAG: Final = "tag:yaml.org,2002:null"
+
+
+class SlaError(Exception):
+    """An sla.yaml that cannot be used; `problems` holds one `file:line: text` for each mistake."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def pattern_regex(pattern: str) -> str:
+    """The regular expression of a pattern, anchored; the same for Python and for Spark's RLIKE.
+
+    `*` is any text, `?` one character, `|` stands between alternatives; case counts.
+    """
+    return "^(?:" + "|".join(_glob_regex(item, any_one=".") for item in _items(pattern)) + ")$"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is promised for the replicas that its three patterns match; None: not judged."""
+
+    name: str
+    cluster: str = "*"
+    broker: str = "*"
+    replica: str = "*"
+    availability_percent: float = 99.9
+    lag_seconds: float = 10.0
+    min_coverage_percent: float = 99.0
+    lag_p99_seconds: float | None = None
+    sync_ok_percent: float | None = None
+    rpo_bytes: int | None = None
+    metadata_age_seconds: float | None = None
+    metadata_required: bool = False
+
+    @property
+    def patterns(self) -> tuple[str, str, str]:
+        """Patterns of cluster, broker group and replica: see `pattern_regex`."""
+        return self.cluster, self.broker, self.replica
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaName:
+    """One replica of one broker group, by its exact names."""
+
+    cluster: str
+    broker: str
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPattern:
+    """Replicas that are no longer there on purpose: three patterns (`pattern_regex`)."""
+
+    cluster: str = "*"
+    broker: str = "*"
+    replica: str = "*"
+
+    @property
+    def patterns(self) -> tuple[str, str, str]:
+        """Patterns of cluster, broker group and replica."""
+        return self.cluster, self.broker, self.replica
+
+    def matches(self, cluster: str, broker: str, replica: str) -> bool:
+        """Whether this replica is retired."""
+        return _match(self.patterns, (cluster, broker, replica))
+
+
+@dataclass(frozen=True, slots=True)
+class SlaConfig:
+    """A whole sla.yaml. The last objective matches everything; the first that matches counts."""
+
+    objectives: tuple[Objective, ...]
+    expect: tuple[ReplicaName, ...] = ()
+    retired: tuple[ReplicaPattern, ...] = ()
+    source: str = "built-in defaults"
+
+
+def default_sla() -> SlaConfig:
+    """What holds without a file: 99.9 %, 10 s, coverage 99 % for everything."""
+    return SlaConfig((Objective(DEFAULT_NAME),))
+
+
+def read_sla(path: Path) -> SlaConfig:
+    """The service levels of a file. Raises SlaError."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise SlaError([f"{path}: cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise SlaError(
+            [f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})"]
+        ) from error
+    return parse_sla(text, str(path))
+
+
+def parse_sla(text: str, source: str) -> SlaConfig:
+    """The service levels of a text; `source` names it in errors. Raises SlaError."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{source}:{mark.line + 1}" if mark else source
+        raise SlaError([f"{where}: not valid YAML: {error.problem or error.context}"]) from error
+    except yaml.YAMLError as error:
+        raise SlaError([f"{source}: not valid YAML: {' '.join(str(error).split())}"]) from error
+    reader = _Reader(source)
+    config = reader.read(root)
+    if reader.problems:
+        raise SlaError([f"{source}:{line}: {problem}" for line, problem in sorted(reader.problems)])
+    return config
+
+
+_Parser = Callable[["_Reader", str, yaml.Node], Any]
+
+
+def _number(low: float, high: float, unit: str, *, open_end: str = "") -> _Parser:
+    """Parser of a number within [low, high]; `open_end` "low", "high" or "both" leaves it out."""
+
+    def parse(reader: _Reader, key: str, node: yaml.Node) -> float | None:
+        value = reader.number(key, node, unit)
+        if value is None:
+            return None
+        too_low = value < low or (value == low and open_end in ("low", "both"))
+        if too_low or value > high or (value == high and open_end in ("high", "both")):
+            first = "above" if open_end in ("low", "both") else "at least"
+            last = "below" if open_end in ("high", "both") else "at most"
+            limits = f"{first} {low:,.0f} and {last} {high:,.0f} {unit}"
+            reader.problem(node, f"{key} is {node.value}: it has to be {limits}")
+            return None
+        return value
+
+    return parse
+
+
+def _whole_bytes(reader: _Reader, key: str, node: yaml.Node) -> int | None:
+    value = reader.number(key, node, "bytes")
+    if value is None:
+        return None
+    if value < 0 or value != int(value):
+        reader.problem(node, f"{key} is {node.value}: it has to be a whole number of bytes, >= 0")
+        return None
+    return int(value)
+
+
+def _text(reader: _Reader, key: str, node: yaml.Node) -> str | None:
+    return reader.text(key, node)
+
+
+def _exact_name(reader: _Reader, key: str, node: yaml.Node) -> str | None:
+    name = reader.text(key, node)
+    if name is not None and re.search(r"[*?|]", name):
+        reader.problem(node, f"{key} is {name!r}: what is expected needs exact names, no patterns")
+        return None
+    return name
+
+
+def _pattern(reader: _Reader, key: str, node: yaml.Node) -> str | None:
+    pattern = reader.text(key, node)
+    if pattern is not None and "" in pattern.split("|"):
+        reader.problem(node, f"{key} is {pattern!r}: nothing stands beside the |; remove it")
+        return None
+    return pattern
+
+
+def _flag(reader: _Reader, key: str, node: yaml.Node) -> bool | None:
+    if not isinstance(node, yaml.ScalarNode) or node.tag != _BOOL_TAG:
+        reader.problem(node, f"{key} is {_shown(node)}: write true or false")
+        return None
+    return str(node.value).lower() in ("true", "yes", "on")
+
+
+_MONTH_S: Final = 31 * 86_400.0
+_SECONDS: Final = _number(0, _MONTH_S, "seconds", open_end="low")
+_PATTERNS: Final[Mapping[str, _Parser]] = {
+    "cluster": _pattern,
+    "broker": _pattern,
+    "replica": _pattern,
+}
+_EXACT: Final[Mapping[str, _Parser]] = dict.fromkeys(_PATTERNS, _exact_name)
+_OBJECTIVE: Final[Mapping[str, _Parser]] = {
+    "name": _text,
+    **_PATTERNS,
+    # 100 % would leave no budget, and every burn rate would be infinite.
+    "availability_percent": _number(0, 100, "percent", open_end="both"),
+    "lag_seconds": _SECONDS,
+    "min_coverage_percent": _number(0, 100, "percent", open_end="low"),
+    "lag_p99_seconds": _SECONDS,
+    "sync_ok_percent": _number(0, 100, "percent", open_end="low"),
+    "rpo_bytes": _whole_bytes,
+    "metadata_age_seconds": _SECONDS,
+    "metadata_required": _flag,
+}
+_EVERYTHING: Final = ("*", "*", "*")
+_SECTIONS: Final = ("objectives", "expect", "retired")
+
+
+class _Reader:
+    """Walks the YAML nodes of one file and collects every mistake with its line."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.problems: list[tuple[int, str]] = []
+
+    def problem(self, node: yaml.Node, text: str) -> None:
+        """Notes a mistake at the line where `node` begins."""
+        self.problems.append((node.start_mark.line + 1, text))
+
+    def read(self, root: yaml.Node | None) -> SlaConfig:
+        """What the file says; of no use when there are problems."""
+        if root is None:
+            return dataclasses.replace(default_sla(), source=self._source)
+        sections = {key: value for key, (_, value) in self._pairs(root, _SECTIONS, "").items()}
+        objectives = self._objectives(sections.get("objectives"))
+        retired = [
+            (ReplicaPattern(**values), node)
+            for values, node in self._entries("retired", sections.get("retired"), _PATTERNS)
+        ]
+        for pattern, node in retired:
+            if _covers(pattern.patterns, _EVERYTHING):
+                self.problem(
+                    node,
+                    "retired: this entry matches every replica; name a cluster,"
+                    " a broker or a replica",
+                )
+        expect = self._expected(sections.get("expect"), [pattern for pattern, _ in retired])
+        return SlaConfig(objectives, expect, tuple(item for item, _ in retired), self._source)
+
+    def number(self, key: str, node: yaml.Node, unit: str) -> float | None:
+        """A number, as written; None (and a problem) for anything else."""
+        plain = isinstance(node, yaml.ScalarNode) and node.style is None
+        if not plain or not _NUMBER.fullmatch(node.value):
+            self.problem(
+                node,
+                f"{key} is {_shown(node)}: write a plain number of {unit},"
+                " without a unit or quotes",
+            )
+            return None
+        return float(node.value)
+
+    def text(self, key: str, node: yaml.Node) -> str | None:
+        """A text that is not empty; None (and a problem) for anything else."""
+        if isinstance(node, yaml.ScalarNode) and node.tag == _STR_TAG and node.value.strip():
+            return str(node.value)
+        is_scalar = isinstance(node, yaml.ScalarNode) and node.tag not in (_STR_TAG, _NULL_TAG)
+        way_out = f'write it in quotes: "{node.value}"' if is_scalar else "write a text"
+        self.problem(node, f"{key} is {_shown(node)}: {way_out}")
+        return None
+
+    def _pairs(
+        self, node: yaml.Node, known: Sequence[str], where: str
+    ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Key and value nodes of a mapping by key; unknown and repeated keys are problems."""
+        if not isinstance(node, yaml.MappingNode):
+            expected = ", ".join(f"{key}:" for key in known)
+            self.problem(node, f"{where}{_shown(node)} stands where keys are expected: {expected}")
+            return {}
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key_node, value in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else _shown(key_node)
+            if key not in known:
+                self.problem(key_node, f"{where}unknown key {key!r}{_nearest(key, known)}")
+            elif key in found:
+                first = found[key][0].start_mark.line + 1
+                self.problem(
+                    key_node,
+                    f"{where}{key} stands twice, first in line {first}; remove one of them",
+                )
+            else:
+                found[key] = (key_node, value)
+        return found
+
+    def _entries(
+        self,
+        section: str,
+        node: yaml.Node | None,
+        parsers: Mapping[str, _Parser],
+        required: Sequence[str] = (),
+    ) -> Iterator[tuple[dict[str, Any], yaml.Node]]:
+        """The entries of a list of mappings: parsed values by key (what is wrong left out)."""
+        if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == _NULL_TAG):
+            return
+        if not isinstance(node, yaml.SequenceNode):
+            self.problem(
+                node, f"{section} is {_shown(node)}: write a list, each entry begins with a dash"
+            )
+            return
+        for entry in node.value:
+            pairs = self._pairs(entry, tuple(parsers), f"{section}: ")
+            if isinstance(entry, yaml.MappingNode):
+                missing = [key for key in required if key not in pairs]
+                if missing:
+                    self.problem(entry, f"{section}: this entry lacks {' and '.join(missing)}")
+                parsed = {k: parsers[k](self, k, value) for k, (_, value) in pairs.items()}
+                yield {key: value for key, value in parsed.items() if value is not None}, entry
+
+    def _objectives(self, node: yaml.Node | None) -> tuple[Objective, ...]:
+        entries = list(self._entries("objectives", node, _OBJECTIVE, required=["name"]))
+        found = [(Objective(**{"name": "", **values}), entry) for values, entry in entries]
+        if not self.problems:  # a default in the place of what is wrong would blame the wrong line
+            for index, (objective, entry) in enumerate(found):
+                self._check_objective(objective, entry, found[:index])
+        objectives = tuple(objective for objective, _ in found)
+        if any(_covers(objective.patterns, _EVERYTHING) for objective in objectives):
+            return objectives
+        for objective, entry in found:
+            if objective.name == DEFAULT_NAME:
+                text = f"the name {DEFAULT_NAME!r} belongs to the objective that matches everything"
+                self.problem(entry, f"{text}; give this one another")
+        return (*objectives, Objective(DEFAULT_NAME))
+
+    def _check_objective(
+        self,
+        objective: Objective,
+        entry: yaml.Node,
+        before: Sequence[tuple[Objective, yaml.Node]],
+    ) -> None:
+        name = repr(objective.name)
+        for other, node in before:
+            line = node.start_mark.line + 1
+            if other.name == objective.name:
+                text = f"the name {name} is taken by the objective in line {line}"
+                self.problem(entry, f"{text}; give each its own")
+            if _covers(other.patterns, objective.patterns):
+                text = f"objective {name} can never match: {other.name!r} in line {line} matches"
+                self.problem(entry, f"{text} all of it; put this one before it")
+        if objective.metadata_required and objective.metadata_age_seconds is None:
+            text = "metadata_required: true judges nothing without metadata_age_seconds"
+            self.problem(entry, f"{text}; set that, too")
+
+    def _expected(
+        self, node: yaml.Node | None, retired: Sequence[ReplicaPattern]
+    ) -> tuple[ReplicaName, ...]:
+        expected: dict[ReplicaName, None] = {}
+        for values, entry in self._entries("expect", node, _EXACT, required=tuple(_EXACT)):
+            if len(values) < len(_EXACT):
+                continue
+            name = ReplicaName(**values)
+            if any(pattern.matches(**values) for pattern in retired):
+                self.problem(
+                    entry,
+                    f"expect: {name.replica} of {name.cluster}/{name.broker} is"
+                    " retired in this file; remove one of the two",
+                )
+            expected[name] = None
+        return tuple(expected)
+
+
+def _shown(node: yaml.Node) -> str:
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    return repr(node.value) if node.value else "empty"
+
+
+def _nearest(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key.lower(), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+
+
+def _items(pattern: str) -> list[str]:
+    return pattern.split("|")
+
+
+def _glob_regex(glob: str, any_one: str) -> str:
+    wild = {"*": ".*", "?": any_one}
+    return "".join(wild.get(char) or re.escape(char) for char in glob)
+
+
+def _match(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    return all(
+        re.match(pattern_regex(pattern), name) is not None
+        for pattern, name in zip(patterns, names, strict=True)
+    )
+
+
+def _covers(earlier: Sequence[str], later: Sequence[str]) -> bool:
+    """Whether everything that the patterns `later` match is matched by `earlier`, too."""
+    return all(
+        any(_glob_covers(wide, narrow) for wide in _items(first))
+        for first, second in zip(earlier, later, strict=True)
+        for narrow in _items(second)
+    )
+
+
+def _glob_covers(wide: str, narrow: str) -> bool:
+    # The narrow pattern read as a text: its * may only be taken by a * of the wide one, its ? by
+    # a * or a ?.
+    return re.fullmatch(_glob_regex(wide, any_one="[^*]"), narrow, re.DOTALL) is not None

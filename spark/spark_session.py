@@ -1,0 +1,144 @@
+"""Starts Spark for a report, or joins the one that spark-submit has started.
+
+Run on the driver; knows nothing of reports. A JVM of our own writes its log to a file that is
+named when something fails and removed when nothing did: stdout and stderr stay the program's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from spark.arguments import is_under_spark_submit
+
+ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
+"""What the figures rely on."""
+LOCAL: Final = {
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "16",
+}
+"""Further settings of a local master: two cores and 2 GB do a day of 200 broker groups."""
+_REMEDIES: Final = {
+    "OutOfMemoryError": "give it more memory: --conf spark.driver.memory=4g",
+    "GC overhead limit": "give it more memory: --conf spark.driver.memory=4g",
+    "No space left on device": "make room, or set SPARK_LOCAL_DIRS to a larger directory",
+    "Permission denied": "check the owner of --out and --dumps",
+    "Answer from Java side is empty": "the JVM was killed: is the machine short of memory?",
+}
+_STOP_SECONDS: Final = 20.0
+
+
+class SessionError(Exception):
+    """Spark does not start; the text says why and the way out."""
+
+
+def start_session(master: str | None, settings: Mapping[str, str], log: Path) -> SparkSession:
+    """A session. `master` is None under spark-submit; `settings` are the user's (--conf) and go
+    before our own; `log` takes what our own JVM says. Raises SessionError."""
+    conf = SparkConf()
+    if master is not None:
+        conf.setMaster(master)
+    if master is not None and master.startswith("local"):
+        conf.setAll(list(LOCAL.items()))
+    conf.setAll([*settings.items(), *ALWAYS.items()])
+    if conf.get("spark.app.name") is None:
+        conf.setAppName("mqreport")
+    try:
+        spark = SparkSession(_context(conf, log))
+    except (PySparkException, Py4JError) as error:
+        raise SessionError(f"Spark does not start: {explain(error, log)}") from error
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    if spark.version != pyspark.__version__:
+        found = f"SPARK_HOME={os.environ.get('SPARK_HOME', '')} is Spark {spark.version}"
+        stop_session(spark)
+        raise SessionError(f"{found}, PySpark is {pyspark.__version__}: unset SPARK_HOME")
+    return spark
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Ends the session; a JVM of our own has ended, too, when this returns."""
+    gateway: Any = SparkContext._gateway
+    with contextlib.suppress(Py4JError, OSError):  # a JVM that died cannot be stopped
+        spark.stop()
+    if gateway is None or gateway.proc is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def local_directory(spark: SparkSession, path: str) -> Path | None:
+    """The absolute path of `path` when it is on this machine's file system, as Spark sees it."""
+    jvm: Any = spark.sparkContext._jvm
+    java_context: Any = spark.sparkContext._jsc
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    system = place.getFileSystem(java_context.hadoopConfiguration())
+    uri = system.makeQualified(place).toUri()
+    return Path(uri.getPath()) if uri.getScheme() == "file" else None
+
+
+def _context(conf: SparkConf, log: Path) -> SparkContext:
+    if is_under_spark_submit(os.environ):
+        return SparkContext.getOrCreate(conf)
+    with log.open("ab") as output:
+        launch: Any = launch_gateway  # has no types
+        try:
+            gateway = launch(conf, {"stdout": output, "stderr": output})
+        except OSError as error:
+            way_out = "unset SPARK_HOME, or set it to a Spark of the version of PySpark"
+            raise SessionError(
+                f"cannot run {error.filename}: {error.strerror}; {way_out}"
+            ) from error
+    return SparkContext(conf=conf, gateway=gateway)
+
+
+def _last_words(log: Path) -> str:
+    """The last lines of the JVM's log that tell of trouble, as one line; "" when there is none."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    telling = [line for line in lines if re.search(r"error|exception|cannot|unable", line, re.I)]
+    return " | ".join(" ".join(line.split()) for line in (telling or lines)[-3:])[:600]
+
+
+def count_tasks(spark: SparkSession) -> tuple[int, int]:
+    """Finished and all tasks of the jobs that run now; (0, 0) when none does."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
+
+
+def explain(error: Exception, log: Path) -> str:
+    """One line for what Spark threw: its innermost cause, and the way out where one is known."""
+    text = f"{error}\n{_last_words(log)}"
+    for sign, remedy in _REMEDIES.items():
+        if sign in text:
+            return f"{sign}; {remedy}"
+    causes = re.findall(r"^Caused by: (.+)$", str(error), re.MULTILINE)
+    reason = causes[-1] if causes else str(error).strip().partition("\n")[0]
+    if "JAVA_GATEWAY_EXITED" in reason:
+        reason = _last_words(log) or reason
+    return " ".join(reason.split())[:600] or type(error).__name__

@@ -1,0 +1,294 @@
+"""How long the nightly report takes: `bin/bench report` (or `python -m tests.bench.report`).
+
+Writes the dumps of --groups broker groups (200) with --replicas replicas (2) over --days days (1),
+a line every --interval seconds (5), with tests/spark/generate_dumps.py, and runs `bin/mqreport`'s
+program on them with local[2] and a driver of 2 GB; --ten does the same with ten times the groups.
+Printed: replica rows, bytes, seconds of the whole command and rows a second, the ratio of the two
+sizes, processor time of all processes, peak resident memory of the JVM and of the Python driver,
+from Spark's event log the bytes read, shuffled and spilled, the tasks' processor and garbage
+collection time, and the seconds of each of the report's stages.
+Figures also go to --json. Dumps of 1x take 0.4 GB of disk, those of 10x 4 GB; they are removed
+unless --dir names a directory for them: what is there already is used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.measuring import MIB, OUT_DIR
+from tests.interop.processes import process_tree
+from tests.spark.generate_dumps import Shape, Written, generate
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FIRST_DATE: Final = datetime.date(2026, 1, 15)
+_STAGE: Final = re.compile(r"\b\d+/\d+ ")
+_HIGH_WATER: Final = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+
+
+@dataclass
+class EventFigures:
+    """Sums over all tasks of a run, from the event log; bytes and seconds."""
+
+    tasks: int = 0
+    input_bytes: int = 0
+    shuffle_write_bytes: int = 0
+    shuffle_read_bytes: int = 0
+    spilled_bytes: int = 0
+    output_bytes: int = 0
+    cpu_s: float = 0.0
+    gc_s: float = 0.0
+
+
+@dataclass
+class Run:
+    """One size, one run of the report; `stages` are its own, with their seconds."""
+
+    factor: int
+    written: Written
+    seconds: float
+    exit_code: int
+    cpu_s: float
+    jvm_peak: int
+    python_peak: int
+    stages: list[tuple[float, str]]
+    events: EventFigures
+    result_bytes: int
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.written.rows / self.seconds
+
+
+class ProcessWatch:
+    """Processor time and high-water marks of resident memory of a process and its children."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ProcessWatch", daemon=True)
+        self._cpu_s: dict[int, float] = {}
+        self.jvm = self.python = 0
+
+    @property
+    def cpu_s(self) -> float:
+        """Of those that have ended, until they were seen last (four times a second)."""
+        return sum(self._cpu_s.values())
+
+    def __enter__(self) -> ProcessWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._done.wait(0.25):
+            for process in process_tree(self._pid):
+                peak = _high_water(process.pid)
+                self._cpu_s[process.pid] = process.cpu_s
+                if "java" in process.title.partition(" ")[0]:
+                    self.jvm = max(self.jvm, peak)
+                else:
+                    self.python = max(self.python, peak)
+
+
+def _high_water(pid: int) -> int:
+    try:
+        found = _HIGH_WATER.search(Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return 0
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def main(arguments: list[str]) -> int:
+    """Measures each size once; 1 when a report could not be computed."""
+    given = _parse(arguments)
+    runs = []
+    with tempfile.TemporaryDirectory(prefix="bench-report-") as scratch:
+        for factor in (1, 10) if given.ten else (1,):
+            directory = (given.dir or Path(scratch)) / f"{factor}x"
+            written = _dumps(given, factor, directory / "dumps")
+            run = _measure(given, factor, directory, written)
+            _print(run)
+            runs.append(run)
+            if given.dir is None:
+                shutil.rmtree(directory)
+    if len(runs) == 2:
+        times = runs[1].seconds / runs[0].seconds
+        rows = runs[1].written.rows / runs[0].written.rows
+        print(f"{rows:.2f} times the rows take {times:.2f} times as long")
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps([asdict(run) for run in runs], indent=1), encoding="utf-8")
+    return 0 if all(run.exit_code in (0, 1, 2) for run in runs) else 1
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench report",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--groups", type=int, default=200)
+    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--days", type=int, default=1, help="the last one is reported")
+    parser.add_argument("--interval", type=int, default=5, help="seconds between lines (5)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ten", action="store_true", help="also ten times the groups")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--memory", default="2g", help="of the driver (2g)")
+    parser.add_argument("--dir", type=Path, help="where dumps and results stay")
+    parser.add_argument("--json", type=Path, default=OUT_DIR / "report.json")
+    return parser.parse_args(arguments)
+
+
+def _dumps(given: argparse.Namespace, factor: int, out: Path) -> Written:
+    shape = Shape(
+        out=out,
+        date=FIRST_DATE,
+        groups=given.groups * factor,
+        replicas=given.replicas,
+        days=given.days,
+        interval_s=given.interval,
+        seed=given.seed,
+    )
+    note = out / "written.json"
+    asked = repr(shape)
+    if note.exists():
+        known = json.loads(note.read_text(encoding="utf-8"))
+        if known["shape"] != asked:
+            sys.exit(f"bench: {out} holds other dumps ({known['shape']}): remove it")
+        return Written(**known["written"])
+    began = time.monotonic()
+    written = generate(shape)
+    print(f"{factor}x: dumps written in {time.monotonic() - began:.0f} s", flush=True)
+    note.write_text(json.dumps({"shape": asked, "written": asdict(written)}), encoding="utf-8")
+    return written
+
+
+def _measure(given: argparse.Namespace, factor: int, directory: Path, written: Written) -> Run:
+    """The report into a fresh directory, as the command does it."""
+    out, events = directory / "out", directory / "events"
+    for fresh in (out, events):
+        shutil.rmtree(fresh, ignore_errors=True)
+    events.mkdir(parents=True)
+    settings = {
+        "spark.driver.memory": given.memory,
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.dir": events.resolve().as_uri(),
+    }
+    date = FIRST_DATE + datetime.timedelta(days=given.days - 1)
+    command = [sys.executable, "-m", "spark", "--date", str(date), "--master", given.master]
+    command += ["--dumps", str(directory / "dumps"), "--out", str(out)]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    began = time.monotonic()
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment()
+    ) as process:
+        assert process.stderr is not None
+        with ProcessWatch(process.pid) as watch:
+            told = [(time.monotonic(), line.decode(errors="replace")) for line in process.stderr]
+            exit_code = process.wait()
+    ended = time.monotonic()
+    (directory / "report.log").write_text("".join(text for _, text in told), encoding="utf-8")
+    if exit_code not in (0, 1, 2):
+        print("".join(text for _, text in told), file=sys.stderr)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    return Run(
+        factor,
+        written,
+        ended - began,
+        exit_code,
+        watch.cpu_s,
+        watch.jvm,
+        watch.python,
+        _stages(told, ended),
+        _events(events),
+        size,
+    )
+
+
+def _stages(told: list[tuple[float, str]], ended: float) -> list[tuple[float, str]]:
+    """What the report says of its progress: seconds from each line to the next."""
+    moments = [*(moment for moment, _ in told), ended]
+    return [
+        (after - moment, text.strip())
+        for (moment, text), after in zip(told, moments[1:], strict=True)
+        if _STAGE.search(text)
+    ]
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+
+
+def _events(directory: Path) -> EventFigures:
+    figures = EventFigures()
+    for file in directory.iterdir():
+        with file.open(encoding="utf-8") as log:
+            for line in log:
+                if '"SparkListenerTaskEnd"' in line:
+                    _add_task(figures, json.loads(line).get("Task Metrics") or {})
+    return figures
+
+
+def _add_task(figures: EventFigures, metrics: dict[str, Any]) -> None:
+    if not metrics:
+        return
+    read, write = metrics["Shuffle Read Metrics"], metrics["Shuffle Write Metrics"]
+    figures.tasks += 1
+    figures.input_bytes += metrics["Input Metrics"]["Bytes Read"]
+    figures.output_bytes += metrics["Output Metrics"]["Bytes Written"]
+    figures.shuffle_write_bytes += write["Shuffle Bytes Written"]
+    figures.shuffle_read_bytes += read["Remote Bytes Read"] + read["Local Bytes Read"]
+    figures.spilled_bytes += metrics["Disk Bytes Spilled"]
+    figures.cpu_s += metrics["Executor CPU Time"] / 1e9
+    figures.gc_s += metrics["JVM GC Time"] / 1e3
+
+
+def _print(run: Run) -> None:
+    written, events = run.written, run.events
+    print(
+        f"{run.factor}x: {written.lines:,} lines, {written.rows:,} replica rows, "
+        f"{written.files:,} files, {written.bytes_ / 1e6:,.0f} MB "
+        f"({written.text_bytes / 1e6:,.0f} MB of text, "
+        f"{written.bytes_ / written.rows:.1f} bytes a row)"
+    )
+    print(
+        f"    {run.seconds:.1f} s, {run.rows_per_s:,.0f} rows/s, exit code {run.exit_code}; "
+        f"{run.cpu_s:.0f} s of processor time in all, JVM peak {run.jvm_peak / MIB:,.0f} MB, "
+        f"Python peak {run.python_peak / MIB:,.0f} MB"
+    )
+    print(
+        f"    read {events.input_bytes / 1e6:,.0f} MB, "
+        f"shuffled {events.shuffle_write_bytes / 1e6:,.0f} MB "
+        f"({events.shuffle_write_bytes / written.rows:.1f} bytes a row), "
+        f"spilled {events.spilled_bytes / 1e6:,.0f} MB, results {run.result_bytes / 1e6:,.1f} MB"
+    )
+    print(
+        f"    {events.tasks:,} tasks, {events.cpu_s:.0f} s of processor time in them, "
+        f"{events.gc_s:.0f} s of garbage collection"
+    )
+    for seconds, text in run.stages:
+        print(f"    {seconds:8.1f} s  {text}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,155 @@
+"""One date computed by the Spark program and by the plain one, and the two compared.
+
+The tables of both are lists of dictionaries with the columns of the Parquet results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark.schema import Day
+from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
+from spark.sla_report import ReportRequest, run
+from tests.spark.plain_report import plain_report
+from tests.spark.plain_samples import Json, Key, Tables, Window
+from tests.spark.plain_verdicts import PlainObjective
+
+KEYS = {
+    "replica_days": ("cluster", "broker", "replica"),
+    "group_days": ("cluster", "broker"),
+    "windows": ("cluster", "broker", "replica", "days"),
+    "incidents": ("cluster", "broker", "replica", "number"),
+    "minutes": ("cluster", "broker", "replica", "minute"),
+    "bad_lines": ("file", "text"),
+}
+ONLY_SPARK = {
+    "replica_days": {"dt", "late", "first_received", "reasons", "revision", "input_digest"},
+    "group_days": {"dt", "revision"},
+    "windows": {"dt"},
+    "incidents": {"dt"},
+    "minutes": {"dt"},
+    "bad_lines": {"dt", "reason"},
+}
+"""Columns that the plain program does not have."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of both programs."""
+
+    dumps: list[Path]
+    window: Window
+    objectives: list[PlainObjective] = dataclasses.field(default_factory=lambda: [PlainObjective()])
+    expect: list[Key] = dataclasses.field(default_factory=list)
+    retired: list[Key] = dataclasses.field(default_factory=list)
+
+    def on(self, window: Window) -> Question:
+        """The same for another date."""
+        return dataclasses.replace(self, window=window)
+
+
+class QuietProgress:
+    """Tells nobody how far the report is."""
+
+    def stage(self, name: str, number: int, count: int) -> None:
+        """The stage `number` begins."""
+
+
+def spark_tables(spark: SparkSession, question: Question, out: Path) -> Tables:
+    """Runs the Spark program into `out` and reads what it wrote for the date."""
+    window = question.window
+    sla = SlaConfig(
+        tuple(Objective(**dataclasses.asdict(o)) for o in question.objectives),
+        tuple(ReplicaName(*key) for key in question.expect),
+        tuple(ReplicaPattern(*key) for key in question.retired),
+    )
+    request = ReportRequest(
+        Day(window.date, window.w0, window.w1),
+        [str(path) for path in question.dumps],
+        str(out),
+        sla,
+    )
+    run(spark, request, QuietProgress())
+    return read_tables(spark, out, window.date)
+
+
+def read_tables(spark: SparkSession, out: Path, date: datetime.date) -> Tables:
+    """The final tables of a date, as they lie in Parquet."""
+    return {name: read_table(spark, out, name, date) for name in KEYS}
+
+
+def read_table(spark: SparkSession, out: Path, name: str, date: datetime.date) -> list[Json]:
+    """One of them; empty where the date has no rows."""
+    partition = out / "parquet" / name / f"dt={date}"
+    if not any(partition.glob("*.parquet")):
+        return []
+    rows = [row.asDict(recursive=True) for row in spark.read.parquet(str(partition)).collect()]
+    return sorted(rows, key=lambda row: [row[column] for column in KEYS[name]])
+
+
+def plain_tables(question: Question, history: list[Tables] | None = None) -> Tables:
+    """The same by the plain program."""
+    return plain_report(
+        question.dumps,
+        question.window,
+        question.objectives,
+        expect=question.expect,
+        retired=question.retired,
+        history=history,
+    )
+
+
+def differences(spark: Tables, plain: Tables) -> list[str]:
+    """Every value that differs, one line each: empty when all is equal."""
+    found: list[str] = []
+    for table, key_columns in KEYS.items():
+        ours, theirs = (_by_key(tables[table], key_columns, table) for tables in (spark, plain))
+        found += [f"{table} {key}: only in Spark's" for key in ours.keys() - theirs.keys()]
+        found += [f"{table} {key}: only in the plain one" for key in theirs.keys() - ours.keys()]
+        for key in sorted(ours.keys() & theirs.keys()):
+            found += [f"{table} {key} {text}" for text in _unequal(table, ours[key], theirs[key])]
+    return found
+
+
+def _by_key(rows: Iterable[Json], columns: Sequence[str], table: str) -> dict[Any, Json]:
+    if table == "bad_lines":
+        rows = [row | {"file": str(row["file"]).rpartition("/")[2]} for row in rows]
+        return {(row["file"], row["text"][:1000]): row for row in rows}
+    found = {tuple(row[column] for column in columns): row for row in rows}
+    assert len(found) == len(list(rows)), f"a key comes twice in {table}"
+    return found
+
+
+def _unequal(table: str, spark: Json, plain: Json) -> list[str]:
+    only_spark, only_plain = spark.keys() - plain.keys(), plain.keys() - spark.keys()
+    found = [f"column {name} only in Spark's" for name in only_spark - ONLY_SPARK[table]]
+    found += [f"column {name} only in the plain one" for name in only_plain]
+    if table == "group_days" and not plain["samples"]:
+        return []  # a group without samples: the other figures are null
+    if table == "bad_lines":
+        return found
+    for name in sorted(spark.keys() & plain.keys()):
+        if not same(spark[name], plain[name]):
+            found.append(f"{name}: Spark {spark[name]!r}, plain {plain[name]!r}")
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal; floats within 1e-9 of their size (and of 1 us, where sums of floats end near 0)."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) or isinstance(other, float):
+        if one is None or other is None:
+            return one is other
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-6)
+    return bool(one == other)

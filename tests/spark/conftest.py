@@ -1,0 +1,42 @@
+"""One Spark for all tests of this room: two threads, UTC, little memory, no UI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.java_home import JavaError, find_java
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session; skipped without a Java, but in CI that is a failure."""
+    try:
+        java = find_java(os.environ)
+    except JavaError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true, and Spark has no Java: {error}")
+        pytest.skip(f"Spark has no Java: {error}")
+    scratch = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(java.home))
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("tests")
+            .config("spark.driver.memory", "1g")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.local.dir", str(scratch))
+            .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.shuffle.partitions", "4")
+            .config("spark.default.parallelism", "2")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()

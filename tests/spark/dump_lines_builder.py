@@ -1,0 +1,201 @@
+"""Small metrics dumps for tests: lines with every field, lives of brokers, directories.
+
+life = Life(start_ms=T0)                       # one boot of one broker
+lines = [life.line(T0 + 5_000), life.line(T0 + 10_000, replicas=[replica(lag_ms=20_000)])]
+after = life.restarted(T0 + 30_000)            # proved: knows the last line of `life`
+write_dump(tmp_path, lines + [after.line(T0 + 31_000)])
+"""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+DATE = datetime.date(2026, 3, 10)
+T0 = int(datetime.datetime(2026, 3, 10, tzinfo=datetime.UTC).timestamp()) * 1000
+"""DATE 00:00 UTC, epoch ms."""
+
+INTERVAL_MS = 5_000
+ACK_LE = (0.001, 0.01, 0.1, 1.0)
+
+Line = dict[str, Any]
+
+
+def replica(name: str = "b:1", state: str = "in_sync", **fields: Any) -> dict[str, Any]:
+    """A row of `replicas`; every field can be given. `state_ms` too: {"in_sync": ms, ...}."""
+    row: dict[str, Any] = {
+        "id": name,
+        "connected": state != "disconnected",
+        "in_sync": state == "in_sync",
+        "state": state,
+        "ack_offset": 1_000,
+        "lag_bytes": 0,
+        "lag_ms": 0,
+        "lag_exact": True,
+        "transferred": 0,
+        "reconnects": 0,
+        "rejected_acks": 0,
+        "state_ms": {},
+    }
+    row.update(fields)
+    row["state_ms"] = {"in_sync": 0, "catching_up": 0, "disconnected": 0} | row["state_ms"]
+    return row
+
+
+def processes(ha_up: bool = True, ha_restarts: int = 0, **restarts: int) -> list[dict[str, Any]]:
+    """The `processes` of a line; `restarts` of others by name."""
+    rows = [
+        {"name": name, "up": True, "restarts": restarts.get(name, 0)}
+        for name in ("remoting", "store")
+    ]
+    return [*rows, {"name": "ha", "up": ha_up, "restarts": ha_restarts}]
+
+
+def sync(ok: int = 0, slave_timeout: int = 0, not_available: int = 0, disk_timeout: int = 0) -> Any:
+    return {
+        "ok": ok,
+        "flush_slave_timeout": slave_timeout,
+        "slave_not_available": not_available,
+        "flush_disk_timeout": disk_timeout,
+    }
+
+
+def ack_latency(counts: Sequence[int] = (0, 0, 0, 0, 0), total_s: float = 0.0) -> Any:
+    """`counts`: one more than ACK_LE."""
+    return {"le": list(ACK_LE), "counts": list(counts), "sum": total_s}
+
+
+@dataclass
+class Life:
+    """One boot of one broker: numbers its lines, keeps its clocks.
+
+    `mono` of a line is 1,000,000 + ts - start_ms unless given."""
+
+    start_ms: int = T0
+    cluster: str = "c"
+    broker: str = "b"
+    broker_id: int = 0
+    role: str = "ASYNC_MASTER"
+    boot: str = "00000001" * 2
+    interval_ms: int = INTERVAL_MS
+    prev_boot: str | None = None
+    prev_seq: int | None = None
+    seq: int = 0
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Of every line, unless the line has its own."""
+
+    def line(self, ts: int, *, skip: int = 0, **fields: Any) -> Line:
+        """The next line, at wall clock `ts`; `skip`: so many before it are missing."""
+        self.seq += 1 + skip
+        line: Line = {
+            "v": 1,
+            "ts": ts,
+            "mono": 1_000_000 + ts - self.start_ms,
+            "boot": self.boot,
+            "boot_ts": self.start_ms,
+            "seq": self.seq,
+            "prev_boot": self.prev_boot,
+            "prev_seq": self.prev_seq,
+            "interval_ms": self.interval_ms,
+            "final": False,
+            "cluster": self.cluster,
+            "broker": self.broker,
+            "broker_id": self.broker_id,
+            "role": self.role,
+            "version": "0.1.0",
+            "config": "0123456789ab",
+            "ready": True,
+            "min_offset": 0,
+            "max_offset": 1_000,
+            "replicated_offset": 1_000,
+            "msgs_in": 0,
+            "bytes_in": 0,
+            "sync": sync(),
+            "ack_latency": ack_latency(),
+            "unreplicated_bytes": 0,
+            "oldest_unreplicated_ms": 0,
+            "processes": processes(),
+        }
+        if self.role == "SLAVE":
+            line["metadata"] = []
+        else:
+            line["replicas"] = [replica(f"{self.broker}:1")]
+        return line | dict(self.fields) | fields
+
+    def lines(self, first_ts: int, count: int, **fields: Any) -> list[Line]:
+        """`count` lines, one an interval, the first at `first_ts`."""
+        return [self.line(first_ts + i * self.interval_ms, **fields) for i in range(count)]
+
+    def restarted(self, start_ms: int, *, proved: bool = True, **changes: Any) -> Life:
+        """The next life of this broker: a new boot id; knows this one's last line if `proved`."""
+        values: dict[str, Any] = {
+            "start_ms": start_ms,
+            "cluster": self.cluster,
+            "broker": self.broker,
+            "broker_id": self.broker_id,
+            "role": self.role,
+            "boot": f"{int(self.boot[:8], 16) + 1:08x}" * 2,  # files are named by the first 8
+            "interval_ms": self.interval_ms,
+            "prev_boot": self.boot if proved else None,
+            "prev_seq": self.seq if proved else None,
+            "fields": self.fields,
+        }
+        return Life(**(values | changes))
+
+
+def every(first_ms: int, last_ms: int, step_ms: int = INTERVAL_MS) -> range:
+    """Moments from `first_ms` to `last_ms`, both included."""
+    return range(first_ms, last_ms + 1, step_ms)
+
+
+def directory_of(root: Path, line: Line, date: str | None = None) -> Path:
+    """Where a line lies below `root`: docs/metrics_dump.md, Files."""
+    parts = (
+        f"dt={date or _moment(line).date()}",
+        f"cluster={quote(line['cluster'], safe='')}",
+        f"broker={quote(line['broker'], safe='')}",
+    )
+    return root.joinpath(*parts)
+
+
+def write_dump(root: Path, lines: Iterable[Line], *, compress: bool = True) -> list[Path]:
+    """Files as a supervisor writes them: one for each hour, broker and boot. Gives their paths."""
+    files: dict[tuple[Path, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        key = f"{_moment(line):%H}-{line['broker_id']}-{line['boot']}"
+        files[directory_of(root, line), key].append(line)
+    return [
+        write_file(directory / file_name(some[0]), some, compress=compress)
+        for (directory, _), some in files.items()
+    ]
+
+
+def file_name(first: Line) -> str:
+    """Of the file that begins with this line, without `.gz`."""
+    return f"{_moment(first):%H%M}-{first['broker_id']}-{first['boot'][:8]}-{first['seq']:08}.jsonl"
+
+
+def write_file(path: Path, lines: Iterable[Line | str], *, compress: bool = False) -> Path:
+    """One file with these lines (text is written as it is); `.gz` is appended if `compress`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(
+        (line if isinstance(line, str) else json.dumps(line, separators=(",", ":"))) + "\n"
+        for line in lines
+    )
+    if not compress:
+        path.write_text(text, encoding="utf-8")
+        return path
+    path = path.with_name(path.name + ".gz")
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    return path
+
+
+def _moment(line: Line) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(line["ts"] / 1000, datetime.UTC)

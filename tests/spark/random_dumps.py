@@ -1,0 +1,280 @@
+"""Random and nasty dump directories: everything that docs/metrics_dump.md allows, and more.
+
+One `random.Random` makes a directory, so that a seed is enough to have it again. Groups have one
+or two masters with several lives (proved or not, killed with lost lines, clocks that step,
+intervals that change), replicas that come, go, stall and lack their row, slaves with their own
+dumps; then lines are lost, repeated, repeated with another text, shuffled, cut, and spread over
+files.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from tests.spark.dump_lines_builder import (
+    ACK_LE,
+    Life,
+    Line,
+    ack_latency,
+    directory_of,
+    file_name,
+    processes,
+    replica,
+)
+
+OTHER_LE = (0.001, 0.05, 1.0, 2.0)
+KINDS = ("topics", "consumer_offsets", "delay_offsets", "subscription_groups")
+GARBAGE = (
+    "",
+    "{",
+    "null",
+    "[]",
+    "not json at all",
+    '{"v":1}',
+    '{"v":2,"ts":0}',
+    '"text"',
+    "{}",
+    "\u00e4\u00f6\u00fc \u2028 \\",
+)
+
+
+class _Replica:
+    """What a master knows of one slave while the story goes on."""
+
+    def __init__(self, chance: random.Random, name: str, offset: int) -> None:
+        self.chance, self.name = chance, name
+        self.state, self.ack_offset, self.lag_ms = "in_sync", offset, 0
+        self.begin_boot()
+
+    def begin_boot(self) -> None:
+        self.transferred = self.reconnects = self.rejected = 0
+        self.state_ms = {"in_sync": 0, "catching_up": 0, "disconnected": 0}
+
+    def row(self, passed_ms: int, max_offset: int) -> dict[str, Any] | None:
+        """The next row; None for a sample without one."""
+        chance = self.chance
+        if chance.random() < 0.15:
+            self.state = chance.choice(("in_sync", "in_sync", "catching_up", "disconnected"))
+            self.reconnects += chance.randrange(2)
+        if chance.random() < 0.8:
+            rise = (max_offset - self.ack_offset) // chance.choice((1, 1, 2, 5))
+            self.ack_offset += rise
+            self.transferred += rise
+        self.lag_ms = chance.choice((0, 0, 1, 3, 40, self.lag_ms + passed_ms, 999, 1000, 1001))
+        self.rejected += chance.random() < 0.05
+        self.state_ms[self.state] += passed_ms
+        if chance.random() < 0.03:
+            return None
+        lag_bytes = max_offset - self.ack_offset
+        return replica(
+            self.name,
+            self.state,
+            ack_offset=self.ack_offset,
+            lag_bytes=lag_bytes,
+            lag_ms=self.lag_ms,
+            transferred=self.transferred,
+            reconnects=self.reconnects,
+            rejected_acks=self.rejected,
+            state_ms=dict(self.state_ms),
+        )
+
+
+class _Broker:
+    """One broker (a master, or a slave with its own dump) over its lives."""
+
+    def __init__(self, chance: random.Random, life: Life, replicas: list[str]) -> None:
+        self.chance, self.life = chance, life
+        self.max_offset = chance.randrange(10_000)
+        self.replicas = [_Replica(chance, name, self.max_offset) for name in replicas]
+        self._begin_boot()
+
+    def _begin_boot(self) -> None:
+        chance = self.chance
+        self.msgs = self.sum_s = 0
+        self.bounds = ACK_LE if chance.random() < 0.8 else OTHER_LE
+        self.counts = [0] * 5
+        self.sync = dict.fromkeys(
+            ("ok", "flush_slave_timeout", "slave_not_available", "flush_disk_timeout"), 0
+        )
+        self.sends_wait = chance.random() < 0.7
+        self.ha_restarts = 0
+        self.failures = dict.fromkeys(KINDS, 0)
+        for known in self.replicas:
+            known.begin_boot()
+
+    def lines(self, begin_ms: int, end_ms: int) -> list[Line]:
+        """The whole story between two moments of true time."""
+        chance = self.chance
+        found: list[Line] = []
+        now, clock_offset = begin_ms, 0
+        last = now
+        while now < end_ms:
+            passed = now - last
+            last = now
+            skip = chance.randrange(1, 5) if chance.random() < 0.03 else 0
+            # The two clocks are read one after the other.
+            ts = now + clock_offset + chance.choice((0, 0, 0, 0, 1, 2, 9, 10, 11, 12))
+            found.append(self._line(now, ts, passed, skip))
+            now += self.life.interval_ms + chance.choice((0, 0, 0, 1, -1, 700))
+            if chance.random() < 0.03:
+                now += chance.randrange(8) * self.life.interval_ms
+            if chance.random() < 0.01:
+                clock_offset += chance.choice((-700_000, -61_000, -3_000, 2_500, 45_000, 650_000))
+            if chance.random() < 0.04:
+                now += chance.choice((10, 2_000, 14_000, 90_000))
+                now = self._restart(now, clock_offset)
+                last = now
+                now += chance.choice((0, 1, 900, self.life.interval_ms))
+            elif chance.random() < 0.01:
+                self.life.interval_ms = chance.choice((1_000, 5_000, 10_000))
+        return found
+
+    def _restart(self, now: int, clock_offset: int) -> int:
+        chance = self.chance
+        self.life = self.life.restarted(
+            now + clock_offset,
+            proved=chance.random() < 0.7,
+            boot=f"{chance.getrandbits(64):016x}",
+            role=chance.choice((self.life.role,) * 9 + ("SLAVE",)),
+        )
+        if chance.random() < 0.2 and self.life.prev_seq is not None:
+            self.life.prev_seq += chance.choice((-1, 1, 2))
+        self._begin_boot()
+        return now
+
+    def _line(self, now: int, ts: int, passed_ms: int, skip: int) -> Line:
+        chance = self.chance
+        if chance.random() < 0.7:
+            messages = chance.randrange(50)
+            self.msgs += messages
+            self.max_offset += 100 * messages
+        for index in range(5):
+            self.counts[index] += chance.randrange(4) if self.sends_wait else 0
+        if self.sends_wait:
+            self.sum_s += chance.randrange(3)
+            self.sync["ok"] += chance.randrange(30)
+            self.sync[chance.choice(list(self.sync))] += chance.random() < 0.1
+        self.ha_restarts += chance.random() < 0.02
+        risk = chance.choice((0, 0, 0, 100, 5_000, None))
+        line = self.life.line(
+            ts,
+            skip=skip,
+            mono=1_000_000 + now,
+            max_offset=self.max_offset,
+            msgs_in=self.msgs,
+            bytes_in=self.msgs * 100,
+            sync=dict(self.sync),
+            ack_latency=ack_latency(self.counts, self.sum_s) | {"le": list(self.bounds)},
+            unreplicated_bytes=risk,
+            oldest_unreplicated_ms=risk and chance.randrange(9_000),
+            processes=processes(chance.random() > 0.02, self.ha_restarts),
+        )
+        rows = [known.row(passed_ms, self.max_offset) for known in self.replicas]
+        if "replicas" in line or rows:
+            line["replicas"] = [row for row in rows if row is not None]
+        if self.life.role == "SLAVE":
+            line["metadata"] = self._metadata()
+        return line
+
+    def _metadata(self) -> list[dict[str, Any]]:
+        chance, entries = self.chance, []
+        for kind in KINDS[: chance.choice((4, 4, 4, 3))]:
+            self.failures[kind] += chance.random() < 0.1
+            age = None if chance.random() < 0.1 else chance.randrange(60_000)
+            entries.append({"kind": kind, "age_ms": age, "failures": self.failures[kind]})
+        return entries
+
+
+def random_lines(chance: random.Random, name: str, begin_ms: int, end_ms: int) -> list[Line]:
+    """Everything that the brokers of one group wrote between two moments."""
+    names = [f"{name}:1", f"{name}:2", "10.0.0.7"][: chance.randrange(4)]
+    found: list[Line] = []
+    for number in range(chance.choice((1, 1, 1, 2))):
+        start = begin_ms + chance.choice((0, 0, 100_000, 400_000)) * (number + 1)
+        life = _life(chance, name, 0, chance.choice(("SYNC_MASTER", "ASYNC_MASTER")), start)
+        found += _Broker(chance, life, names).lines(start, end_ms - chance.choice((0, 200_000)))
+    for broker_id in (1, 2):
+        if chance.random() < 0.4:
+            life = _life(chance, name, broker_id, "SLAVE", begin_ms)
+            found += _Broker(chance, life, []).lines(begin_ms, end_ms)
+    return found
+
+
+def _life(chance: random.Random, name: str, broker_id: int, role: str, start: int) -> Life:
+    return Life(
+        start_ms=start - chance.choice((0, 0, 1, 3_000, 86_400_000)),
+        cluster=chance.choice(("c", "Cluster two/\u00e9")),
+        broker=name,
+        broker_id=broker_id,
+        role=role,
+        boot=f"{chance.getrandbits(64):016x}",
+        interval_ms=chance.choice((1_000, 5_000, 5_000, 10_000)),
+        seq=chance.choice((0, 0, 17)),
+    )
+
+
+def write_randomly(chance: random.Random, root: Path, lines: list[Line]) -> None:
+    """Writes one group's lines with losses, repetitions, bad lines, in files of random cut."""
+    lines = [line for line in lines if chance.random() > 0.01]
+    if lines and chance.random() < 0.3:
+        first = chance.randrange(len(lines))
+        del lines[first : first + chance.randrange(60)]
+    for line in chance.sample(lines, len(lines) // 20):
+        again = copy.deepcopy(line)
+        if chance.random() < 0.5:
+            again["version"] = chance.choice(("0.0.9", "0.1.1"))
+            again["unreplicated_bytes"] = 77
+            for row in again.get("replicas", []):
+                row["lag_ms"] = 12
+        lines.append(again)
+    if chance.random() < 0.5:
+        chance.shuffle(lines)
+    else:
+        lines.sort(key=lambda line: int(line["ts"]))
+    while lines:
+        size = chance.randrange(1, 120)
+        some, lines = lines[:size], lines[size:]
+        _write_some(chance, root, some)
+
+
+def _write_some(chance: random.Random, root: Path, some: list[Line]) -> None:
+    first = min(some, key=lambda line: int(line["ts"]))
+    texts = [json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in some]
+    if chance.random() < 0.2:
+        texts.insert(chance.randrange(len(texts) + 1), chance.choice(GARBAGE))
+    if chance.random() < 0.2:
+        texts.append(json.dumps(_spoiled(chance, chance.choice(some))))
+    text = "".join(f"{line}\n" for line in texts)
+    if chance.random() < 0.1:
+        text += texts[0][: chance.randrange(len(texts[0]) + 1)]
+    path = directory_of(root, first) / file_name(first)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if chance.random() < 0.3:
+        path.write_text(text, encoding="utf-8")
+    else:
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(text.encode(), 1, mtime=0))
+
+
+def _spoiled(chance: random.Random, line: Line) -> Line:
+    spoiled = dict(line)
+    what = chance.randrange(7)
+    if what == 0:
+        del spoiled[chance.choice(("ts", "boot", "seq", "max_offset", "sync", "role", "version"))]
+    elif what == 1:
+        spoiled["seq"] = 0
+    elif what == 2:
+        spoiled["interval_ms"] = chance.choice((0, -5))
+    elif what == 3:
+        spoiled["ts"] += chance.choice((-1, 1)) * 3 * 86_400_000
+    elif what == 4:
+        spoiled["v"] = 2
+    elif what == 5:
+        spoiled["cluster"] = None
+    else:
+        spoiled["mono"] = "soon"
+    return spoiled

@@ -1,0 +1,99 @@
+"""Random dumps through the Spark program and the plain one: every column of every table equal.
+
+One seed for each window, or REPORT_SEEDS of them. A failure tells all that differs; the same seed
+makes the same files again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.both_ways import Question, differences, plain_tables, spark_tables
+from tests.spark.plain_samples import DAY_MS, HOUR_MS, Tables, Window, midnight, whole_day
+from tests.spark.plain_verdicts import PlainObjective
+from tests.spark.random_dumps import random_lines, write_randomly
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+DATE = datetime.date(2026, 3, 10)
+W0 = midnight(DATE)
+OBJECTIVES = [
+    PlainObjective("strict", broker="b?", availability_percent=99.95, lag_seconds=0.5),
+    PlainObjective(
+        "all",
+        broker="b1*",
+        availability_percent=20,
+        lag_seconds=1,
+        min_coverage_percent=60,
+        lag_p99_seconds=500,
+        sync_ok_percent=90,
+        rpo_bytes=4_999,
+        metadata_age_seconds=59,
+    ),
+    PlainObjective(
+        "metadata",
+        replica="*:1",
+        availability_percent=10,
+        min_coverage_percent=1,
+        metadata_age_seconds=60,
+        metadata_required=True,
+    ),
+    PlainObjective("rest", availability_percent=50, lag_seconds=5, min_coverage_percent=50),
+]
+EXPECTED = [
+    *(("c", "b0", "b0:1"), ("c", "never", "seen"), ("c", "b3", "b3:9")),
+    *(("c", f"b{number}", f"b{number}:9") for number in range(4, 8)),
+]
+
+WINDOWS = {
+    "ten minutes": Window(DATE, W0 + 10 * HOUR_MS, W0 + 10 * HOUR_MS + 600_000),
+    "over an hour": Window(DATE, W0 + 11 * HOUR_MS - 900_000, W0 + 11 * HOUR_MS + 900_000),
+    "begin of a day": Window(DATE, W0, W0 + 1_200_000),
+    "end of a day": Window(DATE, W0 + DAY_MS - 1_200_000, W0 + DAY_MS),
+}
+
+
+def write_dumps(chance: random.Random, root: Path, begin_ms: int, end_ms: int, groups: int) -> None:
+    """Random groups b0, b1, ... that live for a while around [begin, end)."""
+    for number in range(groups):
+        start = begin_ms - chance.choice((-60_000, 0, 4_000, 500_000, 900_000))
+        end = end_ms + chance.choice((-300_000, -3_000, 0, 60_000))
+        lines = random_lines(chance, f"b{number}", start, max(end, start + 60_000))
+        write_randomly(chance, root, lines)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("REPORT_SEEDS", "1"))))
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=list(WINDOWS))
+def test_one_window(spark: SparkSession, tmp_path: Path, window: Window, seed: int) -> None:
+    chance = random.Random(f"{window.w0} {seed}")
+    write_dumps(chance, tmp_path / "dumps", window.w0, window.w1, groups=16)
+    question = Question([tmp_path / "dumps"], window, OBJECTIVES, EXPECTED, [("*", "b3", "*")])
+    found = differences(
+        spark_tables(spark, question, tmp_path / "out"),
+        plain_tables(question),
+    )
+    assert not found, "\n".join(found[:80])
+
+
+def test_days_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
+    """Three whole days: budgets, burn rates and windows reach back into the days before."""
+    chance = random.Random(3)
+    days = [whole_day(str(DATE + datetime.timedelta(days=n))) for n in range(3)]
+    for day in days:
+        root = tmp_path / "dumps" / str(day.date)
+        write_dumps(chance, root, day.w1 - 1_000_000, day.w1 + 1_000_000, groups=5)
+    roots = sorted((tmp_path / "dumps").iterdir())
+    question = Question(roots, days[0], OBJECTIVES[1:], EXPECTED[1:2])
+    history: list[Tables] = []
+    for day in days:
+        asked = question.on(day)
+        plain = plain_tables(asked, history)
+        found = differences(spark_tables(spark, asked, tmp_path / "out"), plain)
+        assert not found, "\n".join([str(day.date), *found[:80]])
+        history.append(plain)

@@ -1,0 +1,290 @@
+"""From a running pair to the report: a slave that stops, one that dies, a master's restart.
+
+A SYNC_MASTER and its slave dump their metrics each second while messages come in. What the test did
+and saw with its own clock is then looked for in the report: incidents, causes, budgets, results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import signal
+import threading
+import time
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import SparkSession
+
+from remoting.errors import RemotingError
+from spark.report_data import BREACHED, ReportData
+from spark.schema import Day
+from spark.sla_config import Objective, SlaConfig
+from spark.sla_report import ReportRequest, run
+from tests.spark.both_ways import QuietProgress
+from tests.support.broker_group import SLAVE, SYNC_MASTER, Group
+from tests.support.deadline import wait_until
+from tests.support.our_broker import OurBroker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+T_S = 20.0
+INTERVAL_S = 1.0
+LAG_S = 1.0
+TOLERANCE_S = INTERVAL_S + 0.5
+"""One dump interval, and what the test's own clock may be late."""
+REPLICA = "broker-a:1"
+TOPIC = "EndToEnd"
+DUMP = {"metricsDumpIntervalSeconds": int(INTERVAL_S)}
+AVAILABILITY_PERCENT = 99.0
+
+
+class Load:
+    """Sends that wait for the replica and sends that do not, each on a thread of its own."""
+
+    def __init__(self, broker: OurBroker) -> None:
+        self._broker = broker
+        self._stopping = threading.Event()
+        self.results: Counter[int] = Counter()
+        """Codes of the answers to sends that wait."""
+        self._threads = [
+            threading.Thread(target=self._send, args=(True, self.results)),
+            threading.Thread(target=self._send, args=(False, Counter())),
+        ]
+
+    def _send(self, waits: bool, results: Counter[int]) -> None:
+        while not self._stopping.is_set():
+            # The master is down, or stops: try again.
+            with contextlib.suppress(OSError, RemotingError), self._broker.client() as client:
+                while not self._stopping.wait(0.05):
+                    answer = client.send(TOPIC, 0, b"x" * 100, waits=waits)
+                    results[answer.code] += 1
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@dataclass
+class Story:
+    """What happened, on the test's wall clock (epoch s)."""
+
+    began: float = 0.0
+    ended: float = 0.0
+    stopped: tuple[float, float] = (0.0, 0.0)
+    killed: tuple[float, float] = (0.0, 0.0)
+    restarted: tuple[float, float] = (0.0, 0.0)
+    """From the signal to the moment when the master says that the replica is in sync again."""
+    results: Counter[int] = field(default_factory=Counter)
+
+
+def metrics(broker: OurBroker) -> dict[str, dict[str, float]]:
+    """Metric name to replica to value, of everything that has such a label."""
+    url = f"http://127.0.0.1:{broker.ports['metrics']}/metrics"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        text = answer.read().decode()
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if "replica" in sample.labels and "state" not in sample.labels:
+                found.setdefault(sample.name, {})[sample.labels["replica"]] = sample.value
+    return found
+
+
+def is_level(master: OurBroker) -> bool:
+    """Whether the master shows the replica in sync, with no lag to speak of."""
+    try:
+        shown = metrics(master)
+    except OSError:
+        return False
+    in_sync = shown.get("rocketmq_ha_replica_in_sync", {}).get(REPLICA)
+    lag_s = shown.get("rocketmq_ha_replica_lag_seconds", {}).get(REPLICA, 99.0)
+    return in_sync == 1 and lag_s < LAG_S
+
+
+def signal_all(broker: OurBroker, number: int) -> None:
+    """To every process of a broker; the supervisor first when they stop, last when they go on."""
+    pids = [broker.pid, *broker.children().values()]
+    for pid in pids if number == signal.SIGSTOP else reversed(pids):
+        os.kill(pid, number)
+
+
+def wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def play(group: Group, story: Story) -> None:
+    """The story itself: a minute and a half."""
+    master, slave = group.first, group.second
+    group.start(master, SYNC_MASTER, **DUMP, haHousekeepingInterval=60_000)
+    group.start(slave, SLAVE, **DUMP)
+    load = Load(master)
+    load.start()
+    try:
+        wait_until(lambda: is_level(master), 30.0)
+        story.began = time.time() + 1.0
+        wait(6.0)
+
+        stopped = time.time()
+        signal_all(slave, signal.SIGSTOP)
+        wait(T_S)
+        signal_all(slave, signal.SIGCONT)
+        wait_until(lambda: is_level(master), 30.0)
+        story.stopped = stopped, time.time()
+        wait(5.0)
+
+        killed = time.time()
+        slave.crash()
+        wait(T_S)
+        group.start(slave, SLAVE, **DUMP)
+        wait_until(lambda: is_level(master), 30.0)
+        story.killed = killed, time.time()
+        wait(5.0)
+
+        restarted = time.time()
+        master.terminate()
+        wait(3.0)
+        group.start(master, SYNC_MASTER, **DUMP, haHousekeepingInterval=60_000)
+        wait_until(lambda: is_level(master), 60.0)
+        story.restarted = restarted, time.time()
+        wait(5.0)
+        story.ended = time.time() - 1.0
+    finally:
+        load.stop()
+        story.results = load.results
+    master.terminate()
+    slave.terminate()
+
+
+def away_from_midnight() -> None:
+    """A report is about one date (UTC)."""
+
+    def is_far() -> bool:
+        now = datetime.datetime.now(datetime.UTC)
+        return (now + datetime.timedelta(minutes=4)).date() == now.date()
+
+    wait_until(is_far, 250.0)
+
+
+@dataclass(frozen=True)
+class Told:
+    """The story, its dumps and its report."""
+
+    story: Story
+    dumps: Path
+    out: Path
+    report: ReportData
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    away_from_midnight()
+    root = tmp_path_factory.mktemp("pair")
+    dumps, out = root / "dumps", root / "out"
+    story = Story()
+    group = Group(root)
+    for broker in (group.first, group.second):
+        broker.settings["metricsDumpPath"] = dumps
+    with group.running():
+        play(group, story)
+    date = datetime.datetime.fromtimestamp(story.began, datetime.UTC).date()
+    day = Day(date, int(story.began * 1000), int(story.ended * 1000))
+    objective = Objective("test", availability_percent=AVAILABILITY_PERCENT, lag_seconds=LAG_S)
+    request = ReportRequest(day, [str(dumps)], str(out), SlaConfig((objective,)))
+    return Told(story, dumps, out, run(spark, request, QuietProgress()))
+
+
+def replica_day(told: Told) -> dict[str, object]:
+    (row,) = told.report.replica_days
+    assert row["replica"] == REPLICA
+    return dict(row)
+
+
+def test_every_moment_is_known(told: Told) -> None:
+    """Two lives of the master, the second one proved to follow the first one directly."""
+    row = replica_day(told)
+    assert row["coverage"] == 1.0
+    assert row["unknown_s"] == 0
+    assert row["duplicates"] == row["conflicts"] == 0
+    assert told.report.bad_lines == []
+
+
+def test_the_incidents_are_those_that_happened(told: Told) -> None:
+    story = told.story
+    incidents = sorted(told.report.incidents, key=lambda row: row["start_ms"])
+    assert [row["cause"] for row in incidents] == ["stalled", "disconnected", "master_restart"]
+    true = [(story.stopped[0] + LAG_S, story.stopped[1]), story.killed, story.restarted]
+    for row, (begin, end) in zip(incidents, true, strict=True):
+        start_s, end_s = row["start_ms"] / 1000, row["end_ms"] / 1000
+        assert begin - TOLERANCE_S <= start_s <= begin + TOLERANCE_S, row["cause"]
+        assert end - TOLERANCE_S <= end_s <= end + TOLERANCE_S, row["cause"]
+        assert row["unknown_s"] == 0
+        assert not row["open"]
+    assert incidents[0]["duration_s"] == pytest.approx(T_S - LAG_S, abs=2 * TOLERANCE_S)
+
+
+def test_the_budget_is_what_the_incidents_used(told: Told) -> None:
+    row = replica_day(told)
+    window_s = (told.report.w1_ms - told.report.w0_ms) / 1000
+    bad_s = sum(incident["duration_s"] for incident in told.report.incidents)
+    assert row["window_s"] == pytest.approx(window_s)
+    assert row["bad_s"] == pytest.approx(bad_s)
+    assert row["good_s"] == pytest.approx(window_s - bad_s)
+    budget_s = (1 - AVAILABILITY_PERCENT / 100) * window_s
+    assert row["budget_s"] == pytest.approx(budget_s, abs=0.001)
+    assert row["budget_left_s"] == pytest.approx(budget_s - bad_s, abs=0.001)
+    assert (row["verdict"], told.report.verdict, told.report.exit_code) == (BREACHED, BREACHED, 1)
+    assert row["mttr_s"] == pytest.approx(bad_s / 3)
+
+
+def test_time_in_states_is_counted_by_the_broker(told: Told) -> None:
+    row = replica_day(told)
+    killed_s = told.story.killed[1] - told.story.killed[0]
+    states = {name: row[f"state_{name}_s"] for name in ("disconnected", "down", "unknown")}
+    assert states["disconnected"] == pytest.approx(killed_s, abs=12.0)
+    assert states["disconnected"] >= T_S - 1  # type: ignore[operator]
+    assert states["down"] >= 2.0  # type: ignore[operator]
+    assert states["unknown"] == pytest.approx(0, abs=0.5)
+
+
+def test_every_send_that_waited_has_its_result(told: Told) -> None:
+    """By code: 0 ok, 12 flush_slave_timeout, 11 slave_not_available. The window leaves out a
+    second at either end."""
+    (row,) = told.report.group_days
+    counted = {0: row["sync_ok"], 12: row["sync_flush_slave_timeout"]}
+    counted[11] = row["sync_slave_not_available"]
+    for code, count in counted.items():
+        told_count = told.story.results[code]
+        assert count <= told_count, code
+        assert count >= told_count * 0.8 - 40, code
+    assert row["sync_flush_slave_timeout"] >= 3, "the slave stood still"
+    assert row["sync_slave_not_available"] >= 100, "the slave was dead"
+    assert row["restarts"] == 1
+
+
+def test_the_dead_slaves_metadata_is_known_while_it_lived(told: Told) -> None:
+    metadata = {item["kind"]: item for item in replica_day(told)["metadata"]}  # type: ignore[attr-defined]
+    assert set(metadata) == {
+        "topics",
+        "consumer_offsets",
+        "delay_offsets",
+        "subscription_groups",
+    }
+
+
+def test_the_report_can_be_read(told: Told) -> None:
+    directory = told.out / "report" / f"dt={told.report.date}"
+    page = (directory / "report.html").read_text(encoding="utf-8")
+    assert REPLICA in page
+    assert "breached" in page.lower()
+    assert (directory / "summary.json").exists()

@@ -1,0 +1,152 @@
+"""What happened to the brokers: restarts, roles, settings, processes, two masters at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.dump_lines import read_lines
+from spark.events import events
+from spark.samples import samples
+from spark.schema import Day
+from tests.spark.dump_lines_builder import DATE, T0, Life, Line, processes, write_dump
+
+pytestmark = pytest.mark.slow
+W0 = T0 + 600_000
+DAY = Day(DATE, W0, W0 + 600_000)
+Event = tuple[int, int, str, str]
+
+CASES: dict[str, Callable[[Life], list[Line]]] = {}
+
+
+def _case(function: Callable[[Life], list[Line]]) -> Callable[[Life], list[Line]]:
+    CASES[function.__name__.strip("_")] = function
+    return function
+
+
+@_case
+def _quiet(life: Life) -> list[Line]:
+    return life.lines(W0 - 5_000, 4)
+
+
+@_case
+def _restarts(life: Life) -> list[Line]:
+    lines = life.lines(W0 + 5_000, 2)
+    after = life.restarted(W0 + 20_000)
+    lines += after.lines(W0 + 21_000, 1)
+    return lines + after.restarted(W0 + 60_000, proved=False).lines(W0 + 62_000, 1)
+
+
+@_case
+def _first_life(life: Life) -> list[Line]:
+    life.start_ms = W0 + 20_000
+    return life.lines(W0 + 21_000, 1)
+
+
+@_case
+def _back_after_long(life: Life) -> list[Line]:
+    life.seq = 7
+    return life.restarted(W0 + 20_000).lines(W0 + 21_000, 1)
+
+
+@_case
+def _role(life: Life) -> list[Line]:
+    lines = life.lines(W0 + 5_000, 1)
+    return lines + life.restarted(W0 + 20_000, role="SLAVE").lines(W0 + 21_000, 1)
+
+
+@_case
+def _settings(life: Life) -> list[Line]:
+    lines = [life.line(W0 + 5_000, config="a" * 12), life.line(W0 + 10_000, config="b" * 12)]
+    return [*lines, life.restarted(W0 + 20_000).line(W0 + 21_000, config="c" * 12)]
+
+
+@_case
+def _processes(life: Life) -> list[Line]:
+    return [
+        life.line(W0 + 5_000, processes=processes(ha_restarts=1)),
+        life.line(W0 + 10_000, processes=processes(ha_restarts=2, store=2)),
+        life.line(W0 + 15_000, processes=processes(ha_restarts=2, store=2)),
+    ]
+
+
+@_case
+def _two_masters(life: Life) -> list[Line]:
+    other = Life(start_ms=W0 + 7_000, broker=life.broker, broker_id=3, boot="000000ff" * 2)
+    return life.lines(W0 + 5_000, 3) + other.lines(W0 + 8_000, 1)
+
+
+@_case
+def _slave(life: Life) -> list[Line]:
+    slave = Life(broker=life.broker, broker_id=1, role="SLAVE", boot="000000aa" * 2)
+    lines = life.lines(W0 + 5_000, 1) + slave.lines(W0 + 5_000, 1)
+    return lines + slave.restarted(W0 + 20_000).lines(W0 + 21_000, 1)
+
+
+@_case
+def _before_the_window(life: Life) -> list[Line]:
+    lines = life.lines(W0 - 60_000, 1)
+    return lines + life.restarted(W0 - 20_000).lines(W0 - 10_000, 4)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Event]]:
+    """(broker id, ms after W0, kind, text) of each case, in time."""
+    root = tmp_path_factory.mktemp("dump")
+    for name, make in CASES.items():
+        write_dump(root, make(Life(broker=name)))
+    read = read_lines(spark, [str(root)], DAY)
+    rows = events(samples(read, DAY), DAY).orderBy("ts", "kind", "text").collect()
+    read.release()
+    by_case = defaultdict(list)
+    for row in rows:
+        by_case[row.broker].append((row.broker_id, row.ts - W0, row.kind, row.text))
+    return by_case
+
+
+def test_nothing_happened(found: dict[str, list[Event]]) -> None:
+    for case in ("quiet", "first_life", "before_the_window"):
+        assert found[case] == []
+
+
+def test_restarts(found: dict[str, list[Event]]) -> None:
+    proved = "started at 2026-03-10 00:10:20 UTC; nothing is missing between the two lives"
+    unproved = "started at 2026-03-10 00:11:00 UTC; samples may be missing before it"
+    assert found["restarts"] == [
+        (0, 21_000, "restart", proved),
+        (0, 62_000, "unproved_restart", unproved),
+    ]
+    long = "started at 2026-03-10 00:10:20 UTC; its life before is not in the dumps"
+    assert found["back_after_long"] == [(0, 21_000, "unproved_restart", long)]
+    assert found["slave"] == [(1, 21_000, "restart", proved)]
+
+
+def test_role(found: dict[str, list[Event]]) -> None:
+    [_, change] = sorted(found["role"], key=lambda event: event[2] == "role_change")
+    assert change == (0, 21_000, "role_change", "ASYNC_MASTER -> SLAVE")
+
+
+def test_settings(found: dict[str, list[Event]]) -> None:
+    changes = [event for event in found["settings"] if event[2] == "config_change"]
+    assert changes == [
+        (0, 10_000, "config_change", "settings changed, digest aaaaaaaaaaaa -> bbbbbbbbbbbb"),
+        (0, 21_000, "config_change", "settings changed, digest bbbbbbbbbbbb -> cccccccccccc"),
+    ]
+
+
+def test_processes(found: dict[str, list[Event]]) -> None:
+    assert found["processes"] == [
+        (0, 10_000, "process_restart", "process ha was restarted"),
+        (0, 10_000, "process_restart", "process store was restarted 2 times"),
+    ]
+
+
+def test_two_masters(found: dict[str, list[Event]]) -> None:
+    text = (
+        "began while broker id 0 (boot 0000000100000001) wrote as master, until"
+        " 2026-03-10 00:10:15 UTC: two masters at once, or a clock was set back"
+    )
+    assert found["two_masters"] == [(3, 8_000, "overlap", text)]

@@ -1,0 +1,282 @@
+"""The page without a browser: its words, hostile names, access, size, what it must not contain."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import spark.page
+from spark.page import report_html
+from spark.report_data import MET, ReportData, ReportDataError
+from tests.spark.demo_report import demo_report, empty_report, large_report, one_replica_report
+from tests.spark.page_reader import Element, access_problems, contrast, palettes, read_page
+
+CSS = (Path(spark.page.__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "\u202ereversed\u2067",
+    "x" * 10_000,
+    "{{ 7 * 7 }}{% raw %}",
+    "</style></title><svg/onload=alert(1)>",
+    "a\x00b\x1b[31m\r\n",
+    "שלום",
+    "half \ud800",
+]
+TEXT_PAIRS = [
+    *(
+        (ink, ground)
+        for ink in ("ink", "muted", "accent", "bad", "warn")
+        for ground in ("bg", "panel")
+    ),
+    *((f"{name}", f"{name}-bg") for name in ("bad", "warn", "good")),
+    *(("ink", f"{name}-bg") for name in ("bad", "warn", "good")),
+    ("muted", "bg"),
+]
+SHAPE_PAIRS = [
+    (shape, "bg")
+    for shape in ("accent", "bad", "good", "hatch", "catching-up", "disconnected", "down", "ink")
+]
+
+
+def page_of(data: ReportData) -> Element:
+    return read_page(report_html(data))
+
+
+def section(page: Element, name: str) -> Element:
+    return next(e for e in page.all("section") if e.attributes["aria-labelledby"] == name)
+
+
+def rows_of(page: Element, caption: str) -> list[list[str]]:
+    """The body of the table with that caption, as texts."""
+    tables = [t for t in page.all("table") if t.all("caption")[0].text().startswith(caption)]
+    body = tables[0].all("tbody")[0]
+    return [[cell.text() for cell in row.all("th", "td")] for row in body.all("tr")]
+
+
+def test_the_verdict_comes_first_in_colour_word_and_sign() -> None:
+    page = page_of(demo_report())
+    verdict = next(e for e in page.walk() if "verdict" in e.classes)
+    assert "breached" in verdict.classes
+    assert (
+        verdict.text() == "✕ Breached Of 3 replicas, 1 breached, 1 with insufficient data, 1 met."
+    )
+    assert page.all("title")[0].text() == "Breached: replication report 2026-03-14"
+    body = page.all("body")[0].text()
+    assert (
+        body.index("✕ Breached") < body.index("Why") < body.index("Every replica, the worst first")
+    )
+
+
+def test_why_in_sentences() -> None:
+    why = next(e for e in page_of(demo_report()).walk() if "why" in e.classes)
+    assert [item.text() for item in why.all("li")] == [
+        "✕ Breached: broker-a:1 (DefaultCluster / broker-a). Availability 99.68 % < 99.9 %: "
+        "275 s bad of 86 s allowed. "
+        "3 incidents, the longest 3 min 20 s from 02:10:05: disconnected.",
+        "? Insufficient data: broker-b:1 (DefaultCluster / broker-b). "
+        "Coverage 63.3 % < 99 %: 8 h 48 min of the day are unknown.",
+    ]
+
+
+def test_a_day_that_was_met_says_how_near_it_was() -> None:
+    demo = demo_report()
+    data = dataclasses.replace(
+        demo,
+        verdict=MET,
+        replica_days=[row for row in demo.replica_days if row["verdict"] == MET],
+    )
+    text = page_of(data).all("header")[0].text()
+    assert "✓ Met Of 1 replica, 1 met." in text
+    assert "The lowest availability of all. Availability 99.953 %, objective 99.9 %" in text
+
+
+def test_tables_have_the_figures() -> None:
+    page = page_of(demo_report())
+    worst, unknown, _ = rows_of(page, "Every replica")
+    assert worst == [
+        "broker-a:1 DefaultCluster / broker-a",
+        "✕ Breached",
+        "99.681 %",
+        "99.9 %, ≤ 10 s",
+        "4 min 35 s",
+        "318 %",
+        "0 s",
+        "29 ms",
+        "394 ms",
+        "2 min 05 s",
+        "3",
+    ]
+    assert unknown[6] == "8 h 48 min"
+    assert len(rows_of(page, "Every incident")) == 5
+    assert rows_of(page, "Sends that had")[0][3:8] == ["476,620", "476,375", "214", "31", "0"]
+    assert len(rows_of(page, "Data at risk")) == 2
+    assert rows_of(page, "What the dumps tell")[1][4:6] == ["17,280", "10,944"]
+    assert rows_of(page, "Replicas that had to catch up")[0][4] == "61 MB/s"
+    assert len(rows_of(page, "Age of what the slaves")) == 8
+    assert [row[-1] for row in rows_of(page, "The days that end")][:3] == ["–", "2026-04-09", "–"]
+    assert len(rows_of(page, "Restarts, changes")) == 3
+    assert rows_of(page, "Lines that were kept aside")[0][:3] == ["not JSON", "1", "1"]
+
+
+def test_every_plot_is_there_with_its_data() -> None:
+    page = page_of(demo_report())
+    for number in (1, 2, 3):
+        figures = section(page, f"replica-{number}").all("figure")
+        assert [figure.all("b")[0].text() for figure in figures] == [
+            "Lag over time",
+            "Time in each state",
+            "Lag percentiles",
+            "Throughput against lag",
+            "Error budget of the window",
+            "Error budget of 30 days: the last 14",
+            "Lag by hour and day",
+        ]
+        assert [len(figure.all("table")) for figure in figures] == [1, 0, 1, 1, 1, 1, 1]
+    assert len(section(page, "incidents").all("figure")) == 1
+    assert len(section(page, "durability").all("figure")) == 1
+
+
+def test_notices_of_a_part_of_a_day_and_of_a_revision() -> None:
+    demo = demo_report()
+    first, *others = demo.replica_days
+    data = dataclasses.replace(
+        demo,
+        w1_ms=demo.w1_ms - 3_600_000,
+        replica_days=[{**first, "revision": 3, "late": 17}, *others],
+    )
+    header = page_of(data).all("header")[0].text()
+    assert "Part of a day: 00:00:00 to 23:00:00 UTC." in header
+    assert "revision 3 of the day's result; 17 samples came after the first one." in header
+    assert "1 bad line was kept aside" in header
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name[:12]))
+def test_hostile_names_stay_text(name: str) -> None:
+    harmless, hostile = page_of(one_replica_report()), page_of(one_replica_report(name, name))
+    assert [e.tag for e in hostile.walk()] == [e.tag for e in harmless.walk()]
+    html = report_html(one_replica_report(name, name)).decode()
+    assert not re.search("[\u202a-\u202e\u2066\u2067\x00\x1b]", html)
+    assert len(html) < len(report_html(one_replica_report())) + 100 * 600
+    assert access_problems(hostile) == []
+
+
+@pytest.mark.parametrize(
+    "report",
+    [demo_report, empty_report, one_replica_report],
+    ids=["demo", "empty", "one replica"],
+)
+def test_everybody_can_read_it(report: Callable[[], ReportData]) -> None:
+    assert access_problems(page_of(report())) == []
+
+
+def test_the_reader_sees_what_is_wrong() -> None:
+    html = report_html(demo_report()).decode()
+    for good, bad in (
+        ('lang="en"', ""),
+        ('scope="row"', ""),
+        ('role="img"', ""),
+        ("caption", "div"),
+        ("h2", "h4"),
+        ('tabindex="0"', ""),
+        ('id="coverage"', 'id="metadata"'),
+    ):
+        broken = html.replace(good, bad)
+        assert access_problems(read_page(broken.encode())), f"{good} is missed"
+
+
+def test_contrasts_suffice_in_both_schemes() -> None:
+    for scheme, colours in palettes(CSS).items():
+        for ink, ground in TEXT_PAIRS:
+            ratio = contrast(colours[ink], colours[ground])
+            assert ratio >= 4.5, f"{scheme}: {ink} on {ground} has {ratio:.2f}"
+        for shape, ground in SHAPE_PAIRS:
+            ratio = contrast(colours[shape], colours[ground])
+            assert ratio >= 3, f"{scheme}: {shape} on {ground} has {ratio:.2f}"
+
+
+def test_contrast_as_the_guideline_has_it() -> None:
+    assert round(contrast("#000000", "#ffffff"), 2) == 21
+    assert round(contrast("#777777", "#ffffff"), 2) == 4.48
+
+
+def test_text_has_only_the_colours_that_are_checked() -> None:
+    used = set(re.findall(r"(?<![-\w])color: var\(--([\w-]+)\)", CSS))
+    assert used <= {ink for ink, _ in TEXT_PAIRS}
+    assert "outline: 3px solid var(--accent)" in CSS, "focus is seen"
+
+
+def test_nothing_comes_from_outside() -> None:
+    html = report_html(demo_report()).decode()
+    assert not re.search(
+        r"https?://|//[a-z]|@import|src=|<script|<link|<img|<iframe|\son\w+=", html
+    )
+    assert not re.search(r"\sstyle=", html)
+    assert set(re.findall(r"url\(([^)]*)\)", html)) == {"#hatch"}
+    targets = {link.attributes["href"] for link in read_page(html.encode()).all("a")}
+    files = {target for target in targets if not target.startswith("#")}
+    assert files == {"replicas.csv", "incidents.csv", "summary.json"}
+
+
+def test_only_its_own_style_counts() -> None:
+    page = page_of(demo_report())
+    style = "".join(child for child in page.all("style")[0].children if isinstance(child, str))
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = next(
+        meta.attributes["content"] for meta in page.all("meta") if "http-equiv" in meta.attributes
+    )
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_an_empty_day_is_insufficient_data() -> None:
+    page = page_of(empty_report())
+    verdict = next(e for e in page.walk() if "verdict" in e.classes)
+    assert verdict.text() == "? Insufficient data No replica is known for this day."
+    assert page.all("table", "figure") == []
+
+
+def test_a_single_day_has_no_plots_of_several() -> None:
+    figures = section(page_of(one_replica_report()), "replica-1").all("figure")
+    assert len(figures) == 5
+
+
+def test_equal_data_give_equal_bytes() -> None:
+    demo = demo_report()
+    backwards = dataclasses.replace(
+        demo,
+        replica_days=demo.replica_days[::-1],
+        incidents=demo.incidents[::-1],
+        minutes=demo.minutes[::-1],
+        windows=demo.windows[::-1],
+        group_days=demo.group_days[::-1],
+    )
+    assert report_html(backwards) == report_html(demo)
+
+
+def test_a_thousand_replicas_are_a_page_of_bounded_size() -> None:
+    data = large_report(500)
+    start = time.perf_counter()
+    html = report_html(data)
+    print(f"1,000 replicas: {len(html):,} bytes in {time.perf_counter() - start:.2f} s")
+    assert len(html) < 5_000_000
+    page = read_page(html)
+    assert access_problems(page) == []
+    assert len(rows_of(page, "Every replica")) == 200
+    text = section(page, "replicas").text()
+    assert "200 rows are shown, 800 more are in replicas.csv." in text
+    assert "The 30 worst of 1,000 replicas are plotted." in section(page, "details").text()
+    assert len([e for e in page.walk() if e.attributes.get("id", "").startswith("replica-")]) == 30
+
+
+def test_an_objective_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ReportDataError, match="no objective 'default'"):
+        report_html(dataclasses.replace(demo_report(), objectives=[]))

@@ -1,0 +1,269 @@
+"""Result tables on disk: one date replaced and no other, crashes, revisions, late samples."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark import results as results_module
+from spark.hadoop_files import FilesError, HadoopFiles
+from spark.result_tables import TABLES, ddl
+from spark.results import Results, revised
+from tests.spark.dump_lines_builder import DATE
+from tests.spark.segment_rows_builder import rows_frame
+
+pytestmark = pytest.mark.slow
+D, YESTERDAY = str(DATE), str(DATE - datetime.timedelta(days=1))
+SOME = ("replica_days", "incidents", "minutes")
+Row = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def three_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough to see what happens to a table, and quicker than all."""
+    monkeypatch.setattr(results_module, "TABLES", {name: TABLES[name] for name in SOME})
+
+
+def row(replica: str = "b:1", **fields: Any) -> Row:
+    return {"cluster": "c", "broker": "b", "replica": replica} | fields
+
+
+def replace(spark: SparkSession, out: str, date: str, **tables: list[Row]) -> None:
+    """One run: stages every table (those not given are empty), commits."""
+    results = Results(spark, out)
+    results.recover()
+    staged = results.begin(date)
+    for name in SOME:
+        staged.write(name, rows_frame(spark, tables.get(name, []), TABLES[name]))
+    staged.commit()
+
+
+def stored(spark: SparkSession, out: str, table: str = "incidents") -> list[tuple[Any, ...]]:
+    found = Results(spark, out).read(table, [D, YESTERDAY]).collect()
+    return sorted((r.dt, r.replica, r.asDict().get("number")) for r in found)
+
+
+def incident(number: int, **fields: Any) -> Row:
+    return row(number=number, **fields)
+
+
+def test_what_is_written_is_read_with_its_date(spark: SparkSession, tmp_path: Path) -> None:
+    minute = row(minute=60_000, good_ms=1, bad_ms=2, unknown_ms=3, written=True)
+    replace(spark, str(tmp_path), D, minutes=[minute, minute | {"minute": 0}], incidents=[])
+    (first, second) = Results(spark, str(tmp_path)).read("minutes", [D]).orderBy("minute").collect()
+    assert second.asDict() == dict.fromkeys(TABLES["minutes"]) | minute | {"dt": D}
+    assert (first.minute, first.dt) == (0, D)
+    assert (tmp_path / "parquet" / "minutes" / f"dt={D}").is_dir()
+
+
+def test_a_run_replaces_its_date_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path)
+    replace(spark, out, YESTERDAY, incidents=[incident(1), incident(2)])
+    replace(spark, out, D, incidents=[incident(1)])
+    before = sorted((tmp_path / "parquet/incidents" / f"dt={YESTERDAY}").iterdir())
+    replace(spark, out, D, incidents=[incident(7), incident(8)])
+    assert stored(spark, out) == [
+        (YESTERDAY, "b:1", 1),
+        (YESTERDAY, "b:1", 2),
+        (D, "b:1", 7),
+        (D, "b:1", 8),
+    ]
+    assert sorted((tmp_path / "parquet/incidents" / f"dt={YESTERDAY}").iterdir()) == before
+    assert not any((tmp_path / "parquet/_staging").iterdir())
+
+
+def test_an_empty_result_removes_what_was_there(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path)
+    replace(spark, out, YESTERDAY, incidents=[incident(1)])
+    replace(spark, out, D, incidents=[incident(1)], replica_days=[row()])
+    replace(spark, out, D, replica_days=[row()])
+    assert stored(spark, out) == [(YESTERDAY, "b:1", 1)]
+    assert Results(spark, out).dates("incidents") == [YESTERDAY]
+    assert Results(spark, out).dates("replica_days") == [D]
+    assert not (tmp_path / "parquet/incidents" / f"dt={D}").exists()
+
+
+def test_nothing_is_stored_yet(spark: SparkSession, tmp_path: Path) -> None:
+    results = Results(spark, f"{tmp_path}/none")
+    results.recover()
+    assert results.dates("incidents") == []
+    frame = results.read("incidents", [D])
+    assert frame.collect() == []
+    assert frame.columns == [*TABLES["incidents"], "dt"]
+
+
+def test_columns_that_an_earlier_version_did_not_write_are_null(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    old = spark.createDataFrame(
+        [("c", "b", "b:1", 5.0)], "cluster string, broker string, replica string, bad_s double"
+    )
+    old.write.parquet(f"{tmp_path}/parquet/replica_days/dt={D}")
+    (found,) = Results(spark, str(tmp_path)).read("replica_days", [D]).collect()
+    assert (found.bad_s, found.incidents_ended, found.dt) == (5.0, None, D)
+
+
+def test_a_table_that_was_forgotten_keeps_the_old_result(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    out = str(tmp_path)
+    replace(spark, out, D, incidents=[incident(1)])
+    staged = Results(spark, out).begin(D)
+    staged.write("minutes", rows_frame(spark, [], TABLES["minutes"]))
+    with pytest.raises(ValueError, match="not written: incidents, replica_days"):
+        staged.commit()
+    assert stored(spark, out) == [(D, "b:1", 1)]
+
+
+def test_a_crash_while_tables_are_written_leaves_the_old_result(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    out = str(tmp_path)
+    replace(spark, out, D, incidents=[incident(1)])
+    staged = Results(spark, out).begin(D)
+    staged.write("incidents", rows_frame(spark, [incident(2)], TABLES["incidents"]))
+    assert [r.number for r in staged.read("incidents").collect()] == [2]
+    assert stored(spark, out) == [(D, "b:1", 1)]
+    Results(spark, out).recover()
+    assert stored(spark, out) == [(D, "b:1", 1)]
+    assert not any((tmp_path / "parquet/_staging").iterdir())
+
+
+def test_what_is_kept_for_later_stages_goes_with_the_commit_or_without(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    out = str(tmp_path)
+    staged = Results(spark, out).begin(D)
+    kept = staged.keep("some", spark.range(3))
+    assert sorted(r.id for r in kept.collect()) == [0, 1, 2]
+    staged.discard()
+    assert not any((tmp_path / "parquet/_staging").iterdir())
+    staged = Results(spark, out).begin(D)
+    staged.keep("some", spark.range(3))
+    for name in SOME:
+        staged.write(name, rows_frame(spark, [row()], TABLES[name]))
+    staged.commit()
+    staged.discard()
+    assert not any((tmp_path / "parquet/_staging").iterdir())
+    assert stored(spark, out) == [(D, "b:1", None)]
+
+
+@pytest.mark.parametrize("operation", range(8))
+def test_a_crash_while_tables_are_put_in_place(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: int
+) -> None:
+    """Whichever file operation of the commit is the first that does not happen: one run later all
+    tables are the old ones, or all are the new ones; D-1 is never touched."""
+    out = str(tmp_path)
+    old = {"incidents": [incident(1)], "minutes": [row(minute=0)], "replica_days": [row("old")]}
+    replace(spark, out, D, **old)
+    replace(spark, out, YESTERDAY, **old)
+    staged = Results(spark, out).begin(D)
+    staged.write("incidents", rows_frame(spark, [incident(2)], TABLES["incidents"]))
+    staged.write("minutes", rows_frame(spark, [], TABLES["minutes"]))
+    staged.write("replica_days", rows_frame(spark, [row("new")], TABLES["replica_days"]))
+
+    left = operation
+    with monkeypatch.context() as patch:
+        for name in ("rename", "delete"):
+            whole = getattr(HadoopFiles, name)
+
+            def dying(self: HadoopFiles, *paths: str, _whole: Any = whole) -> None:
+                nonlocal left
+                if left == 0:
+                    raise KeyboardInterrupt("the power went")
+                left -= 1
+                _whole(self, *paths)
+
+            patch.setattr(HadoopFiles, name, dying)
+        with pytest.raises(KeyboardInterrupt):
+            staged.commit()
+    Results(spark, out).recover()
+    today = {name: [r for r in stored(spark, out, name) if r[0] == D] for name in SOME}
+    is_new = operation >= 2  # the marker is there once its file has its name
+    assert today == {
+        "incidents": [(D, "b:1", 2 if is_new else 1)],
+        "minutes": [] if is_new else [(D, "b:1", None)],
+        "replica_days": [(D, "new" if is_new else "old", None)],
+    }
+    assert (YESTERDAY, "old", None) in stored(spark, out, "replica_days")
+    assert not any((tmp_path / "parquet/_staging").iterdir())
+
+
+def test_paths_with_a_scheme_and_names_that_need_care(spark: SparkSession, tmp_path: Path) -> None:
+    out = f"file://{tmp_path}/with space/"
+    replace(spark, out, D, incidents=[incident(1)])
+    assert stored(spark, out) == [(D, "b:1", 1)]
+    assert (tmp_path / "with space/parquet/incidents" / f"dt={D}").is_dir()
+
+
+def test_trouble_names_the_path(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "parquet").write_text("a file where a directory belongs")
+    with pytest.raises(FilesError, match=f"{tmp_path}/parquet/"):
+        HadoopFiles(spark).write(f"{tmp_path}/parquet/x", b"")
+    with pytest.raises(FilesError, match="nosuch"):
+        HadoopFiles(spark).names("nosuch://place/x")
+
+
+def day_row(replica: str = "b:1", **fields: Any) -> Row:
+    base = {"objective": "default", "verdict": "met", "reasons": ["fine"], "window_s": 86_400.0}
+    base |= {"good_s": 86_400.0, "bad_s": 0.0, "unknown_s": 0.0}
+    return row(replica, **base, received=100, input_digest="aa") | fields
+
+
+def revisions(
+    spark: SparkSession, now: list[Row], before: list[Row] | None
+) -> dict[str, tuple[int, int, int]]:
+    columns = {n: t for n, t in TABLES["replica_days"].items() if n not in ("late", "revision")}
+    columns.pop("first_received")
+    old = spark.createDataFrame([], ddl("replica_days"))
+    if before:
+        old = rows_frame(spark, before, TABLES["replica_days"] | {"dt": "string"})
+    found = revised(rows_frame(spark, now, columns), old, reported=before is not None).collect()
+    return {r.replica: (r.revision, r.late, r.first_received) for r in found}
+
+
+def test_the_first_report_is_revision_1_without_late_samples(spark: SparkSession) -> None:
+    assert revisions(spark, [day_row()], None) == {"b:1": (1, 0, 100)}
+
+
+def test_equal_input_gives_an_equal_row(spark: SparkSession) -> None:
+    first = day_row(revision=3, late=20, first_received=80)
+    assert revisions(spark, [day_row()], [first]) == {"b:1": (3, 20, 80)}
+
+
+def test_late_samples_revise(spark: SparkSession) -> None:
+    first = day_row(revision=1, late=0, first_received=100)
+    now = day_row(received=130, input_digest="bb", good_s=86_000.0, unknown_s=400.0)
+    assert revisions(spark, [now], [first]) == {"b:1": (2, 30, 100)}
+
+
+def test_samples_that_were_lost_are_no_late_ones_when_they_return(spark: SparkSession) -> None:
+    fewer = day_row(received=50, input_digest="cc", revision=2, late=0, first_received=100)
+    assert revisions(spark, [day_row()], [fewer]) == {"b:1": (3, 0, 100)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"objective": "strict"},
+        {"verdict": "breached"},
+        {"bad_s": 1.0},
+        {"input_digest": None},
+        {"reasons": None},
+    ],
+)
+def test_whatever_changes_the_result_revises(spark: SparkSession, change: Row) -> None:
+    first = day_row(revision=1, late=0, first_received=100)
+    assert revisions(spark, [day_row(**change)], [first]) == {"b:1": (2, 0, 100)}
+
+
+def test_a_replica_that_the_first_report_did_not_have_is_late(spark: SparkSession) -> None:
+    first = day_row(revision=1, late=0, first_received=100)
+    found = revisions(spark, [day_row(), day_row("b:2")], [first])
+    assert found == {"b:1": (1, 0, 100), "b:2": (2, 100, 0)}
+    assert revisions(spark, [day_row()], []) == {"b:1": (2, 100, 0)}

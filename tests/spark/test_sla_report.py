@@ -1,0 +1,203 @@
+"""The pipeline from small dumps to stored tables and files: reruns, revisions, missing data."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.report_data import ReportData
+from spark.schema import Day, InputError
+from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
+from spark.sla_report import STAGES, ReportRequest, run
+from tests.spark.dump_lines_builder import DATE, T0, Life, Line, every, replica, write_dump
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+YESTERDAY = DATE - datetime.timedelta(days=1)
+HOUR_MS = 3_600_000
+TEN_MINUTES = Day(DATE, T0 + HOUR_MS, T0 + HOUR_MS + 600_000)
+"""Enough for every figure, and quick."""
+DAILY = ("replica_days", "group_days", "incidents", "events", "minutes", "hours", "bad_lines")
+
+
+class Stages:
+    """Remembers what the pipeline says it does."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, int]] = []
+
+    def stage(self, name: str, number: int, count: int) -> None:
+        """See spark.progress.Progress."""
+        self.seen.append((name, number, count))
+
+
+def report(
+    spark: SparkSession,
+    root: Path,
+    *,
+    day: Day = TEN_MINUTES,
+    dumps: Sequence[str] | None = None,
+    stages: Stages | None = None,
+    **sla: Any,
+) -> ReportData:
+    config = SlaConfig(**({"objectives": (Objective("default"),)} | sla))
+    paths = [str(root / "dumps")] if dumps is None else list(dumps)
+    request = ReportRequest(day, paths, str(root / "out"), config)
+    return run(spark, request, stages or Stages())
+
+
+def tables(spark: SparkSession, root: Path, date: datetime.date = DATE) -> dict[str, list[Any]]:
+    """Rows of the daily tables as they lie in Parquet."""
+    found = {}
+    for name in DAILY:
+        path = root / "out/parquet" / name / f"dt={date}"
+        rows = spark.read.parquet(str(path)).collect() if path.exists() else []
+        found[name] = sorted(map(str, rows))
+    return found
+
+
+def a_life(day: Day = TEN_MINUTES, **fields: Any) -> Life:
+    return Life(start_ms=day.w0_ms - 60_000, **fields)
+
+
+def steady(day: Day = TEN_MINUTES, life: Life | None = None) -> list[Line]:
+    """Ten good minutes: a line every 5 s from 5 s before the window to its end."""
+    life = life or a_life(day)
+    return [life.line(ts) for ts in every(day.w0_ms - 5_000, day.w1_ms)]
+
+
+def with_outage(day: Day = TEN_MINUTES) -> list[Line]:
+    """The replica is gone in the samples of the window's seconds 65 to 85: bad for 25 s."""
+    life = a_life(day)
+    lines = []
+    for ts in every(day.w0_ms - 5_000, day.w1_ms):
+        away = day.w0_ms + 65_000 <= ts <= day.w0_ms + 85_000
+        row = replica(state="disconnected" if away else "in_sync", lag_ms=30_000 if away else 3)
+        lines.append(life.line(ts, replicas=[row]))
+    return lines
+
+
+def test_from_dumps_to_tables_and_files(spark: SparkSession, tmp_path: Path) -> None:
+    write_dump(tmp_path / "dumps", with_outage())
+    stages = Stages()
+    data = report(spark, tmp_path, stages=stages)
+    assert stages.seen == [(name, i, len(STAGES)) for i, name in enumerate(STAGES, 1)]
+    (row,) = data.replica_days
+    assert (row["good_s"], row["bad_s"], row["unknown_s"]) == (575, 25, 0)
+    assert (row["coverage"], row["received"], row["expected"]) == (1.0, 120, 120)
+    assert (row["minutes_good"], row["minutes_bad"], row["minutes_unknown"]) == (9, 1, 0)
+    assert (row["incidents"], row["mttr_s"], row["mtbf_s"]) == (1, 25, 575)
+    assert (row["budget_s"], row["budget_left_s"]) == (0.6, pytest.approx(-24.4))
+    assert row["burn_1h"] == pytest.approx(25 / 3.6)
+    assert (row["verdict"], data.verdict, data.exit_code) == ("breached", "breached", 1)
+    assert row["reasons"] == ["availability 95.833 % < 99.9 %: 25 s bad of 0.6 s allowed"]
+    assert (row["revision"], row["late"]) == (1, 0)
+    (incident,) = data.incidents
+    assert (incident["start_ms"], incident["cause"]) == (TEN_MINUTES.w0_ms + 60_000, "disconnected")
+    assert [len(data.minutes), len(data.hours), len(data.days)] == [10, 1, 1]
+    assert sum(data.replica_days[0]["lag_ms_hist"].values()) == 600_000
+    (group,) = data.group_days
+    assert (group["verdict"], group["revision"], group["samples"]) == ("breached", 1, 120)
+    directory = tmp_path / "out/report" / f"dt={DATE}"
+    names = ["incidents.csv", "replicas.csv", "report.html", "summary.json"]
+    assert sorted(p.name for p in directory.iterdir() if p.name[0] != ".") == names
+    assert json.loads((directory / "summary.json").read_text())["verdict"] == "breached"
+    assert b"breached" in (directory / "report.html").read_bytes()
+
+
+def test_an_equal_run_gives_equal_rows_and_late_samples_revise(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = steady()
+    first, late = lines[:60], lines[60:]
+    write_dump(tmp_path / "dumps", first)
+    assert report(spark, tmp_path).verdict == "insufficient data"
+    before = tables(spark, tmp_path)
+    report(spark, tmp_path)
+    assert tables(spark, tmp_path) == before
+    write_dump(tmp_path / "late", late)
+    both = [str(tmp_path / "dumps"), str(tmp_path / "late")]
+    data = report(spark, tmp_path, dumps=both)
+    (row,) = data.replica_days
+    assert (row["verdict"], row["revision"]) == ("met", 2)
+    assert row["late"] == row["received"] - 59
+    assert (data.revision, data.group_days[0]["revision"]) == (2, 2)
+    revised = tables(spark, tmp_path)
+    report(spark, tmp_path, dumps=[*reversed(both), both[0]])  # and every line of it twice
+    again = tables(spark, tmp_path)
+    duplicates = again.pop("replica_days"), revised.pop("replica_days")
+    assert duplicates[0] != duplicates[1]
+    assert again == revised
+
+
+def test_d_then_the_day_before_then_d_again(spark: SparkSession, tmp_path: Path) -> None:
+    before = Day(YESTERDAY, TEN_MINUTES.w0_ms - 86_400_000, TEN_MINUTES.w1_ms - 86_400_000)
+    write_dump(tmp_path / "dumps", with_outage())
+    write_dump(tmp_path / "dumps", steady(before))
+    report(spark, tmp_path)
+    today = tables(spark, tmp_path)
+    report(spark, tmp_path, day=before)
+    yesterday = tables(spark, tmp_path, YESTERDAY)
+    assert tables(spark, tmp_path) == today
+    data = report(spark, tmp_path)
+    assert tables(spark, tmp_path) == today
+    assert tables(spark, tmp_path, YESTERDAY) == yesterday
+    week = next(row for row in data.windows if row["days"] == 7)
+    assert (week["days_with_data"], week["bad_s"]) == (2, 25)
+    assert week["good_s"] == 575 + 600
+
+
+def test_missing_data_is_unknown_and_nobody_is_forgotten(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "dumps").mkdir()
+    nothing = report(spark, tmp_path)
+    assert (nothing.verdict, nothing.exit_code, nothing.replica_days) == (
+        "insufficient data",
+        2,
+        [],
+    )
+    # Expected ones are there without any dump; so are those of the days before.
+    before = Day(YESTERDAY, TEN_MINUTES.w0_ms - 86_400_000, TEN_MINUTES.w1_ms - 86_400_000)
+    write_dump(tmp_path / "dumps", steady(before))
+    report(spark, tmp_path, day=before)
+    expect = (ReplicaName("c", "x", "x:1"),)
+    data = report(spark, tmp_path, expect=expect)
+    assert [row["replica"] for row in data.replica_days] == ["b:1", "x:1"]
+    for row in data.replica_days:
+        assert (row["unknown_s"], row["coverage"], row["availability"]) == (600, 0, None)
+        assert (row["verdict"], row["received"]) == ("insufficient data", 0)
+        assert (row["minutes_unknown"], row["incidents"], row["mtbf_s"]) == (10, 0, None)
+        assert row["revision"] == 2  # this date had a report without them
+    assert [(row["broker"], row["samples"]) for row in data.group_days] == [("b", 0), ("x", 0)]
+    # Retired ones are not expected any more; the partition of what is empty now is gone.
+    gone = report(spark, tmp_path, retired=(ReplicaPattern("c", "*", "b:?"),))
+    assert (gone.replica_days, gone.verdict) == ([], "insufficient data")
+    assert not (tmp_path / "out/parquet/replica_days" / f"dt={DATE}").exists()
+    assert (tmp_path / "out/parquet/replica_days" / f"dt={YESTERDAY}").exists()
+
+
+def test_bad_lines_are_kept_aside_and_objectives_by_pattern(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (path,) = {p.parent for p in write_dump(tmp_path / "dumps", with_outage())}
+    (path / "0100-0-torn.jsonl").write_text('{"v":1,"ts":\nnonsense\n')
+    strict, lax = Objective("strict", broker="other"), Objective("lax", availability_percent=50)
+    data = report(spark, tmp_path, objectives=(strict, lax))
+    assert sum(row["lines"] for row in data.bad_lines) == 2
+    assert [row["name"] for row in data.objectives] == ["lax"]
+    assert data.verdict == "met"
+
+
+def test_dumps_that_are_not_there_leave_the_old_result(spark: SparkSession, tmp_path: Path) -> None:
+    write_dump(tmp_path / "dumps", steady())
+    report(spark, tmp_path)
+    before = tables(spark, tmp_path)
+    with pytest.raises(InputError, match="nowhere"):
+        report(spark, tmp_path, dumps=[f"{tmp_path}/nowhere"])
+    assert tables(spark, tmp_path) == before
