@@ -32,6 +32,8 @@ LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "16",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
 """Further settings of a local master: two cores and 2 GB do a day of 200 broker groups."""
 _REMEDIES: Final = {

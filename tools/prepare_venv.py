@@ -190,7 +190,7 @@ def _show_progress(program: str, line: str) -> None:
 def _install_failure(venv: Path, output: str) -> str:
     where = f"all of pip's words are in {venv / PIP_LOG}"
     if "No space left" in output:
-        return f"the disk is full: make room for 300 MB in {venv} and start again; {where}"
+        return f"the disk is full: make room for 1 GB in {venv} and start again; {where}"
     if any(word in output for word in _NETWORK_WORDS):
         return (
             "cannot fetch the Python packages: is there a network? Check it (or HTTPS_PROXY, or"

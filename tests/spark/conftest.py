@@ -10,6 +10,18 @@ from pyspark.sql import SparkSession
 
 from spark.java_home import JavaError, find_java
 
+# A report of a few lines costs 30 to 70 s of processor time when Spark compiles code for every
+# stage, and half of that when it does not. Tests that compare with the plain program, and those
+# that run the command, take the compiled code.
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+COMPILED = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -27,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             SparkSession.builder.master("local[2]")
             .appName("tests")
             .config("spark.driver.memory", "1g")
+            .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.ui.enabled", "false")
@@ -38,5 +51,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")
+        _set(session, INTERPRETED)
         yield session
         session.stop()
+
+
+@pytest.fixture
+def compiled(spark: SparkSession) -> Iterator[SparkSession]:
+    """The same session, which compiles its expressions for a while, as `bin/mqreport`'s does."""
+    _set(spark, COMPILED)
+    yield spark
+    _set(spark, INTERPRETED)
+
+
+def _set(session: SparkSession, settings: dict[str, str]) -> None:
+    for name, value in settings.items():
+        session.conf.set(name, value)

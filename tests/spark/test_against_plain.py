@@ -70,18 +70,18 @@ def write_dumps(chance: random.Random, root: Path, begin_ms: int, end_ms: int, g
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("REPORT_SEEDS", "1"))))
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=list(WINDOWS))
-def test_one_window(spark: SparkSession, tmp_path: Path, window: Window, seed: int) -> None:
+def test_one_window(compiled: SparkSession, tmp_path: Path, window: Window, seed: int) -> None:
     chance = random.Random(f"{window.w0} {seed}")
     write_dumps(chance, tmp_path / "dumps", window.w0, window.w1, groups=16)
     question = Question([tmp_path / "dumps"], window, OBJECTIVES, EXPECTED, [("*", "b3", "*")])
     found = differences(
-        spark_tables(spark, question, tmp_path / "out"),
+        spark_tables(compiled, question, tmp_path / "out"),
         plain_tables(question),
     )
     assert not found, "\n".join(found[:80])
 
 
-def test_days_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_days_one_after_the_other(compiled: SparkSession, tmp_path: Path) -> None:
     """Three whole days: budgets, burn rates and windows reach back into the days before."""
     chance = random.Random(3)
     days = [whole_day(str(DATE + datetime.timedelta(days=n))) for n in range(3)]
@@ -94,6 +94,6 @@ def test_days_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
     for day in days:
         asked = question.on(day)
         plain = plain_tables(asked, history)
-        found = differences(spark_tables(spark, asked, tmp_path / "out"), plain)
+        found = differences(spark_tables(compiled, asked, tmp_path / "out"), plain)
         assert not found, "\n".join([str(day.date), *found[:80]])
         history.append(plain)
