@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -255,8 +256,8 @@ def assert_whole(
 
 def assert_units(world: World, topic: str, queue_id: int, found: list[Message]) -> None:
     """The units of a queue from its start are those of `found`, tags codes included."""
-    reader = ConsumeQueueReader(world.config)
-    raw = reader.read_units(topic, queue_id, 0, len(found))
+    with closing(ConsumeQueueReader(world.config)) as reader:
+        raw = reader.read_units(topic, queue_id, 0, len(found))
     assert len(raw) == len(found) * CQ_UNIT_SIZE, f"{topic}/{queue_id}: {len(raw)} bytes"
     for message, unit in zip(found, CQ_UNIT.iter_unpack(raw), strict=True):
         assert unit[0] == message.phy_offset, f"{topic}/{queue_id} {message.queue_offset}: {unit}"
