@@ -14,7 +14,7 @@ import logging
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
@@ -50,6 +50,8 @@ _LAST_FILES_OF_A_DAY: Final = "2[23]*.jsonl*"
 """Files turn with the hour: only these can hold what precedes the next day by ten minutes."""
 
 _BAD_TEXT: Final = 1000
+_BYTES_OF_A_PART: Final = 8_000_000
+"""Of gz files: 60,000 lines, some 80 MB of rows."""
 _ATTEMPTS: Final = 3
 """Of reading, when files vanish meanwhile: the supervisor replaces a file by its compressed one."""
 
@@ -58,6 +60,7 @@ _OF_WHOLE_LINE: Final = 3
 """The first checks: one object, a version, and the right one."""
 _LEAST: Final = -(2**63)
 _UNUSED: Final = ("v", "final", "version", "ready", "min_offset", "replicated_offset")
+_NOT_KEPT: Final = ("text", "file", "is_today", "_objects", *_UNUSED)
 _Failure = (Py4JJavaError, PySparkException)
 
 
@@ -132,6 +135,8 @@ class _Reader:
             if files.exists(f"{path}/dt={date}")
         ]
         self._listed: list[str] = []
+        self._size = 0
+        """Bytes of the files as they lie there."""
         self._damaged: dict[str, tuple[bool, str]] = {}
         """File -> whether it is one of D's, and why it cannot be read."""
 
@@ -139,20 +144,33 @@ class _Reader:
         """One attempt. Raises _UnreadableError."""
         seen = Observation()
         texts = self._texts()
-        counted = texts.observe(seen, fn.count(fn.lit(1)).alias("lines"))
-        good = _good(_fields(counted), self._day)
-        kept = good.drop("text", "file", "is_today").repartition(*GROUP)
+        judged = _fields(texts).withColumn("_good", _is_good(self._day))
+        bad_file = fn.when(~fn.col("_good") & fn.col("is_today"), fn.col("file"))
+        judged = judged.observe(seen, fn.collect_set(bad_file).alias("bad_files"))
+        kept = judged.where("_good").drop("_good", *_NOT_KEPT).repartition(self._parts(), *GROUP)
         kept = kept.persist(StorageLevel.DISK_ONLY)
         try:
-            has_bad = kept.count() < seen.get["lines"]
+            kept.count()
         except _Failure as error:
             kept.unpersist()
             raise _UnreadableError(_cause(error)) from error
-        broken = [(_shown(file), why, "") for file, (today, why) in self._damaged.items() if today]
-        bad = self._spark.createDataFrame(broken, "file string, reason string, text string")
-        if has_bad:  # rare, so that parsing once more is cheaper than carrying all texts along
-            bad = bad.unionAll(_bad(_fields(texts), self._day))
-        return Lines(kept, bad, _good(_fields(texts), self._day))
+        # Bad lines are rare: parsing their files once more is cheaper than carrying all texts
+        # along. Spark does not open the others.
+        in_bad_files = texts.where(fn.col("file").isin(seen.get["bad_files"]))
+        bad = self._damage().unionAll(_bad(_fields(in_bad_files), self._day))
+        every = _fields(texts).where(_is_good(self._day)).drop("_objects", *_UNUSED)
+        return Lines(kept, bad, every)
+
+    def _parts(self) -> int:
+        """Into how many parts lines are shuffled: few, but each small enough to be sorted in
+        memory."""
+        least = self._spark.conf.get("spark.sql.shuffle.partitions") or "1"
+        return max(int(least), -(-self._size // _BYTES_OF_A_PART))
+
+    def _damage(self) -> DataFrame:
+        """The files that cannot be read to their end, like bad lines."""
+        rows = [(_shown(file), why, "") for file, (today, why) in self._damaged.items() if today]
+        return self._spark.createDataFrame(rows, "file string, reason string, text string")
 
     def look_for_damage(self) -> bool:
         """After a failure: whether files that are damaged or gone explain it."""
@@ -186,8 +204,10 @@ class _Reader:
         """text, file, is_today of every line. A damaged file gives what is before the damage."""
         frames = [self._spark.createDataFrame([], "text string, file string, is_today boolean")]
         self._listed = []
+        self._size = 0
         for directory, pattern, is_today in self._sources:
             whole = self._read_text(directory, pattern)
+            self._size += _size_of(whole)
             listed = [unquote(file) for file in whole.inputFiles()]
             sound = [file for file in listed if file not in self._damaged]
             self._listed += sound
@@ -212,6 +232,12 @@ class _Reader:
         return self._spark.read.option("ignoreCorruptFiles", "true").text(files)
 
 
+def _size_of(files: DataFrame) -> int:
+    """Bytes of the files that `files` reads, from Spark's own statistics."""
+    plan: Any = files._jdf.queryExecution().optimizedPlan()
+    return int(plan.stats().sizeInBytes())
+
+
 def _of_source(lines: DataFrame, is_today: bool) -> DataFrame:
     return lines.select(
         fn.col("value").alias("text"),
@@ -231,13 +257,13 @@ def _fields(texts: DataFrame) -> DataFrame:
     return rows.select(*texts.columns, "text_hash", objects, fn.inline_outer("_line"))
 
 
-def _good(fields: DataFrame, day: Day) -> DataFrame:
-    # Spark would parse every line twice, for the filter and for its fields, if the number of
-    # objects could be known without the fields.
+def _is_good(day: Day) -> Column:
+    # Spark would parse every line twice, for this and for its fields, if the number of objects
+    # could be known without the fields.
     good = fn.col("_objects") * fn.col("v") == 1
     for check, _ in _checks(day)[_OF_WHOLE_LINE:]:
         good = good & check
-    return fields.where(good).drop("_objects", *_UNUSED)
+    return fn.coalesce(good, fn.lit(False))
 
 
 def _bad(fields: DataFrame, day: Day) -> DataFrame:

@@ -4,9 +4,10 @@ Writes the dumps of --groups broker groups (200) with --replicas replicas (2) ov
 a line every --interval seconds (5), with tests/spark/generate_dumps.py, and runs `bin/mqreport`'s
 program on them with local[2] and a driver of 2 GB; --ten does the same with ten times the groups.
 Printed: replica rows, bytes, seconds of the whole command and rows a second, the ratio of the two
-sizes, processor time of all processes, peak resident memory of the JVM and of the Python driver,
-from Spark's event log the bytes read, shuffled and spilled, the tasks' processor and garbage
-collection time, and the seconds of each of the report's stages.
+sizes, processor time of all processes, the share of this machine that its host gave to others,
+peak resident memory of the JVM and of the Python driver, from Spark's event log the bytes read,
+shuffled and spilled, the tasks' processor and garbage collection time, and the seconds of each of
+the report's stages.
 Figures also go to --json. Dumps of 1x take 0.4 GB of disk, those of 10x 4 GB; they are removed
 unless --dir names a directory for them: what is there already is used again.
 """
@@ -28,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.measuring import MIB, OUT_DIR
+from tests.bench.measuring import MIB, OUT_DIR, StolenTime
 from tests.interop.processes import process_tree
 from tests.spark.generate_dumps import Shape, Written, generate
 
@@ -61,6 +62,7 @@ class Run:
     seconds: float
     exit_code: int
     cpu_s: float
+    stolen: float
     jvm_peak: int
     python_peak: int
     stages: list[tuple[float, str]]
@@ -197,7 +199,7 @@ def _measure(given: argparse.Namespace, factor: int, directory: Path, written: W
     command += ["--dumps", str(directory / "dumps"), "--out", str(out)]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
-    began = time.monotonic()
+    began, stolen = time.monotonic(), StolenTime()
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment()
     ) as process:
@@ -216,6 +218,7 @@ def _measure(given: argparse.Namespace, factor: int, directory: Path, written: W
         ended - began,
         exit_code,
         watch.cpu_s,
+        stolen.share(),
         watch.jvm,
         watch.python,
         _stages(told, ended),
@@ -272,7 +275,8 @@ def _print(run: Run) -> None:
     )
     print(
         f"    {run.seconds:.1f} s, {run.rows_per_s:,.0f} rows/s, exit code {run.exit_code}; "
-        f"{run.cpu_s:.0f} s of processor time in all, JVM peak {run.jvm_peak / MIB:,.0f} MB, "
+        f"{run.cpu_s:.0f} s of processor time in all, {run.stolen:.0%} of the machine stolen by "
+        f"its host, JVM peak {run.jvm_peak / MIB:,.0f} MB, "
         f"Python peak {run.python_peak / MIB:,.0f} MB"
     )
     print(
