@@ -123,7 +123,9 @@ class StagedDay:
         away takes it along.
         """
         path = f"{self._path}/_kept/{name}"
-        frame.write.mode("overwrite").parquet(path)
+        # What is read once or twice and deleted is not worth the dictionaries of its columns.
+        writer = frame.write.mode("overwrite").option("parquet.enable.dictionary", "false")
+        writer.parquet(path)
         return self._spark.read.schema(frame.schema).parquet(path)
 
     def discard(self) -> None:
