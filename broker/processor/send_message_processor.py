@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 
 SEND_V2_PREFIX: Final = b'{"code":310,'
 _SEND_V2_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+"""As a plain number: to hash an enum's member takes a call of Python's."""
 _FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 """What the original's clients set on messages of an order."""
 _HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
@@ -315,7 +317,7 @@ class SendMessageProcessor:
         if self._counted_fifo:
             self._count(self._counted_fifo, "fifo")
         if self._answered:
-            self._stats.add_answers(_SEND_V2_CODE, ResponseCode.SUCCESS, self._answered)
+            self._stats.add_answers(_SEND_V2_CODE, _SUCCESS, self._answered)
             self._answered = 0
 
     def _count(self, table: dict[str, list[int]], message_type: str) -> None:
