@@ -271,7 +271,9 @@ def _bad(fields: DataFrame, day: Day) -> DataFrame:
     reason = fn.coalesce(
         *(fn.when(~fn.coalesce(check, fn.lit(False)), reason) for check, reason in _checks(day))
     )
-    shown = fn.regexp_replace(fn.replace("file", fn.lit("%25"), fn.lit("%")), "^file:/+", "/")
+    # Spark names a file by its URI, in which a plus sign is one and no blank.
+    path = fn.url_decode(fn.replace("file", fn.lit("+"), fn.lit("%2B")))
+    shown = fn.regexp_replace(path, "^file:/+", "/")
     return (
         fields.where("is_today")
         .select(

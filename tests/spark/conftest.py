@@ -17,10 +17,6 @@ INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-COMPILED = {
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-}
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")
-        _set(session, INTERPRETED)
+        _interpret(session)
         yield session
         session.stop()
 
@@ -59,11 +55,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def compiled(spark: SparkSession) -> Iterator[SparkSession]:
     """The same session, which compiles its expressions for a while, as `bin/mqreport`'s does."""
-    _set(spark, COMPILED)
+    for name in INTERPRETED:
+        spark.conf.unset(name)
     yield spark
-    _set(spark, INTERPRETED)
+    _interpret(spark)
 
 
-def _set(session: SparkSession, settings: dict[str, str]) -> None:
-    for name, value in settings.items():
+def _interpret(session: SparkSession) -> None:
+    for name, value in INTERPRETED.items():
         session.conf.set(name, value)

@@ -200,6 +200,20 @@ def test_what_is_no_dump_file_is_not_read(spark: SparkSession, tmp_path: Path) -
     assert (seqs, bad) == ([1], [])
 
 
+def test_bad_lines_are_found_under_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    paths = []
+    for cluster, broker in (("ü b", "a/b"), ("100%", "x%20y"), ("c+d", "e&f=#?")):
+        line = Life(cluster=cluster, broker=broker).line(T0 + 5_000)
+        [path] = write_dump(tmp_path / "dumps of ä%", [line])
+        paths.append(str(path.with_name("0100-0-x y+%.jsonl")))
+        write_file(Path(paths[-1]), ["garbage", json.dumps(line)[:-9]])
+    lines = read_lines(spark, [str(tmp_path / "dumps of ä%")], DAY)
+    assert lines.good.count() == 3
+    bad = sorted((row.file, row.reason) for row in lines.bad.collect())
+    lines.release()
+    assert bad == sorted((path, "not one JSON object") for path in paths * 2)
+
+
 def test_several_directories(spark: SparkSession, tmp_path: Path) -> None:
     life = Life()
     write_dump(tmp_path / "a", [life.line(T0 + 5_000)])
