@@ -221,6 +221,7 @@ class BrokerController:
             self._clock,
             replicas_needed=others,
             sends_wait_for_file=lambda: self._send.holds_sends,
+            publish_counts=self._stats.publish,
         )
         self._client = RemotingClient(self._options.client)
         self._build_outside()
@@ -465,6 +466,7 @@ class BrokerController:
     def close(self) -> None:
         """After `run`: publish, persist, close. In the reverse order of the start."""
         self._server.shutdown()
+        self._stats.publish()
         self._replication.shutdown()
         self._executor.shutdown(2_000)
         self._log.close()

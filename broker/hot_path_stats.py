@@ -4,6 +4,10 @@ Runs on the loop thread of `remoting`. Keeps the bound counters of each topic an
 counting is a dict lookup and a few additions; `end_turn` adds what a turn of the loop counted to
 the store's statistics and to the latencies of /metrics, with the time that the turn took. Other
 threads read whole numbers.
+
+The fast path of sends counts into SendCounts, and `publish` takes it from there: before the loop
+sleeps, after a turn that took a millisecond, and else after 64 turns. With one send in flight a
+turn is 15 us, and to touch every counter in each of them took 5 to 9 us of CPU.
 """
 
 from __future__ import annotations
@@ -14,8 +18,29 @@ from typing import Final
 from broker.broker_stats_manager import BrokerStatsManager, GetCounters, PutCounters
 from broker.remoting_metrics import RemotingMetrics, Series
 from broker.store_stats_service import StoreStatsService
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
 
 _NORMAL: Final = "normal"
+_FIFO: Final = "fifo"
+_SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+_NS_PER_MS: Final = 1_000_000
+_QUICK_TURNS: Final = 64
+"""So many turns, each shorter than a millisecond, are counted together."""
+
+
+class SendCounts:
+    """What the fast path of sends has counted, and nobody has taken yet. Owned by: the loop."""
+
+    __slots__ = ("answered", "fifo", "messages", "normal", "size")
+
+    def __init__(self) -> None:
+        self.normal: dict[str, list[int]] = {}
+        self.fifo: dict[str, list[int]] = {}
+        """By topic: messages and bytes of the log since `publish`; those of an order apart."""
+        self.messages = self.size = self.answered = 0
+        """Of this turn, all topics; answered: at once, with success."""
 
 
 class HotPathStats:
@@ -30,13 +55,16 @@ class HotPathStats:
         self._values = metrics.values
         self._put: dict[tuple[str, str], tuple[PutCounters, Series | None]] = {}
         self._get: dict[tuple[str, str], tuple[GetCounters, Series | None]] = {}
-        self._turn_put = 0
-        self._turn_size = 0
+        self.sends: Final = SendCounts()
+        self._quick_turns = 0
+        self._quick_messages = self._quick_size = 0
+        self._quick_answered = self._quick_answered_ns = 0
         self._turn_get = False
         self._turn_answers: dict[tuple[int, int], int] = {}
 
     def forget(self) -> None:
         """Counters may have been dropped with their topic or group: bind them anew."""
+        self.publish()
         self._put.clear()
         self._get.clear()
 
@@ -47,6 +75,11 @@ class HotPathStats:
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = _NORMAL) -> None:
         """`count` messages, `size` bytes of the log, went into `topic`."""
+        self.sends.messages += count
+        self.sends.size += size
+        self._count_put(topic, count, size, message_type)
+
+    def _count_put(self, topic: str, count: int, size: int, message_type: str) -> None:
         bound = self._put.get((topic, message_type))
         if bound is None:
             series = self._metrics.series_in(topic, message_type)
@@ -55,8 +88,6 @@ class HotPathStats:
         counters.nums.add(count, count)
         counters.size.add(size, count)
         self._stats.broker_put_nums.add(count, count)
-        self._turn_put += count
-        self._turn_size += size
         if series is not None:
             values = self._values
             values[series.messages] += count
@@ -100,15 +131,51 @@ class HotPathStats:
 
     def end_turn(self, elapsed_ns: int) -> None:
         """A turn of the loop is over; every put and get of it took at most `elapsed_ns`."""
-        elapsed_ms = elapsed_ns // 1_000_000
-        if self._turn_put:
-            self._store_stats.add_put(self._turn_put, self._turn_size, elapsed_ms)
-            self._turn_put = self._turn_size = 0
+        if self.sends.messages:
+            self._end_sends(elapsed_ns)
         if self._turn_get:
             self._turn_get = False
-            longest = max(self._store_stats.get_entire_time_max_ms, elapsed_ms)
+            longest = max(self._store_stats.get_entire_time_max_ms, elapsed_ns // _NS_PER_MS)
             self._store_stats.get_entire_time_max_ms = longest
         if self._turn_answers:
             for (request_code, code), count in self._turn_answers.items():
-                self._metrics.sent(request_code, code, elapsed_ns / 1_000_000, count)
+                self._metrics.sent(request_code, code, elapsed_ns / _NS_PER_MS, count)
             self._turn_answers.clear()
+
+    def _end_sends(self, elapsed_ns: int) -> None:
+        sends = self.sends
+        if elapsed_ns < _NS_PER_MS:
+            self._quick_turns += 1
+            self._quick_messages += sends.messages
+            self._quick_size += sends.size
+            self._quick_answered += sends.answered
+            self._quick_answered_ns += sends.answered * elapsed_ns
+            if self._quick_turns >= _QUICK_TURNS:
+                self.publish()
+        else:
+            self._took(sends.messages, sends.size, elapsed_ns)
+            self._answered(sends.answered, sends.answered * elapsed_ns)
+            self.publish()
+        sends.messages = sends.size = sends.answered = 0
+
+    def publish(self) -> None:
+        """Show what the fast path of sends has counted. Between two calls of it: see the module."""
+        sends = self.sends
+        for counts, message_type in ((sends.normal, _NORMAL), (sends.fifo, _FIFO)):
+            if counts:
+                for topic, (count, size) in counts.items():
+                    self._count_put(topic, count, size, message_type)
+                counts.clear()
+        if self._quick_turns:
+            self._took(self._quick_messages, self._quick_size, 0)
+            self._answered(self._quick_answered, self._quick_answered_ns)
+            self._quick_turns = self._quick_messages = self._quick_size = 0
+            self._quick_answered = self._quick_answered_ns = 0
+
+    def _took(self, messages: int, size: int, elapsed_ns: int) -> None:
+        self._store_stats.add_put(messages, size, elapsed_ns // _NS_PER_MS)
+
+    def _answered(self, count: int, elapsed_ns: int) -> None:
+        """`count` sends were answered, in `elapsed_ns` together."""
+        if count:
+            self._metrics.sent(_SEND_V2, _SUCCESS, elapsed_ns / _NS_PER_MS / count, count)

@@ -1,8 +1,9 @@
 """StoreFollower: how the remoting loop follows the other processes through shared memory.
 
-The SleepHooks of the loop: before a wait it says that it sleeps and looks again for work; after
-it, it takes up what came: queues that moved wake their long polls, flushed and replicated offsets
-release the sends that wait for them. Runs on the loop thread of `remoting` only.
+The SleepHooks of the loop: before a wait it has the counts of the busy turns published, says that
+it sleeps and looks again for work; after it, it takes up what came: queues that moved wake their
+long polls, flushed and replicated offsets release the sends that wait for them. Runs on the loop
+thread of `remoting` only.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class StoreFollower:
         *,
         replicas_needed: int,
         sends_wait_for_file: Callable[[], bool] = lambda: False,
+        publish_counts: Callable[[], None] = lambda: None,
     ) -> None:
         self._counters = page.counters
         self._bell = bell
@@ -53,9 +55,11 @@ class StoreFollower:
         self._clock = clock
         self._replicas_needed = replicas_needed
         self._sends_wait_for_file = sends_wait_for_file
+        self._publish_counts = publish_counts
 
     def before_sleep(self) -> float | None:
         """SleepHooks: 0 when there is work, 5 ms while somebody waits for an answer."""
+        self._publish_counts()
         holds = not self._hold.is_empty
         if holds:
             self._counters[PULL_HELD_MS] = self._clock.monotonic_ms()

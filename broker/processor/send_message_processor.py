@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
+from broker.hot_path_stats import SendCounts
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.send_header import (
     SEND_NUMBERS,
@@ -53,8 +54,6 @@ log = logging.getLogger(__name__)
 
 SEND_V2_PREFIX: Final = b'{"code":310,'
 _SEND_V2_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
-_SUCCESS: Final = int(ResponseCode.SUCCESS)
-"""As a plain number: to hash an enum's member takes a call of Python's."""
 _FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 """What the original's clients set on messages of an order."""
 _HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
@@ -80,6 +79,10 @@ class SendTopics(Protocol):
 
 class SendStats(Protocol):
     """Where sends are counted."""
+
+    @property
+    def sends(self) -> SendCounts:
+        """Where the fast path counts."""
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
         """`count` messages, `size` bytes of the log, went into `topic`."""
@@ -177,11 +180,7 @@ class SendMessageProcessor:
         """Sends of this turn that wait for the replicas and are not published yet."""
         self._held: deque[_HeldSend] = deque()
         self._blocked: set[str] = set()
-        self._counted: dict[str, list[int]] = {}
-        self._counted_fifo: dict[str, list[int]] = {}
-        """By topic: messages and bytes of this turn; those of an order apart."""
-        self._answered = 0
-        """Sends of the fast path that were answered in this turn."""
+        self._sends = stats.sends
         store_host = commit_log.store_host
         self._store_flag = STORE_HOST_V6_FLAG if len(store_host) == 20 else 0
         self._host_hex = store_host.hex().upper()
@@ -242,12 +241,16 @@ class SendMessageProcessor:
             )
         except (StoreError, struct.error):
             return False
-        table = self._counted_fifo if _FIFO_PROPERTY in text else self._counted
+        sends = self._sends
+        table = sends.fifo if _FIFO_PROPERTY in text else sends.normal
         counted = table.get(fields.b)
         if counted is None:
             counted = table[fields.b] = [0, 0]
+        record_size = self._log.position - phy_offset
         counted[0] += 1
-        counted[1] += self._log.position - phy_offset
+        counted[1] += record_size
+        sends.messages += 1
+        sends.size += record_size
         answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
         size = len(answer_bytes)
         answer_frame = FRAME_HEAD.pack(4 + size, size) + answer_bytes
@@ -262,7 +265,7 @@ class SendMessageProcessor:
                 self._waiting_puts = 0
                 self._log.commit()
             return True
-        self._answered += 1
+        sends.answered += 1
         connection.write(answer_frame)
         return True
 
@@ -307,23 +310,11 @@ class SendMessageProcessor:
         return bool(self._held)
 
     def turn_end(self) -> None:
-        """End of the loop's turn: try held sends, publish, count. Before the answers leave."""
+        """End of the loop's turn: try held sends, publish. Before the answers leave."""
         if self._held:
             self._retry_held(self._log.now_ms)
         self._log.commit()
         self._waiting_puts = 0
-        if self._counted:
-            self._count(self._counted, "normal")
-        if self._counted_fifo:
-            self._count(self._counted_fifo, "fifo")
-        if self._answered:
-            self._stats.add_answers(_SEND_V2_CODE, _SUCCESS, self._answered)
-            self._answered = 0
-
-    def _count(self, table: dict[str, list[int]], message_type: str) -> None:
-        for topic, (count, size) in table.items():
-            self._stats.add_put(topic, count, size, message_type)
-        table.clear()
 
     # -- the general path ----------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ def test_puts(world: World) -> None:
     assert world.store.put_times == 0, "a turn's puts are added at its end"
     world.stats.end_turn(7_000_000)
     assert (world.store.put_times, world.store.put_size) == (6, 360)
-    assert world.store.put_entire_time_max_ms == 7
+    assert world.store.put_entire_time_max_ms == 7, "a turn of a millisecond is not kept back"
     world.stats.end_turn(99_000_000)
     assert (world.store.put_times, world.store.put_entire_time_max_ms) == (6, 7)
 
@@ -135,3 +135,69 @@ def test_answers_of_a_turn_took_as_long_as_the_turn(world: World) -> None:
         ("pull_message", "success", "false"): [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 4.5],
         ("pull_message", "pull_not_found", "true"): [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 15000],
     }
+
+
+def send(world: World, topic: str, size: int, *, fifo: bool = False, waits: bool = False) -> None:
+    """What the fast path does for one message."""
+    sends = world.stats.sends
+    counted = (sends.fifo if fifo else sends.normal).setdefault(topic, [0, 0])
+    counted[0] += 1
+    counted[1] += size
+    sends.messages += 1
+    sends.size += size
+    sends.answered += not waits
+
+
+def seen(world: World) -> tuple[int, int, int, list[float]]:
+    """Puts and bytes of all, puts of T, and the latencies of successful sends."""
+    size = table.RPC_LATENCY.size
+    found = world.slots.series(table.RPC_LATENCY.name)
+    latencies = [list(world.slots.values[slot : slot + size]) for slot in found.values()]
+    puts = world.value(StatsName.TOPIC_PUT_NUMS, "T")[0]
+    return world.store.put_times, world.store.put_size, puts, latencies[0] if latencies else []
+
+
+def test_quick_turns_are_counted_together(world: World) -> None:
+    for turn in range(64):
+        assert seen(world) == (0, 0, 0, []), turn
+        send(world, "T", 100)
+        send(world, "T", 50, waits=True)
+        world.stats.end_turn(250_000)
+    assert seen(world) == (128, 64 * 150, 128, [64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16.0])
+    assert world.store.put_entire_time_max_ms == 0
+    send(world, "T", 1)
+    world.stats.end_turn(1)
+    assert seen(world)[0] == 128, "the next 64"
+
+
+def test_what_quick_turns_counted_is_published_before_a_sleep(world: World) -> None:
+    send(world, "T", 100)
+    send(world, "U", 7, fifo=True)
+    world.stats.end_turn(250_000)
+    world.stats.publish()
+    assert seen(world) == (2, 107, 1, [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.5])
+    assert world.series(table.MESSAGES_IN) == {
+        ("T", "normal", "false"): 1,
+        ("U", "fifo", "false"): 1,
+    }
+    world.stats.publish()
+    world.stats.end_turn(250_000)
+    assert seen(world)[0] == 2, "once"
+
+
+def test_a_slow_turn_keeps_its_time_to_itself(world: World) -> None:
+    send(world, "T", 100)
+    world.stats.end_turn(500_000)
+    send(world, "T", 100)
+    send(world, "T", 100)
+    world.stats.end_turn(4_000_000)
+    assert seen(world) == (3, 300, 3, [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 8.5])
+    assert world.store.put_entire_time_max_ms == 4
+
+
+def test_sends_of_a_topic_that_is_gone_are_counted_before_it_is_hidden(world: World) -> None:
+    send(world, "T", 100)
+    world.stats.end_turn(1)
+    world.stats.hide_gone({"U"}, set())
+    assert world.series(table.MESSAGES_IN) == {}
+    assert world.store.put_times == 1
