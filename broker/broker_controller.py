@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
+from broker.append_line import AppendLine
 from broker.broker_gauges import BrokerGauges, GaugeSources
 from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.broker_registration import BrokerRegistration
@@ -27,6 +28,11 @@ from broker.durability_waiters import DurabilityWaiters
 from broker.hot_path_stats import HotPathStats
 from broker.json_config_manager import JsonConfigManager
 from broker.memory_limit import memory_limit_bytes
+from broker.processor.consumer_send_msg_back_processor import (
+    ConsumerSendMsgBackProcessor,
+    SendBackParts,
+    SendBackSettings,
+)
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
@@ -45,6 +51,7 @@ from broker.remoting_metrics import RemotingMetrics
 from broker.replication import Replication, SharedParts
 from broker.routes import PROCESSOR_NAMES, QUERY_POOL, RouteParts, build_routes
 from broker.runtime_source import RuntimeSource
+from broker.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
 from broker.startup_options import StartupOptions
@@ -64,6 +71,7 @@ from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT_SIZE
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_page import (
+    FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     REMOTING_READY,
     RUNNING_FLAGS,
@@ -190,10 +198,14 @@ class BrokerController:
             slave_timeout_ms=store.slave_timeout,
             stats=self._metrics,
         )
+        self._loop_units = FreshUnits(ConsumeQueueReader(store), self._table)
+        self._line = AppendLine(self._log, self._why_not_writable)
         self._send = SendMessageProcessor(
             self._send_settings(),
             self._log,
+            self._line,
             self._topics,
+            self._groups,
             self._waiters,
             self._stats,
             self._why_not_writable,
@@ -202,7 +214,7 @@ class BrokerController:
             self._pull_settings(),
             self._page,
             self._table,
-            FreshUnits(ConsumeQueueReader(store), self._table),
+            self._loop_units,
             self._loop_reader,
             self._topics,
             self._groups,
@@ -210,6 +222,38 @@ class BrokerController:
             self._offsets,
             self._stats,
             self._clock.monotonic_ms,
+        )
+        self._send_back = ConsumerSendMsgBackProcessor(
+            SendBackParts(
+                commit_log=self._log,
+                line=self._line,
+                reader=self._access,
+                topics=self._topics,
+                groups=self._groups,
+                stats=self._stats,
+                on_loop=self.loop.call_soon_threadsafe,
+            ),
+            SendBackSettings(
+                is_slave=store.is_slave,
+                broker_permission=self._options.broker.broker_permission,
+                broker_ip1=self._options.broker.broker_ip1,
+                max_delay_level=len(store.delay_level_ms),
+            ),
+        )
+        self._schedule_messages = ScheduleMessageService(
+            ScheduleParts(
+                commit_log=self._log,
+                line=self._line,
+                reader=self._loop_reader,
+                table=self._table,
+                units=self._loop_units,
+                waiters=self._waiters,
+                offsets=self._schedule_offsets,
+                stats=self._stats,
+                clock=self._clock,
+                flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
+            ),
+            store.delay_level_ms,
         )
         self._follower = StoreFollower(
             self._page,
@@ -280,6 +324,7 @@ class BrokerController:
             clock=self._clock,
             access=self._access,
             send=self._send,
+            send_back=self._send_back,
             pull=self._pull,
             runtime=runtime,
             stats_manager=self._stats_manager,
@@ -327,6 +372,12 @@ class BrokerController:
             max_message_size=store.max_message_size,
             start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
             is_slave=store.is_slave,
+            max_delay_level=len(store.delay_level_ms),
+            reject_transactions=(
+                f"the broker[{broker.broker_ip1}] sending transaction message is forbidden"
+                if broker.reject_transaction_message
+                else ""
+            ),
         )
 
     def _pull_settings(self) -> PullSettings:
@@ -378,6 +429,8 @@ class BrokerController:
         loop.call_every(
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
         )
+        if not self._options.store.is_slave:
+            self._schedule_messages.start(loop)
         self._server.start()
         self._client.start()
         self._schedule()
@@ -457,6 +510,7 @@ class BrokerController:
     def _drain(self, since_ms: int) -> None:
         """Wait for the sends that wait, then let the answers leave and end the loop."""
         late = self._clock.monotonic_ms() - since_ms > _STOP_WAIT_MS
+        self._schedule_messages.stop()
         if len(self._waiters) and not late:
             self.loop.call_later(5, lambda: self._drain(since_ms))
             return
@@ -470,6 +524,7 @@ class BrokerController:
         self._replication.shutdown()
         self._executor.shutdown(2_000)
         self._log.close()
+        self._schedule_messages.finish()
         self._persist()
         self._client.shutdown()
 

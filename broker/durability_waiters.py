@@ -91,17 +91,18 @@ class DurabilityStats(Protocol):
 
     def waited(
         self,
-        request_code: int,
+        request_code: int | None,
         code: ResponseCode,
         waited_ns: int,
         count: int,
         *,
         for_replicas: bool,
     ) -> None:
-        """`count` sends of `request_code` were answered with `code` after they had waited."""
+        """`count` sends of `request_code` were answered with `code` after they had waited; None:
+        nobody had asked for them."""
 
 
-_Waiting = tuple[int, int, int, bool, Answer, int, int]
+_Waiting = tuple[int, int, int, bool, Answer, int, int | None]
 """End offset, deadlines (ms) of flush and replicas, whether replicas were missing, the answer,
 when it came (ns), its request code."""
 
@@ -140,8 +141,11 @@ class DurabilityWaiters:
         """The largest offset that somebody waits for; 0 when nobody waits."""
         return self._line[-1][0] if self._line else 0
 
-    def add(self, end_offset: int, answer: Answer, request_code: int) -> None:
-        """Answer when the log is safe up to `end_offset`; offsets must not decrease."""
+    def add(self, end_offset: int, answer: Answer, request_code: int | None) -> None:
+        """Answer when the log is safe up to `end_offset`; offsets must not decrease.
+
+        request_code: of whoever waits; None for a record that nobody sent (a due delayed message).
+        """
         missing = self.waits_for_replicas and not self.replicas_available
         flush_deadline = self.now_ms + self._flush_timeout_ms if self._for_flush else 0
         waits = self.waits_for_replicas and not missing
@@ -170,7 +174,8 @@ class DurabilityWaiters:
         now_ms = now_ns // _NS_PER_MS
         line = self._line
         waiting = len(line)
-        count, since_ns, code, request = 0, 0, ResponseCode.SUCCESS, 0
+        count, since_ns, code = 0, 0, ResponseCode.SUCCESS
+        request: int | None = None
         while line:
             end, flush_deadline_ms, replica_deadline_ms, missing, answer, came_ns, asked = line[0]
             before = code
@@ -194,7 +199,9 @@ class DurabilityWaiters:
         self._count(request, code, now_ns - since_ns, count)
         return waiting - len(line)
 
-    def _count(self, request_code: int, code: ResponseCode, waited_ns: int, count: int) -> None:
+    def _count(
+        self, request_code: int | None, code: ResponseCode, waited_ns: int, count: int
+    ) -> None:
         if count:
             replicas = self.waits_for_replicas
             self._stats.waited(request_code, code, waited_ns, count, for_replicas=replicas)

@@ -18,10 +18,12 @@ from typing import Final
 from broker.broker_stats_manager import BrokerStatsManager, GetCounters, PutCounters
 from broker.remoting_metrics import RemotingMetrics, Series
 from broker.store_stats_service import StoreStatsService
+from broker.system_topics import SCHEDULE_TOPIC
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 
 _NORMAL: Final = "normal"
+_SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 _FIFO: Final = "fifo"
 _SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -92,6 +94,18 @@ class HotPathStats:
             values = self._values
             values[series.messages] += count
             values[series.size] += size
+
+    def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
+        """A message of `size` bytes went into a queue of the schedule topic."""
+        self._stats.inc_queue_put(topic, queue_id, nums=1, size=size)
+
+    def add_send_back(self, group: str, topic: str) -> None:
+        """A message of `topic` came back from `group`."""
+        self._stats.inc_send_back_nums(group, topic)
+
+    def add_scheduled_get(self, queue_id: int, size: int) -> None:
+        """A message of a queue of the schedule topic was delivered."""
+        self._stats.inc_queue_get(_SCHEDULE_GROUP, SCHEDULE_TOPIC, queue_id, nums=1, size=size)
 
     def add_put_failed(self) -> None:
         """A send was refused by the store."""

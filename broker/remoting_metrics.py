@@ -142,7 +142,7 @@ class RemotingMetrics:
 
     def waited(
         self,
-        request_code: int,
+        request_code: int | None,
         code: ResponseCode,
         waited_ns: int,
         count: int,
@@ -156,4 +156,5 @@ class RemotingMetrics:
             seconds = waited_ns / _NS_PER_S
             values[self._ack + bisect_left(_ACK_BOUNDS, seconds)] += count
             values[self._ack + len(_ACK_BOUNDS) + 1] += seconds * count
-        self.sent(request_code, code, waited_ns / 1_000_000, count)
+        if request_code is not None:
+            self.sent(request_code, code, waited_ns / 1_000_000, count)

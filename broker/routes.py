@@ -24,6 +24,7 @@ from broker.processor.admin_runtime_processor import AdminRuntimeProcessor
 from broker.processor.admin_topic_processor import AdminTopicProcessor
 from broker.processor.client_manage_processor import ClientManageProcessor
 from broker.processor.consumer_manage_processor import ConsumerManageProcessor
+from broker.processor.consumer_send_msg_back_processor import ConsumerSendMsgBackProcessor
 from broker.processor.lock_processor import LockProcessor
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.query_message_processor import QueryMessageProcessor
@@ -48,17 +49,20 @@ QUERY_POOL: Final = "QueryMessageThread"
 ADMIN_POOL: Final = "AdminBrokerThread"
 HEARTBEAT_POOL: Final = "HeartbeatThread"
 CONSUMER_POOL: Final = "ConsumerManageThread"
+SEND_BACK_POOL: Final = "SendMessageBackThread"
 PROCESSOR_NAMES: Final = {
     QUERY_POOL: "query_message",
     ADMIN_POOL: "admin",
     HEARTBEAT_POOL: "heartbeat",
     CONSUMER_POOL: "consumer_manager",
+    SEND_BACK_POOL: "send_back",
 }
 """The pools as rocketmq_processor_watermark names them in 5.x."""
 _HEARTBEAT_THREADS: Final = 2
 _HEARTBEAT_CAPACITY: Final = 50_000
 _CONSUMER_THREADS: Final = 2
 _CONSUMER_CAPACITY: Final = 100_000
+_SEND_BACK_THREADS: Final = 2
 
 _ON_LOOP: Final = frozenset(
     {
@@ -73,7 +77,6 @@ _ON_LOOP: Final = frozenset(
         Code.GET_CONSUMER_LIST_BY_GROUP,
         Code.LOCK_BATCH_MQ,
         Code.UNLOCK_BATCH_MQ,
-        Code.CONSUMER_SEND_MSG_BACK,
         Code.END_TRANSACTION,
     }
 )
@@ -86,6 +89,7 @@ _POOLS: Final = {
     Code.UNREGISTER_CLIENT: HEARTBEAT_POOL,
     Code.CHECK_CLIENT_CONFIG: HEARTBEAT_POOL,
     Code.QUERY_CONSUMER_OFFSET: CONSUMER_POOL,
+    Code.CONSUMER_SEND_MSG_BACK: SEND_BACK_POOL,
 }
 _NOT_ON_VIP: Final = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 
@@ -98,6 +102,7 @@ class RouteParts:
     clock: Clock
     access: StoreAccess
     send: SendMessageProcessor
+    send_back: ConsumerSendMsgBackProcessor
     pull: PullMessageProcessor
     stats_manager: BrokerStatsManager
     broker_stats: BrokerStats
@@ -149,6 +154,9 @@ def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
         ),
         HEARTBEAT_POOL: RequestExecutor(HEARTBEAT_POOL, _HEARTBEAT_THREADS, _HEARTBEAT_CAPACITY),
         CONSUMER_POOL: RequestExecutor(CONSUMER_POOL, _CONSUMER_THREADS, _CONSUMER_CAPACITY),
+        SEND_BACK_POOL: RequestExecutor(
+            SEND_BACK_POOL, _SEND_BACK_THREADS, broker.send_thread_pool_queue_capacity
+        ),
     }
 
 
@@ -174,6 +182,7 @@ def _client_processors(
     ConsumerManageProcessor,
     LockProcessor,
     QueryMessageProcessor,
+    ConsumerSendMsgBackProcessor,
     RefusingProcessor,
 ]:
     store = parts.options.store
@@ -194,6 +203,7 @@ def _client_processors(
             default_query_max_num=store.default_query_max_num,
             max_msgs_num_batch=store.max_msgs_num_batch,
         ),
+        parts.send_back,
         RefusingProcessor(),
     )
 

@@ -35,6 +35,7 @@ from store.message_codec import (
     BODY_CRC_MASK,
     MAGIC_V1,
     PROPERTIES_LENGTH,
+    STORE_HOST_V6_FLAG,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
@@ -46,6 +47,7 @@ from store.message_codec import (
 
 log = logging.getLogger(__name__)
 
+_V6_HOST_SIZE: Final = 20
 _UNCOUNTED: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 """Kinds of records that get no place in a consumequeue."""
 
@@ -143,6 +145,11 @@ class CommitLog:
             self._file.close()
         self._file = file
         self._file_start, self._file_end = file.start_offset, file.end_offset
+
+    @property
+    def store_host_flag(self) -> int:
+        """The bit of sysFlag that says how long the store host is."""
+        return STORE_HOST_V6_FLAG if len(self.store_host) == _V6_HOST_SIZE else 0
 
     # -- queue offsets -------------------------------------------------------------------------
 

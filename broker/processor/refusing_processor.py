@@ -1,7 +1,6 @@
 """RefusingProcessor: requests whose feature this version does not have yet, refused in clear words.
 
-Runs on the loop thread. Without it they would be answered as unknown codes, which says less. A
-client falls back: a consumer keeps a message that it could not send back and tries it again.
+Runs on the loop thread. Without it they would be answered as unknown codes, which says less.
 """
 
 from __future__ import annotations
@@ -15,24 +14,13 @@ from remoting.response_code import ResponseCode
 
 
 class RefusingProcessor(TableProcessor):
-    """Codes 36 (send back) and 37 (end of a transaction)."""
+    """Code 37 (end of a transaction)."""
 
     def __init__(self) -> None:
         super().__init__(
             {
-                RequestCode.CONSUMER_SEND_MSG_BACK: self.refuse_send_back,
                 RequestCode.END_TRANSACTION: self.refuse_end_transaction,
             }
-        )
-
-    def refuse_send_back(
-        self, _connection: ConnectionLike, _request: RemotingCommand
-    ) -> RemotingCommand:
-        """36: retries with a delay come with the delay levels."""
-        raise RequestError(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            "sending messages back (delayed retry) is not served by this version of the broker; "
-            "the consumer keeps the message and consumes it again",
         )
 
     def refuse_end_transaction(

@@ -4,7 +4,8 @@ Runs on the loop thread of `remoting`, the log's one writer. A JSON frame of cod
 straight from the receive buffer into a typed header; every other form (V1 names, binary headers)
 is turned into the same header and takes the same path. Records get their place at once; at the
 end of the loop's turn the log publishes them and the answers leave, or wait for the flush and the
-replicas (DurabilityWaiters). Follows SendMessageProcessor of the original for checks, their order,
+replicas (DurabilityWaiters). Delayed messages and halves of transactions are stored elsewhere
+first (diverted_messages). Follows SendMessageProcessor of the original for checks, their order,
 codes and words (reference: behaviours, section 2).
 """
 
@@ -13,15 +14,26 @@ from __future__ import annotations
 import logging
 import random
 import struct
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from broker.append_line import AppendLine
+from broker.diverted_messages import (
+    Diversion,
+    delay_level,
+    divert_delayed,
+    divert_half,
+    is_half,
+)
 from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
 from broker.hot_path_stats import SendCounts
+from broker.processor.consumer_send_msg_back_processor import (
+    DLQ_QUEUES,
+    LEAST_VERSION_WITH_RECONSUME_LIMIT,
+)
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.send_header import (
     SEND_NUMBERS,
@@ -30,7 +42,20 @@ from broker.processor.send_header import (
     SendHeader,
     decode_send_frame,
 )
-from broker.send_properties import append_pairs, find_property, stored_properties
+from broker.send_properties import (
+    append_pairs,
+    find_property,
+    stored_properties,
+    without_property,
+)
+from broker.system_topics import (
+    PERM_READ_WRITE,
+    RETRY_GROUP_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    TRANS_HALF_TOPIC,
+    dlq_topic,
+)
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import FRAME_HEAD, Connection
 from remoting.errors import HeaderError, RequestError
@@ -38,12 +63,14 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog
-from store.errors import MessageIllegalError, StoreError
+from store.commit_log import CommitLog, Record, TopicLog
+from store.errors import StoreError
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
     TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
     Buffer,
     encode_host,
     iterate_batch,
@@ -58,7 +85,8 @@ _FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 """What the original's clients set on messages of an order."""
 _HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _MULTI_TAGS: Final = 0x2
-_FILE_WAIT_MS: Final = 5_000
+_HALF_QUEUES: Final = 1
+_NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 _COMMIT_WAITING: Final = 32
 """So many sends that wait for replicas are published without waiting for the turn's end: the
 replicas get them while the next ones are read."""
@@ -76,6 +104,18 @@ class SendTopics(Protocol):
     ) -> TopicConfig:
         """Validate, and create where that is allowed. Raises RequestError."""
 
+    def create(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """Create a topic of the broker's own, or find it; None when that takes too long."""
+
+
+class SendGroups(Protocol):
+    """What is needed of SubscriptionGroupManager."""
+
+    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration; made with defaults where that is allowed, else None."""
+
 
 class SendStats(Protocol):
     """Where sends are counted."""
@@ -86,6 +126,9 @@ class SendStats(Protocol):
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
         """`count` messages, `size` bytes of the log, went into `topic`."""
+
+    def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
+        """A message of `size` bytes went into a queue that is counted by itself."""
 
     def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
         """`count` requests of this turn were answered with `code`."""
@@ -125,15 +168,26 @@ class _SendTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldSend:
-    """A send whose records are built; kept while it waits for the next file."""
+class _SendAppend:
+    """The records of one send on their way into the log: Append."""
 
+    processor: SendMessageProcessor
     connection: Connection
     request: RemotingCommand
     header: SendHeader
-    topic: _SendTopic
+    topic: TopicLog
     records: list[Record]
-    since_ms: int
+    message_type: str
+    queue_id: int
+    """The queue that the answer names; a diverted message is stored in another."""
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.processor.on_placed(self, places)
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        self.processor.on_refused(self, code, remark)
 
 
 class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,14 +200,9 @@ class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_message_size: int
     start_accept_send_request_timestamp_ms: int
     is_slave: bool
-    refuses_transactions: str = (
-        "transactional messages are not served by this version of the broker; "
-        "send them to a Java broker of the cluster"
-    )
-    refuses_delay: str = (
-        "delayed messages are not served by this version of the broker; "
-        "send them to a Java broker of the cluster"
-    )
+    max_delay_level: int
+    reject_transactions: str = ""
+    """Why transactional messages are refused; empty: they are not."""
 
 
 class SendMessageProcessor:
@@ -163,14 +212,19 @@ class SendMessageProcessor:
         self,
         settings: SendSettings,
         commit_log: CommitLog,
+        line: AppendLine,
         topics: SendTopics,
+        groups: SendGroups,
         waiters: DurabilityWaiters,
         stats: SendStats,
         why_not_writable: Callable[[], str],
     ) -> None:
         self._settings = settings
         self._log = commit_log
+        self._line = line
+        self._held = line.held
         self._topics_config = topics
+        self._groups = groups
         self._waiters = waiters
         self._stats = stats
         self._why_not_writable = why_not_writable
@@ -178,12 +232,10 @@ class SendMessageProcessor:
         self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
         self._waiting_puts = 0
         """Sends of this turn that wait for the replicas and are not published yet."""
-        self._held: deque[_HeldSend] = deque()
         self._blocked: set[str] = set()
         self._sends = stats.sends
-        store_host = commit_log.store_host
-        self._store_flag = STORE_HOST_V6_FLAG if len(store_host) == 20 else 0
-        self._host_hex = store_host.hex().upper()
+        self._store_flag = commit_log.store_host_flag
+        self._host_hex = commit_log.store_host.hex().upper()
         trace = b"true" if settings.trace_on else b"false"
         region = msgspec.json.encode(settings.region_id)
         self._answer = (
@@ -289,12 +341,7 @@ class SendMessageProcessor:
         """Refuse sends to `topic` while its queues are deleted; the log's end. Loop thread."""
         self._blocked.add(topic)
         self._topics.pop(topic, None)
-        waiting, self._held = self._held, deque()
-        for send in waiting:
-            if send.header.b == topic:
-                self._refuse(send, ResponseCode.TOPIC_NOT_EXIST, _being_deleted(topic))
-            else:
-                self._held.append(send)
+        self._line.refuse_topic(topic, ResponseCode.TOPIC_NOT_EXIST, _being_deleted(topic))
         self._log.commit()
         return self._log.position
 
@@ -306,13 +353,13 @@ class SendMessageProcessor:
 
     @property
     def holds_sends(self) -> bool:
-        """Whether sends wait for the next file."""
+        """Whether anything waits for the next file."""
         return bool(self._held)
 
     def turn_end(self) -> None:
         """End of the loop's turn: try held sends, publish. Before the answers leave."""
         if self._held:
-            self._retry_held(self._log.now_ms)
+            self._line.retry()
         self._log.commit()
         self._waiting_puts = 0
 
@@ -354,7 +401,10 @@ class SendMessageProcessor:
                 unit_mode=header.k,
                 remote=connection.remote_address,
             )
-            topic = self._topics[header.b] = _SendTopic(config, self._log.topic(header.b))
+            topic = _SendTopic(config, self._log.topic(header.b))
+            if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
+                # Those stay off the fast path, which looks at no group.
+                self._topics[header.b] = topic
         if int(header.e) >= topic.queues:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -366,13 +416,18 @@ class SendMessageProcessor:
         self._check_sizes(header, len(request.body))
         return topic
 
-    def _check_kind(self, header: SendHeader) -> None:
-        code = ResponseCode.MESSAGE_ILLEGAL if header.m else ResponseCode.NO_PERMISSION
-        if header.f & TRANSACTION_MASK or find_property(header.i, "TRAN_MSG") == "true":
-            raise RequestError(code, self._settings.refuses_transactions)
-        level = find_property(header.i, "DELAY")
-        if level is not None and level.strip() not in ("", "0"):
-            raise RequestError(code, self._settings.refuses_delay)
+    @staticmethod
+    def _check_kind(header: SendHeader) -> None:
+        if header.m and (header.f & TRANSACTION_MASK or is_half(header.i)):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold transactional messages"
+            )
+        if header.f & TRANSACTION_MASK in _NO_QUEUE_OFFSET and not is_half(header.i):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: sysFlag {header.f} says that it belongs to a "
+                "transaction, but it has no property TRAN_MSG=true: nobody could ever consume it",
+            )
 
     def _check_sizes(self, header: SendHeader, body_size: int) -> None:
         limit = self._settings.max_message_size
@@ -404,104 +459,138 @@ class SendMessageProcessor:
         header: SendHeader,
         topic: _SendTopic,
     ) -> RemotingCommand | None:
+        asked = int(header.e)
+        queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         try:
-            records = self._records(connection, request, header, topic)
+            if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
+                topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
+            append = self._append(connection, request, header, topic, queue_id)
         except RequestError as error:
             return request.response(error.code, error.remark, self._region())
         except StoreError as error:
             return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
-        held = _HeldSend(connection, request, header, topic, records, self._log.now_ms)
-        if not self._held and self._place(held):
-            return None
-        self._held.append(held)
+        self._line.append(append)
         return None
 
-    def _place(self, send: _HeldSend) -> bool:
-        """Put the records into the log and answer; False while the next file is not ready."""
-        topic = send.topic.entry
-        try:
-            places = self._log.put_batch(topic, send.records)
-        except NextFileNotReadyError:
-            return False
-        except MessageIllegalError as error:
-            self._refuse(send, ResponseCode.MESSAGE_ILLEGAL, str(error))
-            return True
-        except StoreError as error:
-            log.error("topic %s: a send could not be stored: %s", topic.name, error)
-            self._refuse(send, ResponseCode.SYSTEM_ERROR, str(error))
-            return True
-        message_type = "fifo" if _FIFO_PROPERTY in send.header.i else "normal"
-        size = self._log.position - places[0][0]
-        self._stats.add_put(topic.name, len(send.records), size, message_type)
-        answer = self._answer_placed(
-            send.connection, send.request, send.header, send.records, places
+    def _retry_or_dlq(
+        self, request: RemotingCommand, header: SendHeader, topic: _SendTopic, queue_id: int
+    ) -> tuple[_SendTopic, int]:
+        """A consumer sends a message to its group's retry topic itself (when 36 failed it)."""
+        group = header.b.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        config = self._groups.find_or_create(group)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}"
+            )
+        limit = config.retry_max_times
+        if header.l is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
+            limit = header.l
+        if header.j < limit:
+            return topic, queue_id
+        # Its time is over: no delay any more (5.x; 4.9.8 still waits the level out).
+        header.i = without_property(header.i, "DELAY")
+        return self._own_topic(dlq_topic(group), DLQ_QUEUES), 0
+
+    def _own_topic(self, name: str, queue_nums: int) -> _SendTopic:
+        config = self._topics_config.create(name, queue_nums, PERM_READ_WRITE)
+        if config is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
+        return _SendTopic(config, self._log.topic(name))
+
+    def _append(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendHeader,
+        topic: _SendTopic,
+        queue_id: int,
+    ) -> _SendAppend:
+        message_type = "fifo" if _FIFO_PROPERTY in header.i else "normal"
+        entry = topic.entry
+        if header.m:
+            records = self._batch(connection, request, header, topic, queue_id)
+        else:
+            sys_flag = self._sys_flag(connection, header, topic)
+            diversion = self._divert(header, entry.name, queue_id, sys_flag)
+            if diversion is None:
+                text = stored_properties(header.i, self._cluster_pair)
+                plain = Diversion(entry.name, queue_id, sys_flag, text)
+                records = [_record(connection, header, plain, header.h, request.body)]
+            else:
+                message_type = "delay" if diversion.topic == SCHEDULE_TOPIC else "transaction"
+                entry = self._log.topic(diversion.topic)
+                records = [_record(connection, header, diversion, header.h, request.body)]
+        return _SendAppend(
+            self, connection, request, header, entry, records, message_type, queue_id
         )
+
+    def _divert(
+        self, header: SendHeader, topic: str, queue_id: int, sys_flag: int
+    ) -> Diversion | None:
+        """Where a delayed message or a half goes first; WAIT stays in its properties."""
+        half = is_half(header.i)
+        level = 0 if half else delay_level(header.i, sys_flag, self._settings.max_delay_level)
+        if not half and not level:
+            return None
+        text = append_pairs(without_property(header.i, "CLUSTER"), self._cluster_pair)
+        if not half:
+            return divert_delayed(topic, queue_id, sys_flag, text, level)
+        if self._settings.reject_transactions:
+            raise RequestError(ResponseCode.NO_PERMISSION, self._settings.reject_transactions)
+        self._own_topic(TRANS_HALF_TOPIC, _HALF_QUEUES)
+        return divert_half(topic, queue_id, sys_flag, text)
+
+    def _sys_flag(self, connection: Connection, header: SendHeader, topic: _SendTopic) -> int:
+        peer = _peer_of(connection)
+        return header.f & ~_HOST_BITS | peer.sys_flag | self._store_flag | topic.multi_tags
+
+    def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
+        """The records of a send have their places: count, and answer now or when they are safe."""
+        size = self._log.position - places[0][0]
+        self._stats.add_put(send.topic.name, len(send.records), size, send.message_type)
+        if send.message_type == "delay":
+            self._stats.add_queue_put(send.topic.name, send.records[0].queue_id, size)
+        answer = self._answer_placed(send, places)
         if answer is not None:
             self._stats.add_answers(send.request.code, ResponseCode.SUCCESS)
             send.connection.send_command(answer)
-        return True
 
-    def _refuse(self, send: _HeldSend, code: ResponseCode, remark: str) -> None:
+    def on_refused(self, send: _SendAppend, code: ResponseCode, remark: str) -> None:
+        """Nothing of a send was stored."""
+        if code is ResponseCode.SERVICE_NOT_AVAILABLE:
+            self._stats.add_put_failed()
         if not send.request.is_oneway:
             answer = send.request.response(code, remark, self._region())
             self._stats.add_answers(send.request.code, code)
             send.connection.send_command(answer)
 
     def _answer_placed(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        header: SendHeader,
-        records: list[Record],
-        places: list[tuple[int, int]],
+        self, send: _SendAppend, places: list[tuple[int, int]]
     ) -> RemotingCommand | None:
-        ids = ",".join(self._message_id(phy_offset) for phy_offset, _ in places)
-        fields = self._fields(records[0].queue_id, places[0][1], ids)
+        request = send.request
         if request.is_oneway:
             return None
-        waits = find_property(header.i, "WAIT") != "false"
+        ids = ",".join(self._message_id(phy_offset) for phy_offset, _ in places)
+        fields = self._fields(send.queue_id, places[0][1], ids)
+        waits = find_property(send.header.i, "WAIT") != "false"
         if self._waiters.active and waits:
-            answer = SendAnswer(connection, request.opaque, request.serialize_type, fields)
+            answer = SendAnswer(send.connection, request.opaque, request.serialize_type, fields)
             self._waiters.add(self._log.position, answer, request.code)
             return None
         return request.response(ResponseCode.SUCCESS, None, fields)
 
-    def _records(
+    def _batch(
         self,
         connection: Connection,
         request: RemotingCommand,
         header: SendHeader,
         topic: _SendTopic,
+        queue_id: int,
     ) -> list[Record]:
-        peer = _peer_of(connection)
-        sys_flag = header.f & ~_HOST_BITS | peer.sys_flag | self._store_flag | topic.multi_tags
-        asked = int(header.e)
-        queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
-
-        def record(flag: int, body: Buffer, properties: str) -> Record:
-            encoded = properties.encode()
-            if len(encoded) > PROPERTIES_LIMIT:
-                raise RequestError(
-                    ResponseCode.MESSAGE_ILLEGAL,
-                    f"the message is illegal: properties of {len(encoded)} bytes "
-                    f"(limit {PROPERTIES_LIMIT})",
-                )
-            return Record(
-                queue_id=queue_id,
-                flag=_int32(flag, "flag"),
-                sys_flag=_int32(sys_flag, "sysFlag"),
-                born_timestamp=_int64(header.g, "bornTimestamp"),
-                born_host=peer.host,
-                reconsume_times=_int32(header.j, "reconsumeTimes"),
-                prepared_transaction_offset=0,
-                body=body,
-                properties=encoded,
-            )
-
-        if not header.m:
-            text = stored_properties(header.i, self._cluster_pair)
-            return [record(header.h, request.body, text)]
+        sys_flag = self._sys_flag(connection, header, topic)
         common = append_pairs(header.i, self._cluster_pair)
+        if delay_level(header.i, sys_flag, self._settings.max_delay_level):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
         records: list[Record] = []
         for item in iterate_batch(request.body):
             text = _text_of(item.properties)
@@ -509,18 +598,11 @@ class SendMessageProcessor:
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
                 )
-            records.append(record(item.flag, item.body, append_pairs(text, common)))
+            place = Diversion(topic.entry.name, queue_id, sys_flag, append_pairs(text, common))
+            records.append(_record(connection, header, place, item.flag, item.body))
         if not records:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
         return records
-
-    def _retry_held(self, now_ms: int) -> None:
-        """The store makes the next file: place held sends in their order, or give up."""
-        while self._held and self._place(self._held[0]):
-            self._held.popleft()
-        while self._held and now_ms - self._held[0].since_ms > _FILE_WAIT_MS:
-            remark = "the next commit log file could not be created in time; see store.log"
-            self._refuse(self._held.popleft(), ResponseCode.SYSTEM_ERROR, remark)
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -538,6 +620,29 @@ class SendMessageProcessor:
             "msgId": message_id,
             "queueOffset": str(queue_offset),
         }
+
+
+def _record(
+    connection: Connection, header: SendHeader, place: Diversion, flag: int, body: Buffer
+) -> Record:
+    properties = place.properties.encode()
+    if len(properties) > PROPERTIES_LIMIT:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: properties of {len(properties)} bytes "
+            f"(limit {PROPERTIES_LIMIT})",
+        )
+    return Record(
+        queue_id=place.queue_id,
+        flag=_int32(flag, "flag"),
+        sys_flag=_int32(place.sys_flag, "sysFlag"),
+        born_timestamp=_int64(header.g, "bornTimestamp"),
+        born_host=_peer_of(connection).host,
+        reconsume_times=_int32(header.j, "reconsumeTimes"),
+        prepared_transaction_offset=0,
+        body=body,
+        properties=properties,
+    )
 
 
 def _being_deleted(topic: str) -> str:

@@ -16,8 +16,10 @@ from typing import Any
 
 import msgspec
 
+from broker.append_line import AppendLine
 from broker.broker_config import BrokerConfig
 from broker.durability_waiters import DurabilityWaiters
+from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.hot_path_stats import SendCounts
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -30,6 +32,8 @@ from broker.processor.send_message_processor import (
     SendMessageProcessor,
     SendSettings,
 )
+from broker.schedule_message_service import ScheduleMessageService, ScheduleParts
+from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.store_follower import StoreFollower
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import SystemTopics
@@ -51,6 +55,7 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.control_page import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     Bell,
     ProcessIndex,
@@ -178,8 +183,11 @@ class Counted:
         self.types: set[str] = set()
         self.answers: Counter[tuple[int, int]] = Counter()
         self.late_answers: list[tuple[int, int, int]] = []
-        self.waited_answers: Counter[tuple[int, int]] = Counter()
+        self.waited_answers: Counter[tuple[int | None, int]] = Counter()
         self.sends = SendCounts()
+        self.queue_puts: list[tuple[str, int, int]] = []
+        self.scheduled_gets: list[tuple[int, int]] = []
+        self.send_backs: list[tuple[str, str]] = []
 
     def publish(self) -> None:
         """What HotPathStats does when a turn ends and before a sleep."""
@@ -202,7 +210,7 @@ class Counted:
         self.late_answers.append((request_code, int(code), held_ms))
 
     def waited(
-        self, request_code: int, code: int, waited_ns: int, count: int, *, for_replicas: bool
+        self, request_code: int | None, code: int, waited_ns: int, count: int, *, for_replicas: bool
     ) -> None:
         """DurabilityStats."""
         assert waited_ns >= 0
@@ -212,6 +220,15 @@ class Counted:
         self.types.add(message_type)
         old = self.puts.get(topic, (0, 0))
         self.puts[topic] = (old[0] + count, old[1] + size)
+
+    def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
+        self.queue_puts.append((topic, queue_id, size))
+
+    def add_scheduled_get(self, queue_id: int, size: int) -> None:
+        self.scheduled_gets.append((queue_id, size))
+
+    def add_send_back(self, group: str, topic: str) -> None:
+        self.send_backs.append((group, topic))
 
     def add_put_failed(self) -> None:
         self.failed += 1
@@ -286,6 +303,7 @@ class HotPathWorld:
         self.log.open(encode_host(store_host, 20911))
         self._build_managers(root, config)
         self._build_processors(send or {}, pull or {}, waits_for_flush, waits_for_replicas)
+        self._build_services(root)
         routes: dict[int, Route] = {
             code: Route(self.send_processor)
             for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
@@ -323,6 +341,7 @@ class HotPathWorld:
             ),
             self.table_writer,
         )
+        self.delay_level_ms = store.delay_level_ms
         self._extractor = PropertyExtractor(store.delay_level_ms)
 
     def _build_managers(self, root: Path, config: BrokerConfig) -> None:
@@ -332,8 +351,12 @@ class HotPathWorld:
         self.groups = SubscriptionGroupManager(
             root / "config" / "subscriptionGroup.json", config, self.clock
         )
+        self.filters = ConsumerFilterManager(
+            root / "config" / "consumerFilter.json", config, self.clock
+        )
         self.topics.load()
         self.groups.load()
+        self.filters.load()
 
     def _build_processors(
         self, send: Mapping[str, Any], pull: Mapping[str, Any], flush: bool, replicas: bool
@@ -353,11 +376,15 @@ class HotPathWorld:
             max_message_size=4 << 20,
             start_accept_send_request_timestamp_ms=0,
             is_slave=False,
+            max_delay_level=18,
         )
+        self.line = AppendLine(self.log, lambda: self.not_writable)
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
             self.log,
+            self.line,
             self.topics,
+            self.groups,
             self.waiters,
             self.stats,
             lambda: self.not_writable,
@@ -388,6 +415,7 @@ class HotPathWorld:
             self.commits,
             self.stats,
             self.clock.monotonic_ms,
+            self.filters,
         )
         self.hold = self.pull_processor.hold_service
         self.bell_fd = Bell.create()
@@ -402,6 +430,25 @@ class HotPathWorld:
             self.clock,
             replicas_needed=1,
             publish_counts=self.stats.publish,
+        )
+
+    def _build_services(self, root: Path) -> None:
+        self.schedule_offsets = ScheduleOffsetManager(root / "config" / "delayOffset.json")
+        self.schedule_offsets.load()
+        self.schedule = ScheduleMessageService(
+            ScheduleParts(
+                commit_log=self.log,
+                line=self.line,
+                reader=self.loop_reader,
+                table=self.table,
+                units=self.units,
+                waiters=self.waiters,
+                offsets=self.schedule_offsets,
+                stats=self.stats,
+                clock=self.clock,
+                flushed_offset=lambda: self.counters[FLUSHED_OFFSET],
+            ),
+            self.delay_level_ms,
         )
 
     def close(self) -> None:

@@ -300,15 +300,31 @@ def test_golden_batches(tmp_path: Path, wire: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [8, 9, 10])
-def test_golden_half_messages_are_refused_and_not_stored(
-    tmp_path: Path, wire: str, number: int
-) -> None:
+def test_golden_half_messages(tmp_path: Path, wire: str, number: int) -> None:
     world = HotPathWorld(tmp_path)
-    frame = GoldenFrame(GOLDEN / wire / "310-SEND_MESSAGE_V2" / f"{number:02d}.req.bin", "request")
+    directory = GOLDEN / wire / "310-SEND_MESSAGE_V2"
+    frame = GoldenFrame(directory / f"{number:02d}.req.bin", "request")
     answer = world.client().call(frame.frame)
-    assert answer.code == 16
-    assert "transactional" in (answer.remark or "")
-    assert world.records() == []
+    java = GoldenFrame(directory / f"{number:02d}.resp.bin", "response").command()
+    assert (answer.code, answer.remark) == (java.code, java.remark)
+    assert answer.ext_fields.keys() == java.ext_fields.keys()
+    for name in ("queueId", "TRACE_ON", "MSG_REGION"):
+        assert answer.ext_fields[name] == java.ext_fields[name]
+    assert answer.ext_fields["queueOffset"] == "0"
+    (message,) = world.records()
+    assert (message.topic, message.queue_offset) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0)
+    assert world.topics.find(message.topic).write_queue_nums == 1  # type: ignore[union-attr]
+    assert world.stats.types == {"transaction"}
+    if wire == "wire-json":
+        properties = properties_of(message.properties)
+        record = golden_record(
+            lambda r: (
+                r.get("topic") == "RMQ_SYS_TRANS_HALF_TOPIC"
+                and r["properties"]["UNIQ_KEY"] == properties["UNIQ_KEY"]
+                and "TRANSACTION_CHECK_TIMES" not in r["properties"]
+            )
+        )
+        assert_as_java_stored(message, record)
 
 
 # -- what is stored ------------------------------------------------------------------------------
@@ -545,6 +561,25 @@ def test_check_6_the_queue_id_comes_before_kind_store_and_sizes(tmp_path: Path) 
     refused(world, send_request(queue_id=4, sys_flag=4), 1, "queueId[4] is illegal")
 
 
+NOBODY = "says that it belongs to a transaction, but it has no property TRAN_MSG=true"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sys_flag": 4}, NOBODY),
+        ({"sys_flag": 12}, NOBODY),
+        ({"sys_flag": 4, "properties": "TRAN_MSG\x01false"}, NOBODY),
+        ({"properties": "DELAY\x01x"}, "its property DELAY is 'x', expected a level from 1 to 18"),
+    ],
+)
+def test_check_8_what_could_never_be_consumed(
+    world: HotPathWorld, fields: dict[str, Any], words: str
+) -> None:
+    world.client().call(send_request())
+    refused(world, send_request(b"one", **fields), 13, words)
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -557,13 +592,123 @@ def test_check_6_the_queue_id_comes_before_kind_store_and_sizes(tmp_path: Path) 
         ({"properties": "KEYS\x01k\x02DELAY\x0118\x02"}, "delayed"),
     ],
 )
-@pytest.mark.parametrize("batch", [False, True])
-def test_check_8_delayed_and_transactional_messages(
-    world: HotPathWorld, fields: dict[str, Any], words: str, batch: bool
+def test_check_8_a_batch_is_neither_delayed_nor_transactional(
+    world: HotPathWorld, fields: dict[str, Any], words: str
 ) -> None:
-    body = batch_body((0, b"one", b"")) if batch else b"one"
     world.client().call(send_request())
-    refused(world, send_request(body, batch=batch and "true", **fields), 13 if batch else 16, words)
+    body = batch_body((0, b"one", b""))
+    refused(world, send_request(body, batch="true", **fields), 13, words)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_delayed_message_is_stored_for_its_level(tmp_path: Path, fast: bool) -> None:
+    world = HotPathWorld(tmp_path, fast=fast)
+    world.topic()
+    client = world.client()
+    client.call(send_request())
+    text = "KEYS\x01k\x02WAIT\x01true\x02CLUSTER\x01x\x02DELAY\x014"
+    answer = client.call(send_request(b"b", queue_id=2, properties=text))
+    assert (answer.code, answer.ext_fields["queueId"]) == (0, "2")
+    message = world.records()[-1]
+    assert (message.topic, message.queue_id, message.body) == ("SCHEDULE_TOPIC_XXXX", 3, b"b")
+    assert properties_of(message.properties) == {
+        "KEYS": "k",
+        "WAIT": "true",
+        "CLUSTER": "GoldenCluster",
+        "DELAY": "4",
+        "REAL_TOPIC": "T",
+        "REAL_QID": "2",
+    }
+
+
+@pytest.mark.parametrize("level", ["0", "-1", ""])
+def test_no_delay(world: HotPathWorld, client: Client, level: str) -> None:
+    text = f"KEYS\x01k\x02DELAY\x01{level}"
+    assert client.call(send_request(properties=text)).code == 0
+    [message] = world.records()
+    assert message.topic == "T"
+
+
+def test_transactions_that_are_not_wanted(tmp_path: Path) -> None:
+    words = "the broker[10.0.0.1] sending transaction message is forbidden"
+    world = HotPathWorld(tmp_path, send={"reject_transactions": words})
+    world.topic()
+    refused(world, send_request(properties="TRAN_MSG\x01true"), 16, words)
+
+
+def test_a_half_keeps_no_delay_and_no_transaction_bits(world: HotPathWorld, client: Client) -> None:
+    text = "TRAN_MSG\x01true\x02DELAY\x013\x02PGROUP\x01P"
+    answer = client.call(send_request(properties=text, sys_flag=5, queue_id=1))
+    assert (answer.code, answer.ext_fields["queueId"]) == (0, "1")
+    [message] = world.records()
+    assert (message.topic, message.queue_id, message.sys_flag) == (
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        0,
+        1,
+    )
+    assert properties_of(message.properties) == {
+        "TRAN_MSG": "true",
+        "PGROUP": "P",
+        "CLUSTER": "GoldenCluster",
+        "REAL_TOPIC": "T",
+        "REAL_QID": "1",
+    }
+
+
+# -- a consumer sends to its retry topic itself --------------------------------------------------
+
+RETRY = {
+    "topic": "%RETRY%G",
+    "default_topic_queue_nums": 1,
+    "properties": "RETRY_TOPIC\x01T\x02DELAY\x014",
+}
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(
+    ("times", "limit", "version", "topic"),
+    [
+        (15, None, 409, "SCHEDULE_TOPIC_XXXX"),
+        (16, None, 409, "%DLQ%G"),
+        (2, 3, 409, "SCHEDULE_TOPIC_XXXX"),
+        (3, 3, 409, "%DLQ%G"),
+        (20, 30, 409, "SCHEDULE_TOPIC_XXXX"),
+        (3, 3, 120, "SCHEDULE_TOPIC_XXXX"),
+        (3, 3, 121, "%DLQ%G"),
+    ],
+)
+def test_a_retry_or_a_dead_letter(
+    tmp_path: Path, fast: bool, times: int, limit: int | None, version: int, topic: str
+) -> None:
+    world = HotPathWorld(tmp_path, fast=fast)
+    request = send_request(reconsume_times=times, max_reconsume_times=limit, **RETRY)
+    request.version = version
+    client = world.client()
+    for _ in range(2):
+        assert client.call(request).code == 0
+    first, second = world.records()
+    assert first.topic == second.topic == topic
+    assert (first.queue_offset, second.queue_offset) == (0, 1)
+    assert first.reconsume_times == times
+    properties = properties_of(first.properties)
+    if topic == "%DLQ%G":
+        assert properties == {"RETRY_TOPIC": "T", "CLUSTER": "GoldenCluster"}
+        assert world.topics.find(topic).write_queue_nums == 1  # type: ignore[union-attr]
+    else:
+        assert (properties["REAL_TOPIC"], properties["DELAY"]) == ("%RETRY%G", "4")
+
+
+def test_a_retry_of_an_unknown_group(tmp_path: Path) -> None:
+    config = replace(CONFIG, auto_create_subscription_group=False)
+    world = HotPathWorld(tmp_path, config=config)
+    refused(world, send_request(**RETRY), 26, "subscription group not exist, G")
+
+
+def test_a_dead_letter_topic_that_cannot_be_made(
+    world: HotPathWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.topics, "create", lambda *_: None)
+    refused(world, send_request(reconsume_times=16, **RETRY), 1, "topic[%DLQ%G] not exist")
 
 
 def test_a_delayed_item_of_a_batch(world: HotPathWorld) -> None:

@@ -30,7 +30,8 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message as it was sent or received; `note` is the send status or the tag."""
+    """One message as it was sent or received; `note` is the send status or the tag, with #N when it
+    came back N times."""
 
     seq: int
     digest: str
@@ -149,7 +150,7 @@ class Producer:
     def begin_send(
         self, topic: str, kind: str, count: int, **settings: Any
     ) -> tuple[Future[Any], Path]:
-        """Start sending `count` messages; settings: first, seed, profile, rate."""
+        """Start sending `count` messages; settings: first, seed, profile, rate, delay_level."""
         path = self.driver.ledger_path(f"sent-{kind}")
         defaults = {"first": 0, "seed": 1, "profile": "small", "rate": 0.0, **settings}
         future = self.driver.submit(
@@ -171,7 +172,7 @@ class Consumer:
     """A running consumer in a driver: a DefaultMQPushConsumer or a DefaultLitePullConsumer.
 
     `family` is "push" or "lite"; settings: from, timestamp, expression, model, orderly, refuse,
-    assign, as PushConsumers.java and LitePullConsumers.java say.
+    refuse_always, max_reconsume, assign, as PushConsumers.java and LitePullConsumers.java say.
     """
 
     def __init__(

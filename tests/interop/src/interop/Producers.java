@@ -83,7 +83,8 @@ final class Producers {
     }
 
     /**
-     * producer, topic, kind, first, count, seed, profile, ledger; rate (messages a second, not of ordered). While it
+     * producer, topic, kind, first, count, seed, profile, ledger; rate (messages a second, not of ordered),
+     * delay_level. While it
      * runs, send.count gives the lines of its ledger and send.stop ends it early.
      * kind: sync, async, oneway, batch, selector, or ordered (sync and batch in turn, a thread for each queue,
      * number seq to queue seq % queues). Answers {"sent", "errors"}.
@@ -138,6 +139,7 @@ final class Producers {
         final int first;
         final int count;
         final double rate;
+        final int delayLevel;
         final Plan plan;
         final Ledger ledger;
         final List<String> errors = Collections.synchronizedList(new ArrayList<>());
@@ -151,6 +153,7 @@ final class Producers {
             first = a.getIntValue("first");
             count = a.getIntValue("count");
             rate = a.getDoubleValue("rate");
+            delayLevel = a.getIntValue("delay_level");
             plan = new Plan(a.getLongValue("seed"), a.getString("profile"));
         }
 
@@ -167,7 +170,9 @@ final class Producers {
 
         void guarded(int seq, OneSend one) {
             try {
-                one.send(seq, plan.message(topic, seq));
+                Message message = plan.message(topic, seq);
+                if (delayLevel > 0) message.setDelayTimeLevel(delayLevel);
+                one.send(seq, message);
             } catch (Exception e) {
                 errors.add("seq " + seq + ": " + Driver.describe(e));
             }

@@ -18,7 +18,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /** DefaultMQPushConsumer: concurrent and orderly, clustering and broadcasting. */
 final class PushConsumers {
-    private record Running(DefaultMQPushConsumer consumer, Ledger ledger, Set<Integer> refused) { }
+    private record Running(DefaultMQPushConsumer consumer, Ledger ledger, Set<Integer> refused, Set<Integer> never) { }
 
     private final Map<String, Running> consumers = new ConcurrentHashMap<>();
 
@@ -32,8 +32,9 @@ final class PushConsumers {
 
     /**
      * name, namesrv, group, topic, expression, ledger; model, orderly, from (first, last, timestamp), timestamp
-     * (yyyyMMddHHmmss), refuse (numbers that are refused the first time they come), poll_ms (routes are asked for so
-     * often), pull_batch.
+     * (yyyyMMddHHmmss), refuse (numbers that are refused the first time they come), refuse_always (numbers that are
+     * noted and refused each time), max_reconsume, poll_ms (routes are asked for so often), pull_batch. The note of a
+     * message that comes again is its tag, # and how often it came back.
      */
     private Object start(JSONObject a) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(a.getString("group"));
@@ -47,9 +48,13 @@ final class PushConsumers {
         consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), a.getString("model")));
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
-        consumer.setConsumeMessageBatchMaxSize(32);
+        // What is behind a refused message of a batch comes again, too: one at a time where that is counted.
+        consumer.setConsumeMessageBatchMaxSize(a.containsKey("refuse_always") ? 1 : 32);
         consumer.subscribe(a.getString("topic"), a.getString("expression"));
-        Running running = new Running(consumer, new Ledger(a.getString("ledger")), ConcurrentHashMap.newKeySet());
+        if (a.containsKey("max_reconsume")) consumer.setMaxReconsumeTimes(a.getIntValue("max_reconsume"));
+        Running running = new Running(consumer, new Ledger(a.getString("ledger")), ConcurrentHashMap.newKeySet(),
+                ConcurrentHashMap.newKeySet());
+        if (a.containsKey("refuse_always")) running.never.addAll(a.getJSONArray("refuse_always").toJavaList(Integer.class));
         if (a.containsKey("refuse")) running.refused.addAll(a.getJSONArray("refuse").toJavaList(Integer.class));
         listen(running, a.getBooleanValue("orderly"));
         consumer.start();
@@ -66,6 +71,11 @@ final class PushConsumers {
         } else {
             running.consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 for (int k = 0; k < messages.size(); k++) {
+                    if (running.never.contains(Plan.seq(messages.get(k)))) {
+                        record(running.ledger, messages.get(k));
+                        context.setAckIndex(k - 1);
+                        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                    }
                     if (running.refused.remove(Plan.seq(messages.get(k)))) {
                         context.setAckIndex(k - 1);
                         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -80,7 +90,8 @@ final class PushConsumers {
     static void record(Ledger ledger, MessageExt message) {
         String offsetId = message instanceof MessageClientExt client ? client.getOffsetMsgId() : "";
         ledger.add(Plan.seq(message), Plan.digest(message), String.valueOf(message.getBrokerName()), message.getQueueId(),
-                message.getQueueOffset(), message.getMsgId(), offsetId, message.getTags());
+                message.getQueueOffset(), message.getMsgId(), offsetId,
+                message.getTags() + (message.getReconsumeTimes() > 0 ? "#" + message.getReconsumeTimes() : ""));
     }
 
     private Object stop(JSONObject a) throws Exception {

@@ -1,0 +1,288 @@
+"""ConsumerSendMsgBackProcessor: a consumer could not consume a message and gives it back (36).
+
+Reads the message in a pool (it may lie on disk long since) and hands the copy to the loop, which
+appends and answers. The copy goes to the group's retry topic by way of the delay levels, or, when
+its tries are used up, to the group's dead letters. Follows SendMessageProcessor's
+asyncConsumerSendMsgBack of the original (reference: behaviours, section 8.1).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker.append_line import AppendLine
+from broker.diverted_messages import DELAY, delay_level, divert_delayed
+from broker.processor.store_protocols import MessageReader
+from broker.processor.table_processor import TableProcessor
+from broker.send_properties import append_pairs, find_property, without_property
+from broker.system_topics import (
+    PERM_READ_WRITE,
+    PERM_WRITE,
+    TOPIC_SYS_FLAG_UNIT_SUB,
+    dlq_topic,
+    retry_topic,
+)
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.body.topic_config import TopicConfig
+from remoting.command_custom_header import decode_header
+from remoting.errors import RequestError
+from remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog, Record, TopicLog
+from store.errors import MessageIllegalError
+from store.message import Message
+from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_message_id
+from store.message_properties import PROPERTIES_LIMIT
+
+DLQ_QUEUES: Final = 1
+LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121
+"""MQVersion of 3.4.9: older clients send a limit that means something else."""
+_FIRST_RETRY_LEVEL: Final = 3
+_RETRY_TOPIC: Final = "RETRY_TOPIC"
+_ORIGIN_ID: Final = "ORIGIN_MESSAGE_ID"
+
+
+class SendBackTopics(Protocol):
+    """What is needed of TopicConfigManager."""
+
+    def create(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """Create a topic of the broker's own, or find it; None when that takes too long."""
+
+
+class SendBackGroups(Protocol):
+    """What is needed of SubscriptionGroupManager."""
+
+    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration; made with defaults where that is allowed, else None."""
+
+
+class SendBackStats(Protocol):
+    """Where messages that came back are counted (loop thread)."""
+
+    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
+        """`count` messages, `size` bytes of the log, went into `topic`."""
+
+    def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
+        """A message of `size` bytes went into a queue that is counted by itself."""
+
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
+
+    def add_send_back(self, group: str, topic: str) -> None:
+        """A message of `topic` came back from `group`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBackParts:
+    """What the processor works with."""
+
+    commit_log: CommitLog
+    line: AppendLine
+    reader: MessageReader
+    topics: SendBackTopics
+    groups: SendBackGroups
+    stats: SendBackStats
+    on_loop: Callable[[Callable[[], None]], None]
+    """Runs a function on the loop, soon (call_soon_threadsafe)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBackSettings:
+    """The settings of this processor."""
+
+    is_slave: bool
+    broker_permission: int
+    broker_ip1: str
+    max_delay_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy that is to be stored in `topic`; `delayed`: by way of the schedule topic."""
+
+    topic: str
+    delayed: bool
+    record: Record
+    origin_topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class _SendBack:
+    """The copy on its way into the log: Append."""
+
+    processor: ConsumerSendMsgBackProcessor
+    connection: ConnectionLike
+    request: RemotingCommand
+    group: str
+    copy: _Copy
+    topic: TopicLog
+    records: tuple[Record]
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.processor.on_placed(self, places[0][0])
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        self.processor.on_refused(self, code, remark)
+
+
+class ConsumerSendMsgBackProcessor(TableProcessor):
+    """Code 36; the tables are thread-safe, the log and the line are the loop's."""
+
+    def __init__(self, parts: SendBackParts, settings: SendBackSettings) -> None:
+        self._parts = parts
+        self._settings = settings
+        super().__init__({RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back})
+
+    def send_back(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        """36; None: the loop answers."""
+        header = decode_header(ConsumerSendMsgBackRequestHeader, request.ext_fields)
+        group = self._group(header.group)
+        if group.retry_queue_nums <= 0:
+            return request.response(ResponseCode.SUCCESS)
+        unit = TOPIC_SYS_FLAG_UNIT_SUB if header.unit_mode else 0
+        home = self._topic(retry_topic(header.group), group.retry_queue_nums, unit)
+        message = self._message(header.offset)
+        limit = group.retry_max_times
+        times = header.max_reconsume_times
+        if times is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
+            limit = times
+        if message.reconsume_times >= limit or header.delay_level < 0:
+            topic = self._topic(dlq_topic(header.group), DLQ_QUEUES, 0)
+            copy = self._copy(message, topic, 0, 0)
+        else:
+            level = header.delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times
+            queue_id = random.randrange(group.retry_queue_nums)
+            copy = self._copy(message, home, queue_id, level)
+        self._parts.on_loop(lambda: self._put(connection, request, header.group, copy))
+        return None
+
+    # -- checks, in the original's order (pool thread) -------------------------------------------
+
+    def _group(self, name: str) -> SubscriptionGroupConfig:
+        if self._settings.is_slave:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "this broker is a slave: send back to its master"
+            )
+        config = self._parts.groups.find_or_create(name)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}"
+            )
+        if not self._settings.broker_permission & PERM_WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._settings.broker_ip1}] sending message is forbidden",
+            )
+        return config
+
+    def _topic(self, name: str, queue_nums: int, sys_flag: int) -> str:
+        config = self._parts.topics.create(name, queue_nums, PERM_READ_WRITE, sys_flag)
+        if config is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
+        if not config.perm & PERM_WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden"
+            )
+        return name
+
+    def _message(self, phy_offset: int) -> Message:
+        raw = self._parts.reader.record_at(phy_offset)
+        if raw is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}"
+            )
+        return decode_record(raw, 0)[0]
+
+    # -- the copy ------------------------------------------------------------------------------
+
+    def _copy(self, message: Message, topic: str, queue_id: int, level: int) -> _Copy:
+        commit_log = self._parts.commit_log
+        sys_flag = message.sys_flag & ~STORE_HOST_V6_FLAG | commit_log.store_host_flag
+        text = _copied_properties(message, level)
+        found = delay_level(text, sys_flag, self._settings.max_delay_level)
+        if found:
+            topic, queue_id, sys_flag, text = divert_delayed(topic, queue_id, sys_flag, text, found)
+        properties = text.encode("utf-8", "surrogateescape")
+        if len(properties) > PROPERTIES_LIMIT:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"PROPERTIES_SIZE_EXCEEDED: {len(properties)} bytes (limit {PROPERTIES_LIMIT})",
+            )
+        record = Record(
+            queue_id=queue_id,
+            flag=message.flag,
+            sys_flag=sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times + 1,
+            prepared_transaction_offset=0,
+            body=message.body,
+            properties=properties,
+        )
+        return _Copy(topic, bool(found), record, find_property(text, _RETRY_TOPIC) or topic)
+
+    # -- on the loop ---------------------------------------------------------------------------
+
+    def _put(
+        self, connection: ConnectionLike, request: RemotingCommand, group: str, copy: _Copy
+    ) -> None:
+        try:
+            topic = self._parts.commit_log.topic(copy.topic)
+        except MessageIllegalError as error:
+            remark = f"MESSAGE_ILLEGAL: {error}"
+            self._answer(connection, request, ResponseCode.SYSTEM_ERROR, remark)
+            return
+        records = (copy.record,)
+        self._parts.line.append(_SendBack(self, connection, request, group, copy, topic, records))
+
+    def on_placed(self, append: _SendBack, phy_offset: int) -> None:
+        """The copy is stored; nobody waits for flush or replicas (WAIT=false, as the original)."""
+        stats, copy = self._parts.stats, append.copy
+        size = self._parts.commit_log.position - phy_offset
+        stats.add_put(copy.topic, 1, size, "delay" if copy.delayed else "normal")
+        if copy.delayed:
+            stats.add_queue_put(copy.topic, copy.record.queue_id, size)
+        stats.add_send_back(append.group, copy.origin_topic)
+        self._answer(append.connection, append.request, ResponseCode.SUCCESS, None)
+
+    def on_refused(self, append: _SendBack, code: ResponseCode, remark: str) -> None:
+        """Nothing was stored. Java's consumers know one code here: they send it themselves."""
+        remark = f"{code.name}: {remark}"
+        self._answer(append.connection, append.request, ResponseCode.SYSTEM_ERROR, remark)
+
+    def _answer(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        code: ResponseCode,
+        remark: str | None,
+    ) -> None:
+        self._parts.stats.add_answers(request.code, code)
+        if not request.is_oneway:
+            connection.send_command(request.response(code, remark))
+
+
+def _copied_properties(message: Message, level: int) -> str:
+    """The original's properties, and where the message came from first."""
+    text = str(message.properties, "utf-8", "surrogateescape")
+    if not find_property(text, _RETRY_TOPIC):
+        text = append_pairs(
+            without_property(text, _RETRY_TOPIC), f"{_RETRY_TOPIC}\x01{message.topic}"
+        )
+    if not (find_property(text, _ORIGIN_ID) or "").strip():
+        first = encode_message_id(message.store_host, message.phy_offset)
+        text = append_pairs(without_property(text, _ORIGIN_ID), f"{_ORIGIN_ID}\x01{first}")
+    text = without_property(without_property(text, "WAIT"), DELAY)
+    return append_pairs(text, f"WAIT\x01false\x02{DELAY}\x01{level}")

@@ -1,0 +1,109 @@
+"""Delay levels, retries and dead letters with real clients: once, in time, across restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.interop import harness
+from tests.interop.clients import Client, Cluster, wait_registered
+from tests.interop.driver import Driver, Entry
+from tests.interop.processes import wait_until
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+LEVELS = "1s 5s 1s 2s 2s"
+"""Level 3 is the first retry's."""
+
+
+@pytest.fixture(scope="module")
+def quick(
+    cluster: Cluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    drivers: Callable[[str], Driver],
+) -> Iterator[harness.Broker]:
+    """A broker with short delays."""
+    broker = harness.broker(
+        cluster.broker.kind,
+        tmp_path_factory.mktemp("quick"),
+        cluster.address,
+        name="broker-quick",
+        conf={"messageDelayLevel": LEVELS},
+    ).start()
+    wait_registered(drivers("4.9.8"), cluster.address, broker)
+    yield broker
+    broker.stop()
+
+
+def content(entries: list[Entry]) -> list[tuple[int, str]]:
+    return sorted((entry.seq, entry.digest) for entry in entries)
+
+
+def test_delayed_messages_come_once_and_as_they_were(client: Client, quick: harness.Broker) -> None:
+    topic = client.topic(broker=quick)
+    producer = client.producer()
+    consumer = client.push(topic)
+    late = producer.send(topic, "sync", 20, delay_level=2)
+    soon = producer.send(topic, "sync", 60, first=100, delay_level=1)
+    now = producer.send(topic, "sync", 20, first=200)
+    assert {entry.note for entry in [*late, *soon, *now]} == {"SEND_OK"}
+    consumer.wait_for(100)
+    received = consumer.stop()
+    assert content(received) == content([*late, *soon, *now])
+    order = [entry.seq // 100 for entry in received]
+    assert order[-20:] == [0] * 20, "the longest delay last"
+    queues = {entry.seq: entry.queue_id for entry in [*late, *soon, *now]}
+    assert {entry.seq: entry.queue_id for entry in received} == queues
+
+
+def test_delayed_messages_survive_a_restart(client: Client, quick: harness.Broker) -> None:
+    topic = client.topic(broker=quick)
+    producer = client.producer()
+    sent = producer.send(topic, "sync", 60, delay_level=1)
+    sent += producer.send(topic, "sync", 60, first=100, delay_level=2)
+    quick.stop()
+    quick.start()
+    consumer = client.push(topic)
+    consumer.wait_for(120)
+    later = producer.send(topic, "sync", 1, first=300, delay_level=2)
+    consumer.wait_for(121)
+    assert content(consumer.stop()) == content([*sent, *later]), "each of them once"
+
+
+def test_a_refused_message_comes_back_by_its_levels(client: Client, quick: harness.Broker) -> None:
+    topic = client.topic(broker=quick)
+    consumer = client.push(topic, refuse=[3, 17])
+    sent = client.producer().send(topic, "sync", 40)
+    consumer.wait_for(40)
+    received = consumer.stop()
+    assert content(received) == content(sent)
+    tags = {entry.seq: entry.note for entry in received}
+    assert (tags[3], tags[17], tags[4]) == ("标签#1", "TagB#1", "TagA")
+
+
+def test_what_is_never_consumed_becomes_a_dead_letter(
+    client: Client, quick: harness.Broker
+) -> None:
+    topic, group = client.topic(broker=quick), client.group()
+    consumer = client.push(topic, group, refuse_always=[2, 5], max_reconsume=2)
+    sent = client.producer().send(topic, "sync", 8)
+    consumer.wait_for(8 + 2 * 2)
+    letters = client.push(f"%DLQ%{group}")
+    dead = letters.wait_for(2)
+    assert content(dead) == content([entry for entry in sent if entry.seq in (2, 5)])
+    assert {entry.note for entry in dead} == {"TagC#3", "TagB#3"}
+    tries = sorted(entry.note for entry in consumer.stop() if entry.seq == 5)
+    assert tries == ["TagB", "TagB#1", "TagB#2"]
+
+
+def test_the_retry_topic_is_the_groups_own(client: Client, quick: harness.Broker) -> None:
+    """Two groups of one topic: what one gives back comes to that one only."""
+    topic = client.topic(broker=quick)
+    giving = client.push(topic, refuse=[1])
+    other = client.push(topic)
+    sent = client.producer().send(topic, "sync", 4)
+    giving.wait_for(4)
+    wait_until(lambda: other.count() >= 4, "the other group's messages")
+    assert content(giving.stop()) == content(sent)
+    assert [entry.note for entry in other.stop() if entry.seq == 1] == ["TagB"]
