@@ -184,7 +184,6 @@ class BrokerController:
             self._topics,
             self._groups,
             self._offsets,
-            self._schedule_offsets,
         )
         self._topics.add_listener(self._on_topic_change)
 
@@ -199,7 +198,14 @@ class BrokerController:
             stats=self._metrics,
         )
         self._loop_units = FreshUnits(ConsumeQueueReader(store), self._table)
-        self._line = AppendLine(self._log, self._why_not_writable)
+        broker = self._options.broker
+        self._line = AppendLine(
+            self._log,
+            self._why_not_writable,
+            fast_failure_ms=(
+                broker.wait_time_mills_in_send_queue if broker.broker_fast_failure_enable else None
+            ),
+        )
         self._send = SendMessageProcessor(
             self._send_settings(),
             self._log,
@@ -402,7 +408,7 @@ class BrokerController:
     def open(self, main: socket.socket, vip: socket.socket) -> None:
         """Load the tables and take up writing; the `store` process is ready. Raises StoreError
         and what the managers raise for files that cannot be read."""
-        for manager in self._managers:
+        for manager in (*self._managers, self._schedule_offsets):
             manager.load()
             manager.save_in_background(self._executor.submit)
         if not self._options.store.is_slave:
@@ -464,6 +470,12 @@ class BrokerController:
             first_delay_ms=_PERSIST_FIRST_MS,
             period_ms=broker.flush_consumer_offset_interval,
         )
+        self._executor.schedule(
+            "persist-delay-offsets",
+            self._persist_delay_offsets,
+            first_delay_ms=_PERSIST_FIRST_MS,
+            period_ms=self._options.store.flush_delay_offset_interval,
+        )
 
     def _gauges(self) -> BrokerGauges:
         sources = GaugeSources(
@@ -490,6 +502,9 @@ class BrokerController:
     def _persist(self) -> None:
         for manager in self._managers:
             manager.save_if_changed()
+
+    def _persist_delay_offsets(self) -> None:
+        self._schedule_offsets.save_if_changed()
 
     def request_stop(self) -> None:
         """Begin an orderly stop: leave the name servers, answer what is in flight, persist.
@@ -526,6 +541,7 @@ class BrokerController:
         self._log.close()
         self._schedule_messages.finish()
         self._persist()
+        self._persist_delay_offsets()
         self._client.shutdown()
 
     # -- wiring of events ----------------------------------------------------------------------
