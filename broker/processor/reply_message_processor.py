@@ -1,0 +1,326 @@
+"""ReplyMessageProcessor: the answer to a request-reply message goes to who asked (324, 325).
+
+A consumer answers a message by a send to the broker's reply topic. The answer is pushed to the
+client that asked (326), over that client's own connection, by a thread of this processor's pool,
+which waits for the client; then it is stored, where storeReplyMessageEnable says so, whatever the
+push gave. Follows ReplyMessageProcessor of the original (reference: behaviours, section 11).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker.append_line import AppendLine
+from broker.durability_waiters import DurabilityWaiters
+from broker.processor.table_processor import TableProcessor
+from broker.send_properties import append_pairs, find_property, without_property
+from remoting.body.topic_config import TopicConfig
+from remoting.command_custom_header import decode_header, encode_header
+from remoting.errors import RemotingError, RequestError
+from remoting.headers.send_message import (
+    MSG_REGION,
+    TRACE_SWITCH,
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageResponseHeader,
+    send_header_class,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from store.clock import Clock
+from store.commit_log import CommitLog, Record, TopicLog
+from store.errors import MessageIllegalError
+from store.message_codec import (
+    BORN_HOST_V6_FLAG,
+    STORE_HOST_V6_FLAG,
+    encode_host,
+    encode_message_id,
+)
+from store.message_properties import PROPERTIES_LIMIT
+
+log = logging.getLogger(__name__)
+
+_REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+_HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+
+
+class ReplyTopics(Protocol):
+    """What is needed of TopicConfigManager."""
+
+    def prepare_for_send(
+        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, remote: str
+    ) -> TopicConfig:
+        """Validate, and create where that is allowed. Raises RequestError."""
+
+
+class ReplyClients(Protocol):
+    """What is needed of ProducerManager: who asked is a producer."""
+
+    def find_connection(self, client_id: str) -> ConnectionLike | None:
+        """The connection of a client; None when it is not online."""
+
+
+class ReplyCalls(Protocol):
+    """What is needed of Broker2Client."""
+
+    def call_client(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
+        """The client's answer. Raises RequestError(SYSTEM_BUSY), RemotingError."""
+
+
+class ReplyStats(Protocol):
+    """Where stored answers are counted (loop thread)."""
+
+    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
+        """`count` messages, `size` bytes of the log, went into `topic`."""
+
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyParts:
+    """What the processor works with."""
+
+    commit_log: CommitLog
+    line: AppendLine
+    waiters: DurabilityWaiters
+    topics: ReplyTopics
+    clients: ReplyClients
+    calls: ReplyCalls
+    stats: ReplyStats
+    clock: Clock
+    on_loop: Callable[[Callable[[], None]], None]
+    """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    stores_replies: Callable[[], bool]
+    """storeReplyMessageEnable, and this broker is no slave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplySettings:
+    """The settings of this processor."""
+
+    region_id: str
+    trace_on: bool
+    store_host: str
+    """As "ip:port"."""
+    start_accept_send_request_timestamp_ms: int
+    max_message_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """A pushed answer on its way into the log (Append), then until it is safe (Answer)."""
+
+    processor: ReplyMessageProcessor
+    connection: ConnectionLike
+    request: RemotingCommand
+    pushed: RemotingCommand
+    """What is answered when the message cannot be stored."""
+    waits: bool
+    topic: TopicLog
+    records: tuple[Record]
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.processor.on_placed(self, *places[0])
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        log.warning("reply of topic %s not stored: %s %s", self.topic.name, code.name, remark)
+        self.processor.answer(self.connection, self.request, self.pushed)
+
+    def send(self, code: ResponseCode) -> None:
+        """See Answer: the push decides about the code, not the flush."""
+        self.processor.answer(self.connection, self.request, self.pushed)
+
+
+class ReplyMessageProcessor(TableProcessor):
+    """Codes 324 and 325; pool threads push, the loop stores and answers."""
+
+    def __init__(self, parts: ReplyParts, settings: ReplySettings) -> None:
+        self._parts = parts
+        self._settings = settings
+        super().__init__(
+            {
+                RequestCode.SEND_REPLY_MESSAGE: self.reply,
+                RequestCode.SEND_REPLY_MESSAGE_V2: self.reply,
+            }
+        )
+
+    def reply(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
+        """324, 325; None: the loop answers."""
+        header = decode_header(send_header_class(request.code), request.ext_fields)
+        try:
+            queue_id = self._check(connection, request, header)
+            failure = self._push(connection, request, header)
+        except RequestError as error:
+            return request.response(error.code, error.remark, self._region())
+        if failure:
+            answer = request.response(ResponseCode.SYSTEM_ERROR, failure, self._region())
+        else:
+            answer = self._stored_answer(request, "0", queue_id, 0)
+        if not self._parts.stores_replies():
+            return answer
+        self._parts.on_loop(lambda: self._store(connection, request, header, queue_id, answer))
+        return None
+
+    # -- pool thread ---------------------------------------------------------------------------
+
+    def _check(
+        self, connection: ConnectionLike, request: RemotingCommand, header: SendMessageRequestHeader
+    ) -> int:
+        """The queue to store in; the checks of a send."""
+        accepts_from_ms = self._settings.start_accept_send_request_timestamp_ms
+        if self._parts.clock.now_ms() < accepts_from_ms:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {accepts_from_ms}"
+            )
+        config = self._parts.topics.prepare_for_send(
+            header.topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            unit_mode=header.unit_mode,
+            remote=connection.remote_address,
+        )
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if header.queue_id >= queues:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has "
+                f"{queues} queues, producer {connection.remote_address}",
+            )
+        properties = len((header.properties or "").encode())
+        size = len(request.body)
+        if properties > PROPERTIES_LIMIT or size > self._settings.max_message_size:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: body of {size} bytes (maxMessageSize "
+                f"{self._settings.max_message_size}), properties of {properties} bytes "
+                f"(limit {PROPERTIES_LIMIT})",
+            )
+        if header.queue_id >= 0:
+            return header.queue_id
+        return random.randrange(max(config.write_queue_nums, 1))
+
+    def _push(
+        self, connection: ConnectionLike, request: RemotingCommand, header: SendMessageRequestHeader
+    ) -> str:
+        """Why the one who asked did not get it; empty: it did."""
+        client_id = find_property(header.properties or "", _REPLY_TO_CLIENT)
+        if not client_id:
+            return f"reply message properties[{_REPLY_TO_CLIENT}] is null"
+        target = self._parts.clients.find_connection(client_id)
+        if target is None:
+            return f"push reply message fail, channel of <{client_id}> not found."
+        fields = encode_header(self._push_header(connection, header))
+        push = RemotingCommand.request(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, request.body
+        )
+        try:
+            answer = self._parts.calls.call_client(target, push)
+        except RemotingError as error:
+            log.warning("reply to %s: %s", client_id, error)
+            return f"push reply message to {client_id} fail: {error}"
+        if answer.code != ResponseCode.SUCCESS:
+            log.warning("reply to %s: %s %s", client_id, answer.code, answer.remark)
+            return f"push reply message to {client_id} fail: {answer.code} {answer.remark or ''}"
+        return ""
+
+    def _push_header(
+        self, connection: ConnectionLike, header: SendMessageRequestHeader
+    ) -> ReplyMessageRequestHeader:
+        now_ms = self._parts.clock.now_ms()
+        properties = without_property(header.properties or "", "PUSH_REPLY_TIME")
+        return ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=append_pairs(properties, f"PUSH_REPLY_TIME\x01{now_ms}"),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode,
+            born_host=connection.remote_address,
+            store_host=self._settings.store_host,
+            store_timestamp=now_ms,
+        )
+
+    # -- loop thread ---------------------------------------------------------------------------
+
+    def _store(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        header: SendMessageRequestHeader,
+        queue_id: int,
+        pushed: RemotingCommand,
+    ) -> None:
+        commit_log = self._parts.commit_log
+        text = header.properties or ""
+        host, _, port = connection.remote_address.rpartition(":")
+        born_flag = BORN_HOST_V6_FLAG if ":" in host else 0
+        try:
+            topic = commit_log.topic(header.topic)
+        except MessageIllegalError as error:
+            log.warning("reply not stored: %s", error)
+            self.answer(connection, request, pushed)
+            return
+        record = Record(
+            queue_id=queue_id,
+            flag=header.flag,
+            sys_flag=header.sys_flag & ~_HOST_BITS | born_flag | commit_log.store_host_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=encode_host(host.strip("[]"), int(port)),
+            reconsume_times=header.reconsume_times or 0,
+            prepared_transaction_offset=0,
+            body=request.body,
+            properties=text.encode(),
+        )
+        waits = find_property(text, "WAIT") != "false"
+        reply = _Reply(self, connection, request, pushed, waits, topic, (record,))
+        self._parts.line.append(reply)
+
+    def on_placed(self, reply: _Reply, phy_offset: int, queue_offset: int) -> None:
+        """The answer is stored; the one who sent it hears where, unless the push failed."""
+        commit_log = self._parts.commit_log
+        self._parts.stats.add_put(reply.topic.name, 1, commit_log.position - phy_offset)
+        if reply.pushed.code == ResponseCode.SUCCESS:
+            message_id = encode_message_id(commit_log.store_host, phy_offset)
+            fields = self._stored_answer(
+                reply.request, message_id, reply.records[0].queue_id, queue_offset
+            ).ext_fields
+            reply.pushed.ext_fields.update(fields)
+        if self._parts.waiters.active and reply.waits:
+            self._parts.waiters.add(commit_log.position, reply, None)
+        else:
+            self.answer(reply.connection, reply.request, reply.pushed)
+
+    def answer(
+        self, connection: ConnectionLike, request: RemotingCommand, answer: RemotingCommand
+    ) -> None:
+        """Answer, unless nobody waits for it."""
+        self._parts.stats.add_answers(request.code, answer.code)
+        if not request.is_oneway:
+            connection.send_command(answer)
+
+    def _stored_answer(
+        self, request: RemotingCommand, message_id: str, queue_id: int, queue_offset: int
+    ) -> RemotingCommand:
+        header = SendMessageResponseHeader(
+            msg_id=message_id, queue_id=queue_id, queue_offset=queue_offset
+        )
+        fields = {**self._region(), **encode_header(header)}
+        return request.response(ResponseCode.SUCCESS, None, fields)
+
+    def _region(self) -> dict[str, str]:
+        trace = "true" if self._settings.trace_on else "false"
+        return {TRACE_SWITCH: trace, MSG_REGION: self._settings.region_id}
