@@ -1,4 +1,4 @@
-"""Request and reply with real clients: the answer comes back over the one who asked's connection."""
+"""Request and reply with real clients: the answer comes back by the connection of who asked."""
 
 from __future__ import annotations
 
