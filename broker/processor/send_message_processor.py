@@ -4,15 +4,14 @@ Runs on the loop thread of `remoting`, the log's one writer. A JSON frame of cod
 straight from the receive buffer into a typed header; every other form (V1 names, binary headers)
 is turned into the same header and takes the same path. Records get their place at once; at the
 end of the loop's turn the log publishes them and the answers leave, or wait for the flush and the
-replicas (DurabilityWaiters). Delayed messages and halves of transactions are stored elsewhere
-first (diverted_messages). Follows SendMessageProcessor of the original for checks, their order,
-codes and words (reference: behaviours, section 2).
+replicas (DurabilityWaiters). What the other forms store is the business of SendRecords. Follows
+SendMessageProcessor of the original for checks, their order, codes and words (reference:
+behaviours, section 2).
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,18 +21,10 @@ import msgspec
 
 from broker.append_line import AppendLine
 from broker.diverted_messages import (
-    Diversion,
-    delay_level,
-    divert_delayed,
-    divert_half,
     is_half,
 )
 from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
 from broker.hot_path_stats import SendCounts
-from broker.processor.consumer_send_msg_back_processor import (
-    DLQ_QUEUES,
-    LEAST_VERSION_WITH_RECONSUME_LIMIT,
-)
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.send_header import (
     SEND_NUMBERS,
@@ -42,20 +33,22 @@ from broker.processor.send_header import (
     SendHeader,
     decode_send_frame,
 )
+from broker.processor.send_records import (
+    FIFO_PROPERTY,
+    HOST_BITS,
+    PeerHost,
+    SendGroups,
+    SendRecords,
+    SendTopic,
+    StoredSend,
+)
 from broker.send_properties import (
-    append_pairs,
     find_property,
     stored_properties,
-    without_property,
 )
 from broker.system_topics import (
-    PERM_READ_WRITE,
     RETRY_GROUP_TOPIC_PREFIX,
-    SCHEDULE_TOPIC,
-    TRANS_HALF_TOPIC,
-    dlq_topic,
 )
-from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import FRAME_HEAD, Connection
 from remoting.errors import HeaderError, RequestError
@@ -66,14 +59,9 @@ from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import StoreError
 from store.message_codec import (
-    BORN_HOST_V6_FLAG,
-    STORE_HOST_V6_FLAG,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
-    Buffer,
-    encode_host,
-    iterate_batch,
 )
 from store.message_properties import PROPERTIES_LIMIT
 
@@ -81,11 +69,6 @@ log = logging.getLogger(__name__)
 
 SEND_V2_PREFIX: Final = b'{"code":310,'
 _SEND_V2_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
-_FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
-"""What the original's clients set on messages of an order."""
-_HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
-_MULTI_TAGS: Final = 0x2
-_HALF_QUEUES: Final = 1
 _NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 _COMMIT_WAITING: Final = 32
 """So many sends that wait for replicas are published without waiting for the turn's end: the
@@ -110,13 +93,6 @@ class SendTopics(Protocol):
         """Create a topic of the broker's own, or find it; None when that takes too long."""
 
 
-class SendGroups(Protocol):
-    """What is needed of SubscriptionGroupManager."""
-
-    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; made with defaults where that is allowed, else None."""
-
-
 class SendStats(Protocol):
     """Where sends are counted."""
 
@@ -137,34 +113,12 @@ class SendStats(Protocol):
         """The store refused a send."""
 
 
-class PeerHost:
-    """A connection's address as it is stored; kept on the connection."""
-
-    __slots__ = ("host", "sys_flag")
-
-    def __init__(self, host: str, port: int) -> None:
-        self.host = encode_host(host, port)
-        self.sys_flag = BORN_HOST_V6_FLAG if ":" in host else 0
-
-
 def _peer_of(connection: Connection) -> PeerHost:
     """The connection's address, worked out with its first send."""
     peer = connection.state
     if not isinstance(peer, PeerHost):
         peer = connection.state = PeerHost(connection.host, connection.port)
     return peer
-
-
-class _SendTopic:
-    """A topic as the hot path sees it; dropped whenever the topic's configuration changes."""
-
-    __slots__ = ("entry", "multi_tags", "queues", "write_queues")
-
-    def __init__(self, config: TopicConfig, entry: TopicLog) -> None:
-        self.entry = entry
-        self.queues = max(config.read_queue_nums, config.write_queue_nums)
-        self.write_queues = max(config.write_queue_nums, 1)
-        self.multi_tags = _MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +129,17 @@ class _SendAppend:
     connection: Connection
     request: RemotingCommand
     header: SendHeader
-    topic: TopicLog
-    records: list[Record]
-    message_type: str
-    queue_id: int
-    """The queue that the answer names; a diverted message is stored in another."""
+    stored: StoredSend
+
+    @property
+    def topic(self) -> TopicLog:
+        """See Append."""
+        return self.stored.topic
+
+    @property
+    def records(self) -> list[Record]:
+        """See Append."""
+        return self.stored.records
 
     def placed(self, places: list[tuple[int, int]]) -> None:
         """See Append."""
@@ -224,11 +184,18 @@ class SendMessageProcessor:
         self._line = line
         self._held = line.held
         self._topics_config = topics
-        self._groups = groups
+        self._records = SendRecords(
+            commit_log,
+            topics,
+            groups,
+            cluster_name=settings.cluster_name,
+            max_delay_level=settings.max_delay_level,
+            reject_transactions=settings.reject_transactions,
+        )
         self._waiters = waiters
         self._stats = stats
         self._why_not_writable = why_not_writable
-        self._topics: dict[str, _SendTopic] = {}
+        self._topics: dict[str, SendTopic] = {}
         self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
         self._waiting_puts = 0
         """Sends of this turn that wait for the replicas and are not published yet."""
@@ -283,7 +250,7 @@ class SendMessageProcessor:
                 topic.entry,
                 queue_id,
                 fields.h,
-                fields.f & ~_HOST_BITS | peer.sys_flag | self._store_flag | topic.multi_tags,
+                fields.f & ~HOST_BITS | peer.sys_flag | self._store_flag | topic.multi_tags,
                 fields.g,
                 peer.host,
                 fields.j,
@@ -294,7 +261,7 @@ class SendMessageProcessor:
         except (StoreError, struct.error):
             return False
         sends = self._sends
-        table = sends.fifo if _FIFO_PROPERTY in text else sends.normal
+        table = sends.fifo if FIFO_PROPERTY in text else sends.normal
         counted = table.get(fields.b)
         if counted is None:
             counted = table[fields.b] = [0, 0]
@@ -383,7 +350,7 @@ class SendMessageProcessor:
 
     def _check(
         self, connection: Connection, request: RemotingCommand, header: SendHeader
-    ) -> _SendTopic:
+    ) -> SendTopic:
         """The checks of the original, in its order (reference: behaviours, section 2)."""
         accepts_from_ms = self._settings.start_accept_send_request_timestamp_ms
         if self._log.now_ms < accepts_from_ms:
@@ -401,7 +368,7 @@ class SendMessageProcessor:
                 unit_mode=header.k,
                 remote=connection.remote_address,
             )
-            topic = _SendTopic(config, self._log.topic(header.b))
+            topic = SendTopic(config, self._log.topic(header.b))
             if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
                 # Those stay off the fast path, which looks at no group.
                 self._topics[header.b] = topic
@@ -457,99 +424,24 @@ class SendMessageProcessor:
         connection: Connection,
         request: RemotingCommand,
         header: SendHeader,
-        topic: _SendTopic,
+        topic: SendTopic,
     ) -> RemotingCommand | None:
-        asked = int(header.e)
-        queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         try:
-            if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
-                topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
-            append = self._append(connection, request, header, topic, queue_id)
+            stored = self._records.of(request, header, topic, _peer_of(connection))
         except RequestError as error:
             return request.response(error.code, error.remark, self._region())
         except StoreError as error:
             return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
-        self._line.append(append)
+        self._line.append(_SendAppend(self, connection, request, header, stored))
         return None
-
-    def _retry_or_dlq(
-        self, request: RemotingCommand, header: SendHeader, topic: _SendTopic, queue_id: int
-    ) -> tuple[_SendTopic, int]:
-        """A consumer sends a message to its group's retry topic itself (when 36 failed it)."""
-        group = header.b.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-        config = self._groups.find_or_create(group)
-        if config is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}"
-            )
-        limit = config.retry_max_times
-        if header.l is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
-            limit = header.l
-        if header.j < limit:
-            return topic, queue_id
-        # Its time is over: no delay any more (5.x; 4.9.8 still waits the level out).
-        header.i = without_property(header.i, "DELAY")
-        return self._own_topic(dlq_topic(group), DLQ_QUEUES), 0
-
-    def _own_topic(self, name: str, queue_nums: int) -> _SendTopic:
-        config = self._topics_config.create(name, queue_nums, PERM_READ_WRITE)
-        if config is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
-        return _SendTopic(config, self._log.topic(name))
-
-    def _append(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        header: SendHeader,
-        topic: _SendTopic,
-        queue_id: int,
-    ) -> _SendAppend:
-        message_type = "fifo" if _FIFO_PROPERTY in header.i else "normal"
-        entry = topic.entry
-        if header.m:
-            records = self._batch(connection, request, header, topic, queue_id)
-        else:
-            sys_flag = self._sys_flag(connection, header, topic)
-            diversion = self._divert(header, entry.name, queue_id, sys_flag)
-            if diversion is None:
-                text = stored_properties(header.i, self._cluster_pair)
-                plain = Diversion(entry.name, queue_id, sys_flag, text)
-                records = [_record(connection, header, plain, header.h, request.body)]
-            else:
-                message_type = "delay" if diversion.topic == SCHEDULE_TOPIC else "transaction"
-                entry = self._log.topic(diversion.topic)
-                records = [_record(connection, header, diversion, header.h, request.body)]
-        return _SendAppend(
-            self, connection, request, header, entry, records, message_type, queue_id
-        )
-
-    def _divert(
-        self, header: SendHeader, topic: str, queue_id: int, sys_flag: int
-    ) -> Diversion | None:
-        """Where a delayed message or a half goes first; WAIT stays in its properties."""
-        half = is_half(header.i)
-        level = 0 if half else delay_level(header.i, sys_flag, self._settings.max_delay_level)
-        if not half and not level:
-            return None
-        text = append_pairs(without_property(header.i, "CLUSTER"), self._cluster_pair)
-        if not half:
-            return divert_delayed(topic, queue_id, sys_flag, text, level)
-        if self._settings.reject_transactions:
-            raise RequestError(ResponseCode.NO_PERMISSION, self._settings.reject_transactions)
-        self._own_topic(TRANS_HALF_TOPIC, _HALF_QUEUES)
-        return divert_half(topic, queue_id, sys_flag, text)
-
-    def _sys_flag(self, connection: Connection, header: SendHeader, topic: _SendTopic) -> int:
-        peer = _peer_of(connection)
-        return header.f & ~_HOST_BITS | peer.sys_flag | self._store_flag | topic.multi_tags
 
     def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
         """The records of a send have their places: count, and answer now or when they are safe."""
         size = self._log.position - places[0][0]
-        self._stats.add_put(send.topic.name, len(send.records), size, send.message_type)
-        if send.message_type == "delay":
-            self._stats.add_queue_put(send.topic.name, send.records[0].queue_id, size)
+        stored = send.stored
+        self._stats.add_put(stored.topic.name, len(stored.records), size, stored.message_type)
+        if stored.message_type == "delay":
+            self._stats.add_queue_put(stored.topic.name, stored.records[0].queue_id, size)
         answer = self._answer_placed(send, places)
         if answer is not None:
             self._stats.add_answers(send.request.code, ResponseCode.SUCCESS)
@@ -571,38 +463,13 @@ class SendMessageProcessor:
         if request.is_oneway:
             return None
         ids = ",".join(self._message_id(phy_offset) for phy_offset, _ in places)
-        fields = self._fields(send.queue_id, places[0][1], ids)
+        fields = self._fields(send.stored.queue_id, places[0][1], ids)
         waits = find_property(send.header.i, "WAIT") != "false"
         if self._waiters.active and waits:
             answer = SendAnswer(send.connection, request.opaque, request.serialize_type, fields)
             self._waiters.add(self._log.position, answer, request.code)
             return None
         return request.response(ResponseCode.SUCCESS, None, fields)
-
-    def _batch(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        header: SendHeader,
-        topic: _SendTopic,
-        queue_id: int,
-    ) -> list[Record]:
-        sys_flag = self._sys_flag(connection, header, topic)
-        common = append_pairs(header.i, self._cluster_pair)
-        if delay_level(header.i, sys_flag, self._settings.max_delay_level):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
-        records: list[Record] = []
-        for item in iterate_batch(request.body):
-            text = _text_of(item.properties)
-            if find_property(text, "DELAY") not in (None, "", "0"):
-                raise RequestError(
-                    ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
-                )
-            place = Diversion(topic.entry.name, queue_id, sys_flag, append_pairs(text, common))
-            records.append(_record(connection, header, place, item.flag, item.body))
-        if not records:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-        return records
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -622,50 +489,5 @@ class SendMessageProcessor:
         }
 
 
-def _record(
-    connection: Connection, header: SendHeader, place: Diversion, flag: int, body: Buffer
-) -> Record:
-    properties = place.properties.encode()
-    if len(properties) > PROPERTIES_LIMIT:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the message is illegal: properties of {len(properties)} bytes "
-            f"(limit {PROPERTIES_LIMIT})",
-        )
-    return Record(
-        queue_id=place.queue_id,
-        flag=_int32(flag, "flag"),
-        sys_flag=_int32(place.sys_flag, "sysFlag"),
-        born_timestamp=_int64(header.g, "bornTimestamp"),
-        born_host=_peer_of(connection).host,
-        reconsume_times=_int32(header.j, "reconsumeTimes"),
-        prepared_transaction_offset=0,
-        body=body,
-        properties=properties,
-    )
-
-
 def _being_deleted(topic: str) -> str:
     return f"topic[{topic}] is being deleted"
-
-
-def _text_of(properties: Buffer) -> str:
-    try:
-        return str(properties, "utf-8")
-    except UnicodeDecodeError as error:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the message is illegal: properties of a batch item: {error.reason}",
-        ) from error
-
-
-def _int32(value: int, name: str) -> int:
-    if not -(1 << 31) <= value < 1 << 31:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is no 32-bit integer")
-    return value
-
-
-def _int64(value: int, name: str) -> int:
-    if not -(1 << 63) <= value < 1 << 63:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is no 64-bit integer")
-    return value

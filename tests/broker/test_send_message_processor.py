@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.processor.send_header import V1_NAMES
-from broker.processor.send_message_processor import PeerHost
+from broker.processor.send_records import PeerHost
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike

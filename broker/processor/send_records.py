@@ -1,0 +1,261 @@
+"""SendRecords: what a send of the general path stores, and where.
+
+Used by SendMessageProcessor on the loop thread of `remoting`. Turns a checked send into records of
+one topic: a retry that has used up its tries goes to the dead letters, a delayed message or the
+half of a transaction to a topic of the broker first, a batch becomes a record for each of its
+messages. It puts nothing into the log. Follows handleRetryAndDLQ and sendMessage of the original's
+SendMessageProcessor (reference: behaviours, sections 2 and 8).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker.diverted_messages import (
+    Diversion,
+    delay_level,
+    divert_delayed,
+    divert_half,
+    is_half,
+)
+from broker.processor.consumer_send_msg_back_processor import (
+    DLQ_QUEUES,
+    LEAST_VERSION_WITH_RECONSUME_LIMIT,
+)
+from broker.processor.send_header import SendHeader
+from broker.send_properties import (
+    append_pairs,
+    find_property,
+    stored_properties,
+    without_property,
+)
+from broker.system_topics import (
+    PERM_READ_WRITE,
+    RETRY_GROUP_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    TRANS_HALF_TOPIC,
+    dlq_topic,
+)
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.body.topic_config import TopicConfig
+from remoting.errors import RequestError
+from remoting.remoting_command import RemotingCommand
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog, Record, TopicLog
+from store.message_codec import (
+    BORN_HOST_V6_FLAG,
+    STORE_HOST_V6_FLAG,
+    Buffer,
+    encode_host,
+    iterate_batch,
+)
+from store.message_properties import PROPERTIES_LIMIT
+
+HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
+"""What the original's clients set on messages of an order."""
+_HALF_QUEUES: Final = 1
+_MULTI_TAGS: Final = 0x2
+
+
+class OwnTopics(Protocol):
+    """What is needed of TopicConfigManager."""
+
+    def create(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """Create a topic of the broker's own, or find it; None when that takes too long."""
+
+
+class SendGroups(Protocol):
+    """What is needed of SubscriptionGroupManager."""
+
+    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration; made with defaults where that is allowed, else None."""
+
+
+class PeerHost:
+    """A connection's address as it is stored; kept on the connection."""
+
+    __slots__ = ("host", "sys_flag")
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = encode_host(host, port)
+        self.sys_flag = BORN_HOST_V6_FLAG if ":" in host else 0
+
+
+class SendTopic:
+    """A topic as the hot path sees it; dropped whenever the topic's configuration changes."""
+
+    __slots__ = ("entry", "multi_tags", "queues", "write_queues")
+
+    def __init__(self, config: TopicConfig, entry: TopicLog) -> None:
+        self.entry = entry
+        self.queues = max(config.read_queue_nums, config.write_queue_nums)
+        self.write_queues = max(config.write_queue_nums, 1)
+        self.multi_tags = _MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSend:
+    """Records of one topic, and the queue that the answer names (a diverted message is stored in
+    another)."""
+
+    topic: TopicLog
+    records: list[Record]
+    message_type: str
+    queue_id: int
+
+
+class SendRecords:
+    """See the module. Owned by: the remoting loop thread."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        topics: OwnTopics,
+        groups: SendGroups,
+        *,
+        cluster_name: str,
+        max_delay_level: int,
+        reject_transactions: str,
+    ) -> None:
+        """reject_transactions: why transactional messages are refused; empty: they are not."""
+        self._log = commit_log
+        self._topics = topics
+        self._groups = groups
+        self._cluster_pair = f"CLUSTER\x01{cluster_name}"
+        self._max_delay_level = max_delay_level
+        self._reject_transactions = reject_transactions
+
+    def of(
+        self, request: RemotingCommand, header: SendHeader, topic: SendTopic, peer: PeerHost
+    ) -> StoredSend:
+        """What `request` stores. Raises RequestError and StoreError; the header may change."""
+        asked = int(header.e)
+        queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
+        if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
+        sys_flag = self._sys_flag(header, topic, peer)
+        message_type = "fifo" if FIFO_PROPERTY in header.i else "normal"
+        place = Diversion(topic.entry.name, queue_id, sys_flag, "")
+        if header.m:
+            records = self._batch(request, header, place, peer)
+            return StoredSend(topic.entry, records, message_type, queue_id)
+        diversion = self._divert(header, place)
+        if diversion is None:
+            place = place._replace(properties=stored_properties(header.i, self._cluster_pair))
+            record = _record(header, place, peer, header.h, request.body)
+            return StoredSend(topic.entry, [record], message_type, queue_id)
+        message_type = "delay" if diversion.topic == SCHEDULE_TOPIC else "transaction"
+        record = _record(header, diversion, peer, header.h, request.body)
+        return StoredSend(self._log.topic(diversion.topic), [record], message_type, queue_id)
+
+    def _retry_or_dlq(
+        self, request: RemotingCommand, header: SendHeader, topic: SendTopic, queue_id: int
+    ) -> tuple[SendTopic, int]:
+        """A consumer sends a message to its group's retry topic itself (when 36 failed it)."""
+        group = header.b.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        config = self._groups.find_or_create(group)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}"
+            )
+        limit = config.retry_max_times
+        if header.l is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
+            limit = header.l
+        if header.j < limit:
+            return topic, queue_id
+        # Its time is over: no delay any more (5.x; 4.9.8 still waits the level out).
+        header.i = without_property(header.i, "DELAY")
+        return self._own_topic(dlq_topic(group), DLQ_QUEUES), 0
+
+    def _own_topic(self, name: str, queue_nums: int) -> SendTopic:
+        config = self._topics.create(name, queue_nums, PERM_READ_WRITE)
+        if config is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
+        return SendTopic(config, self._log.topic(name))
+
+    def _divert(self, header: SendHeader, place: Diversion) -> Diversion | None:
+        """Where a delayed message or a half goes first; WAIT stays in its properties."""
+        half = is_half(header.i)
+        level = 0 if half else delay_level(header.i, place.sys_flag, self._max_delay_level)
+        if not half and not level:
+            return None
+        text = append_pairs(without_property(header.i, "CLUSTER"), self._cluster_pair)
+        if not half:
+            return divert_delayed(place.topic, place.queue_id, place.sys_flag, text, level)
+        if self._reject_transactions:
+            raise RequestError(ResponseCode.NO_PERMISSION, self._reject_transactions)
+        self._own_topic(TRANS_HALF_TOPIC, _HALF_QUEUES)
+        return divert_half(place.topic, place.queue_id, place.sys_flag, text)
+
+    def _sys_flag(self, header: SendHeader, topic: SendTopic, peer: PeerHost) -> int:
+        store_flag = self._log.store_host_flag
+        return header.f & ~HOST_BITS | peer.sys_flag | store_flag | topic.multi_tags
+
+    def _batch(
+        self, request: RemotingCommand, header: SendHeader, place: Diversion, peer: PeerHost
+    ) -> list[Record]:
+        common = append_pairs(header.i, self._cluster_pair)
+        if delay_level(header.i, place.sys_flag, self._max_delay_level):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
+        records: list[Record] = []
+        for item in iterate_batch(request.body):
+            text = _text_of(item.properties)
+            if find_property(text, "DELAY") not in (None, "", "0"):
+                raise RequestError(
+                    ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
+                )
+            own = place._replace(properties=append_pairs(text, common))
+            records.append(_record(header, own, peer, item.flag, item.body))
+        if not records:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+        return records
+
+
+def _record(
+    header: SendHeader, place: Diversion, peer: PeerHost, flag: int, body: Buffer
+) -> Record:
+    properties = place.properties.encode()
+    if len(properties) > PROPERTIES_LIMIT:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: properties of {len(properties)} bytes "
+            f"(limit {PROPERTIES_LIMIT})",
+        )
+    return Record(
+        queue_id=place.queue_id,
+        flag=_int32(flag, "flag"),
+        sys_flag=_int32(place.sys_flag, "sysFlag"),
+        born_timestamp=_int64(header.g, "bornTimestamp"),
+        born_host=peer.host,
+        reconsume_times=_int32(header.j, "reconsumeTimes"),
+        prepared_transaction_offset=0,
+        body=body,
+        properties=properties,
+    )
+
+
+def _text_of(properties: Buffer) -> str:
+    try:
+        return str(properties, "utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: properties of a batch item: {error.reason}",
+        ) from error
+
+
+def _int32(value: int, name: str) -> int:
+    if not -(1 << 31) <= value < 1 << 31:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is no 32-bit integer")
+    return value
+
+
+def _int64(value: int, name: str) -> int:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is no 64-bit integer")
+    return value
