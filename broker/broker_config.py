@@ -90,6 +90,24 @@ class BrokerConfig:
     region_id: str = field(
         default="DefaultRegion", metadata={"key": "regionId", "doc": "MSG_REGION of send answers"}
     )
+    # Who may ask for what (docs/access.md).
+    acl_enable: bool = field(
+        default=False,
+        metadata={
+            "key": "aclEnable",
+            "doc": "requests are signed by the accounts of conf/plain_acl.yml and conf/acl/*.yml",
+            "important": True,
+        },
+    )
+    admin_allowed_addresses: str = field(
+        default="127.0.0.0/8,::1",
+        metadata={
+            "key": "adminAllowedAddresses",
+            "doc": "without ACL: where operators may change topics, groups and the like from; "
+            "addresses, networks, 10.1.*.*, 10.1.2.3-50, separated by commas (key of ours)",
+            "important": True,
+        },
+    )
     # Topics and groups that come into being by themselves.
     default_topic_queue_nums: int = field(
         default=8,
@@ -218,7 +236,47 @@ class BrokerConfig:
         },
     )
     enable_property_filter: bool = field(
-        default=False, metadata={"key": "enablePropertyFilter", "doc": "allow SQL92 subscriptions"}
+        default=False,
+        metadata={
+            "key": "enablePropertyFilter",
+            "doc": "allow SQL92 subscriptions (docs/filters.md)",
+            "important": True,
+        },
+    )
+    filter_support_retry: bool = field(
+        default=False,
+        metadata={
+            "key": "filterSupportRetry",
+            "doc": "filter the messages of retry topics by properties, too",
+        },
+    )
+    filter_data_clean_time_span: int = field(
+        default=86_400_000,
+        metadata={
+            "key": "filterDataCleanTimeSpan",
+            "doc": "how long the filter of a group is kept that is gone",
+            "unit": "ms",
+            "min": 0,
+        },
+    )
+    expect_consumer_num_use_filter: int = field(
+        default=32,
+        metadata={
+            "key": "expectConsumerNumUseFilter",
+            "doc": "filters of one topic that the bit positions in consumerFilter.json are for",
+            "min": 1,
+            "max": 65536,
+        },
+    )
+    max_error_rate_of_bloom_filter: int = field(
+        default=20,
+        metadata={
+            "key": "maxErrorRateOfBloomFilter",
+            "doc": "wanted error rate of these positions; only a Java broker uses them",
+            "unit": "percent",
+            "min": 1,
+            "max": 99,
+        },
     )
     flush_consumer_offset_interval: int = field(
         default=5000,

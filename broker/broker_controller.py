@@ -13,45 +13,43 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Final, TypeVar
 
-from broker.append_line import AppendLine
+from broker.acl.access import Access
+from broker.broker2client import Broker2Client, max_waiting_calls
 from broker.broker_gauges import BrokerGauges, GaugeSources
 from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.broker_registration import BrokerRegistration
 from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, ms_until_midnight
+from broker.changed_settings import ChangedSettings
 from broker.client_housekeeping_service import ClientHousekeepingService
 from broker.command_channel import CommandClient
+from broker.config_application import ConfigApplication
+from broker.config_update import BrokerConfigUpdate
 from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.durability_waiters import DurabilityWaiters
+from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.hot_path_stats import HotPathStats
 from broker.json_config_manager import JsonConfigManager
 from broker.memory_limit import memory_limit_bytes
-from broker.processor.consumer_send_msg_back_processor import (
-    ConsumerSendMsgBackProcessor,
-    SendBackParts,
-    SendBackSettings,
-)
+from broker.message_services import MessageParts, MessageServices
+from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
     PullMessageProcessor,
-    PullSettings,
 )
-from broker.processor.send_message_processor import (
-    SEND_V2_PREFIX,
-    SendMessageProcessor,
-    SendSettings,
-)
+from broker.processor.send_message_processor import SEND_V2_PREFIX
+from broker.processor_settings import pull_settings
 from broker.producer_manager import ProducerManager
 from broker.pull_request_hold_service import SCAN_PERIOD_MS
 from broker.rebalance_lock_manager import RebalanceLockManager
 from broker.remoting_metrics import RemotingMetrics
 from broker.replication import Replication, SharedParts
-from broker.routes import PROCESSOR_NAMES, QUERY_POOL, RouteParts, build_routes
+from broker.routes import PROCESSOR_NAMES, QUERY_POOL, REPLY_THREADS, RouteParts, build_routes
 from broker.runtime_source import RuntimeSource
-from broker.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
 from broker.startup_options import StartupOptions
@@ -64,14 +62,13 @@ from broker.topic_config_manager import TopicChange, TopicConfigManager
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_server import RemotingServer
+from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
 from store.clock import Clock
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT_SIZE
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_page import (
-    FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     REMOTING_READY,
     RUNNING_FLAGS,
@@ -113,12 +110,17 @@ class BrokerController:
         channels: dict[str, socket.socket],
         clock: Clock,
         metrics: MetricSlots,
+        *,
+        config_file: Path | None,
+        changed: ChangedSettings,
     ) -> None:
         """channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)."""
         self._options = options
         self._page = page
         self._clock = clock
         self._metric_slots = metrics
+        self._config_file = config_file
+        self._changed = changed
         self._bells = bells
         self.loop = SelectorLoop("RemotingLoop", spin_us=_SPIN_US)
         self._table = QueueTableReader(queue_table_fd)
@@ -170,20 +172,24 @@ class BrokerController:
         self._groups = SubscriptionGroupManager(path / "subscriptionGroup.json", broker, clock)
         self._offsets = ConsumerOffsetManager(path / "consumerOffset.json")
         self._schedule_offsets = ScheduleOffsetManager(path / "delayOffset.json")
+        self._filters = ConsumerFilterManager(path / "consumerFilter.json", broker, clock)
         self._producers = ProducerManager(clock)
         self._consumers = ConsumerManager(
             clock,
             DefaultConsumerIdsChangeListener(
-                notify_consumer_ids_changed_enable=broker.notify_consumer_ids_changed_enable
+                notify_consumer_ids_changed_enable=broker.notify_consumer_ids_changed_enable,
+                filters=self._filters,
             ),
         )
         self._locks = RebalanceLockManager(clock)
         self._housekeeping = ClientHousekeepingService(self._producers, self._consumers)
+        self._responses = ResponseTable()
         self._executor = ScheduledExecutor(clock)
         self._managers: tuple[JsonConfigManager, ...] = (
             self._topics,
             self._groups,
             self._offsets,
+            self._filters,
         )
         self._topics.add_listener(self._on_topic_change)
 
@@ -198,26 +204,32 @@ class BrokerController:
             stats=self._metrics,
         )
         self._loop_units = FreshUnits(ConsumeQueueReader(store), self._table)
-        broker = self._options.broker
-        self._line = AppendLine(
-            self._log,
-            self._why_not_writable,
-            fast_failure_ms=(
-                broker.wait_time_mills_in_send_queue if broker.broker_fast_failure_enable else None
-            ),
+        waiting = max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums)
+        self._clients = self._calls_to_clients(waiting)
+        self._messages = MessageServices(
+            MessageParts(
+                options=self._options,
+                page=self._page,
+                clock=self._clock,
+                loop=self.loop,
+                commit_log=self._log,
+                table=self._table,
+                access=self._access,
+                loop_reader=self._loop_reader,
+                loop_units=self._loop_units,
+                waiters=self._waiters,
+                topics=self._topics,
+                groups=self._groups,
+                producers=self._producers,
+                schedule_offsets=self._schedule_offsets,
+                clients=self._calls_to_clients(REPLY_THREADS),
+                stats=self._stats,
+                why_not_writable=self._why_not_writable,
+            )
         )
-        self._send = SendMessageProcessor(
-            self._send_settings(),
-            self._log,
-            self._line,
-            self._topics,
-            self._groups,
-            self._waiters,
-            self._stats,
-            self._why_not_writable,
-        )
+        self._send = self._messages.send
         self._pull = PullMessageProcessor(
-            self._pull_settings(),
+            pull_settings(self._options, self._memory_limit),
             self._page,
             self._table,
             self._loop_units,
@@ -228,38 +240,7 @@ class BrokerController:
             self._offsets,
             self._stats,
             self._clock.monotonic_ms,
-        )
-        self._send_back = ConsumerSendMsgBackProcessor(
-            SendBackParts(
-                commit_log=self._log,
-                line=self._line,
-                reader=self._access,
-                topics=self._topics,
-                groups=self._groups,
-                stats=self._stats,
-                on_loop=self.loop.call_soon_threadsafe,
-            ),
-            SendBackSettings(
-                is_slave=store.is_slave,
-                broker_permission=self._options.broker.broker_permission,
-                broker_ip1=self._options.broker.broker_ip1,
-                max_delay_level=len(store.delay_level_ms),
-            ),
-        )
-        self._schedule_messages = ScheduleMessageService(
-            ScheduleParts(
-                commit_log=self._log,
-                line=self._line,
-                reader=self._loop_reader,
-                table=self._table,
-                units=self._loop_units,
-                waiters=self._waiters,
-                offsets=self._schedule_offsets,
-                stats=self._stats,
-                clock=self._clock,
-                flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
-            ),
-            store.delay_level_ms,
+            self._filters,
         )
         self._follower = StoreFollower(
             self._page,
@@ -273,9 +254,13 @@ class BrokerController:
             sends_wait_for_file=lambda: self._send.holds_sends,
             publish_counts=self._stats.publish,
         )
-        self._client = RemotingClient(self._options.client)
+        self._access_control = Access(self._options.broker, self._clock)
+        self._client = RemotingClient(self._options.client, signer=self._access_control.signer)
         self._build_outside()
         self._server = self._build_server()
+
+    def _calls_to_clients(self, max_waiting: int) -> Broker2Client:
+        return Broker2Client(self._consumers, self._responses, self._clock, max_waiting=max_waiting)
 
     def _build_outside(self) -> None:
         """What talks to name servers and to the other brokers of the group."""
@@ -302,7 +287,9 @@ class BrokerController:
             schedule_offsets=self._schedule_offsets,
             access=self._access,
             on_failure=_end_process,
+            acl=self._access_control.manager,
         )
+        self._acl_processor = AdminAclProcessor(self._access_control.manager, identity)
         channels = self._channels
         self._replication = Replication(shared, channels["remoting->ha"], channels["remoting<-ha"])
         self._registration = BrokerRegistration(
@@ -330,7 +317,8 @@ class BrokerController:
             clock=self._clock,
             access=self._access,
             send=self._send,
-            send_back=self._send_back,
+            send_back=self._messages.send_back,
+            reply=self._messages.reply,
             pull=self._pull,
             runtime=runtime,
             stats_manager=self._stats_manager,
@@ -344,6 +332,9 @@ class BrokerController:
             schedule_offsets=self._schedule_offsets,
             locks=self._locks,
             replication=self._replication.processor,
+            acl=self._acl_processor,
+            clients=self._clients,
+            configs=self._configs(),
         )
         self._routes = build_routes(parts)
         server = self._options.server
@@ -352,13 +343,32 @@ class BrokerController:
             self._routes.main,
             executors=self._routes.executors,
             listener=self._housekeeping,
-            fast_routes=(
+            fast_routes=self._access_control.fast_routes(
                 (SEND_V2_PREFIX, self._send.process_fast),
                 (PULL_PREFIX, self._pull.process_fast),
                 (LITE_PULL_PREFIX, self._pull.process_fast),
             ),
+            gate=self._access_control.gate,
             idle_timeout_ms=server.server_channel_max_idle_time_seconds * 1000,
             observer=self._metrics,
+            responses=self._responses,
+        )
+
+    def _configs(self) -> BrokerConfigUpdate:
+        application = ConfigApplication(
+            topics=self._topics,
+            system_topics=self._system_topics,
+            groups=self._groups,
+            registration=self._registration,
+            use_on_loop=self._use_options,
+            store=self._commands,
+        )
+        return BrokerConfigUpdate(
+            self._options,
+            self._clock,
+            config_file=self._config_file,
+            user=application,
+            changed=self._changed,
         )
 
     def _schedule_progress(self) -> dict[int, tuple[int, int]]:
@@ -368,41 +378,6 @@ class BrokerController:
             for level, offset in self._schedule_offsets.offsets().items()
         }
 
-    def _send_settings(self) -> SendSettings:
-        broker, store = self._options.broker, self._options.store
-        return SendSettings(
-            broker_name=broker.broker_name,
-            cluster_name=broker.broker_cluster_name,
-            region_id=broker.region_id,
-            trace_on=broker.trace_on,
-            max_message_size=store.max_message_size,
-            start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
-            is_slave=store.is_slave,
-            max_delay_level=len(store.delay_level_ms),
-            reject_transactions=(
-                f"the broker[{broker.broker_ip1}] sending transaction message is forbidden"
-                if broker.reject_transaction_message
-                else ""
-            ),
-        )
-
-    def _pull_settings(self) -> PullSettings:
-        broker, store = self._options.broker, self._options.store
-        return PullSettings(
-            readable=bool(broker.broker_permission & 4),
-            long_polling_enable=broker.long_polling_enable,
-            short_polling_time_ms=broker.short_polling_time_mills,
-            slave_read_enable=broker.slave_read_enable,
-            is_slave=store.is_slave,
-            offset_check_in_slave=store.offset_check_in_slave,
-            bytes_in_memory=store.max_transfer_bytes_on_message_in_memory,
-            count_in_memory=store.max_transfer_count_on_message_in_memory,
-            bytes_in_disk=store.max_transfer_bytes_on_message_in_disk,
-            count_in_disk=store.max_transfer_count_on_message_in_disk,
-            memory_limit=self._memory_limit,
-            units_per_file=store.mapped_file_size_consume_queue // CQ_UNIT_SIZE,
-        )
-
     # -- life ----------------------------------------------------------------------------------
 
     def open(self, main: socket.socket, vip: socket.socket) -> None:
@@ -411,6 +386,7 @@ class BrokerController:
         for manager in (*self._managers, self._schedule_offsets):
             manager.load()
             manager.save_in_background(self._executor.submit)
+        self._access_control.open(self._executor)
         if not self._options.store.is_slave:
             self._open_log()
         self._server.add_listener(main)
@@ -436,7 +412,7 @@ class BrokerController:
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
         )
         if not self._options.store.is_slave:
-            self._schedule_messages.start(loop)
+            self._messages.start()
         self._server.start()
         self._client.start()
         self._schedule()
@@ -479,7 +455,7 @@ class BrokerController:
 
     def _gauges(self) -> BrokerGauges:
         sources = GaugeSources(
-            permission=self._options.broker.broker_permission,
+            permission=lambda: self._options.broker.broker_permission,
             topics=self._topics,
             system_topics=self._system_topics,
             groups=self._groups,
@@ -525,7 +501,7 @@ class BrokerController:
     def _drain(self, since_ms: int) -> None:
         """Wait for the sends that wait, then let the answers leave and end the loop."""
         late = self._clock.monotonic_ms() - since_ms > _STOP_WAIT_MS
-        self._schedule_messages.stop()
+        self._messages.stop()
         if len(self._waiters) and not late:
             self.loop.call_later(5, lambda: self._drain(since_ms))
             return
@@ -539,7 +515,7 @@ class BrokerController:
         self._replication.shutdown()
         self._executor.shutdown(2_000)
         self._log.close()
-        self._schedule_messages.finish()
+        self._messages.finish()
         self._persist()
         self._persist_delay_offsets()
         self._client.shutdown()
@@ -552,6 +528,17 @@ class BrokerController:
             self._follower.before_commit()
         self._send.turn_end()
         self._stats.end_turn(self._clock.monotonic_ns() - self.loop.now_ns)
+
+    def _use_options(self, options: StartupOptions) -> None:
+        """Settings were changed (25): the loop's processors follow. Pool threads only."""
+
+        def use() -> None:
+            self._options = options
+            self._pull.use(pull_settings(options, self._memory_limit))
+            self._messages.use(options)
+            self._send.on_topics_changed()
+
+        self._call_on_loop(use)
 
     def _block_topic(self, topic: str) -> int:
         """Hold back a topic's sends; the log's end (a slave's log has another writer)."""

@@ -48,7 +48,8 @@ class QueueTimes(Protocol):
 class GaugeSources:
     """What is sampled."""
 
-    permission: int
+    permission: Callable[[], int]
+    """brokerPermission in force."""
     topics: TopicConfigManager
     system_topics: SystemTopics
     groups: SubscriptionGroupManager
@@ -77,7 +78,7 @@ class BrokerGauges:
     def sample(self) -> None:
         """Each 5 s."""
         known = self._from
-        self._set(table.BROKER_PERMISSION, {(): known.permission})
+        self._set(table.BROKER_PERMISSION, {(): known.permission()})
         self._set(table.TOPIC_NUMBER, {(): len(known.topics.topic_names())})
         self._set(table.CONSUMER_GROUP_NUMBER, {(): len(known.groups.group_names())})
         waiting: dict[Labels, float] = {(name,): count for name, count in known.waiting().items()}

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+from broker.acl.acl_files import merge, read_files
 from broker.broker_config import BrokerConfig
 from broker.startup_options import StartupOptions
 from broker.supervisor_config import SupervisorConfig
@@ -29,6 +31,7 @@ from conf.command_line import (
     unused_variables,
 )
 from conf.config_loader import KeySpace, LoadedSettings, build, load_settings
+from conf.credentials import find_credentials
 from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError
 from conf.ignored_keys import IGNORED_BROKER_KEYS
 from conf.logging_setup import LoggingConfig
@@ -36,6 +39,7 @@ from conf.setting import Setting
 from ha.ha_config import HaConfig
 from ha.transport import HaTlsError, make_tls_context
 from ha.trusted_peers import parse_networks
+from remoting.address_patterns import parse_patterns
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from store.errors import StoreError
 from store.message_store_config import MessageStoreConfig
@@ -81,6 +85,7 @@ def load_startup_options(
         options = StartupOptions.from_settings(_resolve(loaded.values))
         _validate(options.store, loaded.sources)
         _validate_replication(options.ha, loaded.sources)
+        _validate_access(options.broker, loaded.sources)
     except ConfigError as error:
         raise cannot_start(error) from error
     require_home(options.broker.rocketmq_home)
@@ -149,6 +154,20 @@ def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
             " listenPort + 1 unless haListenPort says otherwise)"
         )
         raise ConfigError([_with_source(sources.get("haMasterAddress"), problem)])
+
+
+def _validate_access(config: BrokerConfig, sources: Mapping[str, str]) -> None:
+    """What would otherwise fail in process `remoting`, after the start; files name their lines."""
+    try:
+        parse_patterns(config.admin_allowed_addresses)
+    except ValueError as error:
+        problem = f"adminAllowedAddresses: {error}"
+        raise ConfigError([_with_source(sources.get("adminAllowedAddresses"), problem)]) from error
+    if config.rocketmq_home is not None:
+        conf = Path(config.rocketmq_home, "conf")
+        find_credentials(conf)
+        if config.acl_enable:
+            merge(read_files(conf))
 
 
 def _with_source(source: str | None, problem: object) -> str:

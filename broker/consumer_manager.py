@@ -44,11 +44,29 @@ class ConsumerGroupListener(Protocol):
         ...
 
 
-class DefaultConsumerIdsChangeListener:
-    """Sends NOTIFY_CONSUMER_IDS_CHANGED (40), so that the group rebalances at once."""
+class GroupFilters(Protocol):
+    """What is needed of ConsumerFilterManager."""
 
-    def __init__(self, *, notify_consumer_ids_changed_enable: bool = True) -> None:
+    def register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
+        """A heartbeat named these subscriptions."""
+
+    def unregister(self, group: str) -> None:
+        """The last member of the group is gone."""
+
+
+class DefaultConsumerIdsChangeListener:
+    """Sends NOTIFY_CONSUMER_IDS_CHANGED (40), so that the group rebalances at once; keeps the
+    groups' property filters up to date."""
+
+    def __init__(
+        self,
+        *,
+        notify_consumer_ids_changed_enable: bool = True,
+        filters: GroupFilters | None = None,
+    ) -> None:
+        """filters: None where nobody filters by properties."""
         self.notify_consumer_ids_changed_enable = notify_consumer_ids_changed_enable
+        self._filters = filters
 
     def on_change(self, group: str, connections: Sequence[ConnectionLike]) -> None:
         """One oneway request for each member, if this broker does that at all."""
@@ -63,10 +81,14 @@ class DefaultConsumerIdsChangeListener:
             )
 
     def on_register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        """Nothing to send."""
+        """Nothing to send; a new expression is compiled."""
+        if self._filters is not None:
+            self._filters.register(group, subscriptions)
 
     def on_unregister(self, group: str) -> None:
-        """Nobody is left to be told."""
+        """Nobody is left to be told; the group's filters are kept for a while."""
+        if self._filters is not None:
+            self._filters.unregister(group)
 
 
 class ConsumerGroupInfo:

@@ -79,6 +79,23 @@ class ConsumerOffsetManager(JsonConfigManager):
         """Groups that have offsets in the topic (Java: whichGroupByTopic)."""
         return [group for found, group in self._pairs() if found == topic]
 
+    def lowest_offsets(
+        self, topic: str, min_offset: Callable[[int], int], without: Collection[str]
+    ) -> dict[int, int]:
+        """The lowest offset of any group in each queue of `topic` (308), by queue id.
+
+        Offsets below `min_offset(queue_id)` and the groups `without` do not count. (The original
+        deletes the rows of those groups from its table; this is a read here.)
+        """
+        lowest: dict[int, int] = {}
+        for group in self.groups_of_topic(topic):
+            if group in without:
+                continue
+            for queue_id, offset in self.query_offsets(group, topic).items():
+                if offset >= min_offset(queue_id):
+                    lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
+        return lowest
+
     def _pairs(self) -> list[tuple[str, str]]:
         """(topic, group) of each key; keys with more than one separator are skipped as in Java."""
         split = (key.split(TOPIC_GROUP_SEPARATOR) for key in self._table.copy())

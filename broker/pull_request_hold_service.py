@@ -4,7 +4,8 @@ Runs on the loop thread of `remoting`. A pull waits under its (topic, queueId); 
 ring of moved rows says which queues to look at. A woken pull runs again; one whose tags match
 nothing new goes on waiting from where it had looked to. Follows PullRequestHoldService of the
 original, with two differences that clients like: time-outs are noticed within a second (there:
-five), and a filtered pull is not answered for messages that it does not want.
+five), and a filtered pull is not answered for messages that it does not want, unless there are
+more of them than one pull looks at.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
+from broker.acl.acl_synchronize import AclSynchronize
+from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.command_channel import Arguments, CommandClient, CommandError
 from broker.consumer_offset_manager import ConsumerOffsetManager
@@ -64,6 +66,8 @@ class SharedParts:
     offsets: ConsumerOffsetManager
     schedule_offsets: ScheduleOffsetManager
     on_failure: FailureHandler
+    acl: PlainPermissionManager | None = None
+    """None: aclEnable=false."""
 
 
 class Replication:
@@ -158,6 +162,7 @@ class Replication:
             compare_logs=self._compare_logs,
             page=shared.page,
             clock=shared.clock,
+            and_then=None if shared.acl is None else AclSynchronize(shared.api, shared.acl).sync,
         )
 
     # -- life ----------------------------------------------------------------------------------

@@ -12,14 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from broker.broker2client import Broker2Client
 from broker.broker_config import BrokerConfig
 from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
-from broker.config_source import StartedConfigs
+from broker.config_update import BrokerConfigUpdate
 from broker.consumer_manager import ConsumerManager
 from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_group_processor import AdminGroupProcessor
 from broker.processor.admin_ha_processor import AdminHAProcessor
 from broker.processor.admin_offset_processor import AdminOffsetProcessor
+from broker.processor.admin_relay_processor import AdminRelayProcessor
+from broker.processor.admin_reset_processor import AdminResetProcessor
 from broker.processor.admin_runtime_processor import AdminRuntimeProcessor
 from broker.processor.admin_topic_processor import AdminTopicProcessor
 from broker.processor.client_manage_processor import ClientManageProcessor
@@ -30,6 +34,7 @@ from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.query_message_processor import QueryMessageProcessor
 from broker.processor.queue_times import QueueTimes
 from broker.processor.refusing_processor import RefusingProcessor
+from broker.processor.reply_message_processor import ReplyMessageProcessor
 from broker.processor.send_message_processor import SendMessageProcessor
 from broker.producer_manager import ProducerManager
 from broker.rebalance_lock_manager import RebalanceLockManager
@@ -49,6 +54,7 @@ QUERY_POOL: Final = "QueryMessageThread"
 ADMIN_POOL: Final = "AdminBrokerThread"
 HEARTBEAT_POOL: Final = "HeartbeatThread"
 CONSUMER_POOL: Final = "ConsumerManageThread"
+REPLY_POOL: Final = "ReplyMessageThread"
 SEND_BACK_POOL: Final = "SendMessageBackThread"
 PROCESSOR_NAMES: Final = {
     QUERY_POOL: "query_message",
@@ -56,6 +62,7 @@ PROCESSOR_NAMES: Final = {
     HEARTBEAT_POOL: "heartbeat",
     CONSUMER_POOL: "consumer_manager",
     SEND_BACK_POOL: "send_back",
+    REPLY_POOL: "reply",
 }
 """The pools as rocketmq_processor_watermark names them in 5.x."""
 _HEARTBEAT_THREADS: Final = 2
@@ -63,6 +70,9 @@ _HEARTBEAT_CAPACITY: Final = 50_000
 _CONSUMER_THREADS: Final = 2
 _CONSUMER_CAPACITY: Final = 100_000
 _SEND_BACK_THREADS: Final = 2
+REPLY_THREADS: Final = 8
+"""Each waits for a client that may be slow."""
+_REPLY_CAPACITY: Final = 10_000
 
 _ON_LOOP: Final = frozenset(
     {
@@ -90,6 +100,8 @@ _POOLS: Final = {
     Code.CHECK_CLIENT_CONFIG: HEARTBEAT_POOL,
     Code.QUERY_CONSUMER_OFFSET: CONSUMER_POOL,
     Code.CONSUMER_SEND_MSG_BACK: SEND_BACK_POOL,
+    Code.SEND_REPLY_MESSAGE: REPLY_POOL,
+    Code.SEND_REPLY_MESSAGE_V2: REPLY_POOL,
 }
 _NOT_ON_VIP: Final = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 
@@ -103,6 +115,7 @@ class RouteParts:
     access: StoreAccess
     send: SendMessageProcessor
     send_back: ConsumerSendMsgBackProcessor
+    reply: ReplyMessageProcessor
     pull: PullMessageProcessor
     stats_manager: BrokerStatsManager
     broker_stats: BrokerStats
@@ -116,6 +129,9 @@ class RouteParts:
     schedule_offsets: ScheduleOffsetManager
     locks: RebalanceLockManager
     replication: AdminHAProcessor
+    acl: AdminAclProcessor
+    clients: Broker2Client
+    configs: BrokerConfigUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +173,7 @@ def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
         SEND_BACK_POOL: RequestExecutor(
             SEND_BACK_POOL, _SEND_BACK_THREADS, broker.send_thread_pool_queue_capacity
         ),
+        REPLY_POOL: RequestExecutor(REPLY_POOL, REPLY_THREADS, _REPLY_CAPACITY),
     }
 
 
@@ -168,7 +185,7 @@ def _processors(parts: RouteParts) -> dict[int, RequestProcessor]:
         Code.PULL_MESSAGE: parts.pull,
         Code.LITE_PULL_MESSAGE: parts.pull,
     }
-    admin = (*_admin_processors(parts), parts.replication)
+    admin = (*_admin_processors(parts), parts.replication, parts.acl)
     for processor in (*_client_processors(parts), *admin):
         for code in processor.table:
             table[code] = processor
@@ -183,6 +200,7 @@ def _client_processors(
     LockProcessor,
     QueryMessageProcessor,
     ConsumerSendMsgBackProcessor,
+    ReplyMessageProcessor,
     RefusingProcessor,
 ]:
     store = parts.options.store
@@ -204,13 +222,21 @@ def _client_processors(
             max_msgs_num_batch=store.max_msgs_num_batch,
         ),
         parts.send_back,
+        parts.reply,
         RefusingProcessor(),
     )
 
 
 def _admin_processors(
     parts: RouteParts,
-) -> tuple[AdminTopicProcessor, AdminOffsetProcessor, AdminGroupProcessor, AdminRuntimeProcessor]:
+) -> tuple[
+    AdminTopicProcessor,
+    AdminOffsetProcessor,
+    AdminGroupProcessor,
+    AdminRuntimeProcessor,
+    AdminRelayProcessor,
+    AdminResetProcessor,
+]:
     options = parts.options
     broker = options.broker
     times = QueueTimes(parts.access, parts.access)
@@ -255,10 +281,22 @@ def _admin_processors(
             is_slave=is_slave,
         ),
         AdminRuntimeProcessor(
-            configs=StartedConfigs(options, parts.clock.now_ms()),
+            configs=parts.configs,
             runtime=parts.runtime,
             totals=parts.broker_stats,
             stats=parts.stats_manager,
             store=parts.access,
+        ),
+        AdminRelayProcessor(broker.broker_name, parts.clients, parts.access),
+        AdminResetProcessor(
+            broker.broker_name,
+            parts.clients,
+            topics=parts.topics,
+            groups=parts.groups,
+            consumers=parts.consumers,
+            consumer_offsets=parts.consumer_offsets,
+            queue_offsets=parts.access,
+            reader=parts.access,
+            is_slave=is_slave,
         ),
     )

@@ -152,11 +152,13 @@ class SlaveSynchronize:
         compare_logs: Callable[[], None],
         page: ControlPage,
         clock: Clock,
+        and_then: Callable[[str], None] | None = None,
     ) -> None:
         """`own_address`: brokerIP1:listenPort. `delete_topic_queues` raises CommandError.
 
         `compare_logs` compares the master's log with ours and says here what came of it; may
-        take seconds.
+        take seconds. `and_then`: what else follows from a master whose log belongs to ours, done
+        with its address at the end of each round; must not raise.
         """
         self._own_address = own_address
         self._api = api
@@ -166,6 +168,7 @@ class SlaveSynchronize:
         self._groups = groups
         self._delete_topic_queues = delete_topic_queues
         self._compare_logs = compare_logs
+        self._and_then = and_then
         self._counters = page.counters
         self._clock = clock
         self._lock = threading.Lock()
@@ -248,8 +251,13 @@ class SlaveSynchronize:
             ):
                 if master == self._master:
                     self._sync(kind, sync, master)
+            if self._and_then is not None and master == self._master and self._belongs(master):
+                self._and_then(master)
         finally:
             self._lock.release()
+
+    def _belongs(self, master: str) -> bool:
+        return self._objection is None and self._looked_at == master
 
     def _follow(self, master: str) -> None:
         """What another master named and deleted says nothing of this one's tables."""

@@ -28,6 +28,12 @@ def parse_tag_expression(expression: str | None) -> frozenset[int] | None:
     return frozenset(string_hash(tag) for tag in tags if tag)
 
 
+def tag_code(tags: int) -> int:
+    """The int32 that tag filters compare (the low half of a consumequeue unit's int64)."""
+    low = tags & 0xFFFFFFFF
+    return low - (1 << 32) if low & 0x80000000 else low
+
+
 class TagExpressions:
     """Parsed expressions by their text: a consumer sends the same one with every pull. Very long
     texts are parsed each time, so that a peer cannot fill the memory with them."""

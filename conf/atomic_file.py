@@ -18,8 +18,11 @@ from pathlib import Path
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-def write_atomic(path: Path, data: bytes, *, backup: bool = False) -> None:
+def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | None = None) -> None:
     """Replaces the file whole; missing parent directories are made. Raises OSError.
+
+    `mode`: permission bits of the new text, also while it is being written (files that hold keys);
+    None: what the process gives to new files.
 
     With `backup` the text before it becomes `path.bak`, and only after the new text is in place:
     at every moment `path` or `path.bak` is whole, even when the old `path` was damaged (where the
@@ -29,7 +32,7 @@ def write_atomic(path: Path, data: bytes, *, backup: bool = False) -> None:
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(target, ".tmp")
-    _write_synced(temporary, data)
+    _write_synced(temporary, data, mode)
     old = _keep_old(target) if backup else None
     os.replace(temporary, target)
     if old is not None:
@@ -69,8 +72,10 @@ def _keep_old(target: Path) -> Path | None:
     return second
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def _write_synced(path: Path, data: bytes, mode: int | None) -> None:
     with open(path, "wb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -35,10 +35,9 @@ def _only(harmless: str, reason: str) -> Refusal:
     return Refusal(frozenset({harmless}), f"{reason}; {way_out}")
 
 
-_OPEN = "access control is not available, everybody could send and read"
+_OPEN = "access control of 5.x is not available, see aclEnable"
 _NO_LOOKUP = "name servers are not looked up; name them in namesrvAddr"
 REFUSED: Final[Mapping[str, Refusal]] = {
-    "aclEnable": _only("false", _OPEN),
     "authenticationEnabled": _only("false", _OPEN),
     "authorizationEnabled": _only("false", _OPEN),
     "useTLS": _only("false", "connections are not encrypted here"),
@@ -64,10 +63,10 @@ def _keys(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Access control of 4.9.8 and 5.x: not built (switching it on is refused).
+# Access control of 5.x: not built (switching it on is refused).
 _ACCESS_CONTROL = _keys(
     """
-    aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond aclEnable authConfigPath
+    aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
     authenticationEnabled authenticationMetadataProvider authenticationProvider
     authenticationStrategy authenticationWhitelist authorizationEnabled
     authorizationMetadataProvider authorizationProvider authorizationStrategy
@@ -178,10 +177,10 @@ _BROKER = _keys(
     enableCalcFilterBitMap enableCreateSysGroup enableFastChannelEventProcess
     enableMixedMessageType enableNetWorkFlowControl enableRegisterProducer
     enableSingleTopicRegister enableSplitRegistration estimateAccumulation
-    expectConsumerNumUseFilter fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
-    fetchNamesrvAddrInterval filterDataCleanTimeSpan filterServerNums filterSupportRetry
+    fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
+    fetchNamesrvAddrInterval filterServerNums
     flushConsumerOffsetHistoryInterval forwardTimeout highSpeedMode
-    loadBalancePollNameServerInterval maxDelayTime maxErrorRateOfBloomFilter
+    loadBalancePollNameServerInterval maxDelayTime
     maxStatsIdleTimeInMinutes messageStorePlugIn metricGrpcExporterIntervalInMills
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel

@@ -15,24 +15,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from conf.atomic_file import write_atomic
 from conf.config_loader import describe, update
 from conf.errors import ConfigError
-from conf.properties import ENCODING, dump_properties, parse_properties
-from conf.setting import Setting
-from conf.settings_file import YAML_SUFFIXES
+from conf.properties import dump_properties
+from conf.settings_change import AuditLog, read_changes
+from conf.settings_edit import save_changes
 from namesrv.namesrv_config import NamesrvConfig
-from namesrv.settings_edit import edit_properties, edit_yaml
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
 CHANGEABLE_KEYS: Final = frozenset({"orderMessageEnable", "scanNotActiveBrokerInterval"})
-"""What request 318 may change: each of them is read anew whenever it matters."""
-
-_MAX_KEYS: Final = 64
-_MAX_VALUE: Final = 1024
+"""What request 318 may change: each of them is read anew whenever it matters, so that a change
+applies at once. Everything else stands in the settings file only."""
 
 
 class ConfigManager:
@@ -45,6 +41,7 @@ class ConfigManager:
         self._config = config
         self._others = others
         self._lock = threading.Lock()
+        self._audit = AuditLog("namesrv")
 
     @property
     def config(self) -> NamesrvConfig:
@@ -55,69 +52,53 @@ class ConfigManager:
         """Every setting, one `key=value` a line, as java.util.Properties reads it."""
         return dump_properties(describe(self._config, *self._others))
 
-    def update(self, text: str, who: str) -> None:
-        """Take the changes of a properties text that `who` sent.
+    def update(self, text: str, who: str) -> str:
+        """Take the changes of a properties text that `who` sent; says what happened.
 
         Raises RequestError: NO_PERMISSION names a key that must not be changed, SYSTEM_ERROR a
         value that cannot be taken or a file that cannot be written; nothing changes then.
         """
+        source = f"request 318 from {who}"
         try:
-            settings = parse_properties(text, "request 318")
+            changes = read_changes(text, source)
         except ConfigError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"no properties text: {error}") from error
-        changes = {setting.key: setting.text for setting in settings}
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if not changes:
+            return "nothing to change"
         with self._lock:
             self._refuse_protected(changes, who)
-            self._take(changes, settings, who)
+            return self._take(changes, source, who)
 
     def _refuse_protected(self, changes: Iterable[str], who: str) -> None:
         denied = self._config.config_black_list.split(";")
         for key in changes:
             if key not in CHANGEABLE_KEYS or key in denied:
-                log.warning("settings: %s tried to change %.80r, refused", who, key)
+                reason = "it can only be changed in the settings file before a start"
+                self._audit.refused(who, key, reason)
                 raise RequestError(
                     ResponseCode.NO_PERMISSION,
-                    f"Can not update config {key!r:.80}: it can only be changed in the settings"
-                    f" file before a start. Changeable: {', '.join(sorted(CHANGEABLE_KEYS))}",
+                    f"Can not update config {key!r:.80}: {reason}."
+                    f" Changeable: {', '.join(sorted(CHANGEABLE_KEYS))}",
                 )
 
-    def _take(self, changes: Mapping[str, str], settings: list[Setting], who: str) -> None:
-        if len(settings) > _MAX_KEYS or any(len(value) > _MAX_VALUE for value in changes.values()):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "too many or too long settings")
+    def _take(self, changes: Mapping[str, str], source: str, who: str) -> str:
         try:
-            config = update(self._config, changes, f"request 318 from {who}")
+            config = update(self._config, changes, source)
         except ConfigError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        if changes:
-            self._save(changes)
-        old = describe(self._config)
-        self._config = config
-        for key, value in changes.items():
-            log.warning("settings: %s changed %s from %r to %r", who, key, old[key], value)
-
-    def _save(self, changes: Mapping[str, str]) -> None:
         path = Path(self._config.config_store_path)
+        old, new = describe(self._config), describe(config)
+        self._save(path, {key: new[key] for key in changes})
+        self._config = config
+        for key in changes:
+            self._audit.changed(who, key, old[key], new[key], "now")
+        return f"applied now: {', '.join(changes)}; saved to {path}"
+
+    def _save(self, path: Path, changes: Mapping[str, str]) -> None:
         try:
-            _save(path, changes)
+            save_changes(path, changes)
         except (OSError, ConfigError) as error:
             log.error("settings: cannot save to %s: %s", path, error)
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             remark = f"nothing changed: the settings file cannot be written: {reason}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
-
-
-def _save(path: Path, changes: Mapping[str, str]) -> None:
-    """Write `changes` into the settings file; what it held before stays in `<path>.bak`.
-
-    Raises OSError, ConfigError.
-    """
-    is_yaml = path.suffix in YAML_SUFFIXES
-    encoding = "utf-8" if is_yaml else ENCODING
-    try:
-        text = path.read_bytes().decode(encoding)
-    except FileNotFoundError:
-        text = ""
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{path}: not {encoding} text"]) from error
-    edited = (edit_yaml if is_yaml else edit_properties)(text, changes)
-    write_atomic(path, edited.encode(encoding), backup=True)

@@ -27,6 +27,7 @@ from namesrv.route_info_manager import (
     BrokerRegistration,
     RouteInfoManager,
 )
+from remoting.asker import asker
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.register_broker import body_crc32, decode_register_broker_body
@@ -339,8 +340,8 @@ class DefaultRequestProcessor:
         except UnicodeDecodeError as error:
             remark = f"UnsupportedEncodingException {error}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
-        self._config.update(text, connection.remote_address)
-        return request.response(_SUCCESS)
+        remark = self._config.update(text, asker(connection, request))
+        return request.response(_SUCCESS, remark)
 
     def _get_config(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         return request.response(_SUCCESS, body=self._config.format_all().encode())

@@ -34,6 +34,7 @@ from remoting.request_dispatcher import Executor, RequestDispatcher
 from remoting.request_processor import Route
 from remoting.response_table import ResponseCallback, ResponseFuture, ResponseTable
 from remoting.selector_loop import SelectorLoop
+from remoting.signature import RequestSigner
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +92,11 @@ class RemotingClient:
         name: str = "NettyClientSelector",
         routes: Mapping[int, Route] | None = None,
         executors: Mapping[str, Executor] | None = None,
+        signer: RequestSigner | None = None,
     ) -> None:
+        """signer: signs every request, for brokers that ask for it."""
         self._config = config
+        self._signer = signer
         self._dispatcher = RequestDispatcher(routes or {}, executors or {})
         self._loop = SelectorLoop(name)
         self._receive = ReceiveBuffer()
@@ -230,6 +234,8 @@ class RemotingClient:
         future: ResponseFuture | None,
         done: Callable[[Exception | None], None],
     ) -> None:
+        if self._signer is not None:
+            self._signer.sign(command)
         try:
             targets = [] if address in self._connections else resolve(address)
             frame = encode_command(command)

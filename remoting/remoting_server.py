@@ -19,9 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from remoting.connection import FRAME_HEAD, Connection, Phase, ReceiveBuffer
-from remoting.errors import FrameError
+from remoting.errors import FrameError, RemotingSendRequestError
 from remoting.remoting_codec import decode_command
-from remoting.request_dispatcher import AnswerObserver, RequestDispatcher
+from remoting.request_dispatcher import AnswerObserver, RequestDispatcher, RequestGate
 from remoting.request_processor import ConnectionListener, Route
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
@@ -91,12 +91,17 @@ class RemotingServer:
         max_frame: int = MAX_FRAME,
         high_water: int = _HIGH_WATER,
         observer: AnswerObserver | None = None,
+        responses: ResponseTable | None = None,
+        gate: RequestGate | None = None,
     ) -> None:
-        """observer: hears of the answers of `routes`; the fast ones answer for themselves."""
+        """observer: hears of the answers of `routes`; the fast ones answer for themselves.
+        gate: lets requests to `routes` in; of the fast ones it does not hear.
+        responses: the calls to our clients, made by who gave us this table."""
         self._loop = loop
         self._executors = executors or {}
         self._observer = observer
-        self._dispatcher = RequestDispatcher(routes, self._executors, observer)
+        self._gate = gate
+        self._dispatcher = RequestDispatcher(routes, self._executors, observer, gate)
         self._listener = listener
         self._fast = tuple((prefix, len(prefix), handler) for prefix, handler in fast_routes)
         self._idle_timeout_ms = idle_timeout_ms
@@ -110,7 +115,7 @@ class RemotingServer:
         """Connections of ports with a table of their own."""
         self._backing_off: set[socket.socket] = set()
         self._accepting = False
-        self.responses = ResponseTable()
+        self.responses = ResponseTable() if responses is None else responses
 
     # -- life (loop thread or before the loop runs) ---------------------------------------------
 
@@ -119,7 +124,7 @@ class RemotingServer:
         sock.setblocking(False)
         own = None
         if routes is not None:
-            own = RequestDispatcher(routes, self._executors, self._observer)
+            own = RequestDispatcher(routes, self._executors, self._observer, self._gate)
         self._listening.append((sock, own))
 
     def start(self) -> None:
@@ -222,6 +227,9 @@ class RemotingServer:
         if self._connections.pop(connection.connection_id, None) is None:
             return
         self._port_dispatchers.pop(connection.connection_id, None)
+        if len(self.responses):
+            address = connection.remote_address
+            self.responses.fail_address(address, RemotingSendRequestError(address, reason))
         if self._listener is not None:
             self._listener.on_close(connection, reason)
 
@@ -264,7 +272,7 @@ class RemotingServer:
     ) -> None:
         command = decode_command(header, serialize, bytes(body))
         if command.is_response:
-            self.responses.complete(command)
+            self.responses.complete(command, connection.remote_address)
             return
         dispatcher = self._port_dispatchers.get(connection.connection_id, self._dispatcher)
         dispatcher.dispatch(connection, command)

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """Every request code of 4.9.8 and 5.3.3 (Java: RequestCode), and one of our own."""
+    """Every request code of 4.9.8 and 5.3.3 (Java: RequestCode), and ours."""
 
     # Client to broker: data path.
     SEND_MESSAGE = 10
@@ -192,6 +192,7 @@ class RequestCode(IntEnum):
     # Ours: outside the original's ranges, and small enough for the ROCKETMQ header's int16. A Java
     # broker answers REQUEST_CODE_NOT_SUPPORTED.
     ANNOUNCE_HA_LINK = 28906
+    GET_ACL_FILES = 28907
 
 
 _NAMES = {int(code): code.name for code in RequestCode}

@@ -33,6 +33,14 @@ class Executor(Protocol):
         ...
 
 
+class RequestGate(Protocol):
+    """Lets requests in (Java: RPCHook.doBeforeRequest)."""
+
+    def check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
+        """Raises RequestError when this peer may not ask for that. On the request's thread."""
+        ...
+
+
 class AnswerObserver(Protocol):
     """Hears of every answer that leaves here."""
 
@@ -51,13 +59,17 @@ class RequestDispatcher:
         routes: Mapping[int, Route],
         executors: Mapping[str, Executor],
         observer: AnswerObserver | None = None,
+        gate: RequestGate | None = None,
     ) -> None:
+        """gate: is asked before a processor is, with whose thread and guard; never for a code
+        without a route."""
         for code, route in routes.items():
             if route.executor is not None and route.executor not in executors:
                 raise ValueError(f"request code {code}: no executor named {route.executor}")
         self._routes = routes
         self._executors = executors
         self._observer = observer
+        self._gate = gate
 
     def dispatch(self, connection: ConnectionLike, request: RemotingCommand) -> None:
         """Serve one request, now or in its pool."""
@@ -95,6 +107,8 @@ class RequestDispatcher:
     ) -> None:
         """The request guard: whatever a processor raises becomes an answer."""
         try:
+            if self._gate is not None:
+                self._gate.check(connection, request)
             response = processor.process_request(connection, request)
         except RequestError as error:
             response = request.response(error.code, error.remark)

@@ -48,8 +48,20 @@ class ResponseTable:
         with self._lock:
             return self._futures.pop(opaque, None)
 
-    def complete(self, response: RemotingCommand) -> None:
-        """Give `response` to who waits for it; a late one is logged and dropped."""
+    def complete(self, response: RemotingCommand, address: str | None = None) -> None:
+        """Give `response` to who waits for it; a late one is logged and dropped.
+
+        `address`: who sent it, where peers must not answer for each other (None: anybody may).
+        """
+        waiting = self._futures.get(response.opaque)
+        if waiting is not None and address not in (None, waiting.address):
+            log.warning(
+                "%s: its answer to opaque %s is dropped, %s was asked",
+                address,
+                response.opaque,
+                waiting.address,
+            )
+            return
         future = self.take(response.opaque)
         if future is None:
             log.info("an answer nobody waits for (late?): opaque %s", response.opaque)

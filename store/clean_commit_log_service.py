@@ -192,6 +192,12 @@ class CleanCommitLogService(ServiceThread):
         self._manual_passes = MANUAL_PASSES
         self.wakeup()
 
+    def use_rules(self, rules: RetentionRules) -> None:
+        """Decide by other rules from now on, and look at once. Any thread."""
+        log.info("retention: %s, was %s", rules, self._rules)
+        self._rules = rules
+        self.wakeup()
+
     def step(self) -> None:
         """Wait for the next look, then take it."""
         self.wait_for_running(self._wait_ms)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from store.allocate_mapped_file_service import AllocateMappedFileService
-from store.clean_commit_log_service import CleanCommitLogService
+from store.clean_commit_log_service import CleanCommitLogService, RetentionRules
 from store.clean_consume_queue_service import CleanConsumeQueueService
 from store.clean_exit import (
     boot_id,
@@ -530,6 +530,10 @@ class DefaultMessageStore:
     def clean_commit_log(self) -> None:
         """329: delete expired files now, whatever the hour."""
         self._clean_log.execute_delete_files_manually()
+
+    def change_retention(self, config: MessageStoreConfig) -> None:
+        """Files go by the retention settings of `config` from now on. Raises StoreError."""
+        self._clean_log.use_rules(RetentionRules.of(config))
 
     # -- stopping ------------------------------------------------------------------------------
 

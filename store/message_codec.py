@@ -247,6 +247,18 @@ def decode_record(view: Buffer, position: int) -> tuple[Message, int]:
     return message, found.end - position
 
 
+def read_properties(view: Buffer, position: int) -> bytes:
+    """The properties of the V1 or V2 record at `position`, nothing else copied.
+
+    Raises RecordDamagedError when the record's sizes contradict each other.
+    """
+    found = _lay_out(view, position, len(view))
+    if isinstance(found, RecordCheck):
+        text = found.reason or found.kind.name.lower()
+        raise RecordDamagedError(f"no message at position {position} of the buffer: {text}")
+    return bytes(view[found.topic_end + 2 : found.end])
+
+
 def check_record(
     view: Buffer, position: int, limit: int, phy_offset: int, *, check_crc: bool
 ) -> RecordCheck:

@@ -45,20 +45,14 @@ MAX_FUNCTION_LINES = 100
 PENDING_FIELDS: dict[str, set[str]] = {
     "BrokerConfig": {
         # transactions
-        "reject_transaction_message",
         "transaction_check_interval",
         "transaction_check_max",
         "transaction_time_out",
         "wait_time_mills_in_transaction_queue",
         # refusing early
-        "broker_fast_failure_enable",
         "wait_time_mills_in_heartbeat_queue",
         "wait_time_mills_in_pull_queue",
-        "wait_time_mills_in_send_queue",
-        # request-reply
-        "store_reply_message_enable",
     },
-    "MessageStoreConfig": {"flush_delay_offset_interval"},
 }
 """Settings that no code reads yet, by class. A name goes when its feature comes."""
 

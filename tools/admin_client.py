@@ -16,14 +16,16 @@ from types import TracebackType
 from typing import Final
 
 from remoting.body.client_connection import ConsumerConnection, GroupList, ProducerConnection
+from remoting.body.consumer_running_info import ConsumerRunningInfo
 from remoting.body.kv_table import KVTable
 from remoting.body.route import BrokerData, ClusterInfo, TopicRouteData
 from remoting.body.stats import BrokerStatsData, ConsumeStats, TopicStatsTable
 from remoting.body.topic_config import TopicList
 from remoting.command_custom_header import CommandCustomHeader, encode_header
-from remoting.errors import RemotingError
+from remoting.errors import RemotingError, RequestError
 from remoting.headers.admin import (
     GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsRequestHeader,
     GetProducerConnectionListRequestHeader,
     ViewBrokerStatsDataRequestHeader,
@@ -33,11 +35,13 @@ from remoting.headers.topic import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
+from remoting.language_code import LanguageCode
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
+from remoting.signature import RequestSigner
 from tools.errors import AdminError, BrokerAnswerError
 
 DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
@@ -82,10 +86,15 @@ class BrokerAddress:
 class AdminClient:
     """Calls to name servers and brokers. Owned by: the command's thread."""
 
-    def __init__(self, name_servers: NameServers, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        name_servers: NameServers,
+        now_ms: Callable[[], int],
+        signer: RequestSigner | None = None,
+    ) -> None:
         self.name_servers = name_servers
         self.now_ms = now_ms
-        self._remoting = RemotingClient(RemotingClientConfig(), name="mqadmin")
+        self._remoting = RemotingClient(RemotingClientConfig(), name="mqadmin", signer=signer)
 
     def __enter__(self) -> AdminClient:
         self._remoting.start()
@@ -110,13 +119,14 @@ class AdminClient:
         *,
         accept: Collection[int] = (ResponseCode.SUCCESS,),
         extra: dict[str, str] | None = None,
+        language: LanguageCode = LanguageCode.PYTHON,
         timeout_ms: int = TIMEOUT_MS,
     ) -> RemotingCommand:
         """Ask one peer; BrokerAnswerError when its answer's code is not in `accept`."""
         fields = None if header is None else encode_header(header) | (extra or {})
-        response = self._remoting.invoke_sync(
-            address, RemotingCommand.request(code, fields, body), timeout_ms
-        )
+        request = RemotingCommand.request(code, fields, body)
+        request.language = language
+        response = self._remoting.invoke_sync(address, request, timeout_ms)
         if response.code not in accept:
             raise BrokerAnswerError(address, response.code, response.remark)
         return response
@@ -141,13 +151,13 @@ class AdminClient:
         raise AdminError(f"no name server: {reason}")
 
     def ask_every_name_server(
-        self, code: RequestCode, header: CommandCustomHeader
+        self, code: RequestCode, header: CommandCustomHeader | None, body: bytes = b""
     ) -> list[tuple[str, RemotingCommand]]:
         """Ask each name server; AdminError naming those that failed, after all were asked."""
         answers, failures = [], []
         for address in self.name_servers.addresses:
             try:
-                answers.append((address, self.call(address, code, header)))
+                answers.append((address, self.call(address, code, header, body)))
             except (RemotingError, BrokerAnswerError) as error:
                 failures.append(str(error))
         if failures:
@@ -281,6 +291,27 @@ class AdminClient:
                 if connection.connection_set:
                     return connection
         return None
+
+    def consumer_running_info(
+        self, group: str, client_id: str, *, with_jstack: bool = False
+    ) -> ConsumerRunningInfo:
+        """What one live member tells of itself, relayed by the first broker that can reach it."""
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=group, client_id=client_id, jstack_enable=with_jstack
+        )
+        failures = []
+        for target in self.group_brokers(group):
+            try:
+                response = self.call(
+                    target,
+                    RequestCode.GET_CONSUMER_RUNNING_INFO,
+                    header,
+                    timeout_ms=3 * TIMEOUT_MS,
+                )
+                return ConsumerRunningInfo.from_json_bytes(response.body)
+            except (BrokerAnswerError, RemotingError, RequestError) as error:
+                failures.append(str(error))
+        raise AdminError(f"client {client_id}: {'; '.join(failures) or 'no broker is running'}")
 
     def producer_connection(self, group: str, topic: str) -> ProducerConnection:
         """The live producers of a group at the first broker of the topic that has any."""

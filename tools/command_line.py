@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 
 from remoting.errors import RemotingError, RequestError
+from tools.account import find_signer
 from tools.admin_client import AdminClient, NameServers
 from tools.command_table import COMMANDS
 from tools.errors import AdminError
@@ -55,13 +56,13 @@ class _Common:
 def command(
     name: str,
     *,
-    repeat: str | None = None,
-    asks: Callable[..., str] | None = None,
+    asks: Callable[..., str | None] | None = None,
+    every_s: float | None = None,
 ) -> Callable[[Callable[..., Reports]], click.Command]:
     """A click command called `name` out of a function(admin, **options) that gives reports.
 
-    `repeat` is the option that repeats it ("-i" or, where that letter is taken, "--interval").
-    `asks` makes, from the options, the question to answer before anything is lost.
+    `asks` makes, from the options, the question to answer before anything is lost; None: these
+    options lose nothing. `every_s` is the interval of a command that repeats without being told.
     """
 
     def decorate(function: Callable[..., Reports]) -> click.Command:
@@ -70,14 +71,15 @@ def command(
             common = _Common(
                 options.pop("name_servers"),
                 options.pop("as_json"),
-                options.pop("interval", None),
+                options.pop("interval"),
                 options.pop("yes", False),
             )
-            if asks is not None and not common.yes:
-                _ask(asks(**options))
+            question = None if asks is None or common.yes else asks(**options)
+            if question is not None:
+                _ask(question)
             _run(name, functools.partial(function, **options), common)
 
-        decorated = _common_options(callback, repeat, asks is not None)
+        decorated = _common_options(callback, every_s, asks is not None)
         return click.command(
             name,
             help=COMMANDS[name].description + ".",
@@ -89,8 +91,11 @@ def command(
 
 
 def _common_options(
-    function: Callable[..., None], repeat: str | None, asks: bool
+    function: Callable[..., None], every_s: float | None, asks: bool
 ) -> Callable[..., None]:
+    """The options of all commands; -i repeats unless the command uses that letter itself."""
+    own = getattr(function, "__click_params__", [])
+    taken = {name for parameter in own for name in parameter.opts}
     options = [
         click.option(
             "-n",
@@ -100,12 +105,15 @@ def _common_options(
             help="Name servers, host:port;host:port [default: $NAMESRV_ADDR, 127.0.0.1:9876].",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print one line of JSON."),
+        click.option(
+            *(["--interval"] if "-i" in taken else ["-i", "--interval"]),
+            "interval",
+            type=click.FloatRange(min=0.1),
+            metavar="SECONDS",
+            default=every_s,
+            help="Repeat every SECONDS" + ("." if every_s is None else f" [{every_s:g}]."),
+        ),
     ]
-    if repeat is not None:
-        names = ["-i", "--interval"] if repeat == "-i" else ["--interval"]
-        seconds = click.FloatRange(min=0.1)
-        text = "Repeat every SECONDS."
-        options.append(click.option(*names, "interval", type=seconds, metavar="SECONDS", help=text))
     if asks:
         options.append(click.option("--yes", is_flag=True, help="Do it without asking."))
     for option in reversed(options):
@@ -124,7 +132,8 @@ def _run(name: str, function: Callable[[AdminClient], Reports], common: _Common)
     """Run a command once, or over and over; only the first failure ends it."""
     surroundings = click.get_current_context().find_object(Surroundings) or Surroundings()
     servers = NameServers.parse(common.name_servers or os.environ.get("NAMESRV_ADDR"))
-    with AdminClient(servers, surroundings.now_ms) as admin:
+    signer = find_signer(os.environ.get("ROCKETMQ_HOME"))
+    with AdminClient(servers, surroundings.now_ms, signer) as admin:
         print_reports(function(admin), as_json=common.as_json)
         while common.interval is not None and not surroundings.wait(common.interval):
             try:

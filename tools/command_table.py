@@ -19,7 +19,10 @@ class Entry(NamedTuple):
 COMMANDS: Final[dict[str, Entry]] = {
     "updateTopic": Entry("topic_admin", "Update or create topic"),
     "deleteTopic": Entry("topic_admin", "Delete topic from broker and name servers (asks)"),
+    "updateTopicPerm": Entry("topic_admin", "Update what may be done with a topic"),
+    "updateOrderConf": Entry("topic_admin", "Show, set or delete an order conf (asks)"),
     "updateSubGroup": Entry("group_admin", "Update or create subscription group"),
+    "getConsumerConfig": Entry("group_admin", "Show the settings of a subscription group"),
     "deleteSubGroup": Entry("group_admin", "Delete subscription group from broker (asks)"),
     "topicList": Entry("topic", "List all topics of the name server"),
     "topicRoute": Entry("topic", "Show the route of a topic"),
@@ -28,6 +31,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "allocateMQ": Entry("topic", "Show who would get which queue of a topic"),
     "brokerStatus": Entry("broker", "Show the runtime numbers of brokers"),
     "getBrokerConfig": Entry("broker", "Show the settings of brokers"),
+    "updateBrokerConfig": Entry("broker", "Change a setting of brokers"),
+    "brokerConsumeStats": Entry("consumer_progress", "Show all groups' progress at one broker"),
     "cleanExpiredCQ": Entry("broker", "Delete expired consume queue files (asks)"),
     "cleanUnusedTopic": Entry("broker", "Delete the queues of topics that are gone (asks)"),
     "deleteExpiredCommitLog": Entry("broker", "Delete expired commit log files (asks)"),
@@ -36,12 +41,21 @@ COMMANDS: Final[dict[str, Entry]] = {
     "queryMsgByKey": Entry("message_query", "List messages by key"),
     "queryMsgByUniqueKey": Entry("message_query", "Show a message by its unique key"),
     "queryMsgByOffset": Entry("message_query", "Show a message by queue and offset"),
+    "queryMsgTraceById": Entry("message_trace", "Show who sent and who consumed a message"),
+    "queryCq": Entry("queue", "Show the entries of a consume queue"),
     "printMsg": Entry("message_read", "Print the messages of a topic"),
+    "printMsgByQueue": Entry("message_read", "Print or count the messages of one queue"),
     "sendMessage": Entry("message_send", "Send a message"),
     "consumeMessage": Entry("message_read", "Read messages without moving any offset"),
     "producerConnection": Entry("connection", "Show who is connected for a producer group"),
+    "producer": Entry("connection", "Show all producers of one broker"),
     "consumerConnection": Entry("connection", "Show who is connected for a consumer group"),
     "consumerProgress": Entry("consumer_progress", "Show how far consumer groups are behind"),
+    "consumerStatus": Entry("consumer_status", "Show what consumers tell of themselves"),
+    "startMonitoring": Entry("monitoring", "Watch all groups, a round every minute"),
+    "resetOffsetByTime": Entry("offset", "Set the offsets of a group to a time (asks)"),
+    "skipAccumulatedMessage": Entry("offset", "Skip what a group has not consumed (asks)"),
+    "cloneGroupOffset": Entry("offset", "Copy the offsets of a group to another (asks)"),
     "haStatus": Entry("ha_status", "Show how replicas follow their masters"),
     "clusterList": Entry("cluster", "List all clusters with their brokers"),
     "clusterRT": Entry("send_time", "Measure the response time of each broker of a cluster"),
@@ -52,10 +66,24 @@ COMMANDS: Final[dict[str, Entry]] = {
     "wipeWritePerm": Entry("namesrv", "Take a broker's write permission in all name servers"),
     "addWritePerm": Entry("namesrv", "Give a broker's write permission back in all name servers"),
     "getNamesrvConfig": Entry("namesrv", "Show the settings of name servers"),
+    "updateNamesrvConfig": Entry("namesrv", "Change a setting of all name servers"),
+    "updateAclConfig": Entry("acl", "Create or update an account of brokers"),
+    "deleteAclConfig": Entry("acl", "Delete an account of brokers (asks)"),
+    "clusterAclConfigVersion": Entry("acl", "Show the versions of access control files"),
+    "updateGlobalWhiteAddr": Entry("acl", "Replace the global white list of brokers"),
+    "exportMetadata": Entry("export", "Write topics and groups to a file"),
+    "exportConfigs": Entry("export", "Write the settings of a cluster to a file"),
+    "exportMetrics": Entry("export", "Write the load of a cluster to a file"),
 }
+
+
+ALIASES: Final[dict[str, str]] = {"deleteaccessconfig": "deleteAclConfig"}
+"""Other names, in lower case, that the original takes too."""
 
 
 def find_command(name: str) -> str | None:
     """The command's own spelling of a name in any case; None when there is none."""
     folded = name.lower()
+    if folded in ALIASES:
+        return ALIASES[folded]
     return next((known for known in COMMANDS if known.lower() == folded), None)

@@ -40,6 +40,12 @@ def second_text(timestamp_ms: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def compact_time_text(timestamp_ms: int) -> str:
+    """A time in the local zone, digits only: 20261120122852730 (Java: timeMillisToHumanString)."""
+    digits = "".join(char for char in second_text(timestamp_ms) if char.isdigit())
+    return f"{digits}{timestamp_ms % 1000:03d}"
+
+
 def parse_time(text: str) -> int:
     """Milliseconds out of "1795177732468" or "2026-11-20#12:28:52:468" (local zone)."""
     if text.isascii() and text.isdigit():

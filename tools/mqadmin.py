@@ -76,8 +76,8 @@ def command_list() -> str:
             "The most commonly used mqadmin commands are:",
             *lines,
             "",
-            "Every command takes -n ADDRESSES, --json and -h; those that show something take",
-            "-i SECONDS (--interval SECONDS where -i means something else) to repeat.",
+            "Every command takes -n ADDRESSES, --json, -h, and -i SECONDS to repeat (--interval",
+            "SECONDS where -i means something else); those that ask take --yes.",
             "See 'mqadmin help <command>' for more information on a specific command.",
             "",
         ]

@@ -1,10 +1,12 @@
 """Settings as brokers and name servers send them: lines "key=value", nothing escaped.
 
 Pure functions. The broker writes them without Java's escapes, so a properties parser would eat
-the backslashes.
+the backslashes; a change goes out as the original sends it, without escapes too.
 """
 
 from __future__ import annotations
+
+import click
 
 from tools.report import safe_line
 
@@ -18,3 +20,14 @@ def parse_lines(body: bytes) -> dict[str, str]:
 def properties_lines(properties: dict[str, str]) -> list[str]:
     """The original's lines, sorted by key."""
     return [f"{key:<50}=  {safe_line(properties[key])}" for key in sorted(properties)]
+
+
+def setting_body(key: str, value: str) -> bytes:
+    """The body that changes one setting (Java: MixAll.properties2String); wrong usage if it
+    would be read as something else than this key and this value."""
+    key, value = key.strip(), value.strip()
+    if not key or any(char in key for char in "=:#!\\") or key.split() != [key]:
+        raise click.UsageError(f"-k: {key!r} is no key of a setting")
+    if "\n" in value or "\r" in value:
+        raise click.UsageError("-v: a value is one line")
+    return f"{key}={value}\n".encode()

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 import setproctitle
 
+from broker.changed_settings import ChangedSettings
 from broker.command_channel import CommandServer
 from conf.logging_setup import configure_logging
 from store.control_page import STORE_STATE, Bell, ControlPage, ProcessIndex, StoreState
@@ -58,6 +59,10 @@ class BootInfo(msgspec.Struct, kw_only=True):
     bell_fds: dict[str, int]
     channel_fds: dict[str, int] = {}
     listen_fds: dict[str, int] = {}
+    config_file: str = ""
+    """The -c file, absolute; empty when the broker was started without one."""
+    changes_fd: int
+    """ChangedSettings: what requests have changed since the start."""
     lock_fd: int = -1
     """Kept open only: the store's lock holds until the last process is gone."""
 
@@ -76,6 +81,16 @@ class Child:
         self.orphaned = False
         """The supervisor is gone: other children stop at the same time, in no order."""
         self._on_stop: Callable[[], None] = lambda: None
+
+    @property
+    def changed_settings(self) -> ChangedSettings:
+        """What requests have changed since the start."""
+        return ChangedSettings(self.boot.changes_fd)
+
+    def settings(self) -> dict[str, str]:
+        """Those of the broker's start, with what has changed since: a process that starts again
+        alone must not fall back."""
+        return {**self.boot.settings, **self.changed_settings.read()}
 
     def bell(self, name: str) -> Bell:
         """The bell of process `name` (our own to sleep on, another's to ring)."""

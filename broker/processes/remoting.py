@@ -6,6 +6,7 @@ recovered (or goes on at once when it had: the log's writer may be restarted alo
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from broker.broker_controller import BrokerController
@@ -20,7 +21,7 @@ _CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha")
 def main(child: Child) -> None:
     """Serve until stopped."""
     child.page.counters[REMOTING_READY] = 0  # A predecessor's word.
-    options = StartupOptions.from_settings(child.boot.settings)
+    options = StartupOptions.from_settings(child.settings())
     controller = BrokerController(
         options,
         child.page,
@@ -29,6 +30,8 @@ def main(child: Child) -> None:
         {name: child.socket("channel", name) for name in _CHANNELS},
         SystemClock(),
         child.metrics,
+        config_file=Path(child.boot.config_file) if child.boot.config_file else None,
+        changed=child.changed_settings,
     )
     if not child.wait_for_store():
         return

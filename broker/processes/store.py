@@ -11,9 +11,11 @@ import logging
 import os
 from typing import Final
 
+from broker.changeable_keys import CHANGE_RETENTION
 from broker.command_channel import Arguments, CommandHandler, CommandServer
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, Child, run_child
 from broker.startup_options import StartupOptions
+from conf.config_loader import update
 from ha.ha_config import HaAckLevel
 from store.clock import SystemClock
 from store.default_message_store import DefaultMessageStore
@@ -27,7 +29,7 @@ _COMMAND_TIME_MS: Final = 3_000
 
 def main(child: Child) -> None:
     """Keep the files until stopped."""
-    options = StartupOptions.from_settings(child.boot.settings)
+    options = StartupOptions.from_settings(child.settings())
     clock = SystemClock()
     readers = child.bell("remoting")
     is_slave = options.store.is_slave
@@ -50,9 +52,12 @@ def main(child: Child) -> None:
         child.say(f"mqbroker: the store cannot be opened: {error}")
         raise SystemExit(EXIT_CANNOT_BOOT) from error
     store.start()
-    commands = (("remoting", _handlers), ("ha", _replicator_handlers))
+    commands = (
+        ("remoting", _handlers(options, store, clock)),
+        ("ha", _replicator_handlers(store, clock)),
+    )
     servers = [
-        CommandServer(child.socket("channel", f"store<-{asker}"), handlers(store, clock), clock)
+        CommandServer(child.socket("channel", f"store<-{asker}"), handlers, clock)
         for asker, handlers in commands
     ]
     child.serve(*servers)
@@ -63,7 +68,9 @@ def _nobody() -> None:
     """On a master process `ha` does not wait for what was flushed or allocated."""
 
 
-def _handlers(store: DefaultMessageStore, clock: SystemClock) -> dict[str, CommandHandler]:
+def _handlers(
+    options: StartupOptions, store: DefaultMessageStore, clock: SystemClock
+) -> dict[str, CommandHandler]:
     def delete_topic(arguments: Arguments) -> Arguments:
         deadline_ms = clock.monotonic_ms() + _COMMAND_TIME_MS
         topic, barrier = arguments["topic"], arguments["barrier"]
@@ -76,7 +83,12 @@ def _handlers(store: DefaultMessageStore, clock: SystemClock) -> dict[str, Comma
         store.clean_commit_log()
         return {}
 
+    def change_retention(arguments: Arguments) -> Arguments:
+        store.change_retention(update(options.store, arguments["settings"], CHANGE_RETENTION))
+        return {}
+
     return {
+        CHANGE_RETENTION: change_retention,
         "delete_topic": delete_topic,
         "clean_consume_queue": clean_consume_queue,
         "clean_commit_log": clean_commit_log,

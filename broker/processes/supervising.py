@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from broker.changed_settings import ChangedSettings
 from broker.command_channel import create_channel
 from broker.listening_sockets import bind_listener, bind_remoting, port_of
 from broker.metrics_collector import BrokerCollector, StorageFacts
@@ -73,6 +74,7 @@ class BrokerProcess:
             self._page_fd = ControlPage.create()
             self._table_fd = create_queue_table()
             self._metrics_fd = create_metric_slots()
+            self._changes_fd = ChangedSettings.create()
             self._page = ControlPage(self._page_fd)
             self._bells = {name: Bell.create() for name in _BELLS}
             self._channels: dict[str, socket.socket] = {}
@@ -212,6 +214,7 @@ class BrokerProcess:
 
     def _spec(self, index: ProcessIndex) -> ChildSpec:
         name = index.name.lower()
+        config_file = self._options.config_file
         listen = {
             "remoting": ("main", "vip"),
             "ha": ("ha",),
@@ -237,12 +240,15 @@ class BrokerProcess:
             bell_fds=self._bells,
             channel_fds=channel_fds,
             listen_fds=listen_fds,
+            config_file="" if config_file is None else str(config_file.absolute()),
+            changes_fd=self._changes_fd,
             lock_fd=self._lock.fileno(),
         )
         inherited = (
             self._page_fd,
             self._table_fd,
             self._metrics_fd,
+            self._changes_fd,
             self._life_read,
             self._lock.fileno(),
             *self._bells.values(),

@@ -24,6 +24,7 @@ from remoting.body.client_connection import (
     ProducerInfo,
     ProducerTableInfo,
 )
+from remoting.body.heartbeat import QuerySubscriptionResponseBody
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -32,6 +33,7 @@ from remoting.headers.admin import (
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
 )
 from remoting.language_code import language_name
 from remoting.remoting_command import RemotingCommand
@@ -43,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminGroupProcessor(TableProcessor):
-    """Codes 200, 201, 203, 204, 207, 328 and, for mqadmin of 5.x, 352."""
+    """Codes 200, 201, 203, 204, 207, 328 and, for mqadmin of 5.x, 345 and 352."""
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class AdminGroupProcessor(TableProcessor):
                 RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
                 RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producer_info,
                 RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
+                RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.query_subscription,
             }
         )
         self.config = config
@@ -132,6 +135,19 @@ class AdminGroupProcessor(TableProcessor):
             consume_type=info.consume_type,
             message_model=info.message_model,
             consume_from_where=info.consume_from_where,
+        )
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def query_subscription(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """345 (5.x): what a live group subscribes in a topic; nothing is said for one that is not
+        online."""
+        header = decode_header(QuerySubscriptionByConsumerRequestHeader, request.ext_fields)
+        topic = header.topic
+        found = self._consumers.find_subscription(header.group, topic) if topic else None
+        body = QuerySubscriptionResponseBody(
+            group=header.group, topic=topic, subscription_data=found
         )
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 

@@ -1,4 +1,4 @@
-"""AdminOffsetProcessor: offsets of queues and groups (29-32, 43, 45, 208, 303, 317, 321).
+"""AdminOffsetProcessor: offsets of queues and groups (29-32, 43, 45, 208, 303, 308, 314, ...).
 
 29, 30 and 31 come from consumers as well as from operators. 30, 31, 43 and 45 are light; the
 others read files: `admin` pool. Follows the offset part of AdminBrokerProcessor of the original.
@@ -17,7 +17,7 @@ from broker.consumer_manager import ConsumerManager
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.store_protocols import MessageReader, QueueOffsets
-from broker.processor.table_processor import TableProcessor
+from broker.processor.table_processor import TableProcessor, require_saved
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.topic_config_manager import TopicConfigManager
@@ -28,13 +28,18 @@ from remoting.body.query_queue import (
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
 )
+from remoting.body.reset_offset import QueryCorrectionOffsetBody
 from remoting.body.stats import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from remoting.body.topic_config import TopicList
 from remoting.command_custom_header import CommandCustomHeader, decode_header, encode_header
 from remoting.errors import RequestError
 from remoting.headers.admin import (
+    CloneGroupOffsetRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     QueryConsumeQueueRequestHeader,
+    QueryCorrectionOffsetHeader,
+    QueryTopicsByConsumerRequestHeader,
 )
 from remoting.headers.query import (
     GetEarliestMsgStoretimeRequestHeader,
@@ -59,9 +64,11 @@ log = logging.getLogger(__name__)
 MAX_QUEUE_UNITS: Final = 10_000
 """Entries that one 321 gets at most: the original would read a whole file, 300,000 of them."""
 
+MAX_OFFSET: Final = (1 << 63) - 1
+
 
 class AdminOffsetProcessor(TableProcessor):
-    """Codes 29, 30, 31, 32, 43, 45, 208, 303, 317 and 321."""
+    """Codes 29, 30, 31, 32, 43, 45, 208, 303, 308, 314, 317, 321 and, for mqadmin of 5.x, 343."""
 
     def __init__(
         self,
@@ -91,6 +98,9 @@ class AdminOffsetProcessor(TableProcessor):
                 RequestCode.QUERY_CONSUME_TIME_SPAN: self.query_consume_time_span,
                 RequestCode.GET_BROKER_CONSUME_STATS: self.get_broker_consume_stats,
                 RequestCode.QUERY_CONSUME_QUEUE: self.query_consume_queue,
+                RequestCode.QUERY_CORRECTION_OFFSET: self.query_correction_offset,
+                RequestCode.CLONE_GROUP_OFFSET: self.clone_group_offset,
+                RequestCode.QUERY_TOPICS_BY_CONSUMER: self.query_topics_by_consumer,
             }
         )
         self._broker_name = config.broker_name
@@ -192,6 +202,66 @@ class AdminOffsetProcessor(TableProcessor):
     ) -> RemotingCommand:
         """45: the offset of every delay level."""
         return request.response(ResponseCode.SUCCESS, body=self._schedule_offsets.encode())
+
+    def query_topics_by_consumer(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """343 (5.x): the topics in which a group has offsets."""
+        header = decode_header(QueryTopicsByConsumerRequestHeader, request.ext_fields)
+        body = TopicList(
+            topic_list=self._consumer_offsets.topics_of_group(header.group),
+            broker_addr=self._broker_addr(),
+        )
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def query_correction_offset(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """308: the lowest offset of any group in each queue; MAX_OFFSET where the compared group
+        is behind what is still there.
+        """
+        header = decode_header(QueryCorrectionOffsetHeader, request.ext_fields)
+        topic = header.topic
+        offsets = self._consumer_offsets.lowest_offsets(
+            topic,
+            lambda queue_id: self._queue_offsets.offsets(topic, queue_id)[0],
+            (header.filter_groups or "").split(","),
+        )
+        compared = self._consumer_offsets.query_offsets(header.compare_group, topic)
+        for queue_id in offsets.keys() & compared.keys():
+            if offsets[queue_id] > compared[queue_id]:
+                offsets[queue_id] = MAX_OFFSET
+        body = QueryCorrectionOffsetBody(correction_offsets=offsets)
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def clone_group_offset(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """314: one group gets another's offsets, in one topic or (where the original clones
+        nothing) in all of them; topics that the source has stopped to subscribe only with
+        `offline`.
+        """
+        header = decode_header(CloneGroupOffsetRequestHeader, request.ext_fields)
+        source, target, topic = header.src_group, header.dest_group, (header.topic or "").strip()
+        names = [topic] if topic else self._consumer_offsets.topics_of_group(source)
+        cloned = [
+            name
+            for name in names
+            if self._topics.find(name) is not None
+            and (header.offline or self._counts(source, name))
+        ]
+        for name in cloned:
+            self._consumer_offsets.clone_offset(source, target, name)
+        log.warning(
+            "group %s: offsets in %s cloned from group %s, asked by %s; not cloned: %s",
+            target,
+            cloned,
+            source,
+            connection.remote_address,
+            sorted(set(names) - set(cloned)) or "none",
+        )
+        require_saved(self._consumer_offsets.save_if_changed(), f"the clone for group {target}")
+        return request.response(ResponseCode.SUCCESS)
 
     # -- progress of groups ---------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """AdminRuntimeProcessor: state, settings and counters of this broker (25, 26, 28, 306, 315, 329).
 
-Runs in the `admin` pool: 28 looks at disks, 306 and 329 wait for the `store` process. Follows the
-runtime part of AdminBrokerProcessor of the original. Changing settings (25) is refused for now,
-with words that say so: a silent "success" would be worse.
+Runs in the `admin` pool: 28 looks at disks, 25, 306 and 329 wait for the `store` process, 25 for
+name servers too. Follows the runtime part of AdminBrokerProcessor of the original.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSn
 from broker.processor.store_protocols import StoreCommands
 from broker.processor.table_processor import TableProcessor
 from broker.runtime_info import RuntimeInfoSource, runtime_table
+from remoting.asker import asker
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.stats import BrokerStatsData, BrokerStatsItem
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class ConfigSource(Protocol):
-    """The settings in force."""
+    """The settings in force, and their change."""
 
     def all_configs(self) -> Mapping[str, str]:
         """Every key with its value as a settings file would have it."""
@@ -39,6 +39,10 @@ class ConfigSource(Protocol):
 
     def data_version(self) -> DataVersion:
         """Raised by each change of a setting."""
+        ...
+
+    def update(self, text: str, who: str) -> str:
+        """Take the changes of a properties text; says what applies when. Raises RequestError."""
         ...
 
 
@@ -71,15 +75,17 @@ class AdminRuntimeProcessor(TableProcessor):
         self._store = store
 
     def update_broker_config(
-        self, connection: ConnectionLike, _request: RemotingCommand
+        self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """25: refused."""
-        log.warning("update of settings: refused, asked by %s", connection.remote_address)
-        raise RequestError(
-            ResponseCode.NO_PERMISSION,
-            "changing settings at run time is not served by this version of the broker; "
-            "change the file given with -c and restart",
-        )
+        """25: change settings; the remark says what applies now and what after a restart."""
+        try:
+            text = request.body.decode()
+        except UnicodeDecodeError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"UnsupportedEncodingException {error}"
+            ) from error
+        remark = self._configs.update(text, asker(connection, request))
+        return request.response(ResponseCode.SUCCESS, remark)
 
     def get_broker_config(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -2,17 +2,17 @@
 
 Runs in the `heartbeat` / `client manage` pool: a heartbeat may create a retry topic. Follows
 ClientManageProcessor of the original; what a client is remembered by is the managers' business.
-SQL expressions are refused until the broker can filter by properties.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Final
 
 from broker.broker_config import BrokerConfig
 from broker.client_channel_info import ClientChannelInfo
 from broker.consumer_manager import ConsumerManager
+from broker.filter.filter_factory import FilterFactory, is_tag_type
+from broker.filter.selector_parser import InvalidSelectorError
 from broker.processor.table_processor import TableProcessor
 from broker.producer_manager import ProducerManager
 from broker.subscription_group_manager import SubscriptionGroupManager
@@ -29,8 +29,6 @@ from remoting.response_code import ResponseCode
 from store.clock import Clock
 
 log = logging.getLogger(__name__)
-
-EXPRESSION_TYPE_TAG: Final = "TAG"
 
 
 class ClientManageProcessor(TableProcessor):
@@ -53,6 +51,7 @@ class ClientManageProcessor(TableProcessor):
         self._consumers = consumers
         self._groups = groups
         self._topics = topics
+        self._factory = FilterFactory()
         super().__init__(
             {
                 RequestCode.HEART_BEAT: self.heart_beat,
@@ -94,23 +93,22 @@ class ClientManageProcessor(TableProcessor):
     ) -> RemotingCommand:
         """46: whether the broker can filter as the client wants."""
         body = CheckClientRequestBody.from_json_bytes(request.body)
-        kind = body.subscription_data.expression_type
-        if kind and kind != EXPRESSION_TYPE_TAG:
-            self._refuse_filter(body, kind)
+        if not is_tag_type(body.subscription_data.expression_type):
+            self._check_expression(body)
         return request.response(ResponseCode.SUCCESS)
 
-    def _refuse_filter(self, body: CheckClientRequestBody, kind: str) -> None:
+    def _check_expression(self, body: CheckClientRequestBody) -> None:
+        kind, text = body.subscription_data.expression_type, body.subscription_data.sub_string
         if not self.config.enable_property_filter:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"The broker does not support consumer to filter message by {kind}",
             )
-        log.warning("group %s: %s asks for %s filters", body.group, body.client_id, kind)
-        raise RequestError(
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            f"{kind} expressions cannot be compiled by this broker yet, use tags: "
-            f"{body.subscription_data.sub_string}",
-        )
+        try:
+            self._factory.compile(kind, text)
+        except InvalidSelectorError as error:
+            log.warning("group %s: %s asks for %r: %s", body.group, body.client_id, text, error)
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 
     def _prepare_group(self, consumer: ConsumerData) -> bool:
         """Make the group and its retry topic where allowed; whether 40 is sent to the group."""

@@ -143,6 +143,10 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         self._settings = settings
         super().__init__({RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back})
 
+    def use(self, settings: SendBackSettings) -> None:
+        """Follow other settings from now on. Any thread."""
+        self._settings = settings
+
     def send_back(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from broker.filter.message_filter import MessageFilter
 from remoting.connection import Connection
 from remoting.remoting_command import SerializeType
 
@@ -65,3 +66,5 @@ class HeldPull:
     request_code: int
     since_ms: int
     """Monotonic: when it came."""
+    properties: MessageFilter | None = None
+    """The filter by properties, None for a subscription by tags."""

@@ -15,19 +15,20 @@ from typing import Final, Protocol
 
 import msgspec
 
+from broker.filter.message_filter import MessageFilter
+from broker.filter.unit_marks import MARKED_CODES, UnitMarks
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.pull_header import (
     FLAG_COMMIT_OFFSET,
-    FLAG_SUBSCRIPTION,
     FLAG_SUSPEND,
     PULL_NUMBERS,
     HeldPull,
     PullFrame,
     PullHeader,
 )
+from broker.processor.pull_subscription import PullConsumers, PullFilters, PullSubscriptions
 from broker.pull_request_hold_service import PullRequestHoldService
-from broker.subscription_filter import TagExpressions
-from remoting.body.heartbeat import SubscriptionData
+from broker.subscription_filter import tag_code
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import FRAME_HEAD, Buffer, Connection
@@ -68,19 +69,6 @@ class PullGroups(Protocol):
 
     def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
         """The group's configuration, made where that is allowed."""
-
-
-class PullConsumers(Protocol):
-    """What is needed of ConsumerManager."""
-
-    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group's newest heartbeat said about `topic`."""
-
-    def has_group(self, group: str) -> bool:
-        """Whether the group has a live member."""
-
-    def is_broadcasting(self, group: str) -> bool:
-        """Whether the group consumes in broadcasting mode."""
 
 
 class PullOffsets(Protocol):
@@ -138,6 +126,8 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Messages further than this (bytes) behind the log's end count as "on disk"."""
     units_per_file: int
     """Messages that one consumequeue file holds."""
+    enable_property_filter: bool = False
+    filter_support_retry: bool = False
 
 
 @dataclass(slots=True)
@@ -171,7 +161,9 @@ class PullMessageProcessor:
         offsets: PullOffsets,
         stats: PullStats,
         monotonic_ms: Callable[[], int],
+        filters: PullFilters | None = None,
     ) -> None:
+        """filters: the groups' compiled expressions; None where nobody registers any."""
         self._settings = settings
         self._counters = page.counters
         self._table = table
@@ -179,12 +171,21 @@ class PullMessageProcessor:
         self._log = log_reader
         self._topics = topics
         self._groups = groups
-        self._consumers = consumers
         self._offsets = offsets
         self._stats = stats
         self._monotonic_ms = monotonic_ms
-        self._expressions = TagExpressions()
+        self._marks = UnitMarks(log_reader, monotonic_ms)
+        self._subscriptions = PullSubscriptions(
+            consumers,
+            filters,
+            enable_property_filter=settings.enable_property_filter,
+            filter_support_retry=settings.filter_support_retry,
+        )
         self.hold_service = PullRequestHoldService(self._run_again)
+
+    def use(self, settings: PullSettings) -> None:
+        """Follow other settings from now on."""
+        self._settings = settings
 
     # -- entries -------------------------------------------------------------------------------
 
@@ -233,8 +234,8 @@ class PullMessageProcessor:
         request_code: int,
     ) -> None:
         group = self._check(connection, header)
-        codes = self._codes(header, group)
-        read = self._read(header, header.queueOffset, codes)
+        codes, properties = self._subscriptions.wanted(header, group)
+        read = self._read(header, header.queueOffset, codes, properties)
         if header.sysFlag & FLAG_COMMIT_OFFSET and not self._settings.is_slave:
             self._offsets.commit_offset(
                 connection.remote_address,
@@ -254,6 +255,7 @@ class PullMessageProcessor:
                 self._monotonic_ms() + self._hold_ms(header),
                 request_code,
                 self._monotonic_ms(),
+                properties,
             )
             self.hold_service.hold((header.topic, header.queueId), held)
             return
@@ -269,15 +271,22 @@ class PullMessageProcessor:
         header = pull.header
         try:
             group = self._check(pull.connection, header)
+            if pull.properties is not None:
+                # The consumer does not filter again: a newer expression counts at once.
+                pull.codes, pull.properties = self._subscriptions.wanted(header, group)
         except RequestError as error:
             self._count_late(pull, error.code)
             _refuse(pull.connection, pull.opaque, pull.serialize_type, error)
             return True
-        read = self._read(header, pull.queue_offset, pull.codes)
+        read = self._read(header, pull.queue_offset, pull.codes, pull.properties)
         if not time_is_up:
             if read.code == ResponseCode.PULL_NOT_FOUND:
                 return False
-            if read.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+            # One that did not look to the end is answered: nothing would wake it for the rest.
+            if (
+                read.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+                and read.next_offset >= read.max_offset
+            ):
                 pull.queue_offset = read.next_offset
                 return False
         self._count_late(pull, read.code)
@@ -326,63 +335,18 @@ class PullMessageProcessor:
             )
         return group
 
-    def _codes(self, header: PullHeader, group: SubscriptionGroupConfig) -> frozenset[int] | None:
-        """The tag codes wanted; None for all."""
-        if header.sysFlag & FLAG_SUBSCRIPTION:
-            kind = header.expressionType or "TAG"
-            if kind != "TAG":
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"the broker does not support consumer to filter message by {kind}",
-                )
-            try:
-                return self._expressions.codes(header.subscription)
-            except ValueError as error:
-                raise RequestError(
-                    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                    "parse the consumer's subscription failed",
-                ) from error
-        return self._codes_of_heartbeat(header, group)
-
-    def _codes_of_heartbeat(
-        self, header: PullHeader, group: SubscriptionGroupConfig
-    ) -> frozenset[int] | None:
-        name = header.consumerGroup
-        if not self._consumers.has_group(name):
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist: {name}"
-            )
-        if not group.consume_broadcast_enable and self._consumers.is_broadcasting(name):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{name}] can not consume by broadcast way",
-            )
-        subscription = self._consumers.find_subscription(name, header.topic)
-        if subscription is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"the consumer's subscription not exist: {name}, {header.topic}",
-            )
-        if subscription.sub_version < header.subVersion:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-            )
-        if subscription.expression_type not in ("TAG", "", None):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                "the broker does not support consumer to filter message by "
-                f"{subscription.expression_type}",
-            )
-        if subscription.class_filter_mode or subscription.sub_string == "*":
-            return None
-        return frozenset(subscription.code_set)
-
     # -- reading -------------------------------------------------------------------------------
 
-    def _read(self, header: PullHeader, queue_offset: int, codes: frozenset[int] | None) -> _Read:
+    def _read(
+        self,
+        header: PullHeader,
+        queue_offset: int,
+        codes: frozenset[int] | None,
+        properties: MessageFilter | None,
+    ) -> _Read:
         low, high = self._table.offsets(header.topic, header.queueId)
         if low <= queue_offset < high:
-            return self._read_found(header, queue_offset, codes, low, high)
+            return self._read_found(header, queue_offset, codes, properties, low, high)
         if high == 0:
             moved = queue_offset != 0
             return self._nothing(b"NO_MESSAGE_IN_QUEUE", moved, queue_offset, 0, low, high)
@@ -408,6 +372,7 @@ class PullMessageProcessor:
         header: PullHeader,
         queue_offset: int,
         codes: frozenset[int] | None,
+        properties: MessageFilter | None,
         low: int,
         high: int,
     ) -> _Read:
@@ -416,9 +381,13 @@ class PullMessageProcessor:
         max_phy = self._counters[MAX_PHY_OFFSET]
         min_phy = self._counters[MIN_PHY_OFFSET]
         wanted = max(header.maxMsgNums, 1)
-        scan = min(wanted if codes is None else max(_SCAN_UNITS, wanted), high - queue_offset)
+        all_wanted = codes is None and properties is None
+        scan = min(wanted if all_wanted else max(_SCAN_UNITS, wanted), high - queue_offset)
         raw = self._units.read_units(header.topic, header.queueId, queue_offset, scan)
         count_limit = min(wanted, settings.count_in_memory)
+        if properties is not None:
+            raw = self._marks.mark(raw, codes, properties, count_limit)
+            codes = MARKED_CODES
         byte_limit = settings.bytes_in_memory
         file_size = self._log.file_size
         memory_edge = max_phy - settings.memory_limit
@@ -431,7 +400,7 @@ class PullMessageProcessor:
         view = memoryview(b"")
         last_phy = max_phy
         for phy, length, tags in CQ_UNIT.iter_unpack(raw):
-            if codes is not None and _tag_code(tags) not in codes:
+            if codes is not None and tag_code(tags) not in codes:
                 scanned += 1
                 last_phy = phy
                 continue
@@ -539,9 +508,3 @@ def _refuse(
         serialize_type=serialize,
     )
     connection.send_command(answer)
-
-
-def _tag_code(tags: int) -> int:
-    """The int32 that tag filters compare (the low half of the unit's int64)."""
-    low = tags & 0xFFFFFFFF
-    return low - (1 << 32) if low & 0x80000000 else low

@@ -18,13 +18,16 @@ class BloomFilterData(JsonBean):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerFilterData(JsonBean):
-    """The expression of one group for one topic; times in milliseconds."""
+    """The expression of one group for one topic; times in milliseconds. dead is written only:
+    deadTime >= bornTime.
+    """
 
     consumer_group: str
     topic: str
     expression: str | None = None
     expression_type: str | None = None
     born_time: Int64 = 0
+    dead: bool = False
     dead_time: Int64 = 0
     bloom_filter_data: BloomFilterData | None = None
     client_version: Int64 = 0

@@ -104,5 +104,5 @@ class QuerySubscriptionResponseBody(JsonBean):
     """Answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345, 5.x)."""
 
     group: str
-    topic: str
+    topic: str | None = None
     subscription_data: SubscriptionData | None = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from broker.broker2client import Broker2Client
 from broker.broker_config import BrokerConfig
 from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.admin_group_processor import AdminGroupProcessor
 from broker.processor.admin_offset_processor import AdminOffsetProcessor
+from broker.processor.admin_relay_processor import AdminRelayProcessor
+from broker.processor.admin_reset_processor import AdminResetProcessor
 from broker.processor.admin_topic_processor import AdminTopicProcessor
 from broker.processor.client_manage_processor import ClientManageProcessor
 from broker.processor.consumer_manage_processor import ConsumerManageProcessor
@@ -25,6 +28,7 @@ from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
+from remoting.response_table import ResponseTable
 from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeStore
 from tests.broker.test_consumer_manager import data_of
 
@@ -53,6 +57,15 @@ class World:
         self.stats = BrokerStatsManager(self.clock, config.broker_cluster_name)
         self.totals = BrokerStats(lambda: 55, lambda: 53)
         self.connection = FakeConnection()
+        self.responses = ResponseTable()
+        self.clients = Broker2Client(
+            self.consumers,
+            self.responses,
+            self.clock,
+            max_waiting=3,
+            call_timeout_ms=1,
+            status_timeout_ms=1,
+        )
 
     def client_manage(self) -> ClientManageProcessor:
         return ClientManageProcessor(
@@ -106,6 +119,22 @@ class World:
             times=self.store.times(),
             stats=self.stats,
             broker_addr=lambda: "127.0.0.2:20911",
+        )
+
+    def admin_relay(self) -> AdminRelayProcessor:
+        return AdminRelayProcessor(self.config.broker_name, self.clients, self.store)
+
+    def admin_reset(self) -> AdminResetProcessor:
+        return AdminResetProcessor(
+            self.config.broker_name,
+            self.clients,
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            consumer_offsets=self.offsets,
+            queue_offsets=self.store,
+            reader=self.store,
+            is_slave=lambda: self.is_slave,
         )
 
     def with_config(self, **changes: object) -> World:

@@ -144,3 +144,21 @@ def test_one_group_for_mqadmin_of_5_x(tmp_path: Path, auto: bool, code: int) -> 
     assert (world.groups.find("g") is not None) is auto
     if auto:
         assert json_of(answer.body)["groupName"] == "g"
+
+
+@pytest.mark.parametrize(
+    ("fields", "online"),
+    [({"topic": "t"}, True), ({"topic": "x"}, False), ({}, False)],
+)
+def test_a_subscription_for_mqadmin_of_5_x(
+    tmp_path: Path, fields: dict[str, str], online: bool
+) -> None:
+    world = World(tmp_path)
+    world.heartbeat("c1", consumer="g", topics=("t",))
+    answer = world.ask(world.admin_group(), request_of(345, group="g", **fields))
+    body = json_of(answer.body)
+    assert answer.code == 0
+    assert (body["group"], body.get("topic")) == ("g", fields.get("topic"))
+    assert ("subscriptionData" in body) is online
+    if online:
+        assert body["subscriptionData"]["subString"] == "*"

@@ -12,7 +12,6 @@ from broker.runtime_info import RuntimeInfo
 from broker.store_stats_service import StoreStatsService
 from remoting.body.data_version import DataVersion
 from remoting.remoting_command import RemotingCommand
-from remoting.response_code import ResponseCode
 from tests.broker.broker_fakes import (
     FakeConnection,
     assert_same_answer,
@@ -26,6 +25,13 @@ from tests.broker.test_runtime_info import info_of
 
 
 class Configs:
+    def __init__(self) -> None:
+        self.updates: list[tuple[str, str]] = []
+
+    def update(self, text: str, who: str) -> str:
+        self.updates.append((text, who))
+        return "applied now: x; saved to y"
+
     def all_configs(self) -> Mapping[str, str]:
         return {"brokerName": "broker-g", "deleteWhen": "04", "messageStorePlugIn": ""}
 
@@ -41,9 +47,9 @@ class Runtime:
         return info_of(self.service)
 
 
-def processor_of(world: World) -> AdminRuntimeProcessor:
+def processor_of(world: World, configs: Configs | None = None) -> AdminRuntimeProcessor:
     return AdminRuntimeProcessor(
-        configs=Configs(),
+        configs=configs or Configs(),
         runtime=Runtime(world),
         totals=world.totals,
         stats=world.stats,
@@ -60,13 +66,31 @@ def test_settings_in_javas_form(tmp_path: Path) -> None:
     assert ours.body == b"brokerName=broker-g\ndeleteWhen=04\nmessageStorePlugIn=\n"
 
 
-def test_changing_settings_is_refused_with_words(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    request, _ = golden(25)
-    answer = world.ask(processor_of(world), request)
-    assert answer.code == ResponseCode.NO_PERMISSION
-    assert answer.remark is not None
-    assert "not served by this version" in answer.remark
+def test_a_change_of_settings_from_java(tmp_path: Path) -> None:
+    world, configs = World(tmp_path), Configs()
+    request, java = golden(25)
+    assert java is not None
+    answer = world.ask(processor_of(world, configs), request)
+    assert (answer.code, answer.remark, answer.body) == (
+        java.code,
+        "applied now: x; saved to y",
+        java.body,
+    )
+    assert configs.updates == [
+        ("defaultQueryMaxNum=33\n", "127.0.0.1:40000 (access key rocketmq2)")
+    ]
+
+
+def test_a_change_of_settings_that_is_no_text(tmp_path: Path) -> None:
+    world, configs = World(tmp_path), Configs()
+    request = RemotingCommand.request(25, body=b"a=\xff")
+    answer = world.ask(processor_of(world, configs), request)
+    assert (answer.code, answer.remark) == (
+        1,
+        "UnsupportedEncodingException 'utf-8' codec can't decode byte 0xff in position 2: "
+        "invalid start byte",
+    )
+    assert configs.updates == []
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -55,7 +55,7 @@ class World:
         self.consumers = ConsumerManager(self.clock, DefaultConsumerIdsChangeListener())
         self.slots = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
         sources = GaugeSources(
-            permission=6,
+            permission=lambda: 6,
             topics=self.topics,
             system_topics=system,
             groups=self.groups,

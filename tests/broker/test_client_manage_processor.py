@@ -107,24 +107,61 @@ def test_a_broken_heartbeat_is_refused(tmp_path: Path) -> None:
         )
 
 
+NOT_HERE = "The broker does not support consumer to filter message by {}"
+
+
 @pytest.mark.parametrize(
-    ("kind", "filter_on", "code"),
+    ("kind", "expression", "filter_on", "code", "remark"),
     [
-        ("TAG", False, ResponseCode.SUCCESS),
-        ("", False, ResponseCode.SUCCESS),
-        ("SQL92", False, ResponseCode.SYSTEM_ERROR),
-        ("SQL92", True, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ("TAG", "a >", False, ResponseCode.SUCCESS, None),
+        ("", "a >", True, ResponseCode.SUCCESS, None),
+        ("SQL92", "a > 1", False, ResponseCode.SYSTEM_ERROR, NOT_HERE.format("SQL92")),
+        ("SQL92", "a >", False, ResponseCode.SYSTEM_ERROR, NOT_HERE.format("SQL92")),
+        ("JS", "a", False, ResponseCode.SYSTEM_ERROR, NOT_HERE.format("JS")),
+        ("SQL92", "a > 1", True, ResponseCode.SUCCESS, None),
+        (
+            "SQL92",
+            "a > 'x'",
+            True,
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            "at its end: > compares numbers and properties only; texts, TRUE, FALSE and conditions "
+            "can be compared with = and <>",
+        ),
+        (
+            "SQL92",
+            "",
+            True,
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            "the expression ends before it is complete",
+        ),
+        (
+            "JS",
+            "a",
+            True,
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            "filters of type JS are unknown, use TAG or SQL92",
+        ),
     ],
 )
 def test_check_client_config(
-    tmp_path: Path, kind: str, filter_on: bool, code: ResponseCode
+    tmp_path: Path,
+    kind: str,
+    expression: str,
+    filter_on: bool,
+    code: ResponseCode,
+    remark: str | None,
 ) -> None:
     world = World(tmp_path).with_config(enable_property_filter=filter_on)
     body = (
-        '{"clientId":"c","group":"g","subscriptionData":{"topic":"t","subString":"a > 1",'
+        f'{{"clientId":"c","group":"g","subscriptionData":{{"topic":"t","subString":"{expression}",'
         f'"expressionType":"{kind}"}}}}'
     )
     answer = world.ask(world.client_manage(), RemotingCommand.request(46, body=body.encode()))
-    assert answer.code == code
-    if code == ResponseCode.SYSTEM_ERROR:
-        assert answer.remark == ("The broker does not support consumer to filter message by SQL92")
+    assert (answer.code, answer.remark) == (code, remark)
+
+
+def test_check_of_a_subscription_without_an_expression(tmp_path: Path) -> None:
+    world = World(tmp_path).with_config(enable_property_filter=True)
+    body = b'{"clientId":"c","group":"g","subscriptionData":{"topic":"t","expressionType":"SQL92"}}'
+    answer = world.ask(world.client_manage(), RemotingCommand.request(46, body=body))
+    assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED

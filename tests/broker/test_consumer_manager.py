@@ -226,3 +226,29 @@ def test_lookups() -> None:
     manager.unregister_consumer("x", connection, notify=True)
     manager.unregister_consumer("g", FakeConnection(), notify=True)
     assert told(connection) == [1]
+
+
+class Filters:
+    """GroupFilters that remember."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, ...]] = []
+
+    def register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
+        self.events.append((group, *(subscription.topic for subscription in subscriptions)))
+
+    def unregister(self, group: str) -> None:
+        self.events.append((group,))
+
+
+def test_the_listener_keeps_the_filters_up_to_date() -> None:
+    filters = Filters()
+    manager = ConsumerManager(FakeClock(), DefaultConsumerIdsChangeListener(filters=filters))
+    connections = [FakeConnection(), FakeConnection()]
+    for connection in connections:
+        info = ClientChannelInfo(connection, "c", language=0, version=409, last_update_ms=0)
+        manager.register_consumer(data_of("g", "t", "u"), info, notify=True)
+    manager.on_connection_close(connections[0])
+    assert filters.events == [("g", "t", "u")] * 2
+    manager.unregister_consumer("g", connections[1], notify=False)
+    assert filters.events[2:] == [("g",)]

@@ -46,6 +46,7 @@ class World:
                 control_page_fd=ControlPage.create(),
                 queue_table_fd=-1,
                 metrics_fd=create_metric_slots(),
+                changes_fd=-1,
                 life_fd=-1,
                 bell_fds={},
                 channel_fds=fds,

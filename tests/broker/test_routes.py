@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.acl.access_table import ACCESS_TABLE
 from broker.broker_controller import BrokerController
+from broker.changed_settings import ChangedSettings
 from broker.command_channel import create_channel
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.send_message_processor import SendMessageProcessor
@@ -21,7 +23,8 @@ from tests.support.shared_memory import fresh_page
 
 SERVED_4_9_8 = {
     *(10, 11, 12, 14, 15, 17, 21, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38),
-    *(41, 42, 43, 45, 46, 200, 201, 202, 203, 204, 207, 208, 215, 300, 310, 315, 317, 320),
+    *(25, 41, 42, 43, 45, 46, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223, 300, 307, 308),
+    *(309, 310, 314, 315, 317, 320),
     *(906, 907),
 }
 """What clients and mqadmin of 4.9.8 ask, and HA status: this version answers."""
@@ -47,7 +50,15 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerContr
     ours = {name: pair[0] for name, pair in ends.items()}
     metrics = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
     controller = BrokerController(
-        options, page, create_queue_table(), bells, ours, SystemClock(), metrics
+        options,
+        page,
+        create_queue_table(),
+        bells,
+        ours,
+        SystemClock(),
+        metrics,
+        config_file=None,
+        changed=ChangedSettings(ChangedSettings.create()),
     )
     yield controller
     controller._server.shutdown()
@@ -117,3 +128,17 @@ def test_the_hot_codes_go_to_their_processors(controller: BrokerController) -> N
 def test_no_code_of_the_name_server_is_served(controller: BrokerController) -> None:
     namesrv = {Code.REGISTER_BROKER, Code.GET_ROUTEINFO_BY_TOPIC, Code.PUT_KV_CONFIG}
     assert not namesrv & set(controller._routes.main)
+
+
+def test_every_code_that_is_served_has_a_row_of_access(controller: BrokerController) -> None:
+    """A new code: say in broker/acl/access_table.py who may ask for it."""
+    routes = controller._routes
+    assert (set(routes.main) | set(routes.vip)) - set(ACCESS_TABLE) == set()
+
+
+def test_rows_of_access_without_a_processor_are_those_that_come(
+    controller: BrokerController,
+) -> None:
+    coming = {25, 27, 36, 37, *range(50, 54), *range(220, 224), *range(305, 310), 314, 316, 321}
+    coming |= {*range(323, 327), 329, 343, 345, 28907}
+    assert set(ACCESS_TABLE) - set(controller._routes.main) <= coming

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from broker.config_source import StartedConfigs
 from broker.memory_limit import memory_limit_bytes
 from broker.runtime_source import RuntimeSource, disk_space
 from broker.startup_options import StartupOptions
@@ -93,15 +92,6 @@ def test_the_disk(world: World, tmp_path: Path) -> None:
     assert path == str(world.options.store.commit_log_path)
     assert 0 < ratio < 1
     assert disk_space(tmp_path / "nothing here") == (0, 0)
-
-
-def test_started_configs_show_every_key(world: World) -> None:
-    configs = StartedConfigs(world.options, 5)
-    shown = configs.all_configs()
-    assert shown["startAcceptSendRequestTimeStamp"] == "42"
-    assert shown == world.options.settings()
-    assert configs.data_version().timestamp == 5
-    assert StartupOptions.from_settings(shown).settings() == shown
 
 
 def test_the_memory_limit_is_a_share_of_the_machine() -> None:

@@ -87,6 +87,7 @@ class World:
             control_page_fd=self.page_fd,
             queue_table_fd=-1,
             metrics_fd=-1,
+            changes_fd=-1,
             life_fd=-1,
             bell_fds={},
         )

@@ -99,3 +99,13 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     write_atomic(tmp_path / "link", b"2")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"2"
+
+
+def test_the_mode_of_a_file_that_holds_keys(tmp_path: Path) -> None:
+    path = tmp_path / "keys.yml"
+    write_atomic(path, b"old", mode=0o600)
+    assert path.stat().st_mode & 0o777 == 0o600
+    write_atomic(path, b"new", backup=True, mode=0o640)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert backup_path(path).stat().st_mode & 0o777 == 0o600
+    assert path.read_bytes() == b"new"

@@ -42,7 +42,7 @@ class Second:
     )
 
 
-KEYS = KeySpace((First, Second), frozenset({"javaOnly", "aclEnable"}))
+KEYS = KeySpace((First, Second), frozenset({"javaOnly", "authenticationEnabled"}))
 
 
 def at(line: int, key: str, text: str) -> Setting:
@@ -107,15 +107,18 @@ def test_unknown_key_names_the_nearest(key: str, nearest: str) -> None:
 
 
 def test_ignored_keys_warn_once_together() -> None:
-    loaded = load_settings(KEYS, file=[at(1, "javaOnly", "1"), at(2, "aclEnable", "false")])
+    loaded = load_settings(
+        KEYS, file=[at(1, "javaOnly", "1"), at(2, "authenticationEnabled", "false")]
+    )
     assert loaded.values == {}
     (warning,) = loaded.warnings
-    assert "javaOnly (x.conf:1), aclEnable (x.conf:2)" in warning
+    assert "javaOnly (x.conf:1), authenticationEnabled (x.conf:2)" in warning
 
 
 def test_a_key_that_must_not_be_ignored_stops() -> None:
-    with pytest.raises(ConfigError, match=r"x\.conf:2: aclEnable = true: access control is not"):
-        load_settings(KEYS, file=[at(2, "aclEnable", "true")])
+    refusal = r"x\.conf:2: authenticationEnabled = true: access control of 5\.x is not"
+    with pytest.raises(ConfigError, match=refusal):
+        load_settings(KEYS, file=[at(2, "authenticationEnabled", "true")])
 
 
 def test_alias_sets_the_key_and_must_not_contradict_it() -> None:

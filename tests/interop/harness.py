@@ -43,6 +43,7 @@ _LOGBACK = """<configuration>
 _LOGBACK_NAMES = (
     "logback_broker.xml",
     "logback_namesrv.xml",
+    "logback_tools.xml",
     "rmq.broker.logback.xml",
     "rmq.namesrv.logback.xml",
 )

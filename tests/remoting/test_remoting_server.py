@@ -6,16 +6,18 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from queue import Queue
 
 import pytest
 
 from remoting.connection import Connection
-from remoting.errors import RequestError
+from remoting.errors import RemotingSendRequestError, RequestError
 from remoting.remoting_codec import FrameDecoder, encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_server import RemotingServer, RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
+from remoting.response_table import ResponseFuture, ResponseTable
 from remoting.selector_loop import SelectorLoop
 
 ECHO, FAIL, REFUSE, POOL, BLOCK, SILENT = 1, 2, 3, 4, 5, 6
@@ -90,7 +92,9 @@ class Peer:
 class Bench:
     """A server with one port, its processor and its listener."""
 
-    def __init__(self, idle_timeout_ms: int = 120_000) -> None:
+    def __init__(
+        self, idle_timeout_ms: int = 120_000, responses: ResponseTable | None = None
+    ) -> None:
         self.processor = Processor()
         self.listener = Listener()
         self.fast: list[bytes] = []
@@ -105,6 +109,7 @@ class Bench:
             listener=self.listener,
             fast_routes=((b'{"code":99,', self.take_fast),),
             idle_timeout_ms=idle_timeout_ms,
+            responses=responses,
         )
         listening = socket.create_server(("127.0.0.1", 0))
         self.vip = socket.create_server(("127.0.0.1", 0))
@@ -288,3 +293,46 @@ def test_an_answer_nobody_waits_for_is_dropped(bench: Bench) -> None:
     peer = Peer(bench.address)
     peer.send(RemotingCommand.request(ECHO).response(0))
     assert peer.call(ECHO).code == 0
+
+
+def test_a_call_to_a_client_ends_with_its_connection() -> None:
+    outcomes: list[Exception | None] = []
+    responses = ResponseTable()
+    bench = Bench(responses=responses)
+    try:
+        peer = Peer(bench.address)
+        assert peer.call(ECHO).code == 0
+        (connection,) = bench.listener.opened
+        responses.add(
+            ResponseFuture(7, connection.remote_address, 0, lambda _, error: outcomes.append(error))
+        )
+        responses.add(ResponseFuture(8, "elsewhere:1", 0, lambda _, error: outcomes.append(error)))
+        peer.sock.close()
+        bench.listener.wait_closed(1)
+    finally:
+        bench.close()
+    (error,) = outcomes
+    assert isinstance(error, RemotingSendRequestError)
+    assert str(error) == f"{connection.remote_address}: closed by the peer"
+    assert len(responses) == 1
+
+
+def test_a_client_answers_what_it_is_asked(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    assert peer.call(ECHO).code == 0
+    (connection,) = bench.listener.opened
+    asked = RemotingCommand.request(307)
+    answers: Queue[RemotingCommand | None] = Queue()
+    bench.server.responses.add(
+        ResponseFuture(
+            asked.opaque, connection.remote_address, 0, lambda answer, _: answers.put(answer)
+        )
+    )
+    other = Peer(bench.address)
+    other.send(asked.response(0, "not me"))
+    assert other.call(ECHO).code == 0, "what came before it was handled"
+    connection.send_command(asked)
+    peer.send(peer.receive().response(0, "running"))
+    answer = answers.get(timeout=5)
+    assert answer is not None
+    assert answer.remark == "running"

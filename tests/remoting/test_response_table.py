@@ -107,3 +107,16 @@ def test_a_callback_may_use_the_table() -> None:
     table.add(ResponseFuture(1, "a:1", 100, lambda _response, _error: table.add(again)))
     table.complete(answer(1))
     assert table.take(2) is again
+
+
+def test_nobody_answers_for_another(caplog: pytest.LogCaptureFixture) -> None:
+    table, waiting = ResponseTable(), future(7, "10.0.0.1:1")
+    table.add(waiting)
+    table.complete(answer(7), "10.0.0.2:2")
+    assert caplog.messages == [
+        "10.0.0.2:2: its answer to opaque 7 is dropped, 10.0.0.1:1 was asked"
+    ]
+    assert waiting.callback.calls == []  # type: ignore[attr-defined]
+    response = answer(7)
+    table.complete(response, "10.0.0.1:1")
+    assert waiting.callback.calls == [(response, None)]  # type: ignore[attr-defined]

@@ -233,6 +233,31 @@ def test_the_thread_looks_again_and_again(rig: Rig) -> None:
     assert rig.service.shutdown()
 
 
+def test_other_rules_count_from_the_next_look(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    assert rig.service.run_once() == 0
+    with caplog.at_level("INFO"):
+        rig.service.use_rules(replace(RULES, delete_hours=frozenset({12}), reserved_ms=90 * HOUR))
+    assert "retention: RetentionRules(reserved_ms=324000000" in caplog.text
+    assert rig.service.run_once() == 1
+
+
+def test_other_rules_wake_the_thread(rig: Rig) -> None:
+    """Which would else look an hour later."""
+    service = CleanCommitLogService(
+        rig.config,
+        rig.flags,
+        rig.clock,
+        keep_from=lambda: 4 * SIZE,
+        publish_min_offset=rig.publish,
+        usage=lambda path: 0.1,
+        first_pass_ms=HOUR,
+    )
+    service.start()
+    service.use_rules(replace(RULES, delete_hours=frozenset({12})))
+    wait_until(lambda: rig.left() == 3)
+    assert service.shutdown()
+
+
 # -- disk_space --------------------------------------------------------------------------------
 
 

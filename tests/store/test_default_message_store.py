@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from store.control_page import (
     StoreState,
 )
 from store.default_message_store import DefaultMessageStore
-from store.errors import WrongFileSizeError
+from store.errors import StoreError, WrongFileSizeError
 from store.index_service import IndexReader
 from store.mapped_file import file_name
 from store.message_codec import encode_host
@@ -313,6 +314,18 @@ def test_expired_queues_are_deleted(life: Life) -> None:
     assert life.store.clean_consume_queue() == 1
     assert life.table.offsets("Old", 0) == (0, 0)
     assert life.table.offsets("T", 0)[1] == 20
+
+
+def test_retention_changes_while_the_store_runs(life: Life) -> None:
+    life.put(20, size=2000)
+    wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)
+    assert (life.config.commit_log_path / file_name(0)).exists()
+    every_hour = ";".join(f"{hour:02d}" for hour in range(24))
+    with pytest.raises(StoreError, match="deleteWhen = 24"):
+        life.store.change_retention(replace(life.config, delete_when="24"))
+    life.store.change_retention(replace(life.config, delete_when=every_hour, file_reserved_time=0))
+    wait_until(lambda: not (life.config.commit_log_path / file_name(0)).exists())
+    assert life.counters[MIN_PHY_OFFSET] >= FILE_SIZE
 
 
 def test_a_wrong_file_size_stops_the_opening(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from store.message_codec import (
     fixed_size,
     is_blank_at,
     iterate_batch,
+    read_properties,
     read_store_timestamp,
 )
 
@@ -133,6 +134,7 @@ def test_any_record_survives_with_bytes_around_it(
     found = check_record(data, len(before), len(data), message.phy_offset, check_crc=True)
     assert (found.kind, found.size) == (RecordKind.MESSAGE, len(raw))
     assert read_store_timestamp(data, len(before)) == message.store_timestamp
+    assert read_properties(memoryview(data), len(before)) == message.properties
     assert len(raw) == (
         fixed_size(message.sys_flag)
         + len(message.body)
@@ -148,7 +150,22 @@ def test_v2_differs_in_the_topic_size_only(message: Message) -> None:
     at = fixed_size(message.sys_flag) - 2 + len(message.body)
     v2 = struct.pack(">iI", len(raw) + 1, MAGIC_V2) + raw[8:at] + b"\0" + raw[at:]
     assert decode_record(v2, 0) == (message, len(v2))
+    assert read_properties(v2, 0) == message.properties
     assert check_record(v2, 0, len(v2), message.phy_offset, check_crc=True).size == len(v2)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (bytes(100), "no message at position 0 of the buffer: zero bytes"),
+        (encode_blank(100) + bytes(92), "no message at position 0 of the buffer: blank"),
+        (b"", "no message at position 0 of the buffer: only 0 bytes left"),
+    ],
+)
+def test_properties_are_read_of_messages_only(data: bytes, reason: str) -> None:
+    with pytest.raises(RecordDamagedError) as refused:
+        read_properties(data, 0)
+    assert str(refused.value) == reason
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))

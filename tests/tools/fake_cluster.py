@@ -70,6 +70,17 @@ class FakeCluster:
             body = body.replace(address.encode(), self.address.encode())
         return request.response(golden.code, golden.remark, golden.ext_fields, body)
 
+    def always(
+        self,
+        code: RequestCode,
+        status: int = 0,
+        remark: str | None = None,
+        fields: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> None:
+        """Answer every request of one code with this."""
+        self.answers[code] = lambda request: request.response(status, remark, fields, body)
+
     def asked(self, code: RequestCode) -> list[RemotingCommand]:
         """The requests of one code."""
         return [request for request in self.requests if request.code == code]

@@ -57,7 +57,7 @@ def not_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: str | None = None) -
 def test_every_command_has_help_and_the_common_options(name: str) -> None:
     command = load_command(name)
     options = {opt for parameter in command.params for opt in parameter.opts}
-    assert {"-n", "--namesrvAddr", "--json"} <= options
+    assert {"-n", "--namesrvAddr", "--json", "--interval"} <= options
     letters = [
         opt for p in command.params for opt in p.opts if opt.startswith("-") and len(opt) == 2
     ]
@@ -68,6 +68,34 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
 def test_what_asks_can_be_told_yes(name: str) -> None:
     options = {opt for parameter in load_command(name).params for opt in parameter.opts}
     assert ("--yes" in options) == ("(asks)" in COMMANDS[name].description)
+
+
+ELSE_I = {
+    "updateSubGroup": "--brokerId",
+    "allocateMQ": "--ipList",
+    "queryMsgById": "--msgId",
+    "queryMsgByUniqueKey": "--msgId",
+    "queryMsgByOffset": "--queueId",
+    "queryMsgTraceById": "--msgId",
+    "queryCq": "--index",
+    "printMsgByQueue": "--queueId",
+    "sendMessage": "--qid",
+    "consumeMessage": "--queueId",
+    "consumerStatus": "--clientId",
+    "updateAclConfig": "--defaultTopicPerm",
+}
+"""The commands where the original means something else by -i."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_letter_i_repeats_unless_the_original_means_something_else(name: str) -> None:
+    (owner,) = (p for p in load_command(name).params if "-i" in p.opts)
+    assert ELSE_I.get(name, "--interval") in owner.opts
+
+
+def test_another_name_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "deleteAccessConfig"]) == 0
+    assert "mqadmin deleteAclConfig [OPTIONS]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["help"], ["-h"]])
@@ -95,6 +123,14 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["updateTopic", "-t", "a"], "mqadmin updateTopic: one of -b ADDRESS and -c CLUSTER"),
         (["queryMsgById", "-i", "00", "-g", "g"], "mqadmin queryMsgById: -g GROUP and -d CLIENT"),
         (["printMsg", "-t", "a", "-c", "martian"], "mqadmin printMsg: -c: no charset is called"),
+        (["consumeMessage", "-t", "a", "-i", "1"], "mqadmin consumeMessage: -i QUEUE needs"),
+        (["consumeMessage", "-t", "a", "-s", "2", "-e", "1"], "mqadmin consumeMessage: -s, -e:"),
+        (["consumerProgress", "-t", "a"], "mqadmin consumerProgress: -t and -s need a group"),
+        (["allocateMQ", "-t", "a", "-i", "x,x"], "mqadmin allocateMQ: -i: a comma list"),
+        (["getBrokerConfig"], "mqadmin getBrokerConfig: one of -b ADDRESS and -c CLUSTER is"),
+        (["updateAclConfig", "-a", "a", "-s", "b"], "mqadmin updateAclConfig: one of -b ADDRESS"),
+        (["updateTopicPerm", "-t", "a", "-p", "8"], "mqadmin updateTopicPerm: Invalid value for"),
+        (["updateOrderConf", "-t", "a", "-m", "x"], "mqadmin updateOrderConf: Invalid value for"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_one_line_and_exit_code_2(
@@ -121,6 +157,9 @@ def test_names_of_commands_in_any_case(mqadmin: Bench) -> None:
         (["consumerConnection", "-g", "G_group"], "no consumer of group G_group is online"),
         (["consumeMessage", "-t", "GTopic", "-s", "noon"], "time 'noon' is neither milliseconds"),
         (["sendMessage", "-t", "GTopic", "-p", "x", "-b", "b"], "topic GTopic: broker name b does"),
+        (["statsAll", "-t", "GTopik"], "topic GTopik does not exist; the nearest is GTopic"),
+        (["consumeMessage", "-t", "GTopic", "-b", "b"], "topic GTopic has no readable queue at"),
+        (["printMsgByQueue", "-t", "GTopic", "-a", "b", "-i", "0", "-f", "true"], "broker name b"),
     ],
 )  # fmt: skip
 def test_refusals_are_one_line_and_exit_code_1(
@@ -274,6 +313,45 @@ class TestQuestions:
         assert bool(cluster.asked(RequestCode.DELETE_TOPIC_IN_BROKER)) == (code == 0)
 
     @pytest.mark.parametrize(
+        ("arguments", "question"),
+        [
+            (LOSS, "Delete topic GAdminTopic with all its messages from cluster GoldenCluster?"),
+            (
+                ("deleteSubGroup", "-g", "g", "-c", "c", "-r", "true"),
+                "Delete subscription group g with its offsets from cluster c?",
+            ),
+            (
+                ("deleteSubGroup", "-g", "g", "-b", "x:1"),
+                "Delete subscription group g from broker x:1?",
+            ),
+            (
+                ("deleteKvConfig", "-s", "n", "-k", "k"),
+                "Delete key k of namespace n in every name server?",
+            ),
+            (
+                ("cleanExpiredCQ",),
+                "Delete consume queue files whose messages are gone at every cluster?",
+            ),
+            (
+                ("cleanUnusedTopic", "-c", "c"),
+                "Delete the queue files of topics that no longer exist at cluster c?",
+            ),
+            (
+                ("deleteExpiredCommitLog", "-b", "x:1"),
+                "Delete commit log files older than the time they are kept at broker x:1?",
+            ),
+        ],
+    )
+    def test_what_is_asked(
+        self, mqadmin: Bench, cluster: FakeCluster, arguments: tuple[str, ...], question: str
+    ) -> None:
+        outcome = mqadmin.run(*arguments)
+        assert outcome.err == (
+            f"mqadmin {arguments[0]}: {question} Nobody can be asked here: say --yes\n"
+        )
+        assert cluster.requests == []
+
+    @pytest.mark.parametrize(
         "name", ["cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"]
     )
     def test_cleaning_every_broker(self, mqadmin: Bench, cluster: FakeCluster, name: str) -> None:
@@ -323,3 +401,20 @@ def test_starts_without_rich_and_without_other_commands() -> None:
         check=True,
     )
     assert result.stdout.strip() == "['tools.commands.topic']"
+
+
+def test_no_command_imports_what_is_slow() -> None:
+    """Settings files, tables of numbers and colours cost more than a whole command."""
+    code = (
+        "import sys; from tools.command_table import COMMANDS;"
+        "from tools.mqadmin import load_command; [load_command(name) for name in COMMANDS];"
+        "print(sorted({'asyncio', 'javaproperties', 'numpy', 'rich', 'yaml'} & sys.modules.keys()))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.strip() == "[]"

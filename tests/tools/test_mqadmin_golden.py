@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from remoting.body.route import BrokerData, QueueData, TopicRouteData
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.remoting.golden_frames import golden_frames
@@ -123,6 +124,71 @@ def test_update_topic(mqadmin: Bench, cluster: FakeCluster) -> None:
     assert request.ext_fields == {
         key: value for key, value in java.items() if key not in ("Signature", "AccessKey")
     }
+
+
+def test_update_broker_config(mqadmin: Bench, cluster: FakeCluster) -> None:
+    options = ["-b", cluster.address, "-k", "defaultQueryMaxNum", "-v", "33"]
+    assert mqadmin.lines("updateBrokerConfig", *options) == words(golden(14))
+    (request,) = cluster.asked(RequestCode.UPDATE_BROKER_CONFIG)
+    assert request.body == golden_request(RequestCode.UPDATE_BROKER_CONFIG).body
+
+
+def test_update_topic_perm(mqadmin: Bench, cluster: FakeCluster) -> None:
+    route = TopicRouteData(
+        broker_datas=[BrokerData(broker_name="broker-g", broker_addrs={0: cluster.address})],
+        queue_datas=[
+            QueueData(broker_name="broker-g", read_queue_nums=4, write_queue_nums=4, perm=6)
+        ],
+    )
+    cluster.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda request: request.response(
+        0, body=route.to_standard_json_bytes()
+    )
+    options = ["-t", "GAdminTopic", "-p", "4", "-b", cluster.address]
+    assert mqadmin.lines("updateTopicPerm", *options) == words(golden(15))
+    (request,) = cluster.asked(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    java = golden_request(RequestCode.UPDATE_AND_CREATE_TOPIC).ext_fields | {"perm": "4"}
+    assert request.ext_fields == {
+        key: value for key, value in java.items() if key not in ("Signature", "AccessKey")
+    }
+
+
+def test_reset_offset_by_time_of_a_group_that_is_offline(
+    mqadmin: Bench, cluster: FakeCluster
+) -> None:
+    cluster.answers[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = lambda request: request.response(
+        0, None, {"offset": "0"}
+    )
+    cluster.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = lambda request: request.response(0)
+    options = ["-g", "G_group", "-t", "GTopic", "-s", "0", "--yes"]
+    ours = mqadmin.lines("resetOffsetByTime", *options)
+    assert as_set(ours) == as_set(words(golden(18)))
+    (asked,) = cluster.asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
+    java = golden_request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET).ext_fields
+    assert asked.ext_fields == {
+        k: v for k, v in java.items() if k not in ("Signature", "AccessKey")
+    }
+    told = cluster.asked(RequestCode.UPDATE_CONSUMER_OFFSET)
+    assert {request.ext_fields["queueId"] for request in told} == {"0", "1", "2", "3"}
+    frames = golden_frames(side="request", kind="wire-json")
+    sent_by_java = [frame.command().ext_fields for frame in frames if frame.code == 15][3:]
+    assert sent_by_java
+    for fields in sent_by_java:
+        own = {k: v for k, v in fields.items() if k not in ("Signature", "AccessKey")}
+        assert own in [request.ext_fields for request in told]
+
+
+def test_clone_group_offset(mqadmin: Bench, cluster: FakeCluster) -> None:
+    cluster.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = lambda request: request.response(0)
+    options = ["-s", "G_group", "-d", "G_clone", "-t", "GTopic", "--yes"]
+    assert mqadmin.lines("cloneGroupOffset", *options) == words(golden(27))
+    told = [request.ext_fields for request in cluster.asked(RequestCode.UPDATE_CONSUMER_OFFSET)]
+    assert {fields["consumerGroup"] for fields in told} == {"G_clone"}
+    assert [(fields["queueId"], fields["commitOffset"]) for fields in told] == [
+        ("0", "6"),
+        ("1", "4"),
+        ("2", "14"),
+        ("3", "6"),
+    ]
 
 
 def test_update_sub_group(mqadmin: Bench, cluster: FakeCluster) -> None:

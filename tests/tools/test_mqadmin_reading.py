@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from remoting.body.client_connection import Connection, ConsumerConnection, ProducerConnection
+from remoting.body.client_connection import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
 from remoting.body.consumer_running_info import ConsumerRunningInfo, ProcessQueueInfo
 from remoting.body.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from remoting.body.message_queue import MessageQueue
+from remoting.body.query_queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.tools.fake_cluster import FakeCluster
@@ -49,6 +57,7 @@ class Queue:
 
     def __init__(self, cluster: FakeCluster, *, stuck: bool = False) -> None:
         self.stuck = stuck
+        self.tags = ["a"] * 5
         cluster.answers |= {
             RequestCode.GET_MIN_OFFSET: lambda request: request.response(0, None, {"offset": "0"}),
             RequestCode.GET_MAX_OFFSET: lambda request: request.response(0, None, {"offset": "5"}),
@@ -67,7 +76,9 @@ class Queue:
             "maxOffset": "5",
             "nextBeginOffset": str(offset if self.stuck else offset + count),
         }
-        return request.response(0, None, fields, record() * count)
+        tags = self.tags[offset : offset + count]
+        found = [record(properties=f"TAGS\x01{tag}".encode()) for tag in tags]
+        return request.response(0, None, fields, b"".join(found))
 
 
 class TestReading:
@@ -130,6 +141,212 @@ class TestReading:
         assert "no message at offset 7: NO_NEW_MSG" in outcome.err
 
 
+class TestQueries:
+    UNIQUE = ("queryMsgByUniqueKey", "-t", "GTopic", "-i", "none")
+
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            (("queryMsgByKey", "-t", "GTopic", "-k", "none"), "key none"),
+            (UNIQUE, "unique key none"),
+        ],
+    )
+    def test_no_such_message(
+        self, mqadmin: Bench, cluster: FakeCluster, arguments: tuple[str, ...], reason: str
+    ) -> None:
+        cluster.always(RequestCode.QUERY_MESSAGE, 22, "no")
+        outcome = mqadmin.run(*arguments)
+        assert outcome.err == f"mqadmin {arguments[0]}: topic GTopic has no message with {reason}\n"
+
+    def found(self, cluster: FakeCluster) -> None:
+        """Every query finds one message; every send is stored."""
+        fields = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+        properties = b"UNIQ_KEY\x01none\x02TAGS\x01a\x02KEYS\x01k"
+        own = socket.inet_aton("127.0.0.1") + int(cluster.address.rpartition(":")[2]).to_bytes(4)
+        stored = record(topic=b"GTopic", properties=properties)
+        stored = stored.replace(bytes([127, 0, 0, 2]) + (10911).to_bytes(4), own)
+        cluster.always(RequestCode.QUERY_MESSAGE, fields=fields, body=stored)
+        cluster.always(RequestCode.VIEW_MESSAGE_BY_ID, body=stored)
+        cluster.always(
+            RequestCode.SEND_MESSAGE_V2,
+            fields={"msgId": "ID", "queueId": "0", "queueOffset": "7"},
+        )
+
+    def own_id(self, cluster: FakeCluster) -> str:
+        return f"7F000001{int(cluster.address.rpartition(':')[2]):08X}{4:016X}"
+
+    def test_have_it_consumed(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        self.found(cluster)
+        result = (
+            b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"spentTimeMills":3}'
+        )
+        cluster.always(RequestCode.CONSUME_MESSAGE_DIRECTLY, body=result)
+        outcome = mqadmin.run(*self.UNIQUE, "-g", "g", "-d", "c")
+        assert outcome.out == (
+            "ConsumeMessageDirectlyResult [order=false, autoCommit=true, consumeResult=CR_SUCCESS, "
+            "remark=null, spentTimeMills=3]\n"
+        )
+        fields = cluster.asked(RequestCode.CONSUME_MESSAGE_DIRECTLY)[0].ext_fields
+        assert (fields["consumerGroup"], fields["clientId"]) == ("g", "c")
+
+    def test_send_it_again(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        self.found(cluster)
+        options = ["-i", self.own_id(cluster), "-s", "true"]
+        outcome = mqadmin.run("queryMsgById", *options)
+        assert outcome.out.startswith("prepare resend msg. originalMsgId=7F000001")
+        (data,) = mqadmin.run_json("queryMsgById", *options)
+        assert (data["sendStatus"], data["queueOffset"]) == ("SEND_OK", 7)
+        request = cluster.asked(RequestCode.SEND_MESSAGE_V2)[0]
+        assert request.body == b"hello"
+        assert "TAGS\x01a" in request.ext_fields["i"]
+
+    def test_an_answer_without_a_message(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        cluster.always(RequestCode.VIEW_MESSAGE_BY_ID)
+        message_id = self.own_id(cluster)
+        outcome = mqadmin.run("queryMsgById", "-i", message_id)
+        assert outcome.err == (
+            f"mqadmin queryMsgById: {cluster.address} answered {message_id} without a message\n"
+        )
+
+    def test_a_body_that_cannot_be_saved(
+        self, mqadmin: Bench, cluster: FakeCluster, tmp_path: Path
+    ) -> None:
+        self.found(cluster)
+        (tmp_path / f"rocketmq-{os.getuid()}").write_text("a file where a directory should be")
+        outcome = mqadmin.run(*self.UNIQUE)
+        assert outcome.code == 0
+        assert "Message Body Path:   not saved: cannot write the message's body to " in outcome.out
+
+
+class TestPrintMsgByQueue:
+    QUEUE = ("-t", "GTopic", "-a", "broker-g", "-i", "1")
+
+    def test_without_a_wish_it_is_wrong_usage(self, mqadmin: Bench) -> None:
+        outcome = mqadmin.run("printMsgByQueue", *self.QUEUE)
+        assert outcome.code == 2
+        assert "one of -p true (print) and -f true (count by tag) is needed" in outcome.err
+
+    def test_count_by_tag(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        queue = Queue(cluster)
+        queue.tags = ["b", "a", "a", "", "b"]
+        outcome = mqadmin.run("printMsgByQueue", *self.QUEUE, "-f", "true")
+        assert outcome.out == f"Tag: {'b':<30} Count: 2\nTag: {'a':<30} Count: 2\n"
+        data = mqadmin.run_json("printMsgByQueue", *self.QUEUE, "-f", "true", "-s", "a")
+        assert data == [{"tag": "a", "count": 2}]
+
+    def test_print_with_and_without_bodies(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        Queue(cluster)
+        out = mqadmin.run("printMsgByQueue", *self.QUEUE, "-p", "true").out
+        assert out.count("BODY: NOT PRINT BODY") == out.count("\n") == 5
+        options = [*self.QUEUE, "-p", "true", "-d", "true", "-f", "true"]
+        lines = mqadmin.run("printMsgByQueue", *options).out.splitlines()
+        assert [line.endswith(" BODY: hello") for line in lines] == [True] * 5 + [False]
+        assert lines[-1] == f"Tag: {'a':<30} Count: 5"
+
+    def test_between_times(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        Queue(cluster)
+        options = [*self.QUEUE, "-p", "true", "-b", "1000", "-e", "2000"]
+        assert len(mqadmin.run_json("printMsgByQueue", *options)) == 3
+
+    def test_a_charset_that_nobody_knows(self, mqadmin: Bench) -> None:
+        outcome = mqadmin.run("printMsgByQueue", *self.QUEUE, "-p", "true", "-c", "martian")
+        assert (outcome.code, "no charset is called martian" in outcome.err) == (2, True)
+
+
+class TestQueryCq:
+    OPTIONS = ("-t", "GTopic", "-q", "1", "-i", "7")
+
+    def test_entries(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        body = QueryConsumeQueueResponseBody(
+            subscription_data=SubscriptionData(topic="GTopic", sub_string="a"),
+            filter_data="filter",
+            queue_data=[
+                ConsumeQueueData(physic_offset=100, physic_size=50, tags_code=97, eval=True),
+                ConsumeQueueData(physic_offset=150, physic_size=60, msg="gone", bit_map="10"),
+            ],
+            max_queue_index=9,
+            min_queue_index=2,
+        )
+        cluster.always(RequestCode.QUERY_CONSUME_QUEUE, body=body.to_json_bytes())
+        outcome = mqadmin.run("queryCq", *self.OPTIONS, "-c", "2", "-g", "g")
+        ruler = "=" * 38
+        lines = outcome.out.splitlines()
+        assert lines[0] == "Subscription data: "
+        assert '\t"subString":"a",' in lines
+        assert lines[lines.index(ruler) :] == [
+            ruler,
+            "Filter data: ",
+            "filter",
+            ruler,
+            "Queue data: ",
+            "max: 9, min: 2",
+            ruler,
+            "idx: 7",
+            "ConsumeQueueData{physicOffset=100, physicSize=50, tagsCode=97, extendDataJson='null', "
+            "bitMap='null', eval=true, msg='null'}",
+            ruler,
+            "idx: 8",
+            "ConsumeQueueData{physicOffset=150, physicSize=60, tagsCode=0, extendDataJson='null', "
+            "bitMap='10', eval=false, msg='gone'}",
+            ruler,
+        ]
+        assert cluster.asked(RequestCode.QUERY_CONSUME_QUEUE)[0].ext_fields == {
+            "topic": "GTopic",
+            "queueId": "1",
+            "index": "7",
+            "count": "2",
+            "consumerGroup": "g",
+        }
+        data = mqadmin.run_json("queryCq", *self.OPTIONS, "-b", cluster.address)
+        assert (data["brokerAddr"], data["maxQueueIndex"]) == (cluster.address, 9)
+        assert data["queueData"][0]["tagsCode"] == 97
+        assert cluster.requests[-1].ext_fields["count"] == "10"
+
+    def test_an_index_that_does_not_exist(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        cluster.always(RequestCode.QUERY_CONSUME_QUEUE, 0, "Index 7 of consumeQueue is not found")
+        outcome = mqadmin.run("queryCq", *self.OPTIONS)
+        assert outcome.err == (
+            f"mqadmin queryCq: {cluster.address} has no entry 7 in queue 1 of GTopic: "
+            "Index 7 of consumeQueue is not found\n"
+        )
+
+    def test_a_topic_without_brokers(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        cluster.always(RequestCode.GET_ROUTEINFO_BY_TOPIC, body=b"{}")
+        outcome = mqadmin.run("queryCq", *self.OPTIONS)
+        assert outcome.err == "mqadmin queryCq: topic GTopic has no running broker\n"
+
+
+class TestProducer:
+    def test_a_line_for_each(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        info = ProducerInfo(
+            client_id="c@1", remote_ip="/10.0.0.1:4", version=409, last_update_timestamp=17
+        )
+        table = ProducerTableInfo(data={"p": [info], "empty": []}).to_json_bytes()
+        cluster.always(RequestCode.GET_ALL_PRODUCER_INFO, body=table)
+        outcome = mqadmin.run("producer", "-b", cluster.address)
+        assert outcome.out == (
+            "producer group (empty) instances are empty\n"
+            "producer group (p) instance : clientId=c@1,remoteIP=/10.0.0.1:4, language=JAVA, "
+            "version=409, lastUpdateTimestamp=17\n"
+        )
+        assert mqadmin.run_json("producer", "-b", cluster.address) == [
+            {
+                "producerGroup": "p",
+                "clientId": "c@1",
+                "remoteIP": "/10.0.0.1:4",
+                "language": "JAVA",
+                "version": 409,
+                "lastUpdateTimestamp": 17,
+            }
+        ]
+
+    def test_none(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        cluster.always(RequestCode.GET_ALL_PRODUCER_INFO, body=b"{}")
+        outcome = mqadmin.run("producer", "-b", cluster.address)
+        assert outcome.out == f"no producer is connected to {cluster.address}\n"
+        assert mqadmin.run_json("producer", "-b", cluster.address) == []
+
+
 class TestGroups:
     def test_who_is_connected(self, mqadmin: Bench, cluster: FakeCluster) -> None:
         group_online(cluster)
@@ -148,6 +365,14 @@ class TestGroups:
         )
         lines = mqadmin.lines("producerConnection", "-g", "p", "-t", "GTopic")
         assert lines[1] == ["0001", "10.0.0.9@77", "10.0.0.9:4000", "JAVA", "V4_9_8"]
+        (data,) = mqadmin.run_json("producerConnection", "-g", "p", "-t", "GTopic")
+        assert data == {
+            "number": 1,
+            "clientId": "10.0.0.9@77",
+            "clientAddr": "10.0.0.9:4000",
+            "language": "JAVA",
+            "version": "V4_9_8",
+        }
 
     def test_no_producers(self, mqadmin: Bench, cluster: FakeCluster) -> None:
         cluster.answers[RequestCode.GET_PRODUCER_CONNECTION_LIST] = lambda request: (

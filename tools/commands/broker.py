@@ -1,49 +1,62 @@
-"""Single brokers: brokerStatus, getBrokerConfig, and cleaning up.
+"""Single brokers: brokerStatus, their settings, and cleaning up.
 
-(Java: BrokerStatusSubCommand, GetBrokerConfigCommand, CleanExpiredCQSubCommand,
-CleanUnusedTopicCommand, DeleteExpiredCommitLogSubCommand.)
+(Java: BrokerStatusSubCommand, GetBrokerConfigCommand, UpdateBrokerConfigSubCommand,
+CleanExpiredCQSubCommand, CleanUnusedTopicCommand, DeleteExpiredCommitLogSubCommand.)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any, Final
 
 import click
 
+from remoting.errors import RemotingError
 from remoting.request_code import RequestCode
 from tools.admin_client import MASTER_ID, AdminClient
 from tools.command_line import command
-from tools.properties_text import parse_lines, properties_lines
+from tools.errors import AdminError
+from tools.properties_text import parse_lines, properties_lines, setting_body
 from tools.report import Report, Reports, safe_line
+from tools.targets import ADDRESS_OPTION, master_targets, member_targets, need_one
 
-_ADDRESS = click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
-@command("brokerStatus", repeat="-i")
-@_ADDRESS
+@command("brokerStatus")
+@ADDRESS_OPTION
 @click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
 def broker_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
     """Every runtime number of one broker or of all brokers of a cluster."""
-    _need_one(address, cluster)
-    tables = {target: admin.runtime_info(target) for target in admin.targets(address, cluster)}
+    targets = member_targets(admin, address, cluster)
+    tables = {target: admin.runtime_info(target) for target in targets}
     lines = []
     for target, info in tables.items():
         prefix = f"{target:<24} " if address is None else ""
         lines += [f"{prefix}{key:<32}: {safe_line(info[key])}" for key in sorted(info)]
-    return Report("\n".join(lines), tables)
+    data = {
+        target: {key: _json_value(key, value) for key, value in info.items()}
+        for target, info in tables.items()
+    }
+    return Report("\n".join(lines), data)
 
 
-def _need_one(address: str | None, cluster: str | None) -> None:
-    if (address is None) == (cluster is None):
-        raise click.UsageError("one of -b ADDRESS and -c CLUSTER is needed")
+def _json_value(key: str, text: str) -> Any:
+    """A runtime number as a number, the rates of several spans as a list; the rest as text."""
+    if key.endswith("Tps"):
+        return [float(part) for part in text.split() if _NUMBER.fullmatch(part)]
+    if _NUMBER.fullmatch(text) is None:
+        return text
+    return float(text) if "." in text else int(text)
 
 
-@command("getBrokerConfig", repeat="-i")
-@_ADDRESS
+@command("getBrokerConfig")
+@ADDRESS_OPTION
 @click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
 def get_broker_config(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
     """The settings that are in force."""
-    _need_one(address, cluster)
+    need_one(address, cluster)
     headings = {} if cluster is None else _headings(admin, cluster)
     if address is not None:
         headings = {address: address}
@@ -69,6 +82,36 @@ def _headings(admin: AdminClient, cluster: str) -> dict[str, str]:
     return headings
 
 
+@command("updateBrokerConfig")
+@ADDRESS_OPTION
+@click.option("-c", "--clusterName", "cluster", help="All masters of this cluster.")
+@click.option("-k", "--key", required=True, help="Setting.")
+@click.option("-v", "--value", required=True, help="Its new value.")
+def update_broker_config(
+    admin: AdminClient, address: str | None, cluster: str | None, key: str, value: str
+) -> Report:
+    """Change a setting; a broker of a cluster that refuses does not keep it from the others."""
+    body = setting_body(key, value)
+    lines, failures = [], []
+    done: dict[str, str | None] = {}
+    for target in master_targets(admin, address, cluster):
+        try:
+            response = admin.call(target, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        except (RemotingError, AdminError) as error:
+            failures.append(str(error))
+            continue
+        done[target] = response.remark
+        lines.append(f"update broker config success, {target}")
+        if response.remark:
+            lines.append(safe_line(response.remark))
+    if failures and not done:
+        raise AdminError("; ".join(failures))
+    if failures:
+        raise AdminError(f"brokers done: {', '.join(done)}; failed: {'; '.join(failures)}")
+    data = {"brokerAddrs": list(done), "key": key, "value": value, "remarks": done}
+    return Report("\n".join(lines), data)
+
+
 def _question(what: str) -> Callable[..., str]:
     def question(address: str | None, cluster: str | None) -> str:
         if address is not None:
@@ -82,7 +125,7 @@ def _clean(name: str, code: RequestCode, what: str) -> click.Command:
     """A command that tells one broker, a cluster, or everybody to clean up."""
 
     @command(name, asks=_question(what))
-    @_ADDRESS
+    @ADDRESS_OPTION
     @click.option("-c", "--cluster", "cluster", help="Cluster name; all clusters without -b, -c.")
     def clean(admin: AdminClient, address: str | None, cluster: str | None) -> Reports:
         targets = admin.targets(address, cluster)

@@ -9,6 +9,7 @@ import click
 
 from remoting.errors import RemotingError
 from tools.admin_client import AdminClient, BrokerAddress
+from tools.broker_numbers import first_number, number, out_tps_key
 from tools.command_line import command, complain
 from tools.errors import AdminError
 from tools.report import Column, Report, table
@@ -35,7 +36,7 @@ MORE_COLUMNS = (
 )
 
 
-@command("clusterList", repeat="-i")
+@command("clusterList")
 @click.option("-m", "--moreStats", "more", is_flag=True, help="Print totals instead of rates.")
 @click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
 def cluster_list(admin: AdminClient, more: bool, cluster: str | None) -> Report:
@@ -61,7 +62,7 @@ def _more_row(broker: BrokerAddress, info: dict[str, str] | None) -> list[object
     for first, last in (("YesterdayMorning", "TodayMorning"), ("TodayMorning", "TodayNow")):
         for direction in ("msgPutTotal", "msgGetTotal"):
             table_of = info or {}
-            begin, end = (_number(table_of.get(direction + moment)) for moment in (first, last))
+            begin, end = (number(table_of.get(direction + moment)) for moment in (first, last))
             row.append(int(end - begin))
     return row
 
@@ -81,10 +82,10 @@ def _base_row(broker: BrokerAddress, info: dict[str, str], now_ms: int) -> list[
         broker.address,
         info.get("brokerVersionDesc", ""),
         _load(info, "putTps", "send"),
-        _load(info, _out_tps_key(info), "pull"),
+        _load(info, out_tps_key(info), "pull"),
         info.get("pageCacheLockTimeMills", ""),
         f"{_hours(info, now_ms):.2f}",
-        f"{_number(info.get('commitLogDiskRatio')):.4f}",
+        f"{number(info.get('commitLogDiskRatio')):.4f}",
     ]
 
 
@@ -99,42 +100,24 @@ def _base_data(broker: BrokerAddress, info: dict[str, str] | None, now_ms: int) 
     if info is not None:
         data |= {
             "version": info.get("brokerVersionDesc", ""),
-            "inTps": _first_number(info.get("putTps")),
-            "outTps": _first_number(info.get(_out_tps_key(info))),
-            "sendThreadPoolQueueSize": int(_number(info.get("sendThreadPoolQueueSize"))),
-            "pullThreadPoolQueueSize": int(_number(info.get("pullThreadPoolQueueSize"))),
-            "pageCacheLockTimeMills": int(_number(info.get("pageCacheLockTimeMills"))),
+            "inTps": first_number(info.get("putTps")),
+            "outTps": first_number(info.get(out_tps_key(info))),
+            "sendThreadPoolQueueSize": int(number(info.get("sendThreadPoolQueueSize"))),
+            "pullThreadPoolQueueSize": int(number(info.get("pullThreadPoolQueueSize"))),
+            "pageCacheLockTimeMills": int(number(info.get("pageCacheLockTimeMills"))),
             "hour": round(_hours(info, now_ms), 2),
-            "space": _number(info.get("commitLogDiskRatio")),
+            "space": number(info.get("commitLogDiskRatio")),
         }
     return data
-
-
-def _out_tps_key(info: dict[str, str]) -> str:
-    """5.x spells it correctly."""
-    return "getTransferredTps" if "getTransferredTps" in info else "getTransferedTps"
 
 
 def _load(info: dict[str, str], tps_key: str, pool: str) -> str:
     size = info.get(f"{pool}ThreadPoolQueueSize", "")
     wait = info.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", "")
-    return f"{_first_number(info.get(tps_key)):.2f}({size},{wait}ms)"
+    return f"{first_number(info.get(tps_key)):.2f}({size},{wait}ms)"
 
 
 def _hours(info: dict[str, str], now_ms: int) -> float:
     """Hours since the earliest message; without any message since 1970, as in the original."""
     earliest = info.get("earliestMessageTimeStamp")
-    return (now_ms - _number(earliest)) / 3_600_000 if earliest else 0.0
-
-
-def _first_number(text: str | None) -> float:
-    """The first of "10 s, 60 s, 600 s"."""
-    return _number((text or "").split(" ")[0])
-
-
-def _number(text: str | None) -> float:
-    """A broker's number; 0 where it gave none or no number."""
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0.0
+    return (now_ms - number(earliest)) / 3_600_000 if earliest else 0.0

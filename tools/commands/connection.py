@@ -1,6 +1,6 @@
-"""Who is connected: consumerConnection, producerConnection.
+"""Who is connected: consumerConnection, producerConnection, producer.
 
-(Java: ConsumerConnectionSubCommand, ProducerConnectionSubCommand.)
+(Java: ConsumerConnectionSubCommand, ProducerConnectionSubCommand, ProducerSubCommand.)
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
-from remoting.body.client_connection import Connection
+from remoting.body.client_connection import Connection, ProducerInfo, ProducerTableInfo
 from remoting.mq_version import version_name
+from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
-from tools.report import Column, Report, table
+from tools.report import Column, Report, safe_line, table
 
 CONSUMER_COLUMNS = (
     Column("#ClientId", "clientId"),
@@ -28,7 +29,7 @@ SUBSCRIPTION_COLUMNS = (
 )
 
 
-@command("consumerConnection", repeat="-i")
+@command("consumerConnection")
 @click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group name.")
 @click.option("-b", "--brokerAddr", "address", help="Ask this broker (host:port).")
 def consumer_connection(admin: AdminClient, group: str, address: str | None) -> Report:
@@ -62,7 +63,7 @@ def _client_row(client: Connection) -> tuple[str, str, str, str]:
     return client.client_id, client.client_addr, client.language, version
 
 
-@command("producerConnection", repeat="-i")
+@command("producerConnection")
 @click.option("-g", "--producerGroup", "group", required=True, help="Producer group name.")
 @click.option(
     "-t", "--topic", required=True, help="A topic they send to: says which broker to ask."
@@ -73,5 +74,31 @@ def producer_connection(admin: AdminClient, group: str, topic: str) -> Report:
         admin.producer_connection(group, topic).connection_set, key=lambda client: client.client_id
     )
     columns = (Column("#No", "number"), *CONSUMER_COLUMNS)
-    rows = [(f"{i:04d}", *_client_row(client)) for i, client in enumerate(clients, start=1)]
-    return table(columns, rows)
+    rows = [(i, *_client_row(client)) for i, client in enumerate(clients, start=1)]
+    text = table(columns, [(f"{i:04d}", *row) for i, *row in rows]).text
+    return Report(text, table(columns, rows).data)
+
+
+@command("producer")
+@click.option("-b", "--broker", "address", required=True, help="Broker address, host:port.")
+def producer(admin: AdminClient, address: str) -> Report:
+    """A line for each producer of each group at one broker."""
+    body = admin.call(address, RequestCode.GET_ALL_PRODUCER_INFO).body
+    groups = ProducerTableInfo.from_json_bytes(body).data
+    lines, data = [], []
+    for group, members in sorted(groups.items()):
+        if not members:
+            lines.append(f"producer group ({group}) instances are empty")
+        for member in sorted(members, key=lambda member: member.client_id):
+            lines.append(f"producer group ({group}) instance : {_producer_text(member)}")
+            data.append({"producerGroup": group, **member.to_json()})
+    text = "\n".join(safe_line(line) for line in lines)
+    return Report(text or f"no producer is connected to {address}", data)
+
+
+def _producer_text(member: ProducerInfo) -> str:
+    """A producer as Java's ProducerInfo prints itself."""
+    return (
+        f"clientId={member.client_id},remoteIP={member.remote_ip}, language={member.language}, "
+        f"version={member.version}, lastUpdateTimestamp={member.last_update_timestamp}"
+    )

@@ -1,20 +1,24 @@
-"""consumerProgress: how far consumer groups are behind. (Java: ConsumerProgressSubCommand.)"""
+"""How far consumer groups are behind: consumerProgress, brokerConsumeStats.
+
+(Java: ConsumerProgressSubCommand, BrokerConsumeStatsSubCommad.)
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
-from remoting.body.consumer_running_info import ConsumerRunningInfo
 from remoting.body.heartbeat import ConsumeType
 from remoting.body.message_queue import MessageQueue
+from remoting.body.stats import ConsumeStatsList, OffsetWrapper
 from remoting.errors import RemotingError, RequestError
-from remoting.headers.admin import GetConsumerRunningInfoRequestHeader
+from remoting.headers.admin import GetConsumeStatsInBrokerHeader
 from remoting.mq_version import version_name
 from remoting.request_code import RequestCode
-from tools.admin_client import RETRY_PREFIX, TIMEOUT_MS, AdminClient
+from tools.admin_client import RETRY_PREFIX, AdminClient
 from tools.command_line import command, complain
 from tools.errors import AdminError
 from tools.message_text import second_text
@@ -31,6 +35,8 @@ QUEUE_COLUMNS: Final = (
 )
 CLIENT_COLUMN: Final = Column("#Client IP", "clientIP")
 CLIENT_POSITION: Final = 5
+BROKER_COLUMNS: Final = (QUEUE_COLUMNS[0], Column("#Group", "group"), *QUEUE_COLUMNS[1:])
+BROKER_TIMEOUT_MS: Final = 50_000
 MAX_NAMED: Final = 10
 GROUP_COLUMNS: Final = (
     Column("#Group", "group"),
@@ -43,7 +49,7 @@ GROUP_COLUMNS: Final = (
 )
 
 
-@command("consumerProgress", repeat="-i")
+@command("consumerProgress")
 @click.option("-g", "--groupName", "group", help="Consumer group name; all groups without it.")
 @click.option("-t", "--topicName", "topic", help="Only this topic; needs -g.")
 @click.option("-s", "--showClientIP", "with_clients", type=bool, default=False, help="Who reads.")
@@ -100,23 +106,12 @@ def _queue_clients(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
     connection = admin.find_consumer_connection(group)
     holders: dict[MessageQueue, str] = {}
     for client in connection.connection_set if connection is not None else ():
-        header = GetConsumerRunningInfoRequestHeader(
-            consumer_group=group, client_id=client.client_id
-        )
-        for address in admin.group_brokers(group):
-            try:
-                response = admin.call(
-                    address,
-                    RequestCode.GET_CONSUMER_RUNNING_INFO,
-                    header,
-                    timeout_ms=3 * TIMEOUT_MS,
-                )
-                info = ConsumerRunningInfo.from_json_bytes(response.body)
-            except (AdminError, RemotingError, RequestError) as error:
-                complain("consumerProgress", f"client {client.client_id}: {error}")
-                continue
-            holders |= dict.fromkeys(info.mq_table, client.client_id.partition("@")[0])
-            break
+        try:
+            info = admin.consumer_running_info(group, client.client_id)
+        except (AdminError, RemotingError, RequestError) as error:
+            complain("consumerProgress", error)
+            continue
+        holders |= dict.fromkeys(info.mq_table, client.client_id.partition("@")[0])
     return holders
 
 
@@ -170,3 +165,48 @@ def _group_info(admin: AdminClient, group: str) -> GroupConsumeInfo:
         tps,
         diff,
     )
+
+
+@command("brokerConsumeStats")
+@click.option("-b", "--brokerAddr", "address", required=True, help="Broker address, host:port.")
+@click.option(
+    "-t",
+    "--timeoutMillis",
+    "timeout_ms",
+    type=click.IntRange(1),
+    default=BROKER_TIMEOUT_MS,
+    help=f"How long to wait for the answer [{BROKER_TIMEOUT_MS}].",
+)
+@click.option("-l", "--level", type=int, default=0, help="Only queues at least so far behind [0].")
+@click.option("-o", "--order", type=bool, default=False, help="Only ordered topics (true|false).")
+def broker_consume_stats(
+    admin: AdminClient, address: str, timeout_ms: int, level: int, order: bool
+) -> Report:
+    """Every queue of every group at one broker, but for queues that nobody consumed from yet."""
+    header = GetConsumeStatsInBrokerHeader(is_order=order)
+    response = admin.call(
+        address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms
+    )
+    stats = ConsumeStatsList.from_json_bytes(response.body)
+    rows, data = [], []
+    for group, queue, offset in _flat(stats):
+        diff = offset.broker_offset - offset.consumer_offset
+        if diff < level or offset.last_timestamp <= 0:
+            continue
+        facts: list[object] = [queue.topic, group, queue.broker_name, queue.queue_id]
+        facts += [offset.broker_offset, offset.consumer_offset, diff]
+        rows.append([*facts, second_text(offset.last_timestamp)])
+        keys = [column.key for column in BROKER_COLUMNS[:-1]]
+        data.append(dict(zip(keys, facts, strict=True)) | {"lastTimestamp": offset.last_timestamp})
+    text = f"{table(BROKER_COLUMNS, rows).text}\n\nDiff Total: {stats.total_diff}"
+    return Report(text, {"queues": data, "diffTotal": stats.total_diff})
+
+
+def _flat(stats: ConsumeStatsList) -> Iterator[tuple[str, MessageQueue, OffsetWrapper]]:
+    """Group, queue and progress in the order of the answer, each topic's queues sorted."""
+    for groups in stats.consume_stats_list:
+        for group, of_topics in groups.items():
+            for of_topic in of_topics:
+                queues = of_topic.offset_table
+                for queue in sorted(queues, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
+                    yield group, queue, queues[queue]

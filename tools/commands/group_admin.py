@@ -1,19 +1,24 @@
-"""Changing consumer groups: updateSubGroup, deleteSubGroup.
+"""The settings of consumer groups: updateSubGroup, getConsumerConfig, deleteSubGroup.
 
-(Java: UpdateSubGroupSubCommand, DeleteSubscriptionGroupCommand.)
+(Java: UpdateSubGroupSubCommand, GetConsumerConfigSubCommand, DeleteSubscriptionGroupCommand.)
 """
 
 from __future__ import annotations
 
 import click
 
-from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.body.subscription_group_config import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
 from remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
 from remoting.request_code import RequestCode
-from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient
+from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, broker_address, unknown
 from tools.command_line import command
+from tools.errors import AdminError
 from tools.removal import delete_topic
-from tools.report import Report
+from tools.report import Report, safe_line
+from tools.targets import master_targets, place_text
 
 
 @command("updateSubGroup")
@@ -55,7 +60,7 @@ def update_sub_group(
         notify_consumer_ids_changed_enable=notify,
     )
     body = config.to_json_bytes()
-    targets = _targets(admin, address, cluster)
+    targets = master_targets(admin, address, cluster)
     lines = []
     for target in targets:
         admin.call(target, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
@@ -65,16 +70,14 @@ def update_sub_group(
     return Report("\n".join(lines), data)
 
 
-def _targets(admin: AdminClient, address: str | None, cluster: str | None) -> list[str]:
-    if (address is None) == (cluster is None):
-        raise click.UsageError("one of -b ADDRESS and -c CLUSTER is needed")
-    if address is not None:
-        return [address]
-    return [master.address for master in admin.masters(cluster or "")]
-
-
 def _config_text(config: SubscriptionGroupConfig) -> str:
     """A group as Java's SubscriptionGroupConfig prints itself."""
+    texts = (f"{name}={text}" for name, text in _settings(config).items())
+    return f"SubscriptionGroupConfig [{', '.join(texts)}]"
+
+
+def _settings(config: SubscriptionGroupConfig) -> dict[str, str]:
+    """The nine settings of 4.9 as Java's texts, in the order of Java's fields."""
     facts = {
         "groupName": config.group_name,
         "consumeEnable": config.consume_enable,
@@ -86,17 +89,53 @@ def _config_text(config: SubscriptionGroupConfig) -> str:
         "whichBrokerWhenConsumeSlowly": config.which_broker_when_consume_slowly,
         "notifyConsumerIdsChangedEnable": config.notify_consumer_ids_changed_enable,
     }
-    texts = (
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in facts.items()
-    )
-    return f"SubscriptionGroupConfig [{', '.join(texts)}]"
+    }
+
+
+@command("getConsumerConfig")
+@click.option("-g", "--groupName", "group", required=True, help="Consumer group name.")
+def get_consumer_config(admin: AdminClient, group: str) -> Report:
+    """The group's settings at every broker name that knows it."""
+    info = admin.cluster_info()
+    names: set[str] = set()
+    lines: list[str] = []
+    data = []
+    for broker_name, broker in sorted(info.broker_addr_table.items()):
+        address = broker_address(broker)
+        if address is None:
+            continue
+        body = admin.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
+        groups = SubscriptionGroupWrapper.from_json_bytes(body).subscription_group_table
+        names |= groups.keys()
+        if group not in groups:
+            continue
+        cluster = next(
+            (name for name, members in info.cluster_addr_table.items() if broker_name in members),
+            broker.cluster or "",
+        )
+        lines += [_heading(cluster, broker_name), *_setting_lines(groups[group])]
+        where = {"clusterName": cluster, "brokerName": broker_name}
+        data.append(where | {"subscriptionGroupConfig": groups[group].to_json()})
+    if not data:
+        raise AdminError(unknown("group", group, names))
+    return Report("\n".join(lines), data)
+
+
+def _heading(cluster: str, broker_name: str) -> str:
+    ruler = "=" * 29
+    return safe_line(f"{ruler}{cluster}:{broker_name}{ruler}")
+
+
+def _setting_lines(config: SubscriptionGroupConfig) -> list[str]:
+    return [safe_line(f"{name:<40}=  {text}") for name, text in _settings(config).items()]
 
 
 def _question(group: str, address: str | None, cluster: str | None, remove_offset: bool) -> str:
-    where = f"broker {address}" if address is not None else f"cluster {cluster}"
     lost = " with its offsets" if remove_offset else ""
-    return f"Delete subscription group {group}{lost} from {where}?"
+    return f"Delete subscription group {group}{lost} from {place_text(address, cluster)}?"
 
 
 @command("deleteSubGroup", asks=_question)
@@ -113,7 +152,7 @@ def delete_sub_group(
 ) -> Report:
     """Delete a group; from a cluster also its retry and dead letter topics."""
     header = DeleteSubscriptionGroupRequestHeader(group_name=group, remove_offset=remove_offset)
-    targets = _targets(admin, address, cluster)
+    targets = master_targets(admin, address, cluster)
     lines = []
     for target in targets:
         admin.call(target, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)

@@ -78,7 +78,7 @@ class Lag:
     exact: bool | None = None
 
 
-@command("haStatus", repeat="-i")
+@command("haStatus")
 @click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
 @click.option("-c", "--clusterName", "cluster", help="Brokers of this cluster [default: of all].")
 def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:

@@ -14,31 +14,25 @@ import click
 
 from remoting.body.consumer_running_info import ConsumeMessageDirectlyResult
 from remoting.headers.admin import ConsumeMessageDirectlyRequestHeader
-from remoting.headers.query import (
-    UNIQUE_KEY_QUERY,
-    QueryMessageRequestHeader,
-    ViewMessageRequestHeader,
-)
+from remoting.headers.query import ViewMessageRequestHeader
 from remoting.request_code import RequestCode
-from remoting.response_code import ResponseCode
-from tools.admin_client import TIMEOUT_MS, AdminClient, addresses
+from tools.admin_client import TIMEOUT_MS, AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
-from tools.message_decoder import UNIQ_KEY, MessageExt, decode_message_id, decode_messages
+from tools.message_decoder import MessageExt, decode_message_id, decode_messages
+from tools.message_finder import MAX_BY_KEY, query_messages
 from tools.message_puller import MessagePuller
 from tools.message_sender import MessageSender
 from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body
 from tools.message_track import track_message
-from tools.report import Column, Report, table
+from tools.report import Column, Report, safe_text, table
 
 KEY_COLUMNS: Final = (
     Column("#Message ID", "msgId"),
     Column("#QID", "queueId", right=True),
     Column("#Offset", "queueOffset", right=True),
 )
-MAX_BY_KEY: Final = 64
 MAX_BY_UNIQUE_KEY: Final = 32
-END_OF_TIME: Final = 2**63 - 1
 
 _CLIENT = click.option(
     "-d", "--clientId", "client_id", help="Let this client consume it; needs -g."
@@ -51,7 +45,7 @@ def _check_pair(group: str | None, client_id: str | None) -> None:
         raise click.UsageError("-g GROUP and -d CLIENT belong together")
 
 
-@command("queryMsgById", repeat="--interval")
+@command("queryMsgById")
 @click.option("-i", "--msgId", "msg_ids", required=True, help="Offset ids, separated by commas.")
 @_GROUP
 @_CLIENT
@@ -132,10 +126,12 @@ def consume_directly(admin: AdminClient, message: MessageExt, group: str, client
     result = ConsumeMessageDirectlyResult.from_json_bytes(response.body)
     text = (
         f"ConsumeMessageDirectlyResult [order={str(result.order).lower()}, "
-        f"autoCommit={str(result.auto_commit).lower()}, consumeResult={result.consume_result}, "
-        f"remark={result.remark}, spentTimeMills={result.spent_time_mills}]"
+        f"autoCommit={str(result.auto_commit).lower()}, "
+        f"consumeResult={result.consume_result or 'null'}, "
+        f"remark={'null' if result.remark is None else result.remark}, "
+        f"spentTimeMills={result.spent_time_mills}]"
     )
-    return Report(text, {"msgId": message.msg_id, **result.to_json()})
+    return Report(safe_text(text), {"msgId": message.msg_id, **result.to_json()})
 
 
 def _send_again(admin: AdminClient, message: MessageExt) -> Report:
@@ -151,36 +147,7 @@ def _send_again(admin: AdminClient, message: MessageExt) -> Report:
     return Report(text, result.to_json() | {"originalMsgId": message.offset_msg_id})
 
 
-def query_messages(
-    admin: AdminClient, topic: str, key: str, max_num: int, *, unique: bool
-) -> list[MessageExt]:
-    """Messages under a key at every broker of a topic; hash collisions are left out."""
-    header = QueryMessageRequestHeader(
-        topic=topic, key=key, max_num=max_num, begin_timestamp=0, end_timestamp=END_OF_TIME
-    )
-    found: list[MessageExt] = []
-    for address in addresses(admin.route(topic)):
-        response = admin.call(
-            address,
-            RequestCode.QUERY_MESSAGE,
-            header,
-            accept=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
-            extra={UNIQUE_KEY_QUERY: str(unique).lower()},
-            timeout_ms=3 * TIMEOUT_MS,
-        )
-        if response.code == ResponseCode.SUCCESS:
-            found += decode_messages(response.body)
-    matching = [m for m in found if m.topic == topic and _has_key(m, key, unique)]
-    return sorted(matching, key=lambda message: message.store_timestamp)
-
-
-def _has_key(message: MessageExt, key: str, unique: bool) -> bool:
-    if unique:
-        return message.properties.get(UNIQ_KEY) == key
-    return key in message.properties.get(KEYS, "").split(" ")
-
-
-@command("queryMsgByKey", repeat="-i")
+@command("queryMsgByKey")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-k", "--msgKey", "key", required=True, help="Message key.")
 def query_msg_by_key(admin: AdminClient, topic: str, key: str) -> Report:
@@ -192,7 +159,7 @@ def query_msg_by_key(admin: AdminClient, topic: str, key: str) -> Report:
     return Report(table(KEY_COLUMNS, rows).text, [message_json(message) for message in messages])
 
 
-@command("queryMsgByUniqueKey", repeat="--interval")
+@command("queryMsgByUniqueKey")
 @click.option("-i", "--msgId", "msg_id", required=True, help="Unique key of the message.")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @_GROUP
@@ -217,7 +184,7 @@ def query_msg_by_unique_key(
     return (_detail(admin, message, with_offset_id=False) for message in shown)
 
 
-@command("queryMsgByOffset", repeat="--interval")
+@command("queryMsgByOffset")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
 @click.option(

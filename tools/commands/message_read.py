@@ -1,13 +1,14 @@
-"""consumeMessage and printMsg: messages of a topic as they lie in its queues.
+"""consumeMessage, printMsg and printMsgByQueue: messages of a topic as they lie in its queues.
 
-Both read without moving any group's offset. (Java: ConsumeMessageCommand,
-PrintMessageSubCommand.)
+They read without moving any group's offset. (Java: ConsumeMessageCommand,
+PrintMessageSubCommand, PrintMessageByQueueCommand.)
 """
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import click
@@ -16,16 +17,17 @@ from remoting.body.message_queue import MessageQueue
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.message_decoder import MessageExt
 from tools.message_puller import TOOLS_GROUP, MessagePuller, PullResult
-from tools.message_text import message_json, message_line, parse_time, queue_text
-from tools.report import Report
+from tools.message_text import TAGS, message_json, message_line, parse_time, queue_text
+from tools.report import Report, safe_line
 
 DEFAULT_COUNT: Final = 128
 TIME_HELP: Final = "milliseconds or yyyy-MM-dd#HH:mm:ss:SSS"
 RULER: Final = "-" * 56
 
 
-@command("consumeMessage", repeat="--interval")
+@command("consumeMessage")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-b", "--brokerName", "broker_name", help="Broker name.")
 @click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), help="Queue id; needs -b.")
@@ -127,12 +129,22 @@ def _nothing(queue: MessageQueue, start: int, result: PullResult) -> Report:
     return Report(f"{queue_text(queue)} {what} status={result.status}, offset={start}")
 
 
-@command("printMsg", repeat="-i")
+_CHARSET = click.option(
+    "-c", "--charsetName", "charset", default="UTF-8", help="Charset (UTF-8, GBK)."
+)
+_EXPRESSION = click.option(
+    "-s", "--subExpression", "expression", default="*", help="Tags: TagA || TagB."
+)
+_BEGIN = click.option("-b", "--beginTimestamp", "begin", help=f"Not before: {TIME_HELP}.")
+_END = click.option("-e", "--endTimestamp", "end", help=f"Before: {TIME_HELP}.")
+
+
+@command("printMsg")
 @click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset (UTF-8, GBK).")
-@click.option("-s", "--subExpression", "expression", default="*", help="Tags: TagA || TagB.")
-@click.option("-b", "--beginTimestamp", "begin", help=f"Not before: {TIME_HELP}.")
-@click.option("-e", "--endTimestamp", "end", help=f"Before: {TIME_HELP}.")
+@_CHARSET
+@_EXPRESSION
+@_BEGIN
+@_END
 @click.option("-d", "--printBody", "with_body", type=bool, default=True, help="Print bodies.")
 def print_msg(
     admin: AdminClient,
@@ -144,14 +156,18 @@ def print_msg(
     with_body: bool,
 ) -> Iterator[Report]:
     """Every message of a topic, queue after queue."""
-    try:
-        codecs.lookup(charset)
-    except LookupError as error:
-        raise click.UsageError(f"-c: no charset is called {charset}") from error
+    _check_charset(charset)
     begin_ms = None if begin is None else parse_time(begin)
     end_ms = None if end is None else parse_time(end)
     puller = MessagePuller(admin, topic)
     return _print(puller, expression, (begin_ms, end_ms), charset if with_body else None)
+
+
+def _check_charset(charset: str) -> None:
+    try:
+        codecs.lookup(charset)
+    except LookupError as error:
+        raise click.UsageError(f"-c: no charset is called {charset}") from error
 
 
 def _print(
@@ -168,11 +184,72 @@ def _print(
             if result.status != "FOUND":
                 yield _nothing(queue, start, result)
             for message in result.messages:
-                data = message_json(message)
-                if charset is None:
-                    data = {key: value for key, value in data.items() if key[:4] != "body"}
-                line = message_line(
-                    message, charset=charset or "utf-8", with_body=charset is not None
-                )
-                yield Report(line, data)
+                yield _message_report(message, charset)
         yield Report(RULER)
+
+
+def _message_report(message: MessageExt, charset: str | None) -> Report:
+    """`charset` None leaves the body out."""
+    data = message_json(message)
+    if charset is None:
+        data = {key: value for key, value in data.items() if key[:4] != "body"}
+    line = message_line(message, charset=charset or "utf-8", with_body=charset is not None)
+    return Report(line, data)
+
+
+@command("printMsgByQueue")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-a", "--brokerName", "broker_name", required=True, help="Broker name.")
+@click.option(
+    "-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id."
+)
+@_CHARSET
+@_EXPRESSION
+@_BEGIN
+@_END
+@click.option("-p", "--print", "with_messages", type=bool, default=False, help="Print messages.")
+@click.option("-d", "--printBody", "with_body", type=bool, default=False, help="Print bodies.")
+@click.option("-f", "--calculate", "with_tags", type=bool, default=False, help="Count by tag.")
+def print_msg_by_queue(
+    admin: AdminClient,
+    topic: str,
+    broker_name: str,
+    queue_id: int,
+    charset: str,
+    expression: str,
+    begin: str | None,
+    end: str | None,
+    with_messages: bool,
+    with_body: bool,
+    with_tags: bool,
+) -> Iterator[Report]:
+    """The messages of one queue, how many have which tag, or both."""
+    if not with_messages and not with_tags:
+        raise click.UsageError("one of -p true (print) and -f true (count by tag) is needed")
+    _check_charset(charset)
+    begin_ms = None if begin is None else parse_time(begin)
+    end_ms = None if end is None else parse_time(end)
+    puller = MessagePuller(admin, topic)
+    queue = puller.queue(broker_name, queue_id)
+    first, last = puller.bounds(queue, begin_ms, end_ms)
+    messages = (
+        message
+        for _, result in puller.pull_range(queue, first, last, expression)
+        for message in result.messages
+    )
+    shown_charset = charset if with_body else None
+    return _print_queue(messages, shown_charset, with_messages=with_messages, with_tags=with_tags)
+
+
+def _print_queue(
+    messages: Iterable[MessageExt], charset: str | None, *, with_messages: bool, with_tags: bool
+) -> Iterator[Report]:
+    tags: Counter[str] = Counter()
+    for message in messages:
+        tag = message.properties.get(TAGS, "")
+        if tag.strip():
+            tags[tag] += 1
+        if with_messages:
+            yield _message_report(message, charset)
+    for tag, count in tags.most_common() if with_tags else ():
+        yield Report(f"Tag: {safe_line(tag):<30} Count: {count}", {"tag": tag, "count": count})

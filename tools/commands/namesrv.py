@@ -1,7 +1,7 @@
 """Name servers: their settings, their KV table, write permissions of brokers.
 
-(Java: GetNamesrvConfigCommand, UpdateKvConfigCommand, DeleteKvConfigCommand,
-WipeWritePermSubCommand, AddWritePermSubCommand.)
+(Java: GetNamesrvConfigCommand, UpdateNamesrvConfigCommand, UpdateKvConfigCommand,
+DeleteKvConfigCommand, WipeWritePermSubCommand, AddWritePermSubCommand.)
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient, unknown
 from tools.command_line import command
 from tools.errors import AdminError
-from tools.properties_text import parse_lines, properties_lines
-from tools.report import Report
+from tools.properties_text import parse_lines, properties_lines, setting_body
+from tools.report import Report, safe_line
 
 _NAMESPACE = click.option("-s", "--namespace", required=True, help="Namespace.")
 _KEY = click.option("-k", "--key", required=True, help="Key.")
 _BROKER = click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
 
 
-@command("getNamesrvConfig", repeat="-i")
+@command("getNamesrvConfig")
 def get_namesrv_config(admin: AdminClient) -> Report:
     """The settings of each name server."""
     lines, data = [], {}
@@ -37,6 +37,20 @@ def get_namesrv_config(admin: AdminClient) -> Report:
         response = admin.call(address, RequestCode.GET_NAMESRV_CONFIG)
         data[address] = parse_lines(response.body)
         lines += [f"============{address}============", *properties_lines(data[address])]
+    return Report("\n".join(lines), data)
+
+
+@command("updateNamesrvConfig")
+@click.option("-k", "--key", required=True, help="Setting.")
+@click.option("-v", "--value", required=True, help="Its new value.")
+def update_namesrv_config(admin: AdminClient, key: str, value: str) -> Report:
+    """Change a setting in every name server."""
+    body = setting_body(key, value)
+    answers = admin.ask_every_name_server(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
+    done = {address: response.remark for address, response in answers}
+    lines = [f"update name server config success![{', '.join(done)}]", f"{key} : {value}"]
+    lines += [safe_line(remark) for remark in done.values() if remark]
+    data = {"nameServers": list(done), "key": key, "value": value, "remarks": done}
     return Report("\n".join(lines), data)
 
 

@@ -43,7 +43,7 @@ _AMOUNT = click.option(
 _SIZE = click.option("-s", "--size", type=click.IntRange(1), default=128, help="Bytes each [128].")
 
 
-@command("checkMsgSendRT", repeat="-i")
+@command("checkMsgSendRT")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @_AMOUNT
 @_SIZE
@@ -80,7 +80,7 @@ def _average(times: list[float]) -> float:
     return sum(counted) / len(counted)
 
 
-@command("clusterRT", repeat="-i")
+@command("clusterRT")
 @_AMOUNT
 @_SIZE
 @click.option("-c", "--cluster", help="Cluster name; all clusters without it.")
@@ -122,7 +122,7 @@ def _measure(
     return master.cluster, master.broker_name, average, amount - failed, failed
 
 
-@command("sendMsgStatus", repeat="-i")
+@command("sendMsgStatus")
 @click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
 @click.option("-s", "--messageSize", "size", type=click.IntRange(1), default=128)
 @click.option("-c", "--count", type=click.IntRange(1), default=50)

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import click
 
-from remoting.body.stats import BrokerStatsData
 from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, addresses, unknown
+from tools.broker_numbers import day_sum
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.report import Column, Report, table
@@ -41,7 +41,7 @@ class Row(NamedTuple):
     out: Flow | None
 
 
-@command("statsAll", repeat="-i")
+@command("statsAll")
 @click.option("-a", "--activeTopic", "active_only", is_flag=True, help="Only topics with traffic.")
 @click.option("-t", "--topic", "wanted", help="Only this topic.")
 def stats_all(admin: AdminClient, active_only: bool, wanted: str | None) -> Report:
@@ -96,9 +96,4 @@ def _topic_rows(admin: AdminClient, topic: str) -> Iterator[Row]:
 def _flow(admin: AdminClient, brokers: Sequence[str], name: str, key: str) -> Flow:
     """Sum over the brokers; one that has no such item yet counts as nothing."""
     items = [item for address in brokers if (item := admin.find_stats(address, name, key))]
-    return Flow(sum(item.stats_minute.tps for item in items), sum(map(_day_sum, items)))
-
-
-def _day_sum(item: BrokerStatsData) -> int:
-    """The longest span that counted something: a young broker has no day yet."""
-    return item.stats_day.sum or item.stats_hour.sum or item.stats_minute.sum
+    return Flow(sum(item.stats_minute.tps for item in items), sum(map(day_sum, items)))

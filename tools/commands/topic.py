@@ -44,7 +44,7 @@ STATUS_COLUMNS = (
 )
 
 
-@command("topicList", repeat="-i")
+@command("topicList")
 @click.option("-c", "--clusterModel", "with_clusters", is_flag=True, help="Add cluster and groups.")
 def topic_list(admin: AdminClient, with_clusters: bool) -> Report:
     """Topic names; with -c one row for each topic and consumer group."""
@@ -70,7 +70,7 @@ def _clusters(route: TopicRouteData) -> list[str]:
     return sorted({data.cluster or "" for data in route.broker_datas})
 
 
-@command("topicClusterList", repeat="-i")
+@command("topicClusterList")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 def topic_cluster_list(admin: AdminClient, topic: str) -> Report:
     """The clusters whose brokers have the topic."""
@@ -78,7 +78,7 @@ def topic_cluster_list(admin: AdminClient, topic: str) -> Report:
     return Report("\n".join(clusters), clusters)
 
 
-@command("topicRoute", repeat="-i")
+@command("topicRoute")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-l", "--list", "as_list", is_flag=True, help="Print a table.")
 def topic_route(admin: AdminClient, topic: str, as_list: bool) -> Report:
@@ -111,7 +111,7 @@ def _with_total(rows: list[list[object]], total: list[object]) -> str:
     return "\n".join([*lines[:-1], "-" * max(map(len, lines)), lines[-1]])
 
 
-@command("topicStatus", repeat="-i")
+@command("topicStatus")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 def topic_status(admin: AdminClient, topic: str) -> Report:
     """One row for each queue: first and next offset, time of the newest message."""
@@ -131,7 +131,7 @@ def topic_status(admin: AdminClient, topic: str) -> Report:
     return Report(table(STATUS_COLUMNS, rows).text, data)
 
 
-@command("allocateMQ", repeat="--interval")
+@command("allocateMQ")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-i", "--ipList", "ip_list", required=True, help="Consumers, separated by commas.")
 def allocate_mq(admin: AdminClient, topic: str, ip_list: str) -> Report:

@@ -1,17 +1,21 @@
-"""Changing topics: updateTopic, deleteTopic.
+"""Changing topics: updateTopic, updateTopicPerm, updateOrderConf, deleteTopic.
 
-(Java: UpdateTopicSubCommand, DeleteTopicSubCommand.)
+(Java: UpdateTopicSubCommand, UpdateTopicPermSubCommand, UpdateOrderConfCommand,
+DeleteTopicSubCommand.)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
+from remoting.body.route import QueueData, TopicRouteData
 from remoting.command_custom_header import decode_header
 from remoting.headers.namesrv import (
+    DeleteKVConfigRequestHeader,
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,
     PutKVConfigRequestHeader,
@@ -19,15 +23,19 @@ from remoting.headers.namesrv import (
 from remoting.headers.topic import CreateTopicRequestHeader
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
-from tools.admin_client import AdminClient, BrokerAddress
+from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
 from tools.command_line import command
+from tools.errors import AdminError
 from tools.removal import delete_topic
-from tools.report import Report
+from tools.report import Report, safe_line
+from tools.targets import ADDRESS_OPTION, need_one, place_text
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+TEMPLATE_TOPIC: Final = "TBW102"
 DEFAULT_QUEUES: Final = 8
 UNIT_FLAG: Final = 1
 UNIT_SUB_FLAG: Final = 2
+_ORDER_CONF: Final = re.compile(r"[^:;\s]+:[0-9]+(;[^:;\s]+:[0-9]+)*;?")
 
 
 @command("updateTopic")
@@ -55,11 +63,10 @@ def update_topic(
     unit_sub: bool,
 ) -> Report:
     """Create or change a topic at one broker or at every master of a cluster."""
-    if (address is None) == (cluster is None):
-        raise click.UsageError("one of -b ADDRESS and -c CLUSTER is needed")
+    need_one(address, cluster)
     header = CreateTopicRequestHeader(
         topic=topic,
-        default_topic="TBW102",
+        default_topic=TEMPLATE_TOPIC,
         read_queue_nums=reads,
         write_queue_nums=writes,
         perm=perm,
@@ -94,22 +101,31 @@ def _set_order(
         names = [broker.broker_name for broker in admin.brokers() if broker.address == address]
         conf |= dict.fromkeys(names, str(writes))
     text = ";".join(f"{name}:{count}" for name, count in conf.items())
-    header = PutKVConfigRequestHeader(namespace=ORDER_NAMESPACE, key=topic, value=text)
-    admin.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header)
+    _put_order_conf(admin, topic, text)
     where = "cluster" if address is None else "broker"
     return f"set {where} orderConf. isOrder=true, orderConf=[{text}]"
 
 
 def _order_conf(admin: AdminClient, topic: str) -> dict[str, str]:
     """Broker name to queue count as the name server has it now."""
+    value = _order_conf_text(admin, topic) or ""
+    items = (item.rpartition(":") for item in value.split(";") if ":" in item)
+    return {name: count for name, _, count in items}
+
+
+def _order_conf_text(admin: AdminClient, topic: str) -> str | None:
+    """What the name server has; None when it has nothing."""
     response = admin.ask_name_server(
         RequestCode.GET_KV_CONFIG,
         GetKVConfigRequestHeader(namespace=ORDER_NAMESPACE, key=topic),
         accept=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
     )
-    value = decode_header(GetKVConfigResponseHeader, response.ext_fields).value or ""
-    items = (item.rpartition(":") for item in value.split(";") if ":" in item)
-    return {name: count for name, _, count in items}
+    return decode_header(GetKVConfigResponseHeader, response.ext_fields).value
+
+
+def _put_order_conf(admin: AdminClient, topic: str, text: str) -> None:
+    header = PutKVConfigRequestHeader(namespace=ORDER_NAMESPACE, key=topic, value=text)
+    admin.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header)
 
 
 def _config_text(header: CreateTopicRequestHeader) -> str:
@@ -136,6 +152,98 @@ def _config_data(header: CreateTopicRequestHeader) -> dict[str, Any]:
 
 def _perm_text(perm: int) -> str:
     return "".join(letter if perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+
+
+@command("updateTopicPerm")
+@ADDRESS_OPTION
+@click.option("-c", "--clusterName", "cluster", help="All masters of this cluster.")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option(
+    "-p", "--perm", type=click.IntRange(0, 7), required=True, help="2 write, 4 read, 6 both."
+)
+def update_topic_perm(
+    admin: AdminClient, address: str | None, cluster: str | None, topic: str, perm: int
+) -> Report:
+    """Change what may be done with a topic; its queue counts stay as each broker has them."""
+    need_one(address, cluster)
+    route = admin.route(topic)
+    lines, data = [], []
+    for target, queues in _masters_with_topic(admin, route, address, cluster):
+        if queues.perm != perm:
+            header = _perm_header(topic, queues, perm)
+            admin.call(target, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            lines.append(f"update topic perm from {queues.perm} to {perm} in {target} success.")
+            lines.append(f"{_config_text(header)}.")
+        else:
+            lines.append("new perm equals to the old one!")
+        data.append({"brokerAddr": target, "oldPerm": queues.perm, "perm": perm})
+    return Report("\n".join(lines), {"topic": topic, "brokers": data})
+
+
+def _masters_with_topic(
+    admin: AdminClient, route: TopicRouteData, address: str | None, cluster: str | None
+) -> list[tuple[str, QueueData]]:
+    """The masters meant, each with its queues of the topic. AdminError when there is none."""
+    masters = {
+        data.broker_name: data.broker_addrs[MASTER_ID]
+        for data in route.broker_datas
+        if MASTER_ID in data.broker_addrs
+    }
+    if cluster is not None:
+        names = {master.broker_name for master in admin.masters(cluster)}
+        masters = {name: target for name, target in masters.items() if name in names}
+    else:
+        masters = {name: target for name, target in masters.items() if target == address}
+    found = [
+        (masters[queues.broker_name], queues)
+        for queues in route.queue_datas
+        if queues.broker_name in masters
+    ]
+    if not found:
+        raise AdminError(f"{place_text(address, cluster)} is or has no master with this topic")
+    return sorted(found, key=lambda item: item[0])
+
+
+def _perm_header(topic: str, queues: QueueData, perm: int) -> CreateTopicRequestHeader:
+    return CreateTopicRequestHeader(
+        topic=topic,
+        default_topic=TEMPLATE_TOPIC,
+        read_queue_nums=queues.read_queue_nums,
+        write_queue_nums=queues.write_queue_nums,
+        perm=perm,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=queues.topic_sys_flag,
+        order=False,
+    )
+
+
+def _order_question(topic: str, conf: str | None, method: str) -> str | None:
+    return f"Delete the order conf of topic {topic}?" if method == "delete" else None
+
+
+@command("updateOrderConf", asks=_order_question)
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-v", "--orderConf", "conf", help="brokerName1:num;brokerName2:num")
+@click.option(
+    "-m", "--method", type=click.Choice(["put", "get", "delete"]), required=True, help="What to do."
+)
+def update_order_conf(admin: AdminClient, topic: str, conf: str | None, method: str) -> Report:
+    """Show, set or delete where the queues of an ordered topic are."""
+    data = {"topic": topic, "orderConf": conf}
+    if method == "put":
+        if conf is None or _ORDER_CONF.fullmatch(conf) is None:
+            raise click.UsageError("-m put needs -v brokerName1:num;brokerName2:num")
+        _put_order_conf(admin, topic, conf)
+        return Report(f"update orderConf success. topic=[{topic}], orderConf=[{conf}]", data)
+    if method == "delete":
+        header = DeleteKVConfigRequestHeader(namespace=ORDER_NAMESPACE, key=topic)
+        admin.ask_every_name_server(RequestCode.DELETE_KV_CONFIG, header)
+        return Report(f"delete orderConf success. topic=[{topic}]", {"topic": topic})
+    found = _order_conf_text(admin, topic)
+    if found is None:
+        raise AdminError(f"topic {topic} has no order conf")
+    text = f"get orderConf success. topic=[{topic}], orderConf=[{safe_line(found)}]"
+    return Report(text, data | {"orderConf": found})
 
 
 def _question(topic: str, cluster: str) -> str:

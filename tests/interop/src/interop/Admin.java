@@ -90,11 +90,12 @@ final class Admin {
     }
 
     private DefaultMQAdminExt admin(JSONObject a) {
-        return admins.computeIfAbsent(a.getString("namesrv"), address -> {
+        String account = a.containsKey("access_key") ? "-" + a.getString("access_key") : "";
+        return admins.computeIfAbsent(a.getString("namesrv") + account, name -> {
             try {
-                DefaultMQAdminExt admin = new DefaultMQAdminExt(10_000L);
-                admin.setNamesrvAddr(address);
-                admin.setInstanceName("admin-" + address);
+                DefaultMQAdminExt admin = new DefaultMQAdminExt(Account.hook(a), 10_000L);
+                admin.setNamesrvAddr(a.getString("namesrv"));
+                admin.setInstanceName("admin-" + name);
                 admin.start();
                 return admin;
             } catch (Exception e) {

@@ -34,6 +34,7 @@ public final class Driver {
         new PushConsumers().register(operations);
         new LitePullConsumers().register(operations);
         new RequestReply(producers).register(operations);
+        new Transactions().register(operations);
         new Admin(producers).register(operations);
         ExecutorService pool = Executors.newCachedThreadPool();
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

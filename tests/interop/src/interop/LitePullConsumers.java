@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -38,10 +39,11 @@ final class LitePullConsumers {
         operations.put("lite.committed", this::committed);
     }
 
-    /** name, namesrv, group, topic, ledger, from (as push.start); assign (all queues of the topic), expression. */
+    /** name, namesrv, group, topic, ledger, from (as push.start); assign (all queues of the topic), expression,
+     *  sql. */
     private Object start(JSONObject a) throws Exception {
         Running running = new Running();
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(a.getString("group"));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(a.getString("group"), Account.hook(a));
         running.consumer = consumer;
         running.ledger = new Ledger(a.getString("ledger"));
         consumer.setNamesrvAddr(a.getString("namesrv"));
@@ -50,8 +52,14 @@ final class LitePullConsumers {
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + a.getString("from")));
         consumer.setPullBatchSize(32);
         consumer.setAutoCommitIntervalMillis(1000);
-        if (!a.getBooleanValue("assign")) consumer.subscribe(a.getString("topic"), a.getString("expression"));
-        consumer.start();
+        if (a.containsKey("sql")) consumer.subscribe(a.getString("topic"), MessageSelector.bySql(a.getString("sql")));
+        else if (!a.getBooleanValue("assign")) consumer.subscribe(a.getString("topic"), a.getString("expression"));
+        try {
+            consumer.start();
+        } catch (Exception e) {
+            consumer.shutdown();
+            throw e;
+        }
         if (a.getBooleanValue("assign")) consumer.assign(consumer.fetchMessageQueues(a.getString("topic")));
         running.poller = new Thread(running::poll, "poll-" + a.getString("name"));
         running.poller.start();

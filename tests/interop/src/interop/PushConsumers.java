@@ -8,10 +8,12 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -31,13 +33,14 @@ final class PushConsumers {
     }
 
     /**
-     * name, namesrv, group, topic, expression, ledger; model, orderly, from (first, last, timestamp), timestamp
+     * name, namesrv, group, topic, expression, ledger; sql (an expression of SQL92, used instead), model, orderly, from (first, last, timestamp), timestamp
      * (yyyyMMddHHmmss), refuse (numbers that are refused the first time they come), refuse_always (numbers that are
      * noted and refused each time), max_reconsume, poll_ms (routes are asked for so often), pull_batch. The note of a
      * message that comes again is its tag, # and how often it came back.
      */
     private Object start(JSONObject a) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(a.getString("group"));
+        DefaultMQPushConsumer consumer =
+                new DefaultMQPushConsumer(a.getString("group"), Account.hook(a), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(a.getString("namesrv"));
         consumer.setInstanceName(a.getString("name"));
         consumer.setHeartbeatBrokerInterval(Driver.HEARTBEAT_MS);
@@ -50,14 +53,21 @@ final class PushConsumers {
         consumer.setConsumeThreadMax(4);
         // What is behind a refused message of a batch comes again, too: one at a time where that is counted.
         consumer.setConsumeMessageBatchMaxSize(a.containsKey("refuse_always") ? 1 : 32);
-        consumer.subscribe(a.getString("topic"), a.getString("expression"));
+        if (a.containsKey("sql")) consumer.subscribe(a.getString("topic"), MessageSelector.bySql(a.getString("sql")));
+        else consumer.subscribe(a.getString("topic"), a.getString("expression"));
         if (a.containsKey("max_reconsume")) consumer.setMaxReconsumeTimes(a.getIntValue("max_reconsume"));
         Running running = new Running(consumer, new Ledger(a.getString("ledger")), ConcurrentHashMap.newKeySet(),
                 ConcurrentHashMap.newKeySet());
         if (a.containsKey("refuse_always")) running.never.addAll(a.getJSONArray("refuse_always").toJavaList(Integer.class));
         if (a.containsKey("refuse")) running.refused.addAll(a.getJSONArray("refuse").toJavaList(Integer.class));
         listen(running, a.getBooleanValue("orderly"));
-        consumer.start();
+        try {
+            consumer.start();
+        } catch (Exception e) {
+            // A refused subscription leaves a client that goes on with its heartbeats.
+            consumer.shutdown();
+            throw e;
+        }
         consumers.put(a.getString("name"), running);
         return true;
     }

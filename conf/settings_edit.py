@@ -1,19 +1,43 @@
-"""Changes a few keys of a settings text and leaves the rest as it is: comments, order, lines.
+"""Changes a few keys of a settings file and leaves the rest as it is: comments, order, lines.
 
-Pure functions. A text of either kind (properties, YAML) is read again after the edit; one that
-does not say what it should (YAML in one line, say) is refused instead of being saved.
+A text of either kind (properties, YAML) is read again after the edit; one that does not say what
+it should (YAML in one line, say) is refused instead of being saved. No state; one writer of a file
+at a time is the caller's promise. Knows no key.
 """
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import javaproperties
 
+from conf.atomic_file import write_atomic
 from conf.errors import ConfigError
-from conf.properties import dump_properties, parse_properties
+from conf.properties import ENCODING, dump_properties, parse_properties
 from conf.setting import Setting
-from conf.settings_file import parse_yaml
+from conf.settings_file import YAML_SUFFIXES, parse_yaml
+
+
+def save_changes(path: Path, changes: Mapping[str, str]) -> None:
+    """Write `changes` into the settings file; what it held before stays in `<path>.bak`.
+
+    The file keeps its permission bits; one that is not there is made. Raises OSError, ConfigError;
+    the file is as it was then.
+    """
+    is_yaml = path.suffix in YAML_SUFFIXES
+    encoding = "utf-8" if is_yaml else ENCODING
+    mode = None
+    try:
+        text = path.read_bytes().decode(encoding)
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        text = ""
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: not {encoding} text"]) from error
+    edited = (edit_yaml if is_yaml else edit_properties)(text, changes)
+    write_atomic(path, edited.encode(encoding), backup=True, mode=mode)
 
 
 def edit_properties(text: str, changes: Mapping[str, str]) -> str:

@@ -1,0 +1,140 @@
+"""The one table of access: request code -> who may ask for it, and whether it changes state.
+
+Data only, any thread. Every code that this broker serves has a row, also those whose processor
+comes later; a test compares it with the routes. A code without a row is denied (request_guard.py).
+docs/access.md shows the table; a test compares that, too.
+
+                with aclEnable=true                        with aclEnable=false
+    ACCOUNT     an account                                 everybody
+    RESOURCES   an account with the rights that            everybody
+                access_resources.py names
+    BROKER      an account                                 everybody (what a broker may tell us
+                                                           is guarded by its processor)
+    ADMIN       an account with admin: true                adminAllowedAddresses
+
+With ACL a white address passes without an account, for every row, as in the original.
+The original asks for an admin for 17, 25, 200, 207 and 215 only.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.acl import access_resources as resources
+from broker.acl.access_resources import ResourcesOf
+from remoting.request_code import RequestCode as Code
+
+
+class Who(enum.Enum):
+    """Who may ask."""
+
+    ACCOUNT = enum.auto()
+    RESOURCES = enum.auto()
+    BROKER = enum.auto()
+    ADMIN = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRow:
+    """One row. `resources_of`: for RESOURCES only."""
+
+    who: Who
+    changes_state: bool
+    resources_of: ResourcesOf | None = None
+
+
+def _reads(resources_of: ResourcesOf | None = None) -> AccessRow:
+    who = Who.ACCOUNT if resources_of is None else Who.RESOURCES
+    return AccessRow(who, changes_state=False, resources_of=resources_of)
+
+
+def _changes(resources_of: ResourcesOf) -> AccessRow:
+    return AccessRow(Who.RESOURCES, changes_state=True, resources_of=resources_of)
+
+
+_OPERATOR: Final = AccessRow(Who.ADMIN, changes_state=True)
+_SECRET: Final = AccessRow(Who.ADMIN, changes_state=False)
+_TABLES: Final = AccessRow(Who.BROKER, changes_state=False)
+_GROUP_MEMBER: Final = AccessRow(Who.BROKER, changes_state=True)
+
+ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
+    # Messages.
+    Code.SEND_MESSAGE: _changes(resources.send),
+    Code.SEND_MESSAGE_V2: _changes(resources.send_v2),
+    Code.SEND_BATCH_MESSAGE: _changes(resources.send_v2),
+    Code.SEND_REPLY_MESSAGE: _changes(resources.reply),
+    Code.SEND_REPLY_MESSAGE_V2: _changes(resources.reply_v2),
+    Code.CONSUMER_SEND_MSG_BACK: _changes(resources.send_back),
+    Code.END_TRANSACTION: _changes(resources.end_transaction),
+    Code.PULL_MESSAGE: _reads(resources.pull),
+    Code.LITE_PULL_MESSAGE: _reads(resources.pull),
+    Code.QUERY_MESSAGE: _reads(resources.query),
+    Code.VIEW_MESSAGE_BY_ID: _reads(resources.query),
+    Code.SEARCH_OFFSET_BY_TIMESTAMP: _reads(resources.bounds),
+    Code.GET_MAX_OFFSET: _reads(resources.bounds),
+    Code.GET_MIN_OFFSET: _reads(resources.bounds),
+    Code.GET_EARLIEST_MSG_STORETIME: _reads(resources.bounds),
+    # Clients.
+    Code.HEART_BEAT: _changes(resources.heartbeat),
+    Code.UNREGISTER_CLIENT: _changes(resources.consumer_group),
+    Code.CHECK_CLIENT_CONFIG: _reads(resources.check_client),
+    Code.GET_CONSUMER_LIST_BY_GROUP: _reads(resources.consumer_group),
+    Code.QUERY_CONSUMER_OFFSET: _reads(resources.pull),
+    Code.UPDATE_CONSUMER_OFFSET: _changes(resources.pull),
+    Code.LOCK_BATCH_MQ: _changes(resources.lock),
+    Code.UNLOCK_BATCH_MQ: _changes(resources.lock),
+    # Operators who look.
+    Code.GET_BROKER_CONFIG: _reads(),
+    Code.GET_BROKER_RUNTIME_INFO: _reads(),
+    Code.GET_BROKER_CLUSTER_ACL_INFO: _reads(),
+    Code.GET_TOPIC_STATS_INFO: _reads(),
+    Code.GET_CONSUMER_CONNECTION_LIST: _reads(),
+    Code.GET_PRODUCER_CONNECTION_LIST: _reads(),
+    Code.GET_CONSUME_STATS: _reads(),
+    Code.GET_CONSUMER_STATUS_FROM_CLIENT: _reads(),
+    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _reads(),
+    Code.QUERY_TOPIC_CONSUME_BY_WHO: _reads(),
+    Code.QUERY_CONSUME_TIME_SPAN: _reads(),
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: _reads(),
+    Code.GET_CONSUMER_RUNNING_INFO: _reads(),
+    Code.QUERY_CORRECTION_OFFSET: _reads(),
+    Code.VIEW_BROKER_STATS_DATA: _reads(),
+    Code.GET_BROKER_CONSUME_STATS: _reads(),
+    Code.QUERY_CONSUME_QUEUE: _reads(),
+    Code.GET_ALL_PRODUCER_INFO: _reads(),
+    Code.QUERY_TOPICS_BY_CONSUMER: _reads(),
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: _reads(),
+    Code.GET_TOPIC_CONFIG: _reads(),
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG: _reads(),
+    Code.GET_BROKER_HA_STATUS: _reads(),
+    # Operators who change something.
+    Code.UPDATE_AND_CREATE_TOPIC: _OPERATOR,
+    Code.DELETE_TOPIC_IN_BROKER: _OPERATOR,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _OPERATOR,
+    Code.DELETE_SUBSCRIPTIONGROUP: _OPERATOR,
+    Code.UPDATE_BROKER_CONFIG: _OPERATOR,
+    Code.TRIGGER_DELETE_FILES: _OPERATOR,
+    Code.UPDATE_AND_CREATE_ACL_CONFIG: _OPERATOR,
+    Code.DELETE_ACL_CONFIG: _OPERATOR,
+    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: _OPERATOR,
+    Code.RESET_CONSUMER_CLIENT_OFFSET: _OPERATOR,
+    Code.INVOKE_BROKER_TO_RESET_OFFSET: _OPERATOR,
+    Code.CLEAN_EXPIRED_CONSUMEQUEUE: _OPERATOR,
+    Code.CONSUME_MESSAGE_DIRECTLY: _OPERATOR,
+    Code.CLONE_GROUP_OFFSET: _OPERATOR,
+    Code.CLEAN_UNUSED_TOPIC: _OPERATOR,
+    Code.RESUME_CHECK_HALF_MESSAGE: _OPERATOR,
+    Code.PUSH_REPLY_MESSAGE_TO_CLIENT: _OPERATOR,
+    Code.DELETE_EXPIRED_COMMITLOG: _OPERATOR,
+    # Brokers of the group.
+    Code.GET_ALL_TOPIC_CONFIG: _TABLES,
+    Code.GET_ALL_CONSUMER_OFFSET: _TABLES,
+    Code.GET_ALL_DELAY_OFFSET: _TABLES,
+    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _TABLES,
+    Code.EXCHANGE_BROKER_HA_INFO: _GROUP_MEMBER,
+    Code.ANNOUNCE_HA_LINK: _GROUP_MEMBER,
+    Code.GET_ACL_FILES: _SECRET,
+}

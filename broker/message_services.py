@@ -1,0 +1,166 @@
+"""MessageServices: everything that puts messages into the log, put together.
+
+Wiring only, for BrokerController: the line of appends, sends, messages that come back, answers of
+request-reply, due delayed messages. Runs nothing by itself; who runs where is said in each module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.append_line import AppendLine
+from broker.broker2client import Broker2Client
+from broker.durability_waiters import DurabilityWaiters
+from broker.hot_path_stats import HotPathStats
+from broker.processor.consumer_send_msg_back_processor import (
+    ConsumerSendMsgBackProcessor,
+    SendBackParts,
+)
+from broker.processor.reply_message_processor import (
+    ReplyMessageProcessor,
+    ReplyParts,
+)
+from broker.processor.send_message_processor import SendMessageProcessor
+from broker.processor_settings import reply_settings, send_back_settings, send_settings
+from broker.producer_manager import ProducerManager
+from broker.schedule_message_service import ScheduleMessageService, ScheduleParts
+from broker.schedule_offset_manager import ScheduleOffsetManager
+from broker.startup_options import StartupOptions
+from broker.store_access import StoreAccess
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.topic_config_manager import TopicConfigManager
+from remoting.selector_loop import SelectorLoop
+from store.clock import Clock
+from store.commit_log import CommitLog
+from store.commit_log_reader import CommitLogReader
+from store.control_page import FLUSHED_OFFSET, ControlPage
+from store.fresh_units import FreshUnits
+from store.queue_table import QueueTableReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageParts:
+    """What the services are made of."""
+
+    options: StartupOptions
+    page: ControlPage
+    clock: Clock
+    loop: SelectorLoop
+    commit_log: CommitLog
+    table: QueueTableReader
+    access: StoreAccess
+    loop_reader: CommitLogReader
+    loop_units: FreshUnits
+    waiters: DurabilityWaiters
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    producers: ProducerManager
+    schedule_offsets: ScheduleOffsetManager
+    clients: Broker2Client
+    stats: HotPathStats
+    why_not_writable: Callable[[], str]
+
+
+class MessageServices:
+    """See the module. Owned by: BrokerController."""
+
+    def __init__(self, parts: MessageParts) -> None:
+        self._parts = parts
+        broker = parts.options.broker
+        self._line = AppendLine(
+            parts.commit_log,
+            parts.why_not_writable,
+            fast_failure_ms=(
+                broker.wait_time_mills_in_send_queue if broker.broker_fast_failure_enable else None
+            ),
+        )
+        self.send = self._make_send()
+        self.send_back = self._make_send_back()
+        self.reply = self._make_reply()
+        self._schedule = self._make_schedule()
+
+    def use(self, options: StartupOptions) -> None:
+        """Settings were changed: follow them. Loop thread."""
+        self.send_back.use(send_back_settings(options))
+
+    # -- life (loop thread) --------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin what runs by itself; the log is open (never on a slave)."""
+        self._schedule.start(self._parts.loop)
+
+    def stop(self) -> None:
+        """Begin nothing new; idempotent."""
+        self._schedule.stop()
+
+    def finish(self) -> None:
+        """After the last commit of an orderly stop."""
+        self._schedule.finish()
+
+    # -- construction --------------------------------------------------------------------------
+
+    def _make_send(self) -> SendMessageProcessor:
+        parts = self._parts
+        return SendMessageProcessor(
+            send_settings(parts.options),
+            parts.commit_log,
+            self._line,
+            parts.topics,
+            parts.groups,
+            parts.waiters,
+            parts.stats,
+            parts.why_not_writable,
+        )
+
+    def _make_send_back(self) -> ConsumerSendMsgBackProcessor:
+        parts = self._parts
+        return ConsumerSendMsgBackProcessor(
+            SendBackParts(
+                commit_log=parts.commit_log,
+                line=self._line,
+                reader=parts.access,
+                topics=parts.topics,
+                groups=parts.groups,
+                stats=parts.stats,
+                on_loop=parts.loop.call_soon_threadsafe,
+            ),
+            send_back_settings(parts.options),
+        )
+
+    def _make_reply(self) -> ReplyMessageProcessor:
+        parts = self._parts
+        broker, store = parts.options.broker, parts.options.store
+        return ReplyMessageProcessor(
+            ReplyParts(
+                commit_log=parts.commit_log,
+                line=self._line,
+                waiters=parts.waiters,
+                topics=parts.topics,
+                clients=parts.producers,
+                calls=parts.clients,
+                stats=parts.stats,
+                clock=parts.clock,
+                on_loop=parts.loop.call_soon_threadsafe,
+                stores_replies=lambda: broker.store_reply_message_enable and not store.is_slave,
+            ),
+            reply_settings(parts.options),
+        )
+
+    def _make_schedule(self) -> ScheduleMessageService:
+        parts = self._parts
+        return ScheduleMessageService(
+            ScheduleParts(
+                commit_log=parts.commit_log,
+                line=self._line,
+                reader=parts.loop_reader,
+                table=parts.table,
+                units=parts.loop_units,
+                waiters=parts.waiters,
+                offsets=parts.schedule_offsets,
+                stats=parts.stats,
+                clock=parts.clock,
+                flushed_offset=lambda: parts.page.counters[FLUSHED_OFFSET],
+            ),
+            parts.options.store.delay_level_ms,
+        )

@@ -1,0 +1,161 @@
+"""AdminResetProcessor: an operator sets where a consumer group goes on (222, with 220 to clients).
+
+Runs in the `admin` pool: finding an offset by time reads files. As with the original of 4.9 this
+broker's own table stays as it is: the members drop the queues, wait, and commit the new offsets.
+mqadmin of 5.x resets single queues too (queueId, offset); those it has committed itself before, so
+a group that is not online is no error there. Follows resetOffset of AdminBrokerProcessor.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.broker2client import Broker2Client
+from broker.consumer_manager import ConsumerManager
+from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.store_protocols import MessageReader, QueueOffsets
+from broker.processor.table_processor import TableProcessor
+from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.topic_config_manager import TopicConfigManager
+from remoting.body.message_queue import MessageQueue
+from remoting.body.reset_offset import ResetOffsetBody
+from remoting.command_custom_header import decode_header
+from remoting.errors import RequestError
+from remoting.headers.admin import ResetOffsetRequestHeader
+from remoting.language_code import LanguageCode
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+log = logging.getLogger(__name__)
+
+_TO_THE_END: Final = -1
+"""As a timestamp: the end of each queue; as an offset (5.x): none is given."""
+
+
+class AdminResetProcessor(TableProcessor):
+    """Code 222."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        clients: Broker2Client,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        queue_offsets: QueueOffsets,
+        reader: MessageReader,
+        is_slave: Callable[[], bool],
+    ) -> None:
+        super().__init__({RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset})
+        self._broker_name = broker_name
+        self._clients = clients
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+        self._queue_offsets = queue_offsets
+        self._reader = reader
+        self._is_slave = is_slave
+
+    def reset_offset(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
+        """222: every write queue of a topic, or the one of queueId; answers the new offsets."""
+        header = decode_header(ResetOffsetRequestHeader, request.ext_fields)
+        log.warning(
+            "reset of group %s, topic %s, queue %s to %s (force %s): asked by %s",
+            header.group,
+            header.topic,
+            header.queue_id,
+            header.timestamp if header.offset is None else header.offset,
+            header.is_force,
+            connection.remote_address,
+        )
+        if header.queue_id is not None and header.queue_id >= 0:
+            offsets = self._reset_queue(connection, header, header.queue_id)
+        else:
+            offsets = self._topic_offsets(header)
+            self._tell(header, offsets, for_cpp=request.language == LanguageCode.CPP)
+        body = ResetOffsetBody(offset_table=offsets)
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def _topic_offsets(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+        """Each queue's offset of that time, or the stored one where the new one is no step back
+        and force is off."""
+        topic, group = header.topic, header.group
+        config = self._topics.find(topic)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}",
+            )
+        offsets: dict[MessageQueue, int] = {}
+        for queue_id in range(config.write_queue_nums):
+            stored = self._consumer_offsets.query_offset(group, topic, queue_id)
+            if stored is None:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist"
+                )
+            target = self._offset_at(topic, queue_id, header.timestamp)
+            chosen = target if header.is_force or target < stored else stored
+            offsets[self._queue(topic, queue_id)] = chosen
+        return offsets
+
+    def _reset_queue(
+        self, connection: ConnectionLike, header: ResetOffsetRequestHeader, queue_id: int
+    ) -> dict[MessageQueue, int]:
+        """One queue for mqadmin of 5.x: told to the members, or stored when nobody is online."""
+        topic, group = header.topic, header.group
+        self._check_queue(topic, group, queue_id)
+        offset = header.offset
+        if offset is None or offset == _TO_THE_END:
+            offset = self._offset_at(topic, queue_id, header.timestamp)
+        low, high = self._queue_offsets.offsets(topic, queue_id)
+        if not low <= offset <= high:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Target offset {offset} not in consume queue range [{low}-{high}]",
+            )
+        offsets = {self._queue(topic, queue_id): offset}
+        if self._consumers.has_group(group):
+            self._tell(header, offsets, for_cpp=False)
+        else:
+            remote = connection.remote_address
+            self._consumer_offsets.commit_offset(remote, group, topic, queue_id, offset)
+        return offsets
+
+    def _check_queue(self, topic: str, group: str, queue_id: int) -> None:
+        if self._is_slave():
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+        config = self._topics.find(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
+        if self._groups.find(group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist"
+            )
+        if queue_id >= config.write_queue_nums:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Queue {queue_id} of topic {topic} does not exist: it has "
+                f"{config.write_queue_nums} write queues",
+            )
+
+    def _tell(
+        self, header: ResetOffsetRequestHeader, offsets: dict[MessageQueue, int], *, for_cpp: bool
+    ) -> None:
+        self._clients.reset_offset(
+            header.group, header.topic, header.timestamp, offsets, for_cpp=for_cpp
+        )
+
+    def _offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        if timestamp_ms == _TO_THE_END:
+            return self._queue_offsets.offsets(topic, queue_id)[1]
+        return self._reader.offset_by_timestamp(topic, queue_id, timestamp_ms)
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(broker_name=self._broker_name, queue_id=queue_id, topic=topic)

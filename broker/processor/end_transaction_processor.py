@@ -1,0 +1,365 @@
+"""EndTransactionProcessor: a producer says what becomes of its half message (37, 323).
+
+Checks the request and reads the half in a pool (it may lie on disk long since), then hands over to
+the loop, which appends and answers. A commit appends the message to its own topic, and right
+behind it the op that ends the half: whatever survives a crash, no op is there without its commit,
+and a commit without its op only when the crash fell between the two. The answer waits for flush
+and replicas like a send's; that they were late is a success (EndTransactionProcessor of the
+original counts it so). A rollback appends the op only. An end that comes a second time is not
+carried out again, where that is known (HalfTable).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker.append_line import AppendLine
+from broker.diverted_messages import home_of
+from broker.durability_waiters import DurabilityWaiters
+from broker.half_table import HalfTable
+from broker.processor.store_protocols import MessageReader
+from broker.processor.table_processor import TableProcessor
+from broker.system_topics import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+from broker.transaction_records import (
+    CHECK_TIMES,
+    PRODUCER_GROUP,
+    commit_record,
+    half_copy,
+    op_record,
+    waits_for_safety,
+    with_number,
+)
+from remoting.command_custom_header import decode_header
+from remoting.errors import RequestError
+from remoting.headers.transaction import (
+    EndTransactionRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog, Record, TopicLog
+from store.errors import MessageIllegalError, StoreError
+from store.message import Message
+from store.message_codec import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_ROLLBACK,
+    decode_message_id,
+    decode_record,
+)
+from store.message_properties import PROPERTIES_LIMIT
+
+log = logging.getLogger(__name__)
+
+_KNOWN_WAIT_S: Final = 5.0
+"""How long an end waits, after a start, for the ends of before to be read."""
+_ENDED: Final = "the transaction was ended before; nothing is done"
+_NOT_FOUND: Final = "Find prepared transaction message failed"
+
+
+class TransactionStats(Protocol):
+    """Where committed messages and late answers are counted (loop thread)."""
+
+    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
+        """`count` messages, `size` bytes of the log, went into `topic`."""
+
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionParts:
+    """What the processor works with."""
+
+    commit_log: CommitLog
+    line: AppendLine
+    reader: MessageReader
+    halves: HalfTable
+    waiters: DurabilityWaiters
+    stats: TransactionStats
+    on_loop: Callable[[Callable[[], None]], None]
+    """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    is_slave: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Who asked, and where the answer goes."""
+
+    connection: ConnectionLike
+    command: RemotingCommand
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A committed message on its way into the log (Append), then until it is safe (Answer)."""
+
+    processor: EndTransactionProcessor
+    request: _Request
+    half: Message
+    topic: TopicLog
+    records: tuple[Record]
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.processor.on_committed(self, places[0][0])
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        self.processor.on_end_refused(self.request, self.half.queue_offset, code, remark)
+
+    def send(self, code: ResponseCode) -> None:
+        """See Answer: the message is stored; that flush or replicas were late is no failure."""
+        command = self.request.command
+        if not command.is_oneway:
+            self.request.connection.send_command(command.response(ResponseCode.SUCCESS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Op:
+    """An op on its way into the log: Append. `request`: that of a rollback, which it is."""
+
+    processor: EndTransactionProcessor
+    half: int
+    topic: TopicLog
+    records: tuple[Record]
+    request: _Request | None
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.processor.on_op_placed(self, places[0][1])
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        if self.request is not None:
+            self.processor.on_end_refused(self.request, self.half, code, remark)
+        else:
+            self.processor.on_op_refused(self, code, remark)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resume:
+    """A half that is put back on its way into the log: Append."""
+
+    processor: EndTransactionProcessor
+    request: _Request
+    topic: TopicLog
+    records: tuple[Record]
+
+    def placed(self, _places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.processor.answer(self.request, ResponseCode.SUCCESS, None)
+
+    def refused(self, _code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        remark = f"Put message back to {TRANS_HALF_TOPIC} failed. {remark}"
+        self.processor.answer(self.request, ResponseCode.SYSTEM_ERROR, remark)
+
+
+class EndTransactionProcessor(TableProcessor):
+    """Codes 37 and 323. Pool threads check and read; `on_…` and `answer` are the loop's."""
+
+    def __init__(self, parts: EndTransactionParts) -> None:
+        super().__init__(
+            {
+                RequestCode.END_TRANSACTION: self.end_transaction,
+                RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check_half_message,
+            }
+        )
+        self._parts = parts
+        self._log = parts.commit_log
+        self._halves = parts.halves
+
+    # -- the requests (pool threads) -----------------------------------------------------------
+
+    def end_transaction(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        """37: commit or roll back. Neither of them (the producer does not know yet): no answer."""
+        header = decode_header(EndTransactionRequestHeader, request.ext_fields)
+        self._refuse_on_slave(ResponseCode.SLAVE_NOT_AVAILABLE)
+        decision = header.commit_or_rollback
+        if decision not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            _log_undecided(connection, request, header)
+            return None
+        if not self._halves.known.wait(_KNOWN_WAIT_S):
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                "the broker has just started and still reads which transactions have ended; "
+                "try again in some seconds",
+            )
+        half = self._find_half(header)
+        asked = _Request(connection, request)
+        if decision == TRANSACTION_ROLLBACK:
+            self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
+            return None
+        home = home_of(half.properties)
+        if home is None:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the half message at {half.phy_offset} does not say which topic and queue it "
+                "belongs to (REAL_TOPIC, REAL_QID); it cannot be committed, roll it back",
+            )
+        record = commit_record(half, home[1], self._log.store_host_flag)
+        self._parts.on_loop(lambda: self._commit(asked, half, home[0], record))
+        return None
+
+    def resume_check_half_message(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        """323: put a half that was checked too often back, to be asked about again."""
+        header = decode_header(ResumeCheckHalfMessageRequestHeader, request.ext_fields)
+        self._refuse_on_slave(ResponseCode.SYSTEM_ERROR)
+        try:
+            phy_offset = decode_message_id(header.msg_id or "")[1]
+        except StoreError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        half = self._find_message(phy_offset)
+        if half is None or half.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Put message back to {TRANS_HALF_TOPIC} failed. There is no half message with "
+                f"the id {header.msg_id}: those that were checked too often are in "
+                f"{TRANS_CHECK_MAX_TIME_TOPIC}",
+            )
+        properties = with_number(half, CHECK_TIMES, 0)
+        if len(properties) > PROPERTIES_LIMIT:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Put message back to {TRANS_HALF_TOPIC} failed. Its properties would have "
+                f"{len(properties)} bytes (limit {PROPERTIES_LIMIT})",
+            )
+        record = half_copy(half, properties, self._log.store_host_flag)
+        asked = _Request(connection, request)
+        self._parts.on_loop(lambda: self._resume(asked, record))
+        return None
+
+    def _refuse_on_slave(self, code: ResponseCode) -> None:
+        if self._parts.is_slave:
+            raise RequestError(code, "this broker is a slave: its master ends transactions")
+
+    def _find_message(self, phy_offset: int) -> Message | None:
+        raw = self._parts.reader.record_at(phy_offset)
+        return None if raw is None else decode_record(raw, 0)[0]
+
+    def _find_half(self, header: EndTransactionRequestHeader) -> Message:
+        """The half that a request names; the original's checks and words."""
+        half = self._find_message(header.commit_log_offset)
+        if half is None or half.topic != TRANS_HALF_TOPIC:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
+        if half.find_property(PRODUCER_GROUP) != header.producer_group:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if half.queue_offset != header.tran_state_table_offset:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong"
+            )
+        return half
+
+    # -- on the loop ---------------------------------------------------------------------------
+
+    def _commit(self, asked: _Request, half: Message, topic: str, record: Record) -> None:
+        try:
+            entry = self._log.topic(topic)
+        except MessageIllegalError as error:
+            self.answer(asked, ResponseCode.MESSAGE_ILLEGAL, str(error))
+            return
+        if self._begin(asked, half.queue_offset):
+            self._parts.line.append(_Commit(self, asked, half, entry, (record,)))
+
+    def _roll_back(self, asked: _Request, half: int) -> None:
+        if self._begin(asked, half):
+            self._append_op(half, asked)
+
+    def _resume(self, asked: _Request, record: Record) -> None:
+        topic = self._log.topic(TRANS_HALF_TOPIC)
+        self._parts.line.append(_Resume(self, asked, topic, (record,)))
+
+    def _begin(self, asked: _Request, half: int) -> bool:
+        """False, with an answer, when the half has ended, or when another request ends it now."""
+        if self._halves.begin_end(half):
+            return True
+        address = asked.connection.remote_address
+        if self._halves.is_ended(half):
+            log.info("half %s: ended before, %s ends it again: nothing is done", half, address)
+            self.answer(asked, ResponseCode.SUCCESS, _ENDED)
+        else:
+            log.info("half %s: %s ends it while another request does", half, address)
+            remark = "the transaction is being ended by another request"
+            self.answer(asked, ResponseCode.SYSTEM_ERROR, remark)
+        return False
+
+    def _append_op(self, half: int, asked: _Request | None) -> None:
+        commit_log = self._log
+        record = op_record(
+            half, commit_log.now_ms, commit_log.store_host, commit_log.store_host_flag
+        )
+        topic = commit_log.topic(TRANS_OP_HALF_TOPIC)
+        self._parts.line.append(_Op(self, half, topic, (record,), asked))
+
+    def on_committed(self, commit: _Commit, phy_offset: int) -> None:
+        """A committed message has its place: its half has ended."""
+        parts = self._parts
+        end = self._log.position
+        parts.stats.add_put(commit.topic.name, 1, end - phy_offset, "transaction")
+        for half in self._halves.end(commit.half.queue_offset):
+            self._append_op(half, None)
+        if parts.waiters.active and waits_for_safety(commit.half):
+            command = commit.request.command
+            parts.waiters.add(end, commit, None if command.is_oneway else command.code)
+        else:
+            self.answer(commit.request, ResponseCode.SUCCESS, None)
+
+    def on_op_placed(self, op: _Op, queue_offset: int) -> None:
+        """An op has its place. That of a rollback ends its half, and the copies of that."""
+        self._halves.add_op(queue_offset, op.half)
+        if op.request is not None:
+            for half in self._halves.end(op.half):
+                if half != op.half:
+                    self._append_op(half, None)
+            self.answer(op.request, ResponseCode.SUCCESS, None)
+
+    def on_op_refused(self, op: _Op, code: ResponseCode, remark: str) -> None:
+        """The op of a commit was not stored. Who was too long in the line begins to wait anew."""
+        if code is ResponseCode.SYSTEM_BUSY:
+            self._parts.line.append(op)
+            return
+        log.error(
+            "half %s: its op could not be stored, a crash may end it once more: %s",
+            op.half,
+            remark,
+        )
+
+    def on_end_refused(self, asked: _Request, half: int, code: ResponseCode, remark: str) -> None:
+        """The log took neither commit nor op: the half stays, its producer will be asked."""
+        self._halves.cancel_end(half)
+        log.warning("half %s: its end could not be stored, it stays: %s", half, remark)
+        self.answer(asked, code, remark)
+
+    def answer(self, asked: _Request, code: ResponseCode, remark: str | None) -> None:
+        """Answer, unless nobody waits for it."""
+        command = asked.command
+        if not command.is_oneway:
+            asked.connection.send_command(command.response(code, remark))
+            self._parts.stats.add_answers(command.code, code)
+
+
+def _log_undecided(
+    connection: ConnectionLike, request: RemotingCommand, header: EndTransactionRequestHeader
+) -> None:
+    log.info(
+        "half %s: producer %s of group %s says %s, neither commit nor rollback%s%s",
+        header.tran_state_table_offset,
+        connection.remote_address,
+        header.producer_group,
+        header.commit_or_rollback,
+        ", when it was asked" if header.from_transaction_check else "",
+        f": {request.remark}" if request.remark else "",
+    )

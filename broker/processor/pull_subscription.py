@@ -1,0 +1,174 @@
+"""PullSubscriptions: what a pull wants of its topic, by tags or by properties.
+
+Runs on the loop thread, once for each pull. The expression comes with the pull (flag 4) or is what
+the group's newest heartbeat said. Follows the part of PullMessageProcessor of the original between
+the topic's checks and the read, its order of checks included; where the original gives out every
+message to a pull whose expression cannot be compiled, it is refused here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from broker.filter.filter_factory import FilterFactory, is_tag_type
+from broker.filter.message_filter import (
+    ExpressionForRetryMessageFilter,
+    ExpressionMessageFilter,
+    MessageFilter,
+)
+from broker.filter.selector_parser import InvalidSelectorError, Selector
+from broker.processor.pull_header import FLAG_SUBSCRIPTION, PullHeader
+from broker.subscription_filter import TagExpressions
+from broker.system_topics import RETRY_GROUP_TOPIC_PREFIX
+from remoting.body.heartbeat import SubscriptionData
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.errors import RequestError
+from remoting.response_code import ResponseCode
+
+Wanted = tuple[frozenset[int] | None, MessageFilter | None]
+"""The tag codes, None for all of them; the filter by properties, None without one."""
+_PARSE_FAILED: Final = "parse the consumer's subscription failed"
+
+
+class PullConsumers(Protocol):
+    """What is needed of ConsumerManager."""
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group's newest heartbeat said about `topic`."""
+
+    def has_group(self, group: str) -> bool:
+        """Whether the group has a live member."""
+
+    def is_broadcasting(self, group: str) -> bool:
+        """Whether the group consumes in broadcasting mode."""
+
+
+class KnownFilter(Protocol):
+    """What is needed of a group's filter."""
+
+    @property
+    def client_version(self) -> int:
+        """The subVersion of the subscription that it was made of."""
+
+    @property
+    def selector(self) -> Selector:
+        """Its expression."""
+
+
+class PullFilters(Protocol):
+    """What is needed of ConsumerFilterManager."""
+
+    def find(self, topic: str, group: str) -> KnownFilter | None:
+        """The group's filter for `topic`."""
+
+    def find_selector(self, topic: str, group: str) -> Selector | None:
+        """Its expression."""
+
+
+class PullSubscriptions:
+    """Owned by: the loop thread."""
+
+    def __init__(
+        self,
+        consumers: PullConsumers,
+        filters: PullFilters | None,
+        *,
+        enable_property_filter: bool,
+        filter_support_retry: bool,
+    ) -> None:
+        self._consumers = consumers
+        self._filters = filters
+        self._enable_property_filter = enable_property_filter
+        self._filter_support_retry = filter_support_retry
+        self._tags = TagExpressions()
+        self._factory = FilterFactory()
+
+    def wanted(self, header: PullHeader, group: SubscriptionGroupConfig) -> Wanted:
+        """The filters of one pull. Raises RequestError."""
+        if header.sysFlag & FLAG_SUBSCRIPTION:
+            codes, properties = self._of_pull(header)
+        else:
+            codes, properties = self._of_heartbeat(header, group)
+        filters = self._filters if self._filter_support_retry else None
+        if filters is not None and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            name = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+            properties = ExpressionForRetryMessageFilter(filters, name)
+        return codes, properties
+
+    def _of_pull(self, header: PullHeader) -> Wanted:
+        if is_tag_type(header.expressionType):
+            try:
+                return self._tags.codes(header.subscription), None
+            except ValueError as error:
+                raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _PARSE_FAILED) from error
+        kind = header.expressionType or ""
+        if header.subscription:
+            self._check_enabled(kind)
+        try:
+            selector = self._factory.compile(kind, header.subscription)
+        except InvalidSelectorError as error:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{_PARSE_FAILED}: {error}"
+            ) from error
+        return None, ExpressionMessageFilter(selector)
+
+    def _of_heartbeat(self, header: PullHeader, group: SubscriptionGroupConfig) -> Wanted:
+        subscription = self._subscription(header, group)
+        kind = subscription.expression_type
+        if not is_tag_type(kind):
+            selector = self._registered(header)
+            self._check_enabled(kind)
+            if subscription.class_filter_mode:
+                return None, None
+            return None, ExpressionMessageFilter(selector)
+        if subscription.class_filter_mode or subscription.sub_string == "*":
+            return None, None
+        return frozenset(subscription.code_set), None
+
+    def _subscription(self, header: PullHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
+        name = header.consumerGroup
+        if not self._consumers.has_group(name):
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist: {name}"
+            )
+        if not group.consume_broadcast_enable and self._consumers.is_broadcasting(name):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{name}] can not consume by broadcast way",
+            )
+        subscription = self._consumers.find_subscription(name, header.topic)
+        if subscription is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist: {name}, {header.topic}",
+            )
+        if subscription.sub_version < header.subVersion:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        return subscription
+
+    def _registered(self, header: PullHeader) -> Selector:
+        """The expression that was compiled when the heartbeat came."""
+        name, topic = header.consumerGroup, header.topic
+        found = None if self._filters is None else self._filters.find(topic, name)
+        if found is None:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"group {name} has no filter for topic {topic} here: its expression could not be "
+                "compiled, the broker's log says why",
+            )
+        if found.client_version < header.subVersion:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the filter of group {name} for topic {topic} is not the latest: version "
+                f"{found.client_version}, the consumer has {header.subVersion}",
+            )
+        return found.selector
+
+    def _check_enabled(self, kind: str) -> None:
+        if not self._enable_property_filter:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {kind}",
+            )

@@ -1,0 +1,185 @@
+"""AddressPatterns: which peers a setting or a white list means. Pure, any thread.
+
+Understands what access lists of the original hold (Java: RemoteAddressStrategyFactory) and, in
+settings of ours, networks (10.1.0.0/16). A peer's IPv4 address written as IPv6 (::ffff:10.1.2.3)
+is the IPv4 address. It opens nothing and asks nobody: host names are no addresses.
+
+    empty                       nobody
+    *  *.*.*.*  *:*:*:*:*:*:*:* everybody, of both kinds
+    10.1.2.3  2001:db8::1       one address
+    10.1.2.3,10.1.2.4           several, whole ones
+    10.1.2.{3,4}  2001:db8::{1,2}
+    10.1.*.*  10.1.2.3-50       any part may be * or a range; IPv6 parts are hexadecimal
+
+The original takes `*` and ranges from the second part on, and what stands behind the first one it
+does not look at: 10.*.2.3 there means 10.*.*.*, and here what it says.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_Parts = tuple[int, ...]
+_Ranges = tuple[tuple[int, int], ...]
+
+_EVERYBODY: Final = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
+_OUTSIDE_BRACES: Final = re.compile(r",(?![^{]*\})")
+_V4_PARTS: Final = 4
+_V6_PARTS: Final = 8
+_CACHED_PEERS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPatterns:
+    """Patterns that were checked. `ranges`: for each the lowest and highest value of every part
+    (four, or eight for IPv6)."""
+
+    everybody: bool = False
+    ranges: tuple[_Ranges, ...] = ()
+    networks: tuple[_Network, ...] = ()
+
+    def matches(self, ip: str) -> bool:
+        """Whether the peer at `ip` is meant; never for what is no IP address."""
+        if self.everybody:
+            return True
+        if not self.ranges and not self.networks:
+            return False
+        address = _address(ip)
+        if address is None:
+            return False
+        parts = _parts(address)
+        return any(
+            len(ranges) == len(parts)
+            and all(low <= part <= high for part, (low, high) in zip(parts, ranges, strict=True))
+            for ranges in self.ranges
+        ) or any(address in network for network in self.networks)
+
+
+NOBODY: Final = AddressPatterns()
+
+
+def parse_pattern(text: str) -> AddressPatterns:
+    """One entry of an access list of the original, without networks. Raises ValueError that names
+    the entry and the way out."""
+    text = text.strip()
+    if text in _EVERYBODY:
+        return AddressPatterns(everybody=True)
+    return AddressPatterns(ranges=tuple(_ranges(one, text) for one in _spread(text)))
+
+
+def parse_patterns(text: str) -> AddressPatterns:
+    """A setting of ours: patterns and networks, separated by commas; empty: nobody. Raises
+    ValueError that names the wrong part and the way out."""
+    parts = split_list(text)
+    return union(_network(part) if "/" in part else parse_pattern(part) for part in parts)
+
+
+def split_list(text: str) -> list[str]:
+    """The parts of a comma list, without blanks; commas within braces belong to their part."""
+    return [part.strip() for part in _OUTSIDE_BRACES.split(text) if part.strip()]
+
+
+def union(patterns: Iterable[AddressPatterns]) -> AddressPatterns:
+    """Whoever any of them means."""
+    known = tuple(patterns)
+    return AddressPatterns(
+        everybody=any(one.everybody for one in known),
+        ranges=tuple(ranges for one in known for ranges in one.ranges),
+        networks=tuple(network for one in known for network in one.networks),
+    )
+
+
+def ip_of(remote_address: str) -> str:
+    """The ip of a peer's "ip:port"."""
+    return remote_address.rpartition(":")[0]
+
+
+def _network(text: str) -> AddressPatterns:
+    try:
+        return AddressPatterns(networks=(ipaddress.ip_network(text, strict=False),))
+    except ValueError as error:
+        raise _wrong(text, "is no network") from error
+
+
+def _spread(text: str) -> list[str]:
+    """The addresses of a list, with braces or without; empty for an empty text."""
+    if not text.endswith("}"):
+        return [part.strip() for part in text.split(",")] if text else []
+    head, brace, inner = text[:-1].partition("{")
+    if not brace or not head.endswith((".", ":")):
+        raise _wrong(text, "has braces in the wrong place")
+    return [head + part.strip() for part in inner.split(",")]
+
+
+def _ranges(address: str, text: str) -> _Ranges:
+    if ":" in address:
+        words, base, size, top = _v6_words(address, text), 16, _V6_PARTS, 0xFFFF
+    else:
+        words, base, size, top = address.split("."), 10, _V4_PARTS, 255
+    if len(words) != size:
+        raise _wrong(text, f"has {len(words)} parts instead of {size}")
+    return tuple(_range(word, base, top, text) for word in words)
+
+
+def _v6_words(address: str, text: str) -> list[str]:
+    """The eight parts, with what :: stands for."""
+    if address.count("::") > 1 or ":::" in address:
+        raise _wrong(text, "has more than one ::")
+    head, gap, tail = address.partition("::")
+    left = head.split(":") if head else []
+    right = tail.split(":") if tail else []
+    if not gap:
+        return left
+    return [*left, *["0"] * max(1, _V6_PARTS - len(left) - len(right)), *right]
+
+
+def _range(word: str, base: int, top: int, text: str) -> tuple[int, int]:
+    if word == "*":
+        return 0, top
+    first, dash, last = word.partition("-")
+    low = _number(first, base, text)
+    high = _number(last, base, text) if dash else low
+    if not low <= high <= top:
+        raise _wrong(text, f"has the part {word!r}, which is not within 0..{top:{_FORMAT[base]}}")
+    return low, high
+
+
+_FORMAT: Final = {10: "d", 16: "x"}
+_DIGITS: Final = {10: re.compile(r"[0-9]{1,3}"), 16: re.compile(r"[0-9a-fA-F]{1,4}")}
+
+
+def _number(word: str, base: int, text: str) -> int:
+    if _DIGITS[base].fullmatch(word) is None:
+        raise _wrong(text, f"has the part {word!r}")
+    return int(word, base)
+
+
+def _wrong(text: str, why: str) -> ValueError:
+    return ValueError(
+        f"{text!r} {why}; write an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{{3,4}}), or "
+        "* and ranges in an address (10.1.*.*, 10.1.2.3-50)"
+    )
+
+
+@functools.lru_cache(_CACHED_PEERS)
+def _address(ip: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(ip.strip("[]"))
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _parts(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> _Parts:
+    packed = address.packed
+    if len(packed) == _V4_PARTS:
+        return tuple(packed)
+    return tuple(int.from_bytes(packed[i : i + 2], "big") for i in range(0, len(packed), 2))

@@ -1,0 +1,163 @@
+"""broker.acl.request_guard: who is let in, with ACL and without, and what the log says."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import pytest
+
+from broker.acl.access_table import ACCESS_TABLE, Who
+from broker.acl.acl_table import AclTable
+from broker.acl.plain_acl_file import PlainAccessConfig, build_account
+from broker.acl.request_guard import QUIET_MS, RequestGuard
+from broker.broker_config import BrokerConfig
+from remoting.address_patterns import NOBODY, parse_patterns
+from remoting.errors import RequestError
+from remoting.remoting_command import RemotingCommand
+from remoting.response_code import ResponseCode
+from remoting.signature import RequestSigner
+from tests.broker.broker_fakes import FakeClock, FakeConnection
+
+DEFAULT = BrokerConfig().admin_allowed_addresses
+HERE, ALSO_HERE, FAR = "127.0.0.1:4711", "::1:4711", "10.0.0.9:4711"
+OPERATORS_CODES = {
+    *(17, 25, 27, 50, 51, 53, 200, 207, 215, 220, 222, 306, 309, 314, 316, 323, 326, 329, 28907)
+}
+
+
+@dataclass
+class Source:
+    """AclSource."""
+
+    table: AclTable
+
+
+def guard(
+    setting: str = DEFAULT, acl: AclTable | None = None, clock: FakeClock | None = None
+) -> RequestGuard:
+    source = None if acl is None else Source(acl)
+    return RequestGuard(parse_patterns(setting), setting, source, clock or FakeClock())
+
+
+def refusal(guard: RequestGuard, code: int, remote: str) -> RequestError | None:
+    try:
+        guard.check(FakeConnection(remote), RemotingCommand.request(code))
+    except RequestError as error:
+        return error
+    return None
+
+
+def test_without_acl_operators_come_from_allowed_addresses_only() -> None:
+    far = {code for code in ACCESS_TABLE if refusal(guard(), code, FAR)}
+    assert far == OPERATORS_CODES
+    assert [code for code in ACCESS_TABLE if refusal(guard(), code, HERE)] == []
+    assert [code for code in ACCESS_TABLE if refusal(guard(), code, ALSO_HERE)] == []
+
+
+def test_without_acl_slaves_and_readers_come_from_anywhere() -> None:
+    reading = (21, 43, 45, 201, 26, 28, 52, 202, 208, 906, 907, 28906)
+    assert [code for code in reading if refusal(guard(), code, FAR)] == []
+
+
+def test_the_refusal_names_the_address_and_the_setting() -> None:
+    error = refusal(guard(), 17, FAR)
+    assert error is not None
+    assert error.code == ResponseCode.NO_PERMISSION
+    assert error.remark == (
+        "request 17 (UPDATE_AND_CREATE_TOPIC) is not taken from 10.0.0.9: without ACL it is for "
+        "operators at adminAllowedAddresses (now 127.0.0.0/8,::1); add the address to that setting "
+        "of this broker and restart it, or set aclEnable=true and sign as an admin"
+    )
+
+
+@pytest.mark.parametrize("setting", ["10.0.0.0/24", "10.0.0.9", "::1, 10.0.*.1-9"])
+def test_the_setting_says_from_where(setting: str) -> None:
+    assert refusal(guard(setting), 17, FAR) is None
+    assert refusal(guard(setting), 17, HERE) is not None
+
+
+def test_an_empty_setting_lets_no_operator_in() -> None:
+    error = refusal(guard(""), 17, HERE)
+    assert error is not None
+    assert "(now nobody)" in error.remark
+
+
+@pytest.mark.parametrize("acl", [None, AclTable(parse_patterns("0.0.0.0/0"))])
+def test_a_code_without_a_row_is_denied(acl: AclTable | None) -> None:
+    error = refusal(guard("*", acl), 12345, HERE)
+    assert error is not None
+    assert error.code == ResponseCode.NO_PERMISSION
+    assert error.remark == (
+        "request code 12345 is denied: nothing is known about who may ask for it "
+        "(broker/acl/access_table.py)"
+    )
+
+
+def test_with_acl_the_account_decides_and_the_operators_address_does_not() -> None:
+    config = PlainAccessConfig(access_key="operator", secret_key="secret-1", admin=True)
+    with_acl = guard("*", AclTable(NOBODY, {"operator": build_account(config)}))
+    for code in ACCESS_TABLE:
+        error = refusal(with_acl, code, HERE)
+        assert error is not None
+        assert error.remark.endswith("AclException: No accessKey is configured")
+    request = RemotingCommand.request(17, {"topic": "t"})
+    RequestSigner("operator", "secret-1").sign(request)
+    with_acl.check(FakeConnection(FAR), request)
+
+
+def test_the_table_is_read_for_every_request() -> None:
+    source = Source(AclTable())
+    gate = RequestGuard(NOBODY, "", source, FakeClock())
+    assert refusal(gate, 28, FAR) is not None
+    source.table = AclTable(parse_patterns("10.0.0.9"))
+    assert refusal(gate, 28, FAR) is None
+
+
+def test_a_refusal_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    gate = guard("", clock=clock)
+    with caplog.at_level(logging.WARNING):
+        for remote in (FAR, "10.0.0.9:4712", FAR):
+            refusal(gate, 17, remote)
+        assert len(caplog.messages) == 1
+        assert caplog.messages[0].startswith(
+            "10.0.0.9:4711: UPDATE_AND_CREATE_TOPIC refused: request 17 (UPDATE_AND_CREATE_TOPIC) "
+            "is not taken from 10.0.0.9: "
+        )
+        refusal(gate, 17, HERE)
+        refusal(gate, 215, FAR)
+        assert len(caplog.messages) == 3
+        clock.advance(QUIET_MS - 1)
+        refusal(gate, 17, FAR)
+        assert len(caplog.messages) == 3
+        clock.advance(1)
+        refusal(gate, 17, FAR)
+        assert len(caplog.messages) == 4
+
+
+def test_a_peers_words_stay_one_short_line(caplog: pytest.LogCaptureFixture) -> None:
+    gate = guard(acl=AclTable())
+    name = "\n2026 operator: all is well\n" + "x" * 10_000
+    request = RemotingCommand.request(28, {"AccessKey": name})
+    with pytest.raises(RequestError) as caught:
+        gate.check(FakeConnection(FAR), request)
+    assert caught.value.remark.endswith(f"No acl config for {name[:100]}")
+    assert caplog.messages == [
+        "10.0.0.9:4711: GET_BROKER_RUNTIME_INFO refused: org.apache.rocketmq.acl.common."
+        f"AclException: No acl config for  2026 operator: all is well {name[28:100]}"
+    ]
+
+
+def test_what_the_log_remembers_is_bounded() -> None:
+    gate = guard("")
+    for number in range(2_000):
+        refusal(gate, 17, f"10.{number // 250}.{number % 250}.1:1")
+    assert len(gate._said) == 1_024
+    assert ("10.7.249.1", next(reversed(gate._said))[1]) in gate._said
+
+
+def test_operators_codes_change_something_or_hold_secrets() -> None:
+    rows = {code for code, row in ACCESS_TABLE.items() if row.who is Who.ADMIN}
+    assert rows == OPERATORS_CODES
+    assert {code for code in rows if not ACCESS_TABLE[code].changes_state} == {28907}

@@ -1,0 +1,158 @@
+"""What an operator asks of connected consumers, and resets, through Java's mqadmin: 222 (220), 223
+(221), 307 and 309 with real push consumers at the other end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from remoting.body.reset_offset import GetConsumerStatusBody
+from remoting.remoting_serializable import loads_lenient
+from tests.interop import harness
+from tests.interop.clients import Client
+from tests.interop.driver import Consumer
+from tests.interop.processes import wait_until
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+_QUEUES = 4
+_COUNT = 40
+_RESET_TIMEOUT_S = 60.0
+"""A client that is told to reset waits ten seconds before it pulls again."""
+
+LINES = pytest.mark.parametrize("line", ["4.9", "5.3"])
+"""Whose mqadmin."""
+
+
+def client_id(client: Client, group: str) -> str:
+    """Of the one consumer of `group`, as the broker knows it."""
+    found: list[str] = []
+
+    def is_known() -> bool:
+        with client.cluster.broker.client() as broker:
+            answer = broker.call(203, {"consumerGroup": group})
+        if answer.code == 0:
+            found[:] = [each["clientId"] for each in loads_lenient(answer.body)["connectionSet"]]
+        return len(found) == 1
+
+    wait_until(is_known, f"one consumer of {group} known")
+    return found[0]
+
+
+def committed(client: Client, group: str, topic: str) -> list[int]:
+    """The group's offset in each queue, -1 where the broker has none."""
+    offsets = []
+    with client.cluster.broker.client() as broker:
+        for queue_id in range(_QUEUES):
+            fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id}
+            answer = broker.call(14, fields)
+            offsets.append(int(answer.ext_fields["offset"]) if answer.code == 0 else -1)
+    return offsets
+
+
+def consumed(client: Client) -> Consumer:
+    """A push consumer that has consumed _COUNT messages and committed that."""
+    topic = client.topic(_QUEUES)
+    consumer = client.push(topic)
+    client.producer().send(topic, "sync", _COUNT)
+    consumer.wait_for(_COUNT)
+    wait_until(lambda: sum(committed(client, consumer.group, topic)) == _COUNT, "all committed")
+    return consumer
+
+
+def admin(client: Client, line: str, directory: Path, command: str, *arguments: str) -> str:
+    return harness.java_admin(line, directory, command, "-n", client.namesrv, *arguments)
+
+
+@LINES
+def test_running_info(client: Client, tmp_path: Path, line: str) -> None:
+    consumer = consumed(client)
+    who = client_id(client, consumer.group)
+    text = admin(client, line, tmp_path, "consumerStatus", "-g", consumer.group, "-i", who)
+    assert re.search(rf"{consumer.topic}\s", text), text
+    assert "PROP_CONSUME_TYPE" in text
+
+
+@LINES
+def test_running_info_of_a_client_that_is_gone(client: Client, tmp_path: Path, line: str) -> None:
+    consumer = consumed(client)
+    client_id(client, consumer.group)
+    arguments = ("consumerStatus", "-g", consumer.group, "-i", "10.0.0.9@nobody")
+    text = admin(client, line, tmp_path, *arguments)
+    assert "#Consumer MQ Detail#" not in text
+
+
+def test_where_the_members_are(client: Client) -> None:
+    """mqadmin has a command for it but does not register it."""
+    consumer = consumed(client)
+    who = client_id(client, consumer.group)
+    with client.cluster.broker.client() as broker:
+        answer = broker.call(223, {"topic": consumer.topic, "group": consumer.group})
+    table = GetConsumerStatusBody.from_json_bytes(answer.body).consumer_table
+    assert list(table) == [who]
+    assert sorted(queue.queue_id for queue in table[who]) == list(range(_QUEUES))
+    assert {queue.topic for queue in table[who]} == {consumer.topic}
+    assert sum(table[who].values()) == _COUNT
+
+
+@LINES
+def test_a_message_is_consumed_directly(client: Client, tmp_path: Path, line: str) -> None:
+    consumer = consumed(client)
+    who = client_id(client, consumer.group)
+    entry = consumer.received()[7]
+    topic = ("-t", consumer.topic) if line == "5.3" else ()
+    arguments = ("-i", entry.offset_msg_id, "-g", consumer.group, "-d", who, *topic)
+    text = admin(client, line, tmp_path, "queryMsgById", *arguments)
+    assert "CR_SUCCESS" in text, text
+    received = consumer.wait_for(_COUNT + 1)
+    assert [each.seq for each in received].count(entry.seq) == 2
+    assert sum(committed(client, consumer.group, consumer.topic)) == _COUNT
+
+
+@pytest.mark.slow
+@LINES
+def test_a_reset_of_an_online_group(client: Client, tmp_path: Path, line: str) -> None:
+    """Everything comes a second time, and what is committed afterwards is the end again."""
+    consumer = consumed(client)
+    client_id(client, consumer.group)
+    arguments = ("-g", consumer.group, "-t", consumer.topic, "-s", "0")
+    text = admin(client, line, tmp_path, "resetOffsetByTime", *arguments)
+    rows = re.findall(rf"^{client.cluster.broker.name}\s+(\d)\s+(\d+)\s*$", text, re.MULTILINE)
+    assert sorted(rows) == [(str(queue_id), "0") for queue_id in range(_QUEUES)], text
+    received = consumer.wait_for(2 * _COUNT, _RESET_TIMEOUT_S)
+    assert sorted(each.seq for each in received) == sorted(2 * list(range(_COUNT)))
+    wait_until(
+        lambda: sum(committed(client, consumer.group, consumer.topic)) == _COUNT,
+        "all committed again",
+    )
+
+
+@LINES
+def test_a_reset_of_a_group_that_is_not_online(client: Client, tmp_path: Path, line: str) -> None:
+    """The broker says so (206), and mqadmin commits the offsets itself."""
+    consumer = consumed(client)
+    consumer.stop()
+
+    def is_gone() -> bool:
+        with client.cluster.broker.client() as broker:
+            return broker.call(203, {"consumerGroup": consumer.group}).code == 206
+
+    wait_until(is_gone, "the consumer gone")
+    arguments = ("-g", consumer.group, "-t", consumer.topic, "-s", "0")
+    admin(client, line, tmp_path, "resetOffsetByTime", *arguments)
+    assert committed(client, consumer.group, consumer.topic) == [0] * _QUEUES
+
+
+def test_one_queue_by_mqadmin_of_5_x(client: Client, tmp_path: Path) -> None:
+    """-b, -q and -o: the other queues stay where they are."""
+    consumer = consumed(client)
+    consumer.stop()
+    before = committed(client, consumer.group, consumer.topic)
+    where = ("-b", client.cluster.broker.address, "-q", "2", "-o", "3", "-s", "0")
+    arguments = ("-g", consumer.group, "-t", consumer.topic, *where)
+    text = admin(client, "5.3", tmp_path, "resetOffsetByTime", *arguments)
+    assert "reset consumer offset to 3" in text, text
+    after = [*before[:2], 3, *before[3:]]
+    assert committed(client, consumer.group, consumer.topic) == after

@@ -1,0 +1,23 @@
+"""remoting.asker: the peer in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from remoting.asker import asker
+from remoting.remoting_command import RemotingCommand
+from tests.broker.broker_fakes import FakeConnection
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "10.0.0.9:1"),
+        ({"AccessKey": ""}, "10.0.0.9:1"),
+        ({"AccessKey": "rocketmq2"}, "10.0.0.9:1 (access key rocketmq2)"),
+        ({"AccessKey": "x" * 100}, f"10.0.0.9:1 (access key {'x' * 80})"),
+    ],
+)
+def test_who_asks(fields: dict[str, str], words: str) -> None:
+    request = RemotingCommand.request(25, fields)
+    assert asker(FakeConnection("10.0.0.9:1"), request) == words

@@ -1,0 +1,24 @@
+"""docs/mqadmin.md against the table of commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tools.command_table import COMMANDS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "mqadmin.md"
+CELLS = re.compile(r"`(\w+)` \| ([^|]+?) (?=\|)")
+
+
+def test_every_command_has_its_line_and_no_other() -> None:
+    rows = PAGE.read_text(encoding="utf-8").partition("| command | what it does |")[2]
+    assert dict(CELLS.findall(rows)) == {
+        name: entry.description for name, entry in COMMANDS.items()
+    }
+
+
+def test_the_page_says_how_many_there_are() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    (counted,) = re.findall(r"all (\d+) of its commands", text)
+    assert int(counted) == len(COMMANDS) - 1
