@@ -12,7 +12,14 @@ from broker.changed_settings import ChangedSettings
 from broker.command_channel import create_channel
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.send_message_processor import SendMessageProcessor
-from broker.routes import ADMIN_POOL, CONSUMER_POOL, HEARTBEAT_POOL, QUERY_POOL
+from broker.routes import (
+    ADMIN_POOL,
+    CONSUMER_POOL,
+    HEARTBEAT_POOL,
+    QUERY_POOL,
+    REPLY_POOL,
+    SEND_BACK_POOL,
+)
 from broker.startup_options import StartupOptions
 from remoting.request_code import RequestCode as Code
 from store.clock import SystemClock
@@ -85,7 +92,9 @@ def test_every_code_of_498_clients_is_served(controller: BrokerController) -> No
         (Code.UPDATE_CONSUMER_OFFSET, None),
         (Code.GET_CONSUMER_LIST_BY_GROUP, None),
         (Code.LOCK_BATCH_MQ, None),
-        (Code.CONSUMER_SEND_MSG_BACK, None),
+        (Code.CONSUMER_SEND_MSG_BACK, SEND_BACK_POOL),
+        (Code.SEND_REPLY_MESSAGE, REPLY_POOL),
+        (Code.SEND_REPLY_MESSAGE_V2, REPLY_POOL),
         (Code.END_TRANSACTION, None),
         (Code.QUERY_MESSAGE, QUERY_POOL),
         (Code.VIEW_MESSAGE_BY_ID, QUERY_POOL),

@@ -171,8 +171,9 @@ class Producer:
 class Consumer:
     """A running consumer in a driver: a DefaultMQPushConsumer or a DefaultLitePullConsumer.
 
-    `family` is "push" or "lite"; settings: from, timestamp, expression, sql, model, orderly, refuse,
-    refuse_always, max_reconsume, assign, as PushConsumers.java and LitePullConsumers.java say.
+    `family` is "push" or "lite"; settings: from, timestamp, expression, sql, model, orderly,
+    refuse, refuse_always, max_reconsume, assign, as PushConsumers.java and LitePullConsumers.java
+    say.
     """
 
     def __init__(

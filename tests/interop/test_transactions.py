@@ -149,6 +149,7 @@ def test_a_dead_producer_s_halves_are_finished_by_another(
     second.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
 def test_a_broker_restarts_in_between(
     client: Client, checking: harness.Broker, crash: bool
