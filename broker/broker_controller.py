@@ -48,7 +48,7 @@ from broker.pull_request_hold_service import SCAN_PERIOD_MS
 from broker.rebalance_lock_manager import RebalanceLockManager
 from broker.remoting_metrics import RemotingMetrics
 from broker.replication import Replication, SharedParts
-from broker.routes import PROCESSOR_NAMES, QUERY_POOL, REPLY_THREADS, RouteParts, build_routes
+from broker.routes import PROCESSOR_NAMES, REPLY_THREADS, RouteParts, build_routes
 from broker.runtime_source import RuntimeSource
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
@@ -94,6 +94,7 @@ _BEAT_MS: Final = 200
 _SPIN_US: Final = 30
 """With one request in flight 13,000 -> 23,000 sends a second here, for less CPU each: neither
 core goes to sleep between a request and the next (tests/bench/compare.py, send-1x1-128)."""
+_REFUSE_LATE_MS: Final = 100
 _REBIND_STATS_MS: Final = 60_000
 """Counters of a deleted topic or group are not counted into for longer."""
 
@@ -221,10 +222,12 @@ class BrokerController:
                 topics=self._topics,
                 groups=self._groups,
                 producers=self._producers,
+                consumer_offsets=self._offsets,
                 schedule_offsets=self._schedule_offsets,
                 clients=self._calls_to_clients(REPLY_THREADS),
                 stats=self._stats,
                 why_not_writable=self._why_not_writable,
+                on_failure=_end_process,
             )
         )
         self._send = self._messages.send
@@ -309,7 +312,7 @@ class BrokerController:
             self._store_stats,
             self._clock,
             schedule_offsets=self._schedule_progress,
-            query_pool=lambda: self._routes.executors.get(QUERY_POOL),
+            pool=lambda name: self._routes.executors.get(name),
             waiting_sends=lambda: len(self._waiters),
         )
         parts = RouteParts(
@@ -319,6 +322,7 @@ class BrokerController:
             send=self._send,
             send_back=self._messages.send_back,
             reply=self._messages.reply,
+            end_transaction=self._messages.end_transaction,
             pull=self._pull,
             runtime=runtime,
             stats_manager=self._stats_manager,
@@ -407,6 +411,7 @@ class BrokerController:
         loop.set_sleep_hooks(self._follower)
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
+        loop.call_every(_REFUSE_LATE_MS, self._refuse_late)
         loop.call_every(_REBIND_STATS_MS, self._hide_gone)
         loop.call_every(
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
@@ -472,6 +477,10 @@ class BrokerController:
         waiting = {PROCESSOR_NAMES[name]: pool.pending for name, pool in pools.items()}
         return {"send": len(self._waiters), **waiting}
 
+    def _refuse_late(self) -> None:
+        for pool in self._routes.executors.values():
+            pool.refuse_late()
+
     def _hide_gone(self) -> None:
         self._stats.hide_gone(set(self._topics.topic_names()), set(self._groups.group_names()))
 
@@ -495,6 +504,7 @@ class BrokerController:
         try:
             self._registration.unregister()
         finally:
+            self._messages.stop_checks()
             self.loop.call_soon_threadsafe(self._server.stop_accepting)
             self.loop.call_soon_threadsafe(lambda: self._drain(self._clock.monotonic_ms()))
 

@@ -1,7 +1,8 @@
 """MessageServices: everything that puts messages into the log, put together.
 
 Wiring only, for BrokerController: the line of appends, sends, messages that come back, answers of
-request-reply, due delayed messages. Runs nothing by itself; who runs where is said in each module.
+request-reply, due delayed messages, transactions. Runs nothing by itself; who runs where is said
+in each module.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from broker.append_line import AppendLine
 from broker.broker2client import Broker2Client
+from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.durability_waiters import DurabilityWaiters
 from broker.hot_path_stats import HotPathStats
 from broker.processor.consumer_send_msg_back_processor import (
@@ -30,6 +32,7 @@ from broker.startup_options import StartupOptions
 from broker.store_access import StoreAccess
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.topic_config_manager import TopicConfigManager
+from broker.transactional_messages import TransactionalMessages, TransactionParts
 from remoting.selector_loop import SelectorLoop
 from store.clock import Clock
 from store.commit_log import CommitLog
@@ -37,6 +40,7 @@ from store.commit_log_reader import CommitLogReader
 from store.control_page import FLUSHED_OFFSET, ControlPage
 from store.fresh_units import FreshUnits
 from store.queue_table import QueueTableReader
+from store.service_thread import FailureHandler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +60,12 @@ class MessageParts:
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     producers: ProducerManager
+    consumer_offsets: ConsumerOffsetManager
     schedule_offsets: ScheduleOffsetManager
     clients: Broker2Client
     stats: HotPathStats
     why_not_writable: Callable[[], str]
+    on_failure: FailureHandler
 
 
 class MessageServices:
@@ -79,6 +85,8 @@ class MessageServices:
         self.send_back = self._make_send_back()
         self.reply = self._make_reply()
         self._schedule = self._make_schedule()
+        self._transactions = self._make_transactions()
+        self.end_transaction = self._transactions.processor
 
     def use(self, options: StartupOptions) -> None:
         """Settings were changed: follow them. Loop thread."""
@@ -89,6 +97,11 @@ class MessageServices:
     def start(self) -> None:
         """Begin what runs by itself; the log is open (never on a slave)."""
         self._schedule.start(self._parts.loop)
+        self._transactions.start(self._parts.clients)
+
+    def stop_checks(self) -> None:
+        """End the checks of transactions; another thread, while the loop still runs."""
+        self._transactions.shutdown()
 
     def stop(self) -> None:
         """Begin nothing new; idempotent."""
@@ -163,4 +176,24 @@ class MessageServices:
                 flushed_offset=lambda: parts.page.counters[FLUSHED_OFFSET],
             ),
             parts.options.store.delay_level_ms,
+        )
+
+    def _make_transactions(self) -> TransactionalMessages:
+        parts = self._parts
+        return TransactionalMessages(
+            TransactionParts(
+                options=parts.options,
+                commit_log=parts.commit_log,
+                line=self._line,
+                reader=parts.access,
+                waiters=parts.waiters,
+                stats=parts.stats,
+                topics=parts.topics,
+                offsets=parts.consumer_offsets,
+                producers=parts.producers,
+                clock=parts.clock,
+                on_loop=parts.loop.call_soon_threadsafe,
+                flushed_offset=lambda: parts.page.counters[FLUSHED_OFFSET],
+                on_failure=parts.on_failure,
+            )
         )

@@ -29,11 +29,11 @@ from broker.processor.admin_topic_processor import AdminTopicProcessor
 from broker.processor.client_manage_processor import ClientManageProcessor
 from broker.processor.consumer_manage_processor import ConsumerManageProcessor
 from broker.processor.consumer_send_msg_back_processor import ConsumerSendMsgBackProcessor
+from broker.processor.end_transaction_processor import EndTransactionProcessor
 from broker.processor.lock_processor import LockProcessor
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.query_message_processor import QueryMessageProcessor
 from broker.processor.queue_times import QueueTimes
-from broker.processor.refusing_processor import RefusingProcessor
 from broker.processor.reply_message_processor import ReplyMessageProcessor
 from broker.processor.send_message_processor import SendMessageProcessor
 from broker.producer_manager import ProducerManager
@@ -56,12 +56,14 @@ HEARTBEAT_POOL: Final = "HeartbeatThread"
 CONSUMER_POOL: Final = "ConsumerManageThread"
 REPLY_POOL: Final = "ReplyMessageThread"
 SEND_BACK_POOL: Final = "SendMessageBackThread"
+END_TRANSACTION_POOL: Final = "EndTransactionThread"
 PROCESSOR_NAMES: Final = {
     QUERY_POOL: "query_message",
     ADMIN_POOL: "admin",
     HEARTBEAT_POOL: "heartbeat",
     CONSUMER_POOL: "consumer_manager",
     SEND_BACK_POOL: "send_back",
+    END_TRANSACTION_POOL: "end_transaction",
     REPLY_POOL: "reply",
 }
 """The pools as rocketmq_processor_watermark names them in 5.x."""
@@ -70,6 +72,7 @@ _HEARTBEAT_CAPACITY: Final = 50_000
 _CONSUMER_THREADS: Final = 2
 _CONSUMER_CAPACITY: Final = 100_000
 _SEND_BACK_THREADS: Final = 2
+_END_TRANSACTION_THREADS: Final = 2
 REPLY_THREADS: Final = 8
 """Each waits for a client that may be slow."""
 _REPLY_CAPACITY: Final = 10_000
@@ -87,7 +90,6 @@ _ON_LOOP: Final = frozenset(
         Code.GET_CONSUMER_LIST_BY_GROUP,
         Code.LOCK_BATCH_MQ,
         Code.UNLOCK_BATCH_MQ,
-        Code.END_TRANSACTION,
     }
 )
 _POOLS: Final = {
@@ -100,6 +102,7 @@ _POOLS: Final = {
     Code.CHECK_CLIENT_CONFIG: HEARTBEAT_POOL,
     Code.QUERY_CONSUMER_OFFSET: CONSUMER_POOL,
     Code.CONSUMER_SEND_MSG_BACK: SEND_BACK_POOL,
+    Code.END_TRANSACTION: END_TRANSACTION_POOL,
     Code.SEND_REPLY_MESSAGE: REPLY_POOL,
     Code.SEND_REPLY_MESSAGE_V2: REPLY_POOL,
 }
@@ -115,6 +118,7 @@ class RouteParts:
     access: StoreAccess
     send: SendMessageProcessor
     send_back: ConsumerSendMsgBackProcessor
+    end_transaction: EndTransactionProcessor
     reply: ReplyMessageProcessor
     pull: PullMessageProcessor
     stats_manager: BrokerStatsManager
@@ -157,6 +161,9 @@ def _executor_of(code: int) -> str | None:
 
 
 def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
+    def limit_ms(setting_ms: int) -> int | None:
+        return setting_ms if broker.broker_fast_failure_enable else None
+
     return {
         QUERY_POOL: RequestExecutor(
             QUERY_POOL,
@@ -168,10 +175,21 @@ def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
             broker.admin_broker_thread_pool_nums,
             broker.admin_broker_thread_pool_queue_capacity,
         ),
-        HEARTBEAT_POOL: RequestExecutor(HEARTBEAT_POOL, _HEARTBEAT_THREADS, _HEARTBEAT_CAPACITY),
+        HEARTBEAT_POOL: RequestExecutor(
+            HEARTBEAT_POOL,
+            _HEARTBEAT_THREADS,
+            _HEARTBEAT_CAPACITY,
+            wait_limit_ms=limit_ms(broker.wait_time_mills_in_heartbeat_queue),
+        ),
         CONSUMER_POOL: RequestExecutor(CONSUMER_POOL, _CONSUMER_THREADS, _CONSUMER_CAPACITY),
         SEND_BACK_POOL: RequestExecutor(
             SEND_BACK_POOL, _SEND_BACK_THREADS, broker.send_thread_pool_queue_capacity
+        ),
+        END_TRANSACTION_POOL: RequestExecutor(
+            END_TRANSACTION_POOL,
+            _END_TRANSACTION_THREADS,
+            broker.end_transaction_pool_queue_capacity,
+            wait_limit_ms=limit_ms(broker.wait_time_mills_in_transaction_queue),
         ),
         REPLY_POOL: RequestExecutor(REPLY_POOL, REPLY_THREADS, _REPLY_CAPACITY),
     }
@@ -201,7 +219,7 @@ def _client_processors(
     QueryMessageProcessor,
     ConsumerSendMsgBackProcessor,
     ReplyMessageProcessor,
-    RefusingProcessor,
+    EndTransactionProcessor,
 ]:
     store = parts.options.store
     times = QueueTimes(parts.access, parts.access)
@@ -223,7 +241,7 @@ def _client_processors(
         ),
         parts.send_back,
         parts.reply,
-        RefusingProcessor(),
+        parts.end_transaction,
     )
 
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from broker.routes import END_TRANSACTION_POOL, QUERY_POOL
 from broker.runtime_info import PoolInfo, RuntimeInfo
 from broker.startup_options import StartupOptions
 from broker.store_access import StoreAccess
@@ -37,17 +38,17 @@ class RuntimeSource:
         clock: Clock,
         *,
         schedule_offsets: Callable[[], Mapping[int, tuple[int, int]]],
-        query_pool: Callable[[], RequestExecutor | None],
+        pool: Callable[[str], RequestExecutor | None],
         waiting_sends: Callable[[], int],
     ) -> None:
-        """waiting_sends: how many answers wait for flush or replicas."""
+        """pool: by its name. waiting_sends: how many answers wait for flush or replicas."""
         self._options = options
         self._page = page
         self._access = access
         self._stats = stats
         self._clock = clock
         self._schedule_offsets = schedule_offsets
-        self._query_pool = query_pool
+        self._pool = pool
         self._waiting_sends = waiting_sends
 
     def runtime_info(self) -> RuntimeInfo:
@@ -64,8 +65,8 @@ class RuntimeSource:
                 size=self._waiting_sends(), capacity=broker.send_thread_pool_queue_capacity
             ),
             pull_pool=PoolInfo(capacity=broker.pull_thread_pool_queue_capacity),
-            query_pool=self._query_pool_info(),
-            end_transaction_pool=PoolInfo(capacity=broker.end_transaction_pool_queue_capacity),
+            query_pool=self._pool_info(QUERY_POOL),
+            end_transaction_pool=self._pool_info(END_TRANSACTION_POOL),
             dispatch_behind_bytes=max_phy - counters[DISPATCHED_OFFSET],
             start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
             earliest_message_timestamp_ms=self._access.store_timestamp_at(min_phy),
@@ -79,8 +80,8 @@ class RuntimeSource:
             schedule_offsets=self._schedule_offsets(),
         )
 
-    def _query_pool_info(self) -> PoolInfo:
-        pool = self._query_pool()
+    def _pool_info(self, name: str) -> PoolInfo:
+        pool = self._pool(name)
         if pool is None:
             return PoolInfo()
         return PoolInfo(size=pool.pending, capacity=pool.capacity)

@@ -14,9 +14,11 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 from remoting.connection import FRAME_HEAD, Connection, Phase, ReceiveBuffer
 from remoting.errors import FrameError, RemotingSendRequestError
@@ -40,14 +42,27 @@ FastHandler = Callable[[Connection, memoryview, memoryview], bool]
 """(connection, header, body) -> whether it took the frame; views end with the call."""
 
 
+class _Waiting(NamedTuple):
+    """A request in a pool's line; since_ms is monotonic."""
+
+    since_ms: int
+    run: Callable[[], None]
+    refuse: Callable[[str], None]
+
+
 class RequestExecutor:
     """A named thread pool whose waiting line is bounded. Any thread submits."""
 
-    def __init__(self, name: str, threads: int, capacity: int) -> None:
+    def __init__(
+        self, name: str, threads: int, capacity: int, *, wait_limit_ms: int | None = None
+    ) -> None:
+        """wait_limit_ms: how long a request may wait for a thread (Java: BrokerFastFailure)."""
         self.name = name
         self.capacity = capacity
+        self._wait_limit_ms = wait_limit_ms
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
+        self._line: deque[_Waiting] = deque()
         self._pending = 0
 
     @property
@@ -55,18 +70,42 @@ class RequestExecutor:
         """Requests that run or wait."""
         return self._pending
 
-    def try_submit(self, function: Callable[[], None]) -> bool:
-        """Run `function` in the pool; False when the waiting line is full."""
+    def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
+        """Call `run` in the pool, or `refuse` with the reason when it waited too long (thread of
+        `refuse_late`); False when the waiting line is full, nothing is called then."""
         with self._lock:
             if self._pending >= self.capacity:
                 return False
             self._pending += 1
-        self._pool.submit(self._run, function)
+            self._line.append(_Waiting(_now_ms(), run, refuse))
+        self._pool.submit(self._run_next)
         return True
 
-    def _run(self, function: Callable[[], None]) -> None:
+    def refuse_late(self) -> None:
+        """Refuse whatever has waited longer than the limit. Quick; call it again and again."""
+        limit_ms = self._wait_limit_ms
+        while limit_ms is not None and self._line:
+            with self._lock:
+                if not self._line:
+                    return
+                waiting = len(self._line)
+                waited_ms = _now_ms() - self._line[0].since_ms
+                if waited_ms <= limit_ms:
+                    return
+                late = self._line.popleft()
+                self._pending -= 1
+            late.refuse(
+                "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+                f"period in queue: {waited_ms}ms, size of queue: {waiting}"
+            )
+
+    def _run_next(self) -> None:
+        with self._lock:
+            if not self._line:  # it was refused
+                return
+            run = self._line.popleft().run
         try:
-            function()
+            run()
         finally:
             with self._lock:
                 self._pending -= 1
@@ -74,6 +113,10 @@ class RequestExecutor:
     def shutdown(self) -> None:
         """Run what waits, take nothing new."""
         self._pool.shutdown(wait=True, cancel_futures=False)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 class RemotingServer:

@@ -28,8 +28,9 @@ OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
 class Executor(Protocol):
     """A bounded thread pool."""
 
-    def try_submit(self, function: Callable[[], None]) -> bool:
-        """Run `function` in the pool; False when its waiting line is full."""
+    def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
+        """Call `run` in the pool, or `refuse` with the reason when it waited too long; False when
+        the waiting line is full."""
         ...
 
 
@@ -93,10 +94,16 @@ class RequestDispatcher:
         executor: Executor,
         came_ns: int,
     ) -> None:
-        if not executor.try_submit(lambda: self._process(connection, request, processor, came_ns)):
-            log.warning("%s: no room for request %s", connection.remote_address, request.code)
-            busy = request.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        def run() -> None:
+            self._process(connection, request, processor, came_ns)
+
+        def refuse(remark: str) -> None:
+            log.warning("%s: request %s: %s", connection.remote_address, request.code, remark)
+            busy = request.response(ResponseCode.SYSTEM_BUSY, remark)
             self._answer(connection, request, busy, came_ns)
+
+        if not executor.try_submit(run, refuse):
+            refuse(OVERLOAD)
 
     def _process(
         self,

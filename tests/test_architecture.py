@@ -44,13 +44,7 @@ MAX_FUNCTION_LINES = 100
 
 PENDING_FIELDS: dict[str, set[str]] = {
     "BrokerConfig": {
-        # transactions
-        "transaction_check_interval",
-        "transaction_check_max",
-        "transaction_time_out",
-        "wait_time_mills_in_transaction_queue",
         # refusing early
-        "wait_time_mills_in_heartbeat_queue",
         "wait_time_mills_in_pull_queue",
     },
 }

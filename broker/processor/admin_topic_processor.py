@@ -23,7 +23,7 @@ from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.store_protocols import QueueOffsets, StoreCommands
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
-from broker.system_topics import SystemTopics, validate_topic
+from broker.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics, validate_topic
 from broker.topic_config_manager import TopicConfigManager
 from remoting.body.client_connection import GroupList
 from remoting.body.message_queue import MessageQueue
@@ -139,7 +139,8 @@ class AdminTopicProcessor(TableProcessor):
         """316: delete the consume queues of every topic that is not in the table."""
         log.warning("clean unused topics: asked by %s", connection.remote_address)
         with self._change_lock:
-            self._store.clean_unused_topic(self._topics.topic_names())
+            # The op topic has no entry in the table, and is used all the same (as in the original).
+            self._store.clean_unused_topic([*self._topics.topic_names(), TRANS_OP_HALF_TOPIC])
         return request.response(ResponseCode.SUCCESS)
 
     def get_all_topic_config(

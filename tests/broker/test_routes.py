@@ -15,6 +15,7 @@ from broker.processor.send_message_processor import SendMessageProcessor
 from broker.routes import (
     ADMIN_POOL,
     CONSUMER_POOL,
+    END_TRANSACTION_POOL,
     HEARTBEAT_POOL,
     QUERY_POOL,
     REPLY_POOL,
@@ -95,7 +96,7 @@ def test_every_code_of_498_clients_is_served(controller: BrokerController) -> No
         (Code.CONSUMER_SEND_MSG_BACK, SEND_BACK_POOL),
         (Code.SEND_REPLY_MESSAGE, REPLY_POOL),
         (Code.SEND_REPLY_MESSAGE_V2, REPLY_POOL),
-        (Code.END_TRANSACTION, None),
+        (Code.END_TRANSACTION, END_TRANSACTION_POOL),
         (Code.QUERY_MESSAGE, QUERY_POOL),
         (Code.VIEW_MESSAGE_BY_ID, QUERY_POOL),
         (Code.SEARCH_OFFSET_BY_TIMESTAMP, QUERY_POOL),

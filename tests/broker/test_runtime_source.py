@@ -37,7 +37,7 @@ class World:
         self.page = fresh_page()
         self.clock = FakeClock()
         self.stats = StoreStatsService(self.clock)
-        self.pool: Any = None
+        self.pools: dict[str, Any] = {}
         access: Any = SimpleNamespace(store_timestamp_at=lambda offset: 1000 + offset)
         self.source = RuntimeSource(
             self.options,
@@ -46,7 +46,7 @@ class World:
             self.stats,
             self.clock,
             schedule_offsets=lambda: {3: (1, 2)},
-            query_pool=lambda: self.pool,
+            pool=lambda name: self.pools.get(name),
             waiting_sends=lambda: 17,
         )
 
@@ -77,9 +77,12 @@ def test_pools_settings_and_counters(world: World) -> None:
     info = world.source.runtime_info()
     assert (info.send_pool.size, info.send_pool.capacity) == (17, 123)
     assert info.query_pool.capacity == 0
-    world.pool = SimpleNamespace(pending=4, capacity=20)
-    query_pool = world.source.runtime_info().query_pool
-    assert (query_pool.size, query_pool.capacity) == (4, 20)
+    world.pools["QueryMessageThread"] = SimpleNamespace(pending=4, capacity=20)
+    world.pools["EndTransactionThread"] = SimpleNamespace(pending=5, capacity=30)
+    pools = world.source.runtime_info()
+    assert (pools.query_pool.size, pools.query_pool.capacity) == (4, 20)
+    ends = pools.end_transaction_pool
+    assert (ends.size, ends.capacity) == (5, 30)
     assert info.start_accept_send_request_timestamp_ms == 42
     assert info.statistics.put_times_total == 3
     assert info.schedule_offsets == {3: (1, 2)}

@@ -438,9 +438,9 @@ class Pool:
     def __init__(self, full: bool) -> None:
         self.full = full
 
-    def try_submit(self, function: Callable[[], None]) -> bool:
+    def try_submit(self, run: Callable[[], None], _refuse: Callable[[str], None]) -> bool:
         if not self.full:
-            threading.Thread(target=function, name="pool").start()
+            threading.Thread(target=run, name="pool").start()
         return not self.full
 
 

@@ -45,6 +45,44 @@ class Processor:
         return request.response(0, None, request.ext_fields, request.body)
 
 
+def test_requests_that_wait_too_long_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool whose thread is stuck; those that wait are refused, in their order, and never run."""
+    now = [1_000]
+    monkeypatch.setattr("remoting.remoting_server._now_ms", lambda: now[0])
+    pool = RequestExecutor("pool", 1, 4, wait_limit_ms=200)
+    gate, began = threading.Event(), threading.Event()
+    ran: list[int] = []
+    told: list[tuple[int, str]] = []
+
+    def stuck() -> None:
+        began.set()
+        assert gate.wait(10)
+
+    assert pool.try_submit(stuck, lambda _: None)
+    assert began.wait(10)
+    for number in range(3):
+        now[0] += 50
+        submitted = pool.try_submit(
+            lambda number=number: ran.append(number),  # type: ignore[misc]
+            lambda remark, number=number: told.append((number, remark)),  # type: ignore[misc]
+        )
+        assert submitted
+    assert not pool.try_submit(stuck, lambda _: None)
+    pool.refuse_late()
+    assert told == []
+    now[0] = 1_301
+    pool.refuse_late()
+    words = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+    assert told == [
+        (0, words + "period in queue: 251ms, size of queue: 3"),
+        (1, words + "period in queue: 201ms, size of queue: 2"),
+    ]
+    assert pool.pending == 2
+    gate.set()
+    pool.shutdown()
+    assert (ran, pool.pending) == ([2], 0)
+
+
 class Listener:
     def __init__(self) -> None:
         self.opened: list[ConnectionLike] = []

@@ -50,12 +50,25 @@ class Pool:
     def __init__(self, room: int) -> None:
         self.room = room
         self.taken: list[Callable[[], None]] = []
+        self.refusals: list[Callable[[str], None]] = []
 
-    def try_submit(self, function: Callable[[], None]) -> bool:
+    def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
         if len(self.taken) < self.room:
-            self.taken.append(function)
+            self.taken.append(run)
+            self.refusals.append(refuse)
             return True
         return False
+
+
+def test_a_request_that_waited_too_long_is_answered() -> None:
+    connection, pool = RecordingConnection(), Pool(2)
+    dispatcher = RequestDispatcher({1: Route(Does(lambda _: None), "pool")}, {"pool": pool})
+    for oneway in (False, True):
+        dispatcher.dispatch(connection, RemotingCommand.request(1, {}, oneway=oneway))
+    for refuse in pool.refusals:
+        refuse("[TIMEOUT_CLEAN_QUEUE]broker busy")
+    [answer] = connection.sent
+    assert (answer.code, answer.remark) == (2, "[TIMEOUT_CLEAN_QUEUE]broker busy")
 
 
 def answers(
