@@ -306,7 +306,7 @@ def _fitting(step: _Step) -> _Step:
 def _log_discarded(offset: int, half: Message, place: tuple[int, int]) -> None:
     log.error(
         "half %s: topic %s, key %s: checked too often or too old, moved to %s at offset %s; "
-        "mqadmin resumeCheckHalfMessage puts it back",
+        "RESUME_CHECK_HALF_MESSAGE (323) puts it back",
         offset,
         half.find_property("REAL_TOPIC"),
         half.find_property("UNIQ_KEY"),

@@ -51,6 +51,7 @@ from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_codec import (
     TRANSACTION_COMMIT,
+    TRANSACTION_NOT,
     TRANSACTION_ROLLBACK,
     decode_message_id,
     decode_record,
@@ -183,13 +184,19 @@ class EndTransactionProcessor(TableProcessor):
     def end_transaction(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """37: commit or roll back. Neither of them (the producer does not know yet): no answer."""
+        """37: commit or roll back. 0, the producer does not know yet: no answer."""
         header = decode_header(EndTransactionRequestHeader, request.ext_fields)
         self._refuse_on_slave(ResponseCode.SLAVE_NOT_AVAILABLE)
         decision = header.commit_or_rollback
         if decision not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             _log_undecided(connection, request, header)
-            return None
+            if decision == TRANSACTION_NOT:
+                return None
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"commitOrRollback is {decision}, expected {TRANSACTION_COMMIT} (commit), "
+                f"{TRANSACTION_ROLLBACK} (rollback) or {TRANSACTION_NOT} (not known yet)",
+            )
         if not self._halves.known.wait(_KNOWN_WAIT_S):
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,

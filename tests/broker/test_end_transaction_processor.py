@@ -127,8 +127,7 @@ def test_nobody_answers_a_oneway_end(world: TransactionWorld, decision: int) -> 
     [
         (0, "true", "", ", when it was asked"),
         (0, "false", "boom", ": boom"),
-        (4, "false", "", ""),
-        (-1, "true", "x", ", when it was asked: x"),
+        (0, "true", "x", ", when it was asked: x"),
     ],
 )
 def test_who_does_not_know_gets_no_answer_but_a_line_in_the_log(
@@ -149,6 +148,16 @@ def test_who_does_not_know_gets_no_answer_but_a_line_in_the_log(
         f"half 0: producer 127.0.0.1:40000 of group P says {decision}, neither commit nor "
         f"rollback{line}"
     ]
+
+
+@pytest.mark.parametrize("decision", [4, -1, 7])
+def test_what_is_no_end_is_refused(world: TransactionWorld, decision: int) -> None:
+    half = world.prepare()
+    with pytest.raises(RequestError) as caught:
+        world.processor.process_request(world.connection, end_request(half, decision))
+    words = f"commitOrRollback is {decision}, expected 8 (commit), 12 (rollback) or 0"
+    assert caught.value.remark == f"{words} (not known yet)"
+    assert world.ops() == []
 
 
 @pytest.mark.parametrize(("host", "flags"), [("127.0.0.2", 0), ("fd00::2", 0x30)])

@@ -211,7 +211,7 @@ def test_a_half_is_checked_so_often_and_then_discarded(
     assert (message.properties, message.body, message.flag) == (last.properties, b"x", 2)
     assert caplog.messages[-1] == (
         "half 3: topic T, key U: checked too often or too old, moved to "
-        "TRANS_CHECK_MAX_TIME_TOPIC at offset 0; mqadmin resumeCheckHalfMessage puts it back"
+        "TRANS_CHECK_MAX_TIME_TOPIC at offset 0; RESUME_CHECK_HALF_MESSAGE (323) puts it back"
     )
     assert world.hot.topics.find(TRANS_CHECK_MAX_TIME_TOPIC) is not None
     world.round()
