@@ -3,8 +3,7 @@
 Runs on the loop thread of `remoting`, the log's one writer. Sends of the general path, messages
 that come back, due delayed messages and transactions all append here, in the order in which they
 came. While the next commit log file is being created they wait, nobody overtakes, and whoever has
-waited too long is refused: soon, and with SYSTEM_BUSY, where the broker is to fail fast (Java:
-BrokerFastFailure). It publishes nothing: that is CommitLog.commit at the end of the turn.
+waited too long is refused. It publishes nothing: that is CommitLog.commit at the end of the turn.
 Knows no request and no feature.
 """
 
@@ -22,6 +21,7 @@ from store.errors import MessageIllegalError, StoreError
 log = logging.getLogger(__name__)
 
 _FILE_WAIT_MS: Final = 5_000
+"""Long enough for a killed `store` process to come back: its clients are not to notice."""
 
 
 class Append(Protocol):
@@ -45,15 +45,7 @@ class Append(Protocol):
 class AppendLine:
     """See the module. Owned by: the loop thread."""
 
-    def __init__(
-        self,
-        commit_log: CommitLog,
-        why_not_writable: Callable[[], str],
-        *,
-        fast_failure_ms: int | None = None,
-    ) -> None:
-        """fast_failure_ms: how long anything may wait; None: as long as a file may take."""
-        self._fast_failure_ms = fast_failure_ms
+    def __init__(self, commit_log: CommitLog, why_not_writable: Callable[[], str]) -> None:
         self._log = commit_log
         self._why_not_writable = why_not_writable
         self.held: Final[deque[tuple[Append, int]]] = deque()
@@ -69,22 +61,9 @@ class AppendLine:
         held = self.held
         while held and self._place(held[0][0]):
             held.popleft()
-        limit_ms = _FILE_WAIT_MS if self._fast_failure_ms is None else self._fast_failure_ms
-        while held and self._log.now_ms - held[0][1] > limit_ms:
-            self._give_up(*held[0], len(held))
-            held.popleft()
-
-    def _give_up(self, append: Append, since_ms: int, waiting: int) -> None:
-        if self._fast_failure_ms is None:
+        while held and self._log.now_ms - held[0][1] > _FILE_WAIT_MS:
             remark = "the next commit log file could not be created in time; see store.log"
-            append.refused(ResponseCode.SYSTEM_ERROR, remark)
-            return
-        waited_ms = self._log.now_ms - since_ms
-        append.refused(
-            ResponseCode.SYSTEM_BUSY,
-            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-            f"period in queue: {waited_ms}ms, size of queue: {waiting}",
-        )
+            held.popleft()[0].refused(ResponseCode.SYSTEM_ERROR, remark)
 
     def refuse_topic(self, topic: str, code: ResponseCode, remark: str) -> None:
         """Refuse those that wait and would be stored in `topic`."""

@@ -73,14 +73,7 @@ class MessageServices:
 
     def __init__(self, parts: MessageParts) -> None:
         self._parts = parts
-        broker = parts.options.broker
-        self._line = AppendLine(
-            parts.commit_log,
-            parts.why_not_writable,
-            fast_failure_ms=(
-                broker.wait_time_mills_in_send_queue if broker.broker_fast_failure_enable else None
-            ),
-        )
+        self._line = AppendLine(parts.commit_log, parts.why_not_writable)
         self.send = self._make_send()
         self.send_back = self._make_send_back()
         self.reply = self._make_reply()

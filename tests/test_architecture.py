@@ -46,6 +46,7 @@ PENDING_FIELDS: dict[str, set[str]] = {
     "BrokerConfig": {
         # refusing early
         "wait_time_mills_in_pull_queue",
+        "wait_time_mills_in_send_queue",
     },
 }
 """Settings that no code reads yet, by class. A name goes when its feature comes."""

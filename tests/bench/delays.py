@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from store.message import Message
-from tests.bench.measuring import MIB, StolenTime, quiet_cpu_s
+from tests.bench.measuring import MIB, quiet_cpu_s
 from tests.support.our_broker import FrameClient, OurBroker, drain
+from tests.support.stolen_time import StolenTime
 
 TOPIC: Final = "BenchDelays"
 SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"

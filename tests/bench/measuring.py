@@ -28,27 +28,6 @@ _QUIET_SHARE: Final = 0.07  # of a core
 _QUIET_STEP_S: Final = 0.3
 
 
-class StolenTime:
-    """How much of this virtual machine's processors its host gave to others since this began."""
-
-    def __init__(self) -> None:
-        self._began = _processor_ticks()
-
-    def share(self) -> float:
-        """0 to 1 of all processors' time; 0 on a machine that does not tell."""
-        stolen, every = (
-            now - before for now, before in zip(_processor_ticks(), self._began, strict=True)
-        )
-        return stolen / every if every else 0.0
-
-
-def _processor_ticks() -> tuple[int, int]:
-    """(stolen, all) of all processors since the machine started; see proc(5), /proc/stat."""
-    first = Path("/proc/stat").read_text().partition("\n")[0]
-    ticks = [int(word) for word in first.split()[1:9]]
-    return ticks[7], sum(ticks)
-
-
 class MemoryWatch:
     """Highest sum of RssAnon over a broker's processes; samples in a thread of its own."""
 

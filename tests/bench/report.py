@@ -29,9 +29,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.measuring import MIB, OUT_DIR, StolenTime
+from tests.bench.measuring import MIB, OUT_DIR
 from tests.interop.processes import process_tree
 from tests.spark.generate_dumps import Shape, Written, generate
+from tests.support.stolen_time import StolenTime
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FIRST_DATE: Final = datetime.date(2026, 1, 15)

@@ -93,27 +93,6 @@ def test_whoever_waited_too_long_is_refused(world: HotPathWorld) -> None:
     assert second.heard == [[(4096, 1)]]
 
 
-def test_a_broker_that_fails_fast(world: HotPathWorld) -> None:
-    line = AppendLine(world.log, str, fast_failure_ms=200)
-    made = [Fake(world.log.topic("T"), [record(bytes(3000))]) for _ in range(4)]
-    line.append(made[0])
-    line.append(made[1])
-    world.log.now_ms += 100
-    line.append(made[2])
-    line.append(made[3])
-    world.log.now_ms += 101
-    line.retry()
-    words = (
-        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-        "period in queue: 201ms, size of queue: 3"
-    )
-    assert made[1].heard == [(ResponseCode.SYSTEM_BUSY, words)]
-    assert (made[2].heard, made[3].heard) == ([], [])
-    world.allocate(1)
-    line.retry()
-    assert made[2].heard == [[(4096, 1)]]
-
-
 def test_a_store_that_takes_nothing(world: HotPathWorld) -> None:
     world.counters[RUNNING_FLAGS] = 16
     refused = fake(world)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.our_broker import is_running, stands_still
+from tests.support.stolen_time import own_s
 
 _POLL_S = 0.02
 
@@ -31,13 +32,14 @@ class PeerError(Exception):
 def wait_until(
     condition: Callable[[], bool], what: str, timeout_s: float = 30.0, poll_s: float = _POLL_S
 ) -> None:
-    """Poll `condition` until it holds; raises PeerError naming `what` after `timeout_s`.
+    """Poll `condition` until it holds; raises PeerError naming `what` after `timeout_s` of the
+    machine's own time.
 
     poll_s: the time between two polls, longer where each one costs the brokers something.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = own_s() + timeout_s
     while not condition():
-        if time.monotonic() > deadline:
+        if own_s() > deadline:
             raise PeerError(f"not within {timeout_s:.0f} s: {what}")
         time.sleep(poll_s)
 
