@@ -48,7 +48,13 @@ from broker.pull_request_hold_service import SCAN_PERIOD_MS
 from broker.rebalance_lock_manager import RebalanceLockManager
 from broker.remoting_metrics import RemotingMetrics
 from broker.replication import Replication, SharedParts
-from broker.routes import PROCESSOR_NAMES, REPLY_THREADS, RouteParts, build_routes
+from broker.routes import (
+    PROCESSOR_NAMES,
+    REPLY_THREADS,
+    SEND_BACK_POOL,
+    RouteParts,
+    build_routes,
+)
 from broker.runtime_source import RuntimeSource
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
@@ -474,8 +480,8 @@ class BrokerController:
 
     def _waiting_requests(self) -> dict[str, int]:
         pools = self._routes.executors
-        waiting = {PROCESSOR_NAMES[name]: pool.pending for name, pool in pools.items()}
-        return {"send": len(self._waiters), **waiting}
+        waiting = {name: pools[pool].pending for pool, name in PROCESSOR_NAMES.items()}
+        return {"send": len(self._waiters) + pools[SEND_BACK_POOL].pending, **waiting}
 
     def _refuse_late(self) -> None:
         for pool in self._routes.executors.values():

@@ -62,11 +62,10 @@ PROCESSOR_NAMES: Final = {
     ADMIN_POOL: "admin",
     HEARTBEAT_POOL: "heartbeat",
     CONSUMER_POOL: "consumer_manager",
-    SEND_BACK_POOL: "send_back",
-    END_TRANSACTION_POOL: "end_transaction",
+    END_TRANSACTION_POOL: "transaction",
     REPLY_POOL: "reply",
 }
-"""The pools as rocketmq_processor_watermark names them in 5.x."""
+"""The pools as rocketmq_processor_watermark names them in 5.x; code 36 counts as a send."""
 _HEARTBEAT_THREADS: Final = 2
 _HEARTBEAT_CAPACITY: Final = 50_000
 _CONSUMER_THREADS: Final = 2

@@ -51,6 +51,17 @@ def test_the_kind_of_stream_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(make_reporter("m", Terminal()), LineReporter)
 
 
+def _read_all(terminal: int) -> str:
+    """What was written to a terminal; one read gives no more than 4 KiB."""
+    os.set_blocking(terminal, False)
+    pieces = []
+    while True:
+        try:
+            pieces.append(os.read(terminal, 1 << 20))
+        except BlockingIOError:
+            return b"".join(pieces).decode()
+
+
 def test_the_bar(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "120")
@@ -58,8 +69,7 @@ def test_the_bar(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[s
     with os.fdopen(theirs, "w") as stream:
         a_run(make_reporter("mqreport", stream))
         stream.flush()
-        os.set_blocking(ours, False)
-        shown = os.read(ours, 1 << 20).decode()
+        shown = _read_all(ours)
     os.close(ours)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert "mqreport: objectives: x [not markup]" in text
