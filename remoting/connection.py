@@ -90,6 +90,7 @@ class Connection:
         "_sock",
         "connection_id",
         "host",
+        "is_from_this_machine",
         "last_read_ms",
         "last_write_ms",
         "local_port",
@@ -130,7 +131,9 @@ class Connection:
         peer = sock.getpeername()
         self.host: str = peer[0]
         self.port: int = peer[1]
-        self.local_port: int = sock.getsockname()[1]
+        local = sock.getsockname()
+        self.local_port: int = local[1]
+        self.is_from_this_machine: bool = local[0] == self.host
         self.remote_address = f"{self.host}:{self.port}"
         self.last_read_ms = self.last_write_ms = loop.now_ms
         self.state: object = None

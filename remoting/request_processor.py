@@ -27,6 +27,12 @@ class ConnectionLike(Protocol):
         ...
 
     @property
+    def is_from_this_machine(self) -> bool:
+        """Whether the peer has the address that it connected to, which the kernel lets nobody
+        claim from outside: loopback, or this machine's own name."""
+        ...
+
+    @property
     def is_open(self) -> bool:
         """False from the moment that closing began."""
         ...

@@ -30,6 +30,7 @@ QUIET_MS: Final = 60_000
 """Between two lines about one refusal of one peer."""
 _MAX_SAID: Final = 1024
 _SHOWN: Final = 500
+_LOOPBACK: Final = ("127.0.0.1", "::1")
 
 
 class AclSource(Protocol):
@@ -65,12 +66,13 @@ class RequestGuard:
     def check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
         """Raises RequestError for what this peer may not ask."""
         try:
-            self._check(ip_of(connection.remote_address), request)
+            self._check(connection, request)
         except RequestError as error:
             self._say(connection.remote_address, request.code, error)
             raise
 
-    def _check(self, ip: str, request: RemotingCommand) -> None:
+    def _check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
+        ip = ip_of(connection.remote_address)
         row = self._rows.get(request.code)
         if row is None:
             raise RequestError(
@@ -80,7 +82,7 @@ class RequestGuard:
             )
         if self._acl is not None:
             self._acl.table.validate(ip, request, row)
-        elif row.who is Who.ADMIN and not self._admin_addresses.matches(ip):
+        elif row.who is Who.ADMIN and not self._is_operator(ip, connection):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"request {request.code} ({request_code_name(request.code)}) is not taken from "
@@ -88,6 +90,11 @@ class RequestGuard:
                 f"{self._admin_setting or 'nobody'}); add the address to that setting of this "
                 "broker and restart it, or set aclEnable=true and sign as an admin",
             )
+
+    def _is_operator(self, ip: str, connection: ConnectionLike) -> bool:
+        """By address. Whoever asks this machine by its own name does so by way of loopback."""
+        matches = self._admin_addresses.matches
+        return matches(ip) or (connection.is_from_this_machine and any(map(matches, _LOOPBACK)))
 
     def _say(self, remote: str, code: int, error: RequestError) -> None:
         """A remark may hold words of the peer: one line, and not too much of it."""

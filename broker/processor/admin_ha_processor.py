@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from broker.command_channel import CommandError
 from broker.processor.table_processor import TableProcessor
 from broker.slave_synchronize import SyncKind, SyncStatus
+from remoting.address_patterns import ip_of
 from remoting.body.ha_runtime_info import HARuntimeInfo, SlaveSyncInfo
 from remoting.command_custom_header import camel_case, decode_header, encode_header
 from remoting.errors import RequestError
@@ -147,7 +148,7 @@ class AdminHAProcessor(TableProcessor):
                 f"brokerId {header.broker_id} is no slave of {identity.broker_name}:"
                 f"{identity.broker_id}; give each replica an id of its own above 0",
             )
-        if _ip_of(header.link) != _ip_of(connection.remote_address):
+        if ip_of(header.link) != ip_of(connection.remote_address):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"HA link {header.link} is not announced from its own ip but from "
@@ -176,10 +177,6 @@ class AdminHAProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"replication cannot be asked just now: {error}"
             ) from error
-
-
-def _ip_of(address: str) -> str:
-    return address.rpartition(":")[0]
 
 
 def _sync_info(status: SyncStatus) -> SlaveSyncInfo:

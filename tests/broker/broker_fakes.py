@@ -51,6 +51,7 @@ class FakeConnection:
     def __init__(self, remote_address: str = "127.0.0.1:40000") -> None:
         self.remote_address = remote_address
         self.connection_id = next(_ids)
+        self.is_from_this_machine = False
         self.is_open = True
         self.sent: list[RemotingCommand] = []
         self.close_reason: str | None = None

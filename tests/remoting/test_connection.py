@@ -61,12 +61,16 @@ class Sink:
 class Pair:
     """A connection on its loop's thread, and the peer's blocking socket."""
 
-    def __init__(self, *, high_water: int = 1 << 20, send_buffer: int = 0) -> None:
+    def __init__(
+        self, *, high_water: int = 1 << 20, send_buffer: int = 0, peer_host: str = "127.0.0.1"
+    ) -> None:
         self.loop = SelectorLoop("connection-test")
         self.sink = Sink()
         self.flush_list: list[Connection] = []
         listening = socket.create_server(("127.0.0.1", 0))
-        self.peer = socket.create_connection(listening.getsockname(), timeout=DEADLINE_S)
+        self.peer = socket.create_connection(
+            listening.getsockname(), timeout=DEADLINE_S, source_address=(peer_host, 0)
+        )
         sock, _ = listening.accept()
         listening.close()
         sock.setblocking(False)
@@ -384,3 +388,13 @@ def test_identity(pair: Pair) -> None:
     assert (connection.host, connection.port) == (host, port)
     assert connection.remote_address == f"{host}:{port}"
     assert connection.local_port == pair.peer.getpeername()[1]
+    assert connection.is_from_this_machine
+
+
+def test_a_peer_of_another_address_is_not_this_machine() -> None:
+    pair = Pair(peer_host="127.0.0.2")
+    try:
+        assert pair.connection.host == "127.0.0.2"
+        assert not pair.connection.is_from_this_machine
+    finally:
+        pair.close()

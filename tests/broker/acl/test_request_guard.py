@@ -77,6 +77,28 @@ def test_the_setting_says_from_where(setting: str) -> None:
     assert refusal(guard(setting), 17, HERE) is not None
 
 
+@pytest.mark.parametrize(
+    ("setting", "taken"),
+    [
+        (DEFAULT, True),
+        ("::1", True),
+        ("127.0.0.1", True),
+        ("*", True),
+        ("10.0.0.8", False),
+        ("", False),
+    ],
+)
+def test_this_machine_by_its_own_name_is_loopback(setting: str, taken: bool) -> None:
+    connection = FakeConnection(FAR)
+    connection.is_from_this_machine = True
+    request = RemotingCommand.request(17)
+    if taken:
+        guard(setting).check(connection, request)
+        return
+    with pytest.raises(RequestError):
+        guard(setting).check(connection, request)
+
+
 def test_an_empty_setting_lets_no_operator_in() -> None:
     error = refusal(guard(""), 17, HERE)
     assert error is not None
