@@ -36,11 +36,14 @@ from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError
 from conf.ignored_keys import IGNORED_BROKER_KEYS
 from conf.logging_setup import LoggingConfig
 from conf.setting import Setting
+from conf.tls_file import with_tls_file
 from ha.ha_config import HaConfig
 from ha.transport import HaTlsError, make_tls_context
 from ha.trusted_peers import parse_networks
 from remoting.address_patterns import parse_patterns
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
+from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, ClientAuth, TlsConfig, TlsMode
+from remoting.tls_context import TlsSettingError, check_tls
 from store.errors import StoreError
 from store.message_store_config import MessageStoreConfig
 
@@ -56,9 +59,11 @@ KEYS: Final = KeySpace(
         HaConfig,
         SupervisorConfig,
         LoggingConfig,
+        TlsConfig,
     ),
     IGNORED_BROKER_KEYS,
 )
+_TLS_KEYS: Final = KeySpace((TlsConfig,))
 _FREE_PORT: Final = "0"
 _LEAST_ADDRESS: Final = 6
 """A shorter haMasterAddress is none, as in the original."""
@@ -86,6 +91,7 @@ def load_startup_options(
         _validate(options.store, loaded.sources)
         _validate_replication(options.ha, loaded.sources)
         _validate_access(options.broker, loaded.sources)
+        _validate_tls(options)
     except ConfigError as error:
         raise cannot_start(error) from error
     require_home(options.broker.rocketmq_home)
@@ -98,7 +104,12 @@ def load_startup_options(
         options,
         config_file=path,
         namesrv_addresses=namesrv,
-        warnings=(*unused_variables(environment), *loaded.warnings),
+        warnings=(
+            *unused_variables(environment),
+            *loaded.warnings,
+            *options.tls.warnings(),
+            *_shut_out(options, embeds_namesrv=not namesrv),
+        ),
     )
 
 
@@ -106,17 +117,18 @@ def _load(
     given: Mapping[str, str], environment: Mapping[str, str], file: Sequence[Setting]
 ) -> LoadedSettings:
     key = NAMESRV_ADDR.long
-    return load_settings(
+    loaded = load_settings(
         KEYS,
         defaults=PROGRAM_DEFAULTS,
         environment=environment,
         file=file,
         command_line=[Setting(key, given[key], "option -n")] if key in given else [],
     )
+    return with_tls_file(_TLS_KEYS, loaded, DEFAULT_TLS_CONFIG_FILE)
 
 
 def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
-    """Values that follow from others: the HA port, and a master's id.
+    """Values that follow from others: the HA port, a master's id, whether our calls use TLS.
 
     4.9.8 always takes listenPort + 1 for the HA port; a configured one is honoured here, as in
     5.x. With listenPort 0 both ports are free ones.
@@ -127,6 +139,8 @@ def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
         values["haListenPort"] = str(listen_port + 1) if listen_port else _FREE_PORT
     if build(MessageStoreConfig, values).broker_role.name != "SLAVE":
         values["brokerId"] = "0"
+    if "useTLS" not in values and build(TlsConfig, values).mode is TlsMode.enforcing:
+        values["useTLS"] = "true"
     return values
 
 
@@ -168,6 +182,33 @@ def _validate_access(config: BrokerConfig, sources: Mapping[str, str]) -> None:
         find_credentials(conf)
         if config.acl_enable:
             merge(read_files(conf))
+
+
+def _validate_tls(options: StartupOptions) -> None:
+    """What would otherwise fail in processes `remoting` and `namesrv`, after the start."""
+    try:
+        check_tls(options.tls, use_tls=options.client.use_tls)
+    except TlsSettingError as error:
+        raise ConfigError([str(error)]) from error
+
+
+def _shut_out(options: StartupOptions, *, embeds_namesrv: bool) -> tuple[str, ...]:
+    """A name server in this broker that will not let the broker in: it has the same settings."""
+    tls, use_tls = options.tls, options.client.use_tls
+    is_enforcing = tls.mode is TlsMode.enforcing
+    if not embeds_namesrv or not options.supervisor.embedded_namesrv_enable:
+        return ()
+    if is_enforcing and not use_tls:
+        return ("tls.enable = false: this broker cannot reach its own enforcing name server",)
+    if use_tls and tls.mode is TlsMode.disabled:
+        return ("tls.server.mode = disabled: this broker cannot reach its own name server by TLS",)
+    asks = not tls.tls_test_mode_enable and tls.client_auth is ClientAuth.require
+    if use_tls and asks and not tls.tls_client_cert_path:
+        return (
+            "tls.server.need.client.auth = require: this broker needs tls.client.certPath and "
+            "tls.client.keyPath to reach its own name server",
+        )
+    return ()
 
 
 def _with_source(source: str | None, problem: object) -> str:

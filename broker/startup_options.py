@@ -7,7 +7,7 @@ must not need what reads files and command lines: importing that takes 50 ms.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +17,7 @@ from conf.config_loader import build, describe
 from conf.logging_setup import LoggingConfig
 from ha.ha_config import HaConfig
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
+from remoting.tls_config import TlsConfig
 from store.message_store_config import MessageStoreConfig
 
 
@@ -35,13 +36,15 @@ class StartupOptions:
     ha: HaConfig
     supervisor: SupervisorConfig
     logging: LoggingConfig
+    tls: TlsConfig = field(default_factory=TlsConfig)
     config_file: Path | None = None
     namesrv_addresses: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
-        """The configs of a flat table of texts (what `settings` gave). Raises ConfigError."""
+        """The configs of a flat table of texts (what `child_settings` gave). Raises
+        ConfigError."""
         return cls(
             broker=build(BrokerConfig, settings),
             server=build(RemotingServerConfig, settings),
@@ -50,10 +53,16 @@ class StartupOptions:
             ha=build(HaConfig, settings),
             supervisor=build(SupervisorConfig, settings),
             logging=build(LoggingConfig, settings),
+            tls=build(TlsConfig, settings),
         )
 
     def settings(self, *, important_only: bool = False) -> dict[str, str]:
-        """Every key with its text, in the order that -p prints."""
+        """Every key with its text, in the order that -p prints; without those of TLS, which the
+        original never shows: one is a password."""
         parts = (self.broker, self.server, self.client, self.store)
         own = (self.ha, self.supervisor, self.logging)
         return describe(*parts, *own, important_only=important_only)
+
+    def child_settings(self) -> dict[str, str]:
+        """All that a child process is built from."""
+        return {**self.settings(), **describe(self.tls)}

@@ -22,11 +22,12 @@ from conf.errors import (
     ConfigError,
     StartupExitError,
 )
+from conf.java_options import OPTION_VARIABLES, has_other_words
 from conf.setting import Setting
 from conf.settings_file import read_settings_file
 
 _ADDRESS = re.compile(r"[^\s,;]+:(?P<port>[0-9]{1,5})")
-_UNUSED_VARIABLES = ("JAVA_HOME", "JAVA_OPT", "JAVA_OPT_EXT", "RMQ_NUMA_NODE")
+_UNUSED_VARIABLES = ("JAVA_HOME", "RMQ_NUMA_NODE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,10 @@ def require_addresses(addresses: str) -> tuple[str, ...]:
 
 
 def unused_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """One warning that names the variables of the Java launchers that are set, or none."""
+    """One warning that names the variables of the Java launchers that are set, or none. Those
+    that hold nothing but -Dtls.… options have an effect."""
     found = [name for name in _UNUSED_VARIABLES if environment.get(name)]
+    found += [name for name in OPTION_VARIABLES if has_other_words(environment.get(name, ""))]
     if not found:
         return ()
     return (f"environment variables of the Java launchers have no effect here: {', '.join(found)}",)

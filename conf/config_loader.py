@@ -1,7 +1,8 @@
 """Fills settings dataclasses from one flat key space.
 
-Order, later wins: class default, the program's default, environment, file, command line. A key
-that two classes declare sets both. An unknown key stops the start and names the nearest known
+Order, later wins: class default, the program's default, -Dtls.… options of JAVA_OPT and
+JAVA_OPT_EXT, environment, file, command line; then the file of TLS settings (conf/tls_file.py). A
+key that two classes declare sets both. An unknown key stops the start and names the nearest known
 one; keys of the original that are knowingly ignored warn once. Runs at a process's start and
 when an admin request changes a setting; knows keys and types, not what they do.
 """
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from conf.config_fields import FieldSpec, field_specs, value_text
 from conf.errors import ConfigError
 from conf.ignored_keys import ALIASES, REFUSED
+from conf.java_options import tls_options
 from conf.setting import Setting
 
 ConfigT = TypeVar("ConfigT")
@@ -63,6 +65,7 @@ def load_settings(
     sources: dict[str, str] = {}
     layers = (
         [Setting(key, text, "program default") for key, text in (defaults or {}).items()],
+        tls_options(environment or {}),
         _from_environment(keys, environment or {}),
         file,
         command_line,

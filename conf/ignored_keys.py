@@ -18,8 +18,9 @@ ALIASES: Final[Mapping[str, str]] = {
     "metricsPromExporterPort": "metricsPort",
     "metricsPromExporterHost": "metricsAddress",
     "haMaxGapNotInSync": "haSlaveFallbehindMax",
+    "tls.enable": "useTLS",
 }
-"""Another spelling (4.3 and older, 5.x) to the key it stands for."""
+"""Another spelling (4.3 and older, 5.x, system properties) to the key it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,6 @@ _NO_LOOKUP = "name servers are not looked up; name them in namesrvAddr"
 REFUSED: Final[Mapping[str, Refusal]] = {
     "authenticationEnabled": _only("false", _OPEN),
     "authorizationEnabled": _only("false", _OPEN),
-    "useTLS": _only("false", "connections are not encrypted here"),
     "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
     "enableControllerMode": _only("false", "controller mode is not available"),
     "enableControllerInNamesrv": _only("false", "controller mode is not available"),
@@ -105,7 +105,8 @@ _OTHER_STORES = _keys(
     """
 )
 
-# Thread pools and queues of the Java broker: requests run on the loop here.
+# Thread pools and queues of the Java broker: requests run on the loop here. Pulls, too: none waits
+# in a queue, so that there is nothing for waitTimeMillsInPullQueue to refuse.
 _THREADS_AND_QUEUES = _keys(
     """
     ackMessageThreadPoolNums ackThreadPoolQueueCapacity batchDispatchRequestThreadPoolNums
@@ -119,7 +120,7 @@ _THREADS_AND_QUEUES = _keys(
     putThreadPoolQueueCapacity recoverThreadPoolNums replyThreadPoolQueueCapacity
     sendMessageThreadPoolNums serverAsyncSemaphoreValue serverCallbackExecutorThreads
     serverOnewaySemaphoreValue serverSelectorThreads serverWorkerThreads
-    timerGetMessageThreadNum timerPutMessageThreadNum
+    timerGetMessageThreadNum timerPutMessageThreadNum waitTimeMillsInPullQueue
     """
 )
 
@@ -131,7 +132,7 @@ _SOCKETS = _keys(
     enableReconnectForGoAway enableShutdownGracefully maxReconnectIntervalTimeSeconds
     scanAvailableNameSrv serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable
     serverSocketRcvBufSize serverSocketSndBufSize shutdownWaitTimeSeconds socksProxyConfig
-    useEpollNativeSelector useTLS writeBufferHighWaterMark writeBufferLowWaterMark
+    useEpollNativeSelector writeBufferHighWaterMark writeBufferLowWaterMark
     """
 )
 
@@ -172,8 +173,8 @@ _BROKER = _keys(
     brokerHeartbeatInterval brokerNotActiveTimeoutMillis channelExpiredTimeout
     cleanOfflineBrokerInterval clearRetryTopicWhenDeleteTopic commercialBaseCount
     commercialBigCount commercialEnable commercialSizePerMsg commercialTransCount
-    compatibleWithOldNameSrv consumerFallbehindThreshold consumerOffsetUpdateVersionStep
-    delayOffsetUpdateVersionStep disableConsumeIfConsumerReadSlowly enableBroadcastOffsetStore
+    compatibleWithOldNameSrv consumerOffsetUpdateVersionStep
+    delayOffsetUpdateVersionStep enableBroadcastOffsetStore
     enableCalcFilterBitMap enableCreateSysGroup enableFastChannelEventProcess
     enableMixedMessageType enableNetWorkFlowControl enableRegisterProducer
     enableSingleTopicRegister enableSplitRegistration estimateAccumulation
@@ -212,7 +213,7 @@ _STORE = _keys(
     mappedFileSizeConsumeQueueExt mappedFileSwapEnable maxAsyncPutMessageRequests
     maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan maxFilterMessageSize
     maxHaTransferByteInSecond maxRecoveryCommitlogFiles maxSlaveResendLength maxTopicLength
-    osPageCacheBusyTimeOutMills pullBatchMaxMessageCount putConsumeQueueDataByFileChannel
+    pullBatchMaxMessageCount putConsumeQueueDataByFileChannel
     putMessageTimeout putMsgIndexHightWater readOnlyCommitLogStorePaths readUnCommitted
     redeleteHangedFileInterval sampleCountThreshold sampleSteps
     scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
@@ -242,7 +243,7 @@ _NAMESRV_ONLY = _keys(
     serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
     serverSelectorThreads serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads
     shutdownWaitTimeSeconds supportActingMaster unRegisterBrokerQueueCapacity
-    useEpollNativeSelector waitSecondsForService writeBufferHighWaterMark
+    useEpollNativeSelector useTLS waitSecondsForService writeBufferHighWaterMark
     writeBufferLowWaterMark
     """
 )

@@ -6,6 +6,8 @@ share: a sink copies what outlives its call. Knows frames (length, header length
 
     frame: int32 length (of what follows) | int32 type << 24 | header length | header | body
 
+The socket may be one that encrypts (tls_socket.py): it behaves as a socket does.
+
 Back-pressure is computed from state: while more than `high_water` bytes wait to be written,
 the socket is not read.
 """
@@ -16,10 +18,9 @@ import enum
 import errno
 import itertools
 import logging
-import socket
 import struct
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from remoting.errors import FrameError
 from remoting.remoting_codec import encode_command
@@ -37,6 +38,18 @@ _JOIN_LIMIT: Final = 1 << 16
 
 Buffer = bytes | memoryview
 _ids = itertools.count(1)
+
+
+class StreamSocket(Protocol):
+    """What is needed of a connected, non-blocking socket."""
+
+    def fileno(self) -> int: ...
+    def getpeername(self) -> Any: ...
+    def getsockname(self) -> Any: ...
+    def recv_into(self, view: memoryview, /) -> int: ...
+    def send(self, data: Buffer, /) -> int: ...
+    def sendmsg(self, pieces: Sequence[Buffer], /) -> int: ...
+    def close(self) -> None: ...
 
 
 class FrameSink(Protocol):
@@ -103,7 +116,7 @@ class Connection:
     def __init__(
         self,
         loop: SelectorLoop,
-        sock: socket.socket,
+        sock: StreamSocket,
         sink: FrameSink,
         *,
         receive: ReceiveBuffer,

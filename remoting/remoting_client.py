@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
-from remoting.connect_attempt import ConnectAttempt, SocketTarget, resolve
-from remoting.connection import FRAME_HEAD, Connection, ReceiveBuffer
+from remoting.connect_attempt import ConnectAttempt, HandshakingSocket, SocketTarget, resolve
+from remoting.connection import FRAME_HEAD, Connection, ReceiveBuffer, StreamSocket
 from remoting.errors import (
     EncodeError,
     RemotingConnectError,
@@ -49,6 +49,16 @@ NOT_SENT: Final = ""
 """Address of a waiting call whose frame no connection has taken yet."""
 
 FOREVER_MS: Final = 1 << 62
+
+
+class ClientSecurity(Protocol):
+    """What the client needs of TLS (ClientTls)."""
+
+    def wrap(self, sock: socket.socket) -> HandshakingSocket:
+        """TLS over a connected socket, which it takes over. Raises OSError."""
+
+    def connection(self, *arguments: Any, **settings: Any) -> Connection:
+        """A Connection with these arguments, over a socket that `wrap` made."""
 
 
 @dataclass(slots=True)
@@ -93,9 +103,15 @@ class RemotingClient:
         routes: Mapping[int, Route] | None = None,
         executors: Mapping[str, Executor] | None = None,
         signer: RequestSigner | None = None,
+        tls: ClientSecurity | None = None,
     ) -> None:
-        """signer: signs every request, for brokers that ask for it."""
+        """signer: signs every request, for brokers that ask for it. tls: every connection uses
+        it; None: none does."""
         self._config = config
+        self._wrap = None if tls is None else tls.wrap
+        self._make_connection: Callable[..., Connection] = (
+            Connection if tls is None else tls.connection
+        )
         self._signer = signer
         self._dispatcher = RequestDispatcher(routes or {}, executors or {})
         self._loop = SelectorLoop(name)
@@ -318,6 +334,7 @@ class RemotingClient:
             self._config.connect_timeout_millis,
             on_connected=lambda sock: self._on_connected(address, sock),
             on_failed=lambda error: self._on_connect_failed(address, error),
+            wrap=self._wrap,
         )
         self._connecting[address] = _Connecting(attempt, [outgoing])
         attempt.start()
@@ -327,7 +344,7 @@ class RemotingClient:
         for outgoing in self._connecting.pop(address).waiting:
             outgoing.settle(error)
 
-    def _on_connected(self, address: str, sock: socket.socket) -> None:
+    def _on_connected(self, address: str, sock: StreamSocket) -> None:
         try:
             connection = self._new_connection(address, sock)
         except OSError as error:  # Reset between the connect and now.
@@ -338,8 +355,8 @@ class RemotingClient:
         for outgoing in self._connecting.pop(address).waiting:
             _write(connection, outgoing)
 
-    def _new_connection(self, address: str, sock: socket.socket) -> Connection:
-        connection = Connection(
+    def _new_connection(self, address: str, sock: StreamSocket) -> Connection:
+        connection = self._make_connection(
             self._loop,
             sock,
             self,

@@ -74,6 +74,13 @@ class RemotingClientConfig:
             "doc": "close the connection when a synchronous call times out",
         },
     )
+    use_tls: bool = field(
+        default=False,
+        metadata={
+            "key": "useTLS",
+            "doc": "encrypt them (also: tls.enable); unset a broker does with enforcing servers",
+        },
+    )
     client_async_semaphore_value: int = field(
         default=65535,
         metadata={

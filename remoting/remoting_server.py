@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from remoting.connection import FRAME_HEAD, Connection, Phase, ReceiveBuffer
 from remoting.errors import FrameError, RemotingSendRequestError
@@ -40,6 +40,19 @@ _JSON_LIMIT: Final = 1 << 24
 
 FastHandler = Callable[[Connection, memoryview, memoryview], bool]
 """(connection, header, body) -> whether it took the frame; views end with the call."""
+
+
+class ServerSecurity(Protocol):
+    """What the server needs of TLS (ServerTls)."""
+
+    def start(self, loop: SelectorLoop) -> None:
+        """Before the first connection."""
+
+    def connection(self, *arguments: Any, **settings: Any) -> Connection:
+        """A Connection with these arguments that lets in whom it may."""
+
+    def shutdown(self) -> None:
+        """The server ends. Idempotent."""
 
 
 class _Waiting(NamedTuple):
@@ -82,22 +95,19 @@ class RequestExecutor:
         return True
 
     def refuse_late(self) -> None:
-        """Refuse whatever has waited longer than the limit. Quick; call it again and again."""
+        """Refuse whatever has waited for the limit or longer. Quick; call it again and again."""
         limit_ms = self._wait_limit_ms
         while limit_ms is not None and self._line:
             with self._lock:
                 if not self._line:
                     return
-                waiting = len(self._line)
                 waited_ms = _now_ms() - self._line[0].since_ms
-                if waited_ms <= limit_ms:
+                if waited_ms < limit_ms:
                     return
                 late = self._line.popleft()
+                left = len(self._line)
                 self._pending -= 1
-            late.refuse(
-                "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-                f"period in queue: {waited_ms}ms, size of queue: {waiting}"
-            )
+            late.refuse(cleaned_remark("TIMEOUT", waited_ms, left))
 
     def _run_next(self) -> None:
         with self._lock:
@@ -113,6 +123,17 @@ class RequestExecutor:
     def shutdown(self) -> None:
         """Run what waits, take nothing new."""
         self._pool.shutdown(wait=True, cancel_futures=False)
+
+
+def cleaned_remark(why: str, waited_ms: int, left: int) -> str:
+    """The words for a request that is taken out of its line (Java: BrokerFastFailure).
+
+    why: TIMEOUT or PCBUSY. left: how many still wait.
+    """
+    return (
+        f"[{why}_CLEAN_QUEUE]broker busy, start flow control for a while, "
+        f"period in queue: {waited_ms}ms, size of queue: {left}"
+    )
 
 
 def _now_ms() -> int:
@@ -136,14 +157,20 @@ class RemotingServer:
         observer: AnswerObserver | None = None,
         responses: ResponseTable | None = None,
         gate: RequestGate | None = None,
+        tls: ServerSecurity | None = None,
     ) -> None:
         """observer: hears of the answers of `routes`; the fast ones answer for themselves.
         gate: lets requests to `routes` in; of the fast ones it does not hear.
-        responses: the calls to our clients, made by who gave us this table."""
+        responses: the calls to our clients, made by who gave us this table.
+        tls: None: every connection is plain, and nobody looks."""
         self._loop = loop
         self._executors = executors or {}
         self._observer = observer
         self._gate = gate
+        self._tls = tls
+        self._make_connection: Callable[..., Connection] = (
+            Connection if tls is None else tls.connection
+        )
         self._dispatcher = RequestDispatcher(routes, self._executors, observer, gate)
         self._listener = listener
         self._fast = tuple((prefix, len(prefix), handler) for prefix, handler in fast_routes)
@@ -172,6 +199,8 @@ class RemotingServer:
 
     def start(self) -> None:
         """Accept connections."""
+        if self._tls is not None:
+            self._tls.start(self._loop)
         self._accepting = True
         for sock, _ in self._listening:
             self._watch(sock)
@@ -199,6 +228,8 @@ class RemotingServer:
             connection.close("shutdown")
         for executor in self._executors.values():
             executor.shutdown()
+        if self._tls is not None:
+            self._tls.shutdown()
 
     @property
     def connections(self) -> list[Connection]:
@@ -238,7 +269,7 @@ class RemotingServer:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(
+            connection = self._make_connection(
                 self._loop,
                 sock,
                 self,

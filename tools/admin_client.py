@@ -36,7 +36,7 @@ from remoting.headers.topic import (
     QueryTopicConsumeByWhoRequestHeader,
 )
 from remoting.language_code import LanguageCode
-from remoting.remoting_client import RemotingClient
+from remoting.remoting_client import ClientSecurity, RemotingClient
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig
 from remoting.request_code import RequestCode
@@ -91,10 +91,13 @@ class AdminClient:
         name_servers: NameServers,
         now_ms: Callable[[], int],
         signer: RequestSigner | None = None,
+        tls: ClientSecurity | None = None,
     ) -> None:
         self.name_servers = name_servers
         self.now_ms = now_ms
-        self._remoting = RemotingClient(RemotingClientConfig(), name="mqadmin", signer=signer)
+        self._remoting = RemotingClient(
+            RemotingClientConfig(), name="mqadmin", signer=signer, tls=tls
+        )
 
     def __enter__(self) -> AdminClient:
         self._remoting.start()

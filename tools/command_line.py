@@ -23,6 +23,7 @@ from tools.admin_client import AdminClient, NameServers
 from tools.command_table import COMMANDS
 from tools.errors import AdminError
 from tools.report import Reports, print_reports, safe_line
+from tools.tls import find_tls
 
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 TROUBLES: Final = (AdminError, RemotingError, RequestError)
@@ -133,7 +134,8 @@ def _run(name: str, function: Callable[[AdminClient], Reports], common: _Common)
     surroundings = click.get_current_context().find_object(Surroundings) or Surroundings()
     servers = NameServers.parse(common.name_servers or os.environ.get("NAMESRV_ADDR"))
     signer = find_signer(os.environ.get("ROCKETMQ_HOME"))
-    with AdminClient(servers, surroundings.now_ms, signer) as admin:
+    tls = find_tls(os.environ)
+    with AdminClient(servers, surroundings.now_ms, signer, tls) as admin:
         print_reports(function(admin), as_json=common.as_json)
         while common.interval is not None and not surroundings.wait(common.interval):
             try:

@@ -48,7 +48,8 @@ def test_fields_are_named_after_their_keys_and_defaults_fit(space: KeySpace) -> 
     for cls in space.classes:
         defaults = cls()
         for spec in field_specs(cls):
-            snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.key).lower()
+            key = spec.key.replace(".", "_")
+            snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower()
             assert spec.name.replace("_", "") == snake.replace("_", ""), spec.key
             assert spec.doc
         assert build(cls, describe(defaults)) == defaults

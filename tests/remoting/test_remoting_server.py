@@ -70,12 +70,12 @@ def test_requests_that_wait_too_long_are_refused(monkeypatch: pytest.MonkeyPatch
     assert not pool.try_submit(stuck, lambda _: None)
     pool.refuse_late()
     assert told == []
-    now[0] = 1_301
+    now[0] = 1_300
     pool.refuse_late()
     words = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
     assert told == [
-        (0, words + "period in queue: 251ms, size of queue: 3"),
-        (1, words + "period in queue: 201ms, size of queue: 2"),
+        (0, words + "period in queue: 250ms, size of queue: 2"),
+        (1, words + "period in queue: 200ms, size of queue: 1"),
     ]
     assert pool.pending == 2
     gate.set()

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -369,3 +370,33 @@ def test_a_loop_whose_peer_answers_stops_looking_at_once() -> None:
     loop.close()
     near.close()
     far.close()
+
+
+def test_a_loop_that_looked_in_vain_sleeps_until_looking_pays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look takes 10 us here; the sleeps take 50 us, 1 ms, 50 us, 1 ms."""
+    loop = SelectorLoop("patient", spin_us=30)
+    now_ns = 1
+    looks: list[int] = []
+    sleeps = iter([50_000, 1_000_000, 50_000, 1_000_000])
+    ready = SimpleNamespace(data=lambda _events: None)
+
+    def select(timeout: float) -> list[object]:
+        nonlocal now_ns
+        if not timeout:
+            looks[-1] += 1
+            now_ns += 10_000
+            return []
+        now_ns += next(sleeps)
+        return [(ready, EVENT_READ)]
+
+    real = loop._selector
+    monkeypatch.setattr("remoting.selector_loop.time", SimpleNamespace(monotonic_ns=lambda: now_ns))
+    monkeypatch.setattr(loop, "_selector", SimpleNamespace(select=select))
+    for _ in range(4):
+        looks.append(0)
+        loop._turn()
+    assert looks == [0, 3, 0, 3]
+    monkeypatch.setattr(loop, "_selector", real)
+    loop.close()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from remoting.remoting_command import RemotingCommand
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import RemotingServer, ServerSecurity
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike, Route
 from remoting.selector_loop import SelectorLoop
@@ -91,13 +91,13 @@ def _names(command: RemotingCommand) -> dict[str, str]:
 
 
 @contextmanager
-def running_cluster() -> Iterator[FakeCluster]:
-    """A fake cluster on a free port of loopback."""
+def running_cluster(tls: ServerSecurity | None = None) -> Iterator[FakeCluster]:
+    """A fake cluster on a free port of loopback, with TLS if wanted."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         cluster = FakeCluster(f"127.0.0.1:{listening.getsockname()[1]}")
         loop = SelectorLoop("fake-cluster")
         route = Route(cluster)
-        server = RemotingServer(loop, {int(code): route for code in RequestCode})
+        server = RemotingServer(loop, {int(code): route for code in RequestCode}, tls=tls)
         server.add_listener(listening)
         server.start()
         loop.start()

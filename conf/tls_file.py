@@ -1,0 +1,46 @@
+"""The file of TLS settings (tls.config.file): its keys win over all other places.
+
+Runs once at a program's start, after the other settings are known: they say where it is. As in the
+original it cannot say whether TLS is used, only how: tls.server.mode and tls.enable are not for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from conf.config_loader import KeySpace, LoadedSettings, load_settings
+from conf.errors import ConfigError
+from conf.settings_file import read_settings_file
+
+FILE_KEY: Final = "tls.config.file"
+_NOT_FOR_THE_FILE: Final = frozenset({"tls.server.mode", "tls.enable", FILE_KEY})
+
+
+def with_tls_file(keys: KeySpace, loaded: LoadedSettings, default_path: str) -> LoadedSettings:
+    """`loaded` with the file's settings over it; `keys` are those of TLS only.
+
+    The default file need not be there. Raises ConfigError.
+    """
+    source = loaded.sources.get(FILE_KEY)
+    path = Path(loaded.values.get(FILE_KEY, default_path))
+    if not path.exists():
+        if source is None:
+            return loaded
+        raise ConfigError(
+            [f"{source}: {FILE_KEY} = {path}: there is no such file; make it or remove the key"]
+        )
+    settings = read_settings_file(path)
+    warnings = [
+        f"{setting.source}: {setting.key} has no effect in this file, as in the original: set it "
+        "in the program's own settings file or with -D in JAVA_OPT_EXT"
+        for setting in settings
+        if setting.key in _NOT_FOR_THE_FILE
+    ]
+    rest = [setting for setting in settings if setting.key not in _NOT_FOR_THE_FILE]
+    found = load_settings(keys, file=rest)
+    return LoadedSettings(
+        {**loaded.values, **found.values},
+        {**loaded.sources, **found.sources},
+        (*loaded.warnings, *warnings, *found.warnings),
+    )

@@ -1,0 +1,188 @@
+"""From TlsConfig to ssl contexts, and what is wrong with the files in between.
+
+Runs at a program's start (to refuse it), and on the threads that load what changed. Knows no
+socket. Nobody's name is compared with a certificate, as in the original: who signed it is what
+counts. (Java: TlsHelper.)
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from remoting.tls_config import ClientAuth, TlsConfig, TlsMode
+
+_TEST_MODE: Final = "set tls.test.mode.enable=true to do without files"
+
+
+class TlsSettingError(Exception):
+    """A TLS setting cannot be used: the text names the key, the file and the way out."""
+
+
+class TlsPairError(TlsSettingError):
+    """Certificate and key are good, but not each other's: perhaps only one was replaced yet."""
+
+
+def check_tls(config: TlsConfig, *, use_tls: bool) -> None:
+    """Whether servers and, with `use_tls`, clients can work with it. Raises TlsSettingError."""
+    if config.mode is not TlsMode.disabled and not config.tls_test_mode_enable:
+        make_server_context(config)
+    if use_tls:
+        make_client_context(config)
+
+
+def make_server_context(config: TlsConfig) -> ssl.SSLContext:
+    """The context of a server with files; one of test mode has no certificate yet.
+
+    Raises TlsSettingError.
+    """
+    context = _new_context(ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets = 0  # Java's clients do not come back with them
+    if config.tls_test_mode_enable:
+        return context
+    certificate, key = config.tls_server_cert_path, config.tls_server_key_path
+    if not certificate or not key:
+        missing = "tls.server.keyPath" if certificate else "tls.server.certPath"
+        raise TlsSettingError(
+            f"tls.test.mode.enable is false and {missing} is not set: set it to a PEM file, "
+            f"{_TEST_MODE}, or set tls.server.mode=disabled"
+        )
+    _load_chain(context, "server", certificate, key, config.tls_server_key_password)
+    _ask_clients(context, config)
+    return context
+
+
+def make_client_context(config: TlsConfig) -> ssl.SSLContext:
+    """The context of a client. Raises TlsSettingError."""
+    context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
+    if config.tls_test_mode_enable:
+        return context
+    certificate, key = config.tls_client_cert_path, config.tls_client_key_path
+    if certificate and key:
+        _load_chain(context, "client", certificate, key, config.tls_client_key_password)
+    elif certificate or key:
+        given, missing = ("certPath", "keyPath") if certificate else ("keyPath", "certPath")
+        raise TlsSettingError(
+            f"tls.client.{given} is set and tls.client.{missing} is not: a certificate and its "
+            "key go together; set both or none"
+        )
+    if config.tls_client_auth_server:
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load_trust(context, "client", config.tls_client_trust_cert_path, ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def _new_context(protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _ask_clients(context: ssl.SSLContext, config: TlsConfig) -> None:
+    """Whether and how clients show who they are.
+
+    Without authClient the original takes any certificate. ssl cannot do that: `optional` is then
+    the same as not asking, and `require` verifies, which needs to be told whom to trust.
+    """
+    try:
+        wanted = config.client_auth
+    except ValueError as error:
+        raise TlsSettingError(str(error)) from error
+    trusted = config.tls_server_trust_cert_path
+    if wanted is ClientAuth.none:
+        return
+    if not config.tls_server_auth_client:
+        if wanted is ClientAuth.optional:
+            return
+        if not trusted:
+            raise TlsSettingError(
+                "tls.server.need.client.auth = require with tls.server.authClient = false would "
+                "let in any certificate: set tls.server.trustCertPath to a PEM file with the "
+                "authorities of the clients, or tls.server.need.client.auth=none"
+            )
+    is_required = wanted is ClientAuth.require
+    context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
+    _load_trust(context, "server", trusted, ssl.Purpose.CLIENT_AUTH)
+
+
+def _load_chain(
+    context: ssl.SSLContext, side: str, certificate: str, key: str, password: str | None
+) -> None:
+    cert_name, key_name = f"tls.{side}.certPath", f"tls.{side}.keyPath"
+    _check_pem(cert_name, certificate, "CERTIFICATE")
+    text = _check_pem(key_name, key, "PRIVATE KEY")
+    try:
+        if "ENCRYPTED" in text:
+            _load_encrypted(context, side, certificate, key, text, password)
+        else:
+            context.load_cert_chain(certificate, key)
+    except OSError as error:  # ssl.SSLError is one
+        reason = getattr(error, "reason", None) or str(error)
+        if reason == "KEY_VALUES_MISMATCH":
+            raise TlsPairError(
+                f"{key_name} = {key} is not the key of {cert_name} = {certificate}: both must come "
+                "from the same request"
+            ) from error
+        raise TlsSettingError(
+            f"{cert_name} = {certificate} and {key_name} = {key} cannot be used: {reason}"
+        ) from error
+
+
+def _load_encrypted(
+    context: ssl.SSLContext,
+    side: str,
+    certificate: str,
+    key: str,
+    text: str,
+    password: str | None,
+) -> None:
+    """What takes long to import is needed for an encrypted key only. Raises OSError."""
+    key_name, password_name = f"tls.{side}.keyPath", f"tls.{side}.keyPassword"
+    if not password:
+        raise TlsSettingError(
+            f"{key_name} = {key}: the key is encrypted: set {password_name}, or store it without"
+        )
+    from remoting.tls_keys import load_encrypted
+
+    try:
+        load_encrypted(context, certificate, text.encode("latin-1"), password)
+    except ValueError as error:
+        raise TlsSettingError(
+            f"{key_name} = {key} cannot be decrypted: {error}; is {password_name} its password?"
+        ) from error
+
+
+def _load_trust(context: ssl.SSLContext, side: str, path: str | None, purpose: ssl.Purpose) -> None:
+    if not path:
+        context.load_default_certs(purpose)
+        return
+    name = f"tls.{side}.trustCertPath"
+    _check_pem(name, path, "CERTIFICATE")
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise TlsSettingError(
+            f"{name} = {path} cannot be used: {error.reason or error}; it must hold the "
+            "certificates of the authorities in PEM form"
+        ) from error
+
+
+def _check_pem(name: str, path: str, kind: str) -> str:
+    """The text of a PEM file that holds something of this kind. Raises TlsSettingError."""
+    try:
+        text = Path(path).read_text(encoding="latin-1")
+    except OSError as error:
+        raise TlsSettingError(
+            f"{name} = {path} cannot be read: {error.strerror or error}; set {name} to a file that "
+            "this user may read"
+        ) from error
+    if f"{kind}-----" not in text:
+        raise TlsSettingError(
+            f"{name} = {path} is no PEM file with a {kind.lower()}: expected a line "
+            f"-----BEGIN {kind}-----"
+        )
+    return text

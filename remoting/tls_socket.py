@@ -1,0 +1,217 @@
+"""TlsSocket: TLS over a non-blocking socket, to be used in that socket's place.
+
+Runs on its connection's loop; never blocks: a call that would raises BlockingIOError, as a socket
+does. Many TLS records are taken from the socket with one call, and many given to it. Knows bytes,
+no frames and no settings.
+
+    recv_into, send, sendmsg   as a socket's; at most CHUNK_SIZE bytes are encrypted by one call
+    has_more                   recv_into gives bytes that the socket's readiness does not announce
+    after BlockingIOError      the next send must offer the same bytes again: they are encrypted,
+                               and count as sent when the last of them has left
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Any, Final
+
+from remoting.selector_loop import EVENT_READ, EVENT_WRITE
+
+CHUNK_SIZE: Final = 64 << 10
+"""Four full records: few calls for a large answer. No more than this is ever copied, and about as
+much is what a connection that has sent or received much goes on to hold in each direction."""
+
+Buffer = bytes | memoryview
+
+
+class TlsError(OSError):
+    """The peer broke TLS or refused us; the text says how."""
+
+
+class TlsSocket:
+    """One peer's TLS state. Owned by: the loop's thread. Takes over a connected socket."""
+
+    __slots__ = (
+        "_ended",
+        "_incoming",
+        "_outgoing",
+        "_receive",
+        "_sock",
+        "_taken",
+        "_tls",
+        "_unsent",
+        "has_more",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        receive: memoryview,
+    ) -> None:
+        """receive: where encrypted bytes are read to; connections of one loop share it."""
+        self._sock = sock
+        self._receive = receive
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        # Any: typeshed does not know that read(size, buffer) gives a count.
+        self._tls: Any = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self._unsent: Buffer = b""
+        """Encrypted bytes that the socket did not take."""
+        self._taken = 0
+        """Bytes of the caller that are encrypted but have not been reported as sent."""
+        self._ended = False
+        self.has_more = False
+
+    # -- as the socket -------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._sock.fileno()
+
+    def getpeername(self) -> Any:
+        """The peer's address."""
+        return self._sock.getpeername()
+
+    def getsockname(self) -> Any:
+        """Our address."""
+        return self._sock.getsockname()
+
+    def recv_into(self, view: memoryview, /) -> int:
+        """Fill `view` from its start; how many bytes, 0 when the peer has ended.
+
+        Raises BlockingIOError, TlsError, OSError.
+        """
+        self.has_more = False
+        count = self._decrypt(view)
+        while not count and not self._ended:
+            self._receive_more()
+            count = self._decrypt(view)
+        self._push()  # What TLS itself has to say, such as the answer to a change of keys.
+        self.has_more = self._ended or count == len(view)
+        return count
+
+    def send(self, data: Buffer, /) -> int:
+        """`sendmsg` of one piece."""
+        return self.sendmsg((data,))
+
+    def sendmsg(self, pieces: Sequence[Buffer], /) -> int:
+        """Encrypt and send up to CHUNK_SIZE bytes of the pieces' beginning; how many were taken.
+
+        Raises BlockingIOError, TlsError, OSError.
+        """
+        if not self._taken:
+            self._taken = self._encrypt(_beginning(pieces))
+        if not self._push():
+            raise BlockingIOError
+        taken, self._taken = self._taken, 0
+        return taken
+
+    def close(self) -> None:
+        """Say goodbye if the socket takes it at once, and close it."""
+        with contextlib.suppress(OSError):  # ssl.SSLError is one: no answer yet, or no handshake
+            self._tls.unwrap()
+        with contextlib.suppress(OSError):  # the peer was faster
+            self._push()
+        self._sock.close()
+
+    # -- handshake -----------------------------------------------------------------------------
+
+    def handshake(self) -> int:
+        """Go on with it: 0 when it is done, else the event it waits for. Raises TlsError, OSError.
+
+        After it `recv_into` may have bytes at once.
+        """
+        while True:
+            try:
+                self._tls.do_handshake()
+                is_done = True
+            except ssl.SSLWantReadError:
+                is_done = False
+            except ssl.SSLError as error:
+                with contextlib.suppress(OSError):
+                    self._push()  # Tells the peer why.
+                raise TlsError(explain(error)) from error
+            if not self._push():
+                return EVENT_WRITE
+            if is_done:
+                self.has_more = True
+                return 0
+            try:
+                self._receive_more()
+            except (BlockingIOError, InterruptedError):
+                return EVENT_READ
+            if self._ended:
+                raise TlsError("the peer closed the connection")
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _receive_more(self) -> None:
+        count = self._sock.recv_into(self._receive)
+        if count:
+            self._incoming.write(self._receive[:count])
+        else:
+            # Without a goodbye, too: frames have a length, so that a cut one is noticed.
+            self._ended = True
+
+    def _decrypt(self, view: memoryview) -> int:
+        filled, size = 0, len(view)
+        try:
+            while filled < size:
+                count = self._tls.read(size - filled, view[filled:])
+                if not count:  # the peer's goodbye
+                    self._ended = True
+                    break
+                filled += count
+        except ssl.SSLWantReadError:
+            return filled
+        except ssl.SSLError as error:
+            raise TlsError(explain(error)) from error
+        return filled
+
+    def _encrypt(self, data: memoryview) -> int:
+        done = 0
+        try:
+            while done < len(data):
+                done += self._tls.write(data[done:])
+        except ssl.SSLError as error:
+            raise TlsError(explain(error)) from error
+        return done
+
+    def _push(self) -> bool:
+        """Send what is encrypted; whether all of it has left."""
+        while True:
+            if not self._unsent:
+                if not self._outgoing.pending:
+                    return True
+                self._unsent = memoryview(self._outgoing.read())
+            try:
+                sent = self._sock.send(self._unsent)
+            except (BlockingIOError, InterruptedError):
+                return False
+            self._unsent = self._unsent[sent:]
+
+
+def _beginning(pieces: Sequence[Buffer]) -> memoryview:
+    """The first CHUNK_SIZE bytes, copied only where they lie in several pieces."""
+    if len(pieces) == 1:
+        return memoryview(pieces[0])[:CHUNK_SIZE]
+    parts, left = [], CHUNK_SIZE
+    for piece in pieces:
+        parts.append(memoryview(piece)[:left])
+        left -= len(parts[-1])
+        if not left:
+            break
+    return memoryview(b"".join(parts))
+
+
+def explain(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the peer's certificate is not accepted: {error.verify_message}"
+    return str(error.reason or error).replace("_", " ").lower()

@@ -1,0 +1,104 @@
+"""Certificates for tests: an authority, and keys with certificates that it signs, as PEM files."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
+
+_DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates; `trust` is its own."""
+
+    def __init__(self, directory: Path, name: str = "authority") -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._name = name
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self.trust = directory / f"{name}.pem"
+        self.trust.write_bytes(_pem(_certificate(name, self._key.public_key(), name, self._key)))
+
+    def issue(self, name: str, *, password: str | None = None) -> Pair:
+        """<name>.pem and <name>.key, anew each time (PKCS8, as Java wants it)."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}.key")
+        secret: KeySerializationEncryption = NoEncryption()
+        if password is not None:
+            secret = BestAvailableEncryption(password.encode())
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
+        certificate = _certificate(name, key.public_key(), self._name, self._key)
+        for path, data in ((pair.certificate, _pem(certificate)), (pair.key, private)):
+            part = path.with_suffix(".part")
+            part.write_bytes(data)
+            part.replace(path)
+        return pair
+
+
+def _certificate(
+    name: str,
+    public: ec.EllipticCurvePublicKey,
+    issuer: str,
+    issuer_key: ec.EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _DAY)
+        .not_valid_after(now + 30 * _DAY)
+        .add_extension(x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True)
+        .sign(issuer_key, hashes.SHA256())
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def client_context(
+    trust: Path | None = None, pair: Pair | None = None, password: str | None = None
+) -> ssl.SSLContext:
+    """A client's; without `trust` it takes any server."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if trust is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(trust)
+    if pair is not None:
+        context.load_cert_chain(pair.certificate, pair.key, password)
+    return context
+
+
+def server_context(pair: Pair) -> ssl.SSLContext:
+    """A server's that asks for no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets = 0  # nothing is sent behind the handshake
+    context.load_cert_chain(pair.certificate, pair.key)
+    return context

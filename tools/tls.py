@@ -1,0 +1,41 @@
+"""Whether mqadmin speaks TLS: -Dtls.enable=true in JAVA_OPT or JAVA_OPT_EXT, as with the original.
+
+Read once per command in its main thread; where these variables say nothing of TLS, nothing of what
+makes it is imported. The other tls.client.* settings come from there, too, or from tls.config.file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conf.java_options import tls_options
+from remoting.remoting_client import ClientSecurity
+from tools.errors import AdminError
+
+
+def find_tls(environment: Mapping[str, str]) -> ClientSecurity | None:
+    """What makes TLS connections; None for plain ones. AdminError for settings that cannot be
+    used."""
+    if not tls_options(environment):
+        return None
+    from conf.config_loader import KeySpace, build, load_settings
+    from conf.errors import ConfigError
+    from conf.tls_file import with_tls_file
+    from remoting.remoting_config import RemotingClientConfig
+    from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, TlsConfig
+    from remoting.tls_context import TlsSettingError, make_client_context
+
+    client_keys = KeySpace((TlsConfig, RemotingClientConfig))
+    tls_keys = KeySpace((TlsConfig,))
+    try:
+        loaded = load_settings(client_keys, environment=environment)
+        if not build(RemotingClientConfig, loaded.values).use_tls:
+            return None
+        loaded = with_tls_file(tls_keys, loaded, DEFAULT_TLS_CONFIG_FILE)
+        config = build(TlsConfig, loaded.values)
+        make_client_context(config)
+    except (ConfigError, TlsSettingError) as error:
+        raise AdminError("; ".join(str(error).splitlines())) from error
+    from remoting.client_tls import ClientTls
+
+    return ClientTls(config)
