@@ -1,9 +1,10 @@
-"""mqshutdown broker|namesrv: asks every broker or name server of this host to stop.
+"""mqshutdown broker|namesrv: stops every broker or name server of this host.
 
-Runs as a short-lived program of the operator. The original greps `ps`; here the pid files say who
-runs (`conf.pid_file`). Same words; exit code 1 where nothing runs, as in 5.x. SIGTERM only: who
-does not stop is the operator's decision. Standard library only, so that it needs no virtual
-environment.
+Runs as a short-lived program of the operator. The original greps `ps` and returns at once; here
+the pid files say who runs (`conf.pid_file`), and it returns when they have ended, so that a start
+may follow. Same words; exit code 1 where nothing runs, as in 5.x. SIGTERM only: what to do about
+one that does not stop is the operator's decision. Standard library only, so that it needs no
+virtual environment.
 """
 
 from __future__ import annotations
@@ -11,17 +12,24 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
+from typing import Final
 
 from conf.pid_file import PidRecord, running
 
-KINDS = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
-USAGE = "Useage: mqshutdown broker | namesrv"
-EXIT_FAILED = 1
+KINDS: Final = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
+USAGE: Final = "Useage: mqshutdown broker | namesrv"
+EXIT_FAILED: Final = 1
+WAIT_S: Final = 30.0
+"""Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""
+_PAUSE_S: Final = 0.05
+_PAUSE: Final = threading.Event()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0 when every process found was told to stop."""
+    """The exit code: 0 when every process found has stopped."""
     if len(arguments) != 1 or arguments[0] not in KINDS:
         print(USAGE)
         return EXIT_FAILED
@@ -30,11 +38,27 @@ def main(arguments: Sequence[str]) -> int:
     if not records:
         print(f"No {kind} running.")
         return EXIT_FAILED
-    told = [_stop(kind, record) for record in records]
-    return 0 if all(told) else EXIT_FAILED
+    told = [record for record in records if _ask(kind, record)]
+    late = _wait(kind, told)
+    for record in late:
+        print(
+            f"{kind}({record.pid}) has not stopped within {WAIT_S:.0f} s: see its log files, or"
+            f" end it with kill -9 {record.pid}"
+        )
+    return EXIT_FAILED if late or len(told) < len(records) else 0
 
 
-def _stop(kind: str, record: PidRecord) -> bool:
+def _wait(kind: str, told: Sequence[PidRecord]) -> list[PidRecord]:
+    """Those that still run at the end of the time."""
+    deadline = time.monotonic() + WAIT_S
+    while left := [record for record in running(kind) if record in told]:
+        if time.monotonic() >= deadline:
+            break
+        _PAUSE.wait(_PAUSE_S)
+    return left
+
+
+def _ask(kind: str, record: PidRecord) -> bool:
     print(f"The {kind}({record.pid}) is running...")
     try:
         os.kill(record.pid, signal.SIGTERM)

@@ -90,9 +90,17 @@ def _digest(lines: Sequence[str]) -> str:
 
 
 def _is_ready(venv: Path, wanted: dict[str, str]) -> bool:
+    """Raises SetupError for an interpreter that this user may not look at."""
     stamp = _read_stamp(venv)
     python = venv / "bin" / "python"
-    return python.exists() and all(stamp.get(name) == value for name, value in wanted.items())
+    try:
+        there = python.exists()
+    except PermissionError as error:  # a link into a directory of another user
+        way_out = (
+            "let this user read what it leads to, or set BROKER_VENV to a directory of your own"
+        )
+        raise SetupError(f"cannot use {python}: {error.strerror}; {way_out}") from error
+    return there and all(stamp.get(name) == value for name, value in wanted.items())
 
 
 def _read_stamp(venv: Path) -> dict[str, str]:

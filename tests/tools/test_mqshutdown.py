@@ -1,4 +1,4 @@
-"""tools.mqshutdown: the words, the exit codes, and that the process really gets SIGTERM."""
+"""tools.mqshutdown: the words, the exit codes, that the process gets SIGTERM and is waited for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from conf.pid_file import write_pid_file
+from tools import mqshutdown
 from tools.mqshutdown import main
+
+UNWILLING = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+print("ready", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +29,20 @@ def own_run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+
+def unwilling() -> subprocess.Popen[str]:
+    """Ends when its stdin is closed, not when it is asked to."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", UNWILLING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    write_pid_file("mqbroker", child.pid)
+    return child
 
 
 @pytest.mark.parametrize(("word", "kind"), [("broker", "mqbroker"), ("namesrv", "mqnamesrv")])
@@ -39,6 +61,39 @@ def test_every_one_is_told(word: str, kind: str, capsys: pytest.CaptureFixture[s
         )
     }
     assert set(capsys.readouterr().out.splitlines()) == expected
+
+
+class _Releasing:
+    """A pause that lets the process end."""
+
+    def __init__(self, child: subprocess.Popen[str]) -> None:
+        self._child = child
+
+    def wait(self, timeout_s: float) -> None:
+        self._child.communicate(timeout=60)
+
+
+def test_it_returns_when_the_process_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with unwilling() as child:
+        monkeypatch.setattr(mqshutdown, "_PAUSE", _Releasing(child))
+        assert main(["broker"]) == 0
+        assert child.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_does_not_stop_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mqshutdown, "WAIT_S", 0.0)
+    with unwilling() as child:
+        assert main(["broker"]) == 1
+        assert child.communicate(timeout=60)[0] == "asked\n"
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        f"mqbroker({child.pid}) has not stopped within 0 s: see its log files, or end it with"
+        f" kill -9 {child.pid}"
+    ]
 
 
 def test_none_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -92,6 +93,21 @@ def test_a_directory_with_other_files_is_left_alone(
     assert run(tmp_path) == 1
     assert "is no virtual environment" in capsys.readouterr().err
     assert (tmp_path / "precious").exists()
+
+
+def test_an_interpreter_that_this_user_may_not_look_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    venv = fake_venv(tmp_path)
+    monkeypatch.setattr(Path, "exists", refuse)
+    assert run(venv) == 1
+    assert capsys.readouterr().err == (
+        f"mq: cannot use {venv}/bin/python: Permission denied; let this user read what it leads"
+        " to, or set BROKER_VENV to a directory of your own\n"
+    )
 
 
 def checkout(directory: Path) -> Path:
