@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from spark.hadoop_files import HadoopFiles
+from spark.local_frames import local_frame
 from spark.schema import (
     DAY_MS,
     GROUP,
@@ -170,7 +171,7 @@ class _Reader:
     def _damage(self) -> DataFrame:
         """The files that cannot be read to their end, like bad lines."""
         rows = [(_shown(file), why, "") for file, (today, why) in self._damaged.items() if today]
-        return self._spark.createDataFrame(rows, "file string, reason string, text string")
+        return local_frame(self._spark, dict.fromkeys(("file", "reason", "text"), "string"), rows)
 
     def look_for_damage(self) -> bool:
         """After a failure: whether files that are damaged or gone explain it."""
@@ -202,7 +203,7 @@ class _Reader:
 
     def _texts(self) -> DataFrame:
         """text, file, is_today of every line. A damaged file gives what is before the damage."""
-        frames = [self._spark.createDataFrame([], "text string, file string, is_today boolean")]
+        frames: list[DataFrame] = []
         self._listed = []
         self._size = 0
         for directory, pattern, is_today in self._sources:
@@ -217,10 +218,9 @@ class _Reader:
                 whole = self._spark.read.text(sound)
             if sound:
                 frames.append(_of_source(whole, is_today))
-        texts = frames[1] if len(frames) > 1 else frames[0]
-        for frame in frames[2:]:
-            texts = texts.unionAll(frame)
-        return texts
+        nothing = {"text": "string", "file": "string", "is_today": "boolean"}
+        texts = frames or [local_frame(self._spark, nothing, [])]
+        return functools.reduce(DataFrame.unionAll, texts)
 
     def _read_text(self, directory: str, pattern: str) -> DataFrame:
         # Without the lookup Spark would take the directories' names for columns, and refuse a

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from spark.report_data import ReplicaKey, ReportData, plotted_keys
@@ -26,12 +26,12 @@ _HISTORY_DAYS: Final = 30
 Row = dict[str, Any]
 
 
-def report_data(spark: SparkSession, results: Results, day: Day, sla: SlaConfig) -> ReportData:
+def report_data(results: Results, day: Day, sla: SlaConfig) -> ReportData:
     """The report of a date whose tables are in place."""
     date = str(day.date)
     replica_days = _rows(results.read("replica_days", [date]).drop(*_HISTOGRAMS))
-    plotted = _keys_frame(spark, plotted_keys(replica_days))
-    _add_histograms(replica_days, _of(plotted, results.read("replica_days", [date])))
+    is_plotted = is_one_of(plotted_keys(replica_days))
+    _add_histograms(replica_days, results.read("replica_days", [date]).where(is_plotted))
     dates = dates_until(day.date, _HISTORY_DAYS)
     days = results.read("replica_days", dates).select(
         *REPLICA, "dt", "good_s", "bad_s", "unknown_s"
@@ -48,9 +48,9 @@ def report_data(spark: SparkSession, results: Results, day: Day, sla: SlaConfig)
         incidents=_rows(results.read("incidents", [date])),
         events=_rows(results.read("events", [date])),
         bad_lines=_rows(_by_reason(results.read("bad_lines", [date]))),
-        minutes=_rows(_of(plotted, results.read("minutes", [date]))),
-        hours=_rows(_of(plotted, results.read("hours", dates))),
-        days=_rows(_of(plotted, days)),
+        minutes=_rows(results.read("minutes", [date]).where(is_plotted)),
+        hours=_rows(results.read("hours", dates).where(is_plotted)),
+        days=_rows(days.where(is_plotted)),
         objectives=[asdict(item) for item in sla.objectives if item.name in used],
     )
 
@@ -77,12 +77,10 @@ def _sortable(value: Any) -> tuple[bool, Any]:
     return (value is not None, value if value is not None else 0)
 
 
-def _keys_frame(spark: SparkSession, keys: Sequence[ReplicaKey]) -> DataFrame:
-    return spark.createDataFrame(list(keys), ", ".join(f"{name} string" for name in REPLICA))
-
-
-def _of(keys: DataFrame, frame: DataFrame) -> DataFrame:
-    return frame.join(fn.broadcast(keys), list(REPLICA), "left_semi")
+def is_one_of(keys: Sequence[ReplicaKey]) -> Column:
+    """Whether a row is about one of these few; a join would be a job more for every table."""
+    names = (fn.struct(*map(fn.lit, key)) for key in keys)
+    return fn.struct(*REPLICA).isin(*names) if keys else fn.lit(False)
 
 
 def _add_histograms(rows: Iterable[Row], frame: DataFrame) -> None:

@@ -13,10 +13,11 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from spark.hadoop_files import HadoopFiles
+from spark.local_frames import local_frame
 from spark.result_tables import TABLES, ddl
 from spark.schema import GROUP, REPLICA
 
@@ -69,7 +70,7 @@ class Results:
         wanted = set(dates)
         found = [date for date in self.dates(table) if date in wanted]
         if not found:
-            return self._spark.createDataFrame([], ddl(table))
+            return local_frame(self._spark, TABLES[table] | {"dt": "string"}, [])
         root = f"{self._root}/{table}"
         reader = self._spark.read.schema(ddl(table)).option("basePath", root)
         return reader.parquet(*(f"{root}/dt={date}" for date in found))
@@ -103,7 +104,7 @@ class StagedDay:
         self._files = files
         self._path = path
         self._date = date
-        self._written: dict[str, bool] = {}
+        self._rows: dict[str, int] = {}
 
     def write(self, table: str, frame: DataFrame) -> None:
         """Computes a table and writes it; columns are taken by name and cast to its types."""
@@ -112,8 +113,14 @@ class StagedDay:
             # Not coalesce(1): that would have one task compute everything before it, too.
             rows = rows.repartition(1)
         path = f"{self._path}/{table}"
-        rows.sortWithinPartitions(*_ORDER[table]).write.mode("overwrite").parquet(path)
-        self._written[table] = not self._staged(table).isEmpty()
+        seen = Observation()
+        rows = rows.sortWithinPartitions(*_ORDER[table]).observe(seen, fn.count("*").alias("rows"))
+        rows.write.mode("overwrite").parquet(path)
+        self._rows[table] = int(seen.get["rows"])
+
+    def rows(self, table: str) -> int:
+        """How many rows a table has that was written."""
+        return self._rows[table]
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Computes what later stages need more than once; on disk until the commit.
@@ -139,9 +146,10 @@ class StagedDay:
 
     def commit(self) -> None:
         """Replaces the date's partition of every table, also by nothing."""
-        if missing := sorted(TABLES.keys() - self._written.keys()):
+        if missing := sorted(TABLES.keys() - self._rows.keys()):
             raise ValueError(f"result of {self._date}: not written: {', '.join(missing)}")
-        self._files.write(f"{self._path}/{_MARKER}", json.dumps(self._written).encode())
+        has_rows = {table: count > 0 for table, count in self._rows.items()}
+        self._files.write(f"{self._path}/{_MARKER}", json.dumps(has_rows).encode())
         self._results.recover()
 
     def _staged(self, table: str) -> DataFrame:

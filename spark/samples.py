@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from spark.dump_lines import Lines
 from spark.dump_words import MASTER_ROLES, SYNC_RESULTS
+from spark.local_frames import local_frame
 from spark.schema import GROUP, PREDECESSOR_MS, Day
 
 MASTERS: Final = -1
@@ -85,15 +85,15 @@ def _distinct(lines: Lines, near: DataFrame) -> DataFrame:
             fn.max("text_hash").alias("_high"),
         )
         .where(fn.col("_count") > 1)
-        .persist(StorageLevel.DISK_ONLY)
     )
-    has_several = not several.isEmpty()
-    keys = several.where(fn.col("_low") != fn.col("_high")).select(*_KEY)
-    conflicts = near.sparkSession.createDataFrame(keys.collect(), keys.schema)
-    several.unpersist()
+    differ = fn.when(fn.col("_low") != fn.col("_high"), fn.struct(*_KEY))
+    found = several.agg(fn.count("*").alias("several"), fn.collect_list(differ).alias("differ"))
+    (several_and_conflicts,) = found.collect()
+    has_several, conflicts = several_and_conflicts["several"] > 0, several_and_conflicts["differ"]
     is_again, conflict = fn.lit(False), fn.lit(False)
-    if not conflicts.isEmpty():
-        near = near.join(fn.broadcast(lines.smallest_text_hash(conflicts)), list(_KEY), "left")
+    if conflicts:
+        keys = local_frame(near.sparkSession, dict(near.select(*_KEY).dtypes), conflicts)
+        near = near.join(fn.broadcast(lines.smallest_text_hash(keys)), list(_KEY), "left")
         conflict = fn.col("kept_hash").isNotNull()
         near = near.withColumn("_passed_over", fn.col("kept_hash") != fn.col("text_hash"))
     if has_several:  # else the lines need not be sorted once more

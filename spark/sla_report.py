@@ -22,11 +22,13 @@ from spark.events import events
 from spark.figures import group_figures, replica_figures
 from spark.hadoop_files import HadoopFiles
 from spark.incidents import incident_sums, incidents
+from spark.local_frames import local_frame
 from spark.minutes import burn_rates, hours, largest_bad_ms, minute_counts, minutes
 from spark.page import report_html
 from spark.progress import Progress
 from spark.report_data import ReportData
 from spark.report_rows import dates_until, report_data
+from spark.result_tables import TABLES
 from spark.results import Results, StagedDay, revised
 from spark.samples import replica_names, samples
 from spark.schema import GROUP, REPLICA, Day
@@ -134,7 +136,7 @@ class _Pipeline:
         self._write_report_row(staged)
         staged.commit()
         self._next_stage()
-        data = report_data(self._spark, self._results, self._day, self._sla)
+        data = report_data(self._results, self._day, self._sla)
         self._write_files(data)
         return data
 
@@ -146,10 +148,8 @@ class _Pipeline:
         """cluster, broker, replica of D: seen, remembered or expected, less the retired."""
         before = dates_until(self._day.date, _REMEMBERED_DAYS + 1)[1:]
         remembered = self._results.read("replica_days", before).select(*REPLICA)
-        expected = self._spark.createDataFrame(
-            [astuple(name) for name in self._sla.expect],
-            ", ".join(f"{name} string" for name in REPLICA),
-        )
+        names = [astuple(name) for name in self._sla.expect]
+        expected = local_frame(self._spark, dict.fromkeys(REPLICA, "string"), names)
         missed = remembered.unionAll(expected)
         for retired in self._sla.retired:
             missed = missed.where(~_matches(retired.patterns))
@@ -223,9 +223,10 @@ class _Pipeline:
             "w1_ms": self._day.w1_ms,
             "verdict": worst_of(verdicts),
             "replicas": len(verdicts),
-            "bad_lines": staged.read("bad_lines").count(),
+            "bad_lines": staged.rows("bad_lines"),
         }
-        staged.write("reports", self._spark.createDataFrame([row]))
+        columns = {name: TABLES["reports"][name] for name in row}
+        staged.write("reports", local_frame(self._spark, columns, [list(row.values())]))
 
     def _write_files(self, data: ReportData) -> None:
         """summary.json last: where it is, the others are."""

@@ -25,6 +25,12 @@ from spark.arguments import is_under_spark_submit
 
 ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
 """What the figures rely on."""
+NO_CALL_SITES: Final = {
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+}
+"""Else the JVM is told of every column which line of Python made it, for the texts of errors: half
+of all that passes between the two."""
 LOCAL: Final = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
@@ -65,7 +71,7 @@ def start_session(master: str | None, settings: Mapping[str, str], log: Path) ->
         conf.setMaster(master)
     if master is not None and master.startswith("local"):
         conf.setAll(list(LOCAL.items()))
-    conf.setAll([*settings.items(), *ALWAYS.items()])
+    conf.setAll([*NO_CALL_SITES.items(), *settings.items(), *ALWAYS.items()])
     if conf.get("spark.app.name") is None:
         conf.setAppName("mqreport")
     try:

@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from spark.local_frames import local_frame
 from spark.report_data import BREACHED, INSUFFICIENT, MET
 from spark.sla_config import Objective
 
@@ -51,7 +52,7 @@ def objectives_frame(spark: SparkSession, objectives: Sequence[Objective]) -> Da
         )
         for index, objective in enumerate(objectives)
     ]
-    return spark.createDataFrame(rows, ", ".join(" ".join(c) for c in _OBJECTIVE_TYPES.items()))
+    return local_frame(spark, _OBJECTIVE_TYPES, rows)
 
 
 def _typed(value: object, kind: str) -> object:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.java_home import JavaError, find_java
+from spark.spark_session import NO_CALL_SITES
 
 # A report of a few lines costs 30 to 70 s of processor time when Spark compiles code for every
 # stage, and half of that when it does not. Tests that compare with the plain program, and those
@@ -17,6 +18,10 @@ INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+# The quick compiler alone has 48 MB for its code: one report fills them, and from then on Java
+# throws code away and compiles it again, which was a third of the processor time.
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +40,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             SparkSession.builder.master("local[2]")
             .appName("tests")
             .config("spark.driver.memory", "1g")
-            .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+            .config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+            .config(map=NO_CALL_SITES)
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.ui.enabled", "false")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +84,24 @@ def with_outage(day: Day = TEN_MINUTES) -> list[Line]:
     return lines
 
 
-def test_from_dumps_to_tables_and_files(spark: SparkSession, tmp_path: Path) -> None:
-    write_dump(tmp_path / "dumps", with_outage())
-    stages = Stages()
-    data = report(spark, tmp_path, stages=stages)
+@dataclass(frozen=True)
+class Made:
+    """The report of `with_outage`: whoever changes something copies `root` first."""
+
+    root: Path
+    data: ReportData
+    stages: Stages
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    root, stages = tmp_path_factory.mktemp("made"), Stages()
+    write_dump(root / "dumps", with_outage())
+    return Made(root, report(spark, root, stages=stages), stages)
+
+
+def test_from_dumps_to_tables_and_files(made: Made) -> None:
+    data, stages = made.data, made.stages
     assert stages.seen == [(name, i, len(STAGES)) for i, name in enumerate(STAGES, 1)]
     (row,) = data.replica_days
     assert (row["good_s"], row["bad_s"], row["unknown_s"]) == (575, 25, 0)
@@ -103,23 +119,20 @@ def test_from_dumps_to_tables_and_files(spark: SparkSession, tmp_path: Path) -> 
     assert sum(data.replica_days[0]["lag_ms_hist"].values()) == 600_000
     (group,) = data.group_days
     assert (group["verdict"], group["revision"], group["samples"]) == ("breached", 1, 120)
-    directory = tmp_path / "out/report" / f"dt={DATE}"
+    directory = made.root / "out/report" / f"dt={DATE}"
     names = ["incidents.csv", "replicas.csv", "report.html", "summary.json"]
     assert sorted(p.name for p in directory.iterdir() if p.name[0] != ".") == names
     assert json.loads((directory / "summary.json").read_text())["verdict"] == "breached"
     assert b"breached" in (directory / "report.html").read_bytes()
 
 
-def test_an_equal_run_gives_equal_rows_and_late_samples_revise(
+def test_late_samples_revise_and_copies_of_lines_do_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lines = steady()
     first, late = lines[:60], lines[60:]
     write_dump(tmp_path / "dumps", first)
     assert report(spark, tmp_path).verdict == "insufficient data"
-    before = tables(spark, tmp_path)
-    report(spark, tmp_path)
-    assert tables(spark, tmp_path) == before
     write_dump(tmp_path / "late", late)
     both = [str(tmp_path / "dumps"), str(tmp_path / "late")]
     data = report(spark, tmp_path, dumps=both)
@@ -135,11 +148,13 @@ def test_an_equal_run_gives_equal_rows_and_late_samples_revise(
     assert again == revised
 
 
-def test_d_then_the_day_before_then_d_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_d_then_the_day_before_then_d_again(
+    spark: SparkSession, made: Made, tmp_path: Path
+) -> None:
+    """Equal runs give equal rows, whatever was reported between them."""
+    shutil.copytree(made.root, tmp_path, dirs_exist_ok=True)
     before = Day(YESTERDAY, TEN_MINUTES.w0_ms - 86_400_000, TEN_MINUTES.w1_ms - 86_400_000)
-    write_dump(tmp_path / "dumps", with_outage())
     write_dump(tmp_path / "dumps", steady(before))
-    report(spark, tmp_path)
     today = tables(spark, tmp_path)
     report(spark, tmp_path, day=before)
     yesterday = tables(spark, tmp_path, YESTERDAY)
@@ -194,10 +209,12 @@ def test_bad_lines_are_kept_aside_and_objectives_by_pattern(
     assert data.verdict == "met"
 
 
-def test_dumps_that_are_not_there_leave_the_old_result(spark: SparkSession, tmp_path: Path) -> None:
-    write_dump(tmp_path / "dumps", steady())
-    report(spark, tmp_path)
+def test_dumps_that_are_not_there_leave_the_old_result(
+    spark: SparkSession, made: Made, tmp_path: Path
+) -> None:
+    shutil.copytree(made.root, tmp_path, dirs_exist_ok=True)
     before = tables(spark, tmp_path)
+    assert all(before[name] for name in ("replica_days", "group_days", "minutes"))
     with pytest.raises(InputError, match="nowhere"):
         report(spark, tmp_path, dumps=[f"{tmp_path}/nowhere"])
     assert tables(spark, tmp_path) == before
