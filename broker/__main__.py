@@ -13,6 +13,7 @@ from typing import Final, TextIO
 import setproctitle
 
 from broker.broker_startup import load_startup_options
+from broker.descriptor_limit import raise_descriptor_limit
 from broker.listening_sockets import PortTakenError
 from broker.processes.supervising import BrokerProcess
 from broker.promotion import check_promotion, complete_promotion
@@ -54,6 +55,7 @@ def _run(options: StartupOptions) -> int:
     broker = options.broker
     directory = log_directory(options.logging, broker.broker_name, broker.broker_id)
     configure_logging("supervisor", directory, level=options.logging.log_level, console=True)
+    raise_descriptor_limit()
     process = BrokerProcess(options, str(directory), SystemClock())
     process.open()
     complete_promotion(options)

@@ -21,6 +21,8 @@ from store.clock import Clock
 from store.service_thread import FailureHandler, ServiceThread
 
 _POLL_MS: Final = 200
+_LONGEST_SLEEP_MS: Final = 10_000
+"""Of a thread that is woken for each request."""
 
 
 class HaRequestService(ServiceThread):
@@ -90,4 +92,4 @@ class _CommandThread(ServiceThread):
         if self._requests:
             self._server.answer(self._requests.popleft())
         else:
-            self.wait_for_running(_POLL_MS)
+            self.wait_for_running(_LONGEST_SLEEP_MS)

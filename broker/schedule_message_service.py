@@ -35,7 +35,9 @@ log = logging.getLogger(__name__)
 
 FIRST_DELAY_MS: Final = 1_000
 _LOOK_MS: Final = 100
-"""The longest time between two looks at a level."""
+"""The longest time between two looks at a level with messages."""
+_EMPTY_LOOK_MS: Final = 500
+"""At one without; but not longer than half of its delay."""
 _BUSY_MS: Final = 5
 _PER_TURN: Final = 64
 _TURN_NS: Final = 2_000_000
@@ -195,7 +197,7 @@ class ScheduleMessageService:
         """Deliver what is due and fits into a turn; ms until the next look, 0: in the next turn."""
         self._record_progress()
         began_ns = self._parts.clock.monotonic_ns()
-        wait_ms = _LOOK_MS
+        wait_ms = _EMPTY_LOOK_MS
         left = _PER_TURN
         for index, level in enumerate(self._levels):
             while True:
@@ -220,7 +222,7 @@ class ScheduleMessageService:
         if level.next_offset < low:
             self._skip(level, low - level.next_offset, "expired, undelivered")
         if level.next_offset >= high:
-            return _LOOK_MS
+            return max(_LOOK_MS, min(_EMPTY_LOOK_MS, level.delay_ms // 2))
         unit = self._parts.units.read_units(SCHEDULE_TOPIC, level.queue_id, level.next_offset, 1)
         if len(unit) < CQ_UNIT.size:
             return _LOOK_MS

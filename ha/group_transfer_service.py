@@ -25,6 +25,8 @@ from store.service_thread import FailureHandler, ServiceThread
 log = logging.getLogger(__name__)
 
 EVALUATE_MS: Final = 100
+_ALONE_MS: Final = 1_000
+"""Without a connection: `add` wakes."""
 FALL_BEHIND_LINE_MS: Final = 60_000
 
 
@@ -80,6 +82,7 @@ class GroupTransferService(ServiceThread):
             progress.lag_bytes(self._counters[MAX_PHY_OFFSET]),
         )
         self.evaluate()
+        self.wakeup()
 
     def remove(self, progress: SlaveProgress, reason: RefusalReason | None, text: str) -> None:
         """A connection is closed; `reason` None: in an orderly way. Unknown ones change nothing."""
@@ -140,7 +143,7 @@ class GroupTransferService(ServiceThread):
 
     def step(self) -> None:
         """Look again after a while."""
-        self.wait_for_running(EVALUATE_MS)
+        self.wait_for_running(EVALUATE_MS if self._registry.live() else _ALONE_MS)
         self.evaluate()
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_line_ms:

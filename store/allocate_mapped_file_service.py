@@ -34,6 +34,8 @@ whatever the step (seen: 1.3 to 3 s a GB): that is better done while nobody wait
 _PAGE_SIZE: Final = 4096
 _NOT_BEGUN: Final = -1
 _INTERVAL_MS: Final = 20
+_RESTING_MS: Final = 500
+"""While the log does not grow; whoever sees it grow calls `log_grows`."""
 _RETRY_MS: Final = 1000
 
 
@@ -75,6 +77,9 @@ class AllocateMappedFileService(ServiceThread):
         """Where the writer was at the last look, and when that was (monotonic)."""
         self._can_populate = True
         self._warming: MappedFile | None = None
+        self._is_resting = False
+        self._rested_at = -1
+        """Where the writer was when nothing was due last."""
 
     # -- for other threads ---------------------------------------------------------------------
 
@@ -89,6 +94,11 @@ class AllocateMappedFileService(ServiceThread):
         with self._begin_lock:
             self._begin = phy_offset
         self.wakeup()
+
+    def log_grows(self) -> None:
+        """Look closely again. Called after every step of dispatch, so it costs next to nothing."""
+        if self._is_resting:
+            self.wakeup()
 
     @property
     def is_beginning(self) -> bool:
@@ -130,7 +140,19 @@ class AllocateMappedFileService(ServiceThread):
         if self._next_is_due():
             self._allocate(self._allocated_end)
         elif not self._populate_step():
+            self._rest()
+
+    def _rest(self) -> None:
+        position = self._writer_position()
+        if position != self._rested_at:
+            self._rested_at = position
             self.wait_for_running(_INTERVAL_MS)
+            return
+        self._is_resting = True
+        # What was dispatched before it said so is seen here.
+        if self._writer_position() == position:
+            self.wait_for_running(_RESTING_MS)
+        self._is_resting = False
 
     def finish(self) -> None:
         """The files stay: a writer that outlives this process may be about to enter the next."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +33,35 @@ CQ_UNIT_DTYPE: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_
 assert CQ_UNIT_DTYPE.itemsize == CQ_UNIT_SIZE
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 """Record size in a unit that stands for no record."""
-_FIRST_SCAN: Final = 200 * CQ_UNIT_SIZE
+_FIRST_SCAN: Final = 410 * CQ_UNIT_SIZE
+"""Two pages: of a short queue one read tells its end and that nothing lies behind it."""
 _LARGEST_SCAN: Final = 50_000 * CQ_UNIT_SIZE
 _FILL_STEP: Final = 50_000
 _PAGE: Final = 4096
 _ZEROS: Final = bytes(2 * _PAGE)
+_NS_PER_S: Final = 1_000_000_000
 _LARGEST_GAP_FILES: Final = 10
 """A wider gap is not filled (it would fill the disk): the queue begins anew behind it."""
 
 Units = NDArray[np.void]
+
+
+class QueueState(NamedTuple):
+    """What a clean stop remembers of a queue (store/queue_states.py). All but marks: bytes."""
+
+    start: int
+    end: int
+    min: int
+    """-1: to be looked for."""
+    max_phy_offset: int
+    marks: tuple[int, int]
+    """ConsumeQueueFiles.marks at the stop."""
+
+
+def _last_file(start: int, end: int, file_size: int) -> int:
+    """First byte of the file of the last unit; of the first file in an empty queue."""
+    last = max(start, end - 1)
+    return last - last % file_size
 
 
 class ConsumeQueue:
@@ -51,6 +71,7 @@ class ConsumeQueue:
         "_end",
         "_files",
         "_min",
+        "_min_is_for",
         "_start",
         "emptied",
         "flushed",
@@ -72,6 +93,8 @@ class ConsumeQueue:
         self._end = 0
         """Behind the last unit."""
         self._min = 0
+        self._min_is_for = -1
+        """The log's minimum for which `_min` was found last; -1: look again."""
         self.max_phy_offset = 0
         """Behind the last record that has a unit here; 0 without any."""
         self.flushed = 0
@@ -106,6 +129,8 @@ class ConsumeQueue:
         first_end, last_end: phy_offset behind the first and the last unit's record. Raises
         DiskFullError, StoreError.
         """
+        if last_end <= self.max_phy_offset:
+            return False
         if first_end <= self.max_phy_offset or queue_offset * CQ_UNIT_SIZE != self._end:
             skipped = self._make_room(data, queue_offset)
             data = data[skipped * CQ_UNIT_SIZE :]
@@ -138,6 +163,7 @@ class ConsumeQueue:
 
     def _skip_to(self, expected: int) -> None:
         """Fill with blank units from the end, or from the file's start in an empty queue."""
+        self._min_is_for = -1
         if self._end > self._start:
             log.error(
                 "%r: the next record has offset %s: offsets between have no record; "
@@ -169,6 +195,7 @@ class ConsumeQueue:
         for start in range(self._start, self._end + 1, self._files.file_size):
             self._files.delete(self.topic, self.queue_id, start)
         self._start = self._end = self._min = self.flushed = self.max_phy_offset = 0
+        self._min_is_for = -1
         self.emptied = True
         self.generation += 1
 
@@ -224,38 +251,42 @@ class ConsumeQueue:
             )
         last_end = starts[-1] + file_size
         self._start = starts[first]
-        self._end = self._scan(max(self._start, last_end - 3 * file_size), last_end)
+        self._end, behind = self._scan(max(self._start, last_end - 3 * file_size), last_end)
         self._min = self._start
-        self._cut(last_end)
+        self._cut(last_end, behind)
         if not self.max_phy_offset:
             self.max_phy_offset = self._find_max_phy_offset()
         self.flushed = self._end
 
-    def _scan(self, position: int, last_end: int) -> int:
-        """Position of the first invalid unit. The unit before it gives max_phy_offset; 0 when it
-        is blank."""
+    def _scan(self, position: int, last_end: int) -> tuple[int, bytes]:
+        """Position of the first invalid unit, and the bytes from there on that were read already.
+
+        The unit before it gives max_phy_offset; 0 when it is blank.
+        """
         size = _FIRST_SCAN
         while position < last_end:
-            units = self._read(position, size)
+            data = self._files.read(self.topic, self.queue_id, position, size)
+            units = np.frombuffer(data[: len(data) // CQ_UNIT_SIZE * CQ_UNIT_SIZE], CQ_UNIT_DTYPE)
             if not len(units):
-                return position
+                return position, data
             invalid = (units["phy_offset"] < 0) | (units["size"] <= 0)
             first = int(invalid.argmax())
-            if invalid[first]:
-                units = units[:first]
-            if len(units):
-                phy_offset, record_size, _ = units[-1].item()
+            ends_here = bool(invalid[first])
+            count = first if ends_here else len(units)
+            if count:
+                phy_offset, record_size, _ = CQ_UNIT.unpack_from(data, (count - 1) * CQ_UNIT_SIZE)
                 is_blank = record_size == PRE_BLANK_SIZE
                 self.max_phy_offset = 0 if is_blank else phy_offset + record_size
-            if invalid[first]:
-                return position + first * CQ_UNIT_SIZE
-            position += len(units) * CQ_UNIT_SIZE
+            if ends_here:
+                return position + count * CQ_UNIT_SIZE, data[count * CQ_UNIT_SIZE :]
+            position += count * CQ_UNIT_SIZE
             size = min(size * 8, _LARGEST_SCAN)
-        return position
+        return position, b""
 
-    def _cut(self, last_end: int) -> None:
+    def _cut(self, last_end: int, behind: bytes = b"") -> None:
         """Remove everything between the end and `last_end`, the end of the files on disk.
 
+        behind: the bytes from the end on, as many as were read already.
         The first file of an empty queue stays unless it is file 0: its name is the offset at
         which the queue goes on.
         """
@@ -264,13 +295,15 @@ class ConsumeQueue:
         kept = self._end + (-self._end) % file_size + (file_size if keep_first else 0)
         for start in range(kept, last_end, file_size):
             self._files.delete(self.topic, self.queue_id, start)
-        if (self._end % file_size or keep_first) and self._has_left_over():
+        if (self._end % file_size or keep_first) and self._has_left_over(behind):
             self._files.zero_from(self.topic, self.queue_id, self._end)
 
-    def _has_left_over(self) -> bool:
+    def _has_left_over(self, behind: bytes) -> bool:
         """Whether the last file holds anything behind the end: the next pages, then data at all."""
         near = _PAGE + (-self._end) % _PAGE
-        data = self._files.read(self.topic, self.queue_id, self._end, near)
+        if len(behind) < near:
+            behind = self._files.read(self.topic, self.queue_id, self._end, near)
+        data = behind[:near]
         if data != _ZEROS[: len(data)]:
             return True
         in_file = self._end % self._files.file_size + near
@@ -292,11 +325,50 @@ class ConsumeQueue:
             position -= size
         return 0
 
+    def state(self, min_phy_offset: int) -> QueueState:
+        """What `restore` takes, after the last flush; the log begins at `min_phy_offset`."""
+        return QueueState(
+            start=self._start,
+            end=self._end,
+            min=self._min if self._min_is_for == min_phy_offset else -1,
+            max_phy_offset=self.max_phy_offset,
+            marks=self._files.marks(
+                self.topic,
+                self.queue_id,
+                _last_file(self._start, self._end, self._files.file_size),
+            ),
+        )
+
+    def restore(self, state: QueueState, min_phy_offset: int) -> bool:
+        """Be as `state` says without a look into the files; False, and nothing is changed, when
+        they were touched since, or when the file system's times are too coarse to tell.
+
+        min_phy_offset: where the log began then.
+        """
+        written_ns = state.marks[1]
+        if written_ns and written_ns % _NS_PER_S == 0:
+            return False
+        last_file = _last_file(state.start, state.end, self._files.file_size)
+        if state.marks != self._files.marks(self.topic, self.queue_id, last_file):
+            return False
+        self._start, self._end, self.flushed = state.start, state.end, state.end
+        self._min, self._min_is_for = state.start, -1
+        if state.min >= 0:
+            self._min, self._min_is_for = state.min, min_phy_offset
+        self.max_phy_offset = state.max_phy_offset
+        return True
+
+    def record_end(self, queue_offset: int) -> int:
+        """Log position behind the record of a unit; 0 when the unit is not there."""
+        units = self.read_units(queue_offset, 1)
+        return int(units[0]["phy_offset"]) + int(units[0]["size"]) if len(units) else 0
+
     def truncate(self, phy_offset: int) -> None:
         """Drop the units of records that do not end at or before `phy_offset`."""
         if self.max_phy_offset <= phy_offset:
             return
         before = self._end
+        self._min_is_for = -1
         self.generation += 1
         self._end = self._find_first(self._start, phy_offset)
         while self._end > self._start and self._ends_badly(phy_offset):
@@ -321,11 +393,25 @@ class ConsumeQueue:
 
         True when it changed. Without such a unit it is the queue's end.
         """
-        position = self._find_first(self._start, min_phy_offset)
-        position = self._skip_blanks(position)
+        if self._min_is_for == min_phy_offset:
+            return False
+        position = self._start
+        if not self._begins_at_or_behind(min_phy_offset):
+            position = self._skip_blanks(self._find_first(position, min_phy_offset))
         changed = position != self._min
         self._min = position
+        self._min_is_for = min_phy_offset
         return changed
+
+    def _begins_at_or_behind(self, min_phy_offset: int) -> bool:
+        """Whether the first unit there is has a record that is still in the log: nearly always."""
+        if self._end == self._start:
+            return False
+        data = self._files.read(self.topic, self.queue_id, self._start, CQ_UNIT_SIZE)
+        if len(data) < CQ_UNIT_SIZE:
+            return False
+        phy_offset, size, _ = CQ_UNIT.unpack(data)
+        return bool(phy_offset >= min_phy_offset and size != PRE_BLANK_SIZE)
 
     def _skip_blanks(self, position: int) -> int:
         while position < self._end:

@@ -18,6 +18,7 @@ from typing import Final
 
 from store.descriptor_cache import DescriptorCache, FileKey
 from store.errors import DiskFullError, FlushFailedError, StoreError, WrongFileSizeError
+from store.file_system_sync import FileSystemSync
 from store.mapped_file import file_name, find_start_offset, sync_directory
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class ConsumeQueueFiles:
         self._root_text = str(root)
         self._mode = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         self._cache = DescriptorCache(open_files, self._open)
+        self._file_system = FileSystemSync(root)
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -65,13 +67,13 @@ class ConsumeQueueFiles:
         store file's are left alone.
         """
         sizes: dict[int, int] = {}
-        with os.scandir(f"{self._root_text}/{topic}/{queue_id}") as entries:
-            for entry in entries:
-                start = find_start_offset(entry.name)
-                if start is None or start % self.file_size:
-                    log.warning("consume queue %s/%s: %s ignored", topic, queue_id, entry.path)
-                else:
-                    sizes[start] = entry.stat().st_size
+        directory = f"{self._root_text}/{topic}/{queue_id}"
+        for name in os.listdir(directory):
+            start = find_start_offset(name)
+            if start is None or start % self.file_size:
+                log.warning("consume queue %s/%s: %s ignored", topic, queue_id, name)
+            else:
+                sizes[start] = os.stat(f"{directory}/{name}").st_size
         starts = sorted(sizes)
         for start in starts:
             if sizes[start] != self.file_size:
@@ -87,6 +89,14 @@ class ConsumeQueueFiles:
             )
         log.warning("%s has only %s of %s bytes: completed", path, size, self.file_size)
         os.truncate(path, self.file_size)
+
+    def marks(self, topic: str, queue_id: int, start: int) -> tuple[int, int]:
+        """When names came to or left a queue's directory, and when the file of `start` was written
+        (both mtime, ns; 0: it is not there): others, when somebody has touched the queue."""
+        return (
+            _mtime_ns(f"{self._root_text}/{topic}/{queue_id}"),
+            _mtime_ns(self.path(topic, queue_id, start)),
+        )
 
     # -- bytes ---------------------------------------------------------------------------------
 
@@ -190,6 +200,18 @@ class ConsumeQueueFiles:
             with contextlib.suppress(FileNotFoundError):
                 sync_directory(directory)
 
+    def open(self) -> None:
+        """Before the first write, for `sync_all`. Without the directory there is nothing to open.
+        Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            self._file_system.open()
+
+    def sync_all(self) -> bool:
+        """Everything under `root` is on disk afterwards: one call for the whole file system, which
+        writes one journal entry where a file each would write 80,000. False: it cannot be had that
+        way, or something failed there: sync the files. Any thread."""
+        return self._file_system.sync()
+
     def forget(self, topic: str, queue_id: int) -> None:
         """Close what is open of a queue: its files were deleted or made anew."""
         self._cache.forget_queue(topic, queue_id)
@@ -197,3 +219,11 @@ class ConsumeQueueFiles:
     def close(self) -> None:
         """Close all descriptors; idempotent."""
         self._cache.close()
+        self._file_system.close()
+
+
+def _mtime_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -30,7 +30,7 @@ from store.clean_exit import (
 )
 from store.clock import Clock
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT_SIZE, ConsumeQueue
+from store.consume_queue import CQ_UNIT_SIZE
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_page import (
@@ -59,6 +59,7 @@ from store.log_flusher import LogFlusher
 from store.mapped_file import file_name, zero_range
 from store.mapped_file_queue import MappedFileQueue, list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
+from store.queue_states import load_queue_states, save_queue_states
 from store.queue_table import QueueTableWriter
 from store.record_arrays import ScanEnd
 from store.record_properties import PropertyExtractor
@@ -190,7 +191,7 @@ class DefaultMessageStore:
         self._flushed_from = found.max_phy_offset
         if not found.trusted and found.start_scanned_at is not None:
             self._flushed_from = found.start_scanned_at
-        self._load_queues()
+        self._load_queues(as_left=found.trusted or (crashed and not lost_pages))
         self._queues.truncate(found.max_phy_offset)
         self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
         start = self._dispatch_start(found, crashed=crashed)
@@ -232,9 +233,12 @@ class DefaultMessageStore:
         else:
             self._queues.publish_all(min_phy_offset=counters[MIN_PHY_OFFSET])
 
-    def _load_queues(self) -> None:
+    def _load_queues(self, *, as_left: bool = False) -> None:
+        """as_left: what nobody has touched since the last clean stop is as that has left it."""
+        states = load_queue_states(self._config.queue_states_path) if as_left else None
+        low = self._counters[MIN_PHY_OFFSET]
         self._queues.load()
-        self._queues.recover(self._progress("consume queues"))
+        self._queues.recover(self._progress("consume queues"), min_phy_offset=low, states=states)
 
     def _rejoin_start(self) -> int:
         """The dispatched offset, or where something that was there has been taken away."""
@@ -253,7 +257,7 @@ class DefaultMessageStore:
             shown = self._publisher.offsets(queue.topic, queue.queue_id)[1]
             if shown < queue.max_offset:
                 visible = shown > queue.min_offset
-                queue.truncate(_record_end(queue, shown - 1) if visible else 0)
+                queue.truncate(queue.record_end(shown - 1) if visible else 0)
 
     def _drop_torn_units(self, start: int) -> None:
         """A write that SIGKILL cut short ends at a page's end, within a unit perhaps: a last unit
@@ -443,6 +447,7 @@ class DefaultMessageStore:
         self._page.beat(ProcessIndex.STORE)
         self._counters[DISPATCHED_OFFSET] = phy_offset
         self._ring_for_moves()
+        self._allocate.log_grows()
         self._sleeper.look_for_flush()
 
     def _set_dispatched_timestamp(self, timestamp_ms: int) -> None:
@@ -579,7 +584,8 @@ class DefaultMessageStore:
         log.info("the log ended within a record: cut from %s to %s", end, start)
 
     def _write_clean_exit(self) -> None:
-        config = self._config
+        config, low = self._config, self._counters[MIN_PHY_OFFSET]
+        save_queue_states(config.queue_states_path, self._queues, low)
         files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
         files.refresh()
         word = describe_exit(
@@ -591,9 +597,3 @@ class DefaultMessageStore:
         files.close()
         if word is not None:
             write_clean_exit(config.clean_exit_path, word)
-
-
-def _record_end(queue: ConsumeQueue, queue_offset: int) -> int:
-    """Log position behind the record of a unit; 0 when the unit is not there."""
-    units = queue.read_units(queue_offset, 1)
-    return int(units[0]["phy_offset"]) + int(units[0]["size"]) if len(units) else 0

@@ -313,6 +313,15 @@ class MessageStoreConfig:
             "important": True,
         },
     )
+    os_page_cache_busy_time_out_mills: int = field(
+        default=1000,
+        metadata={
+            "key": "osPageCacheBusyTimeOutMills",
+            "doc": "no send waits for a log that has stood still for longer",
+            "unit": "ms",
+            "min": 0,
+        },
+    )
     access_message_in_memory_max_ratio: int = field(
         default=40,
         metadata={
@@ -469,6 +478,11 @@ class MessageStoreConfig:
     def clean_exit_path(self) -> Path:
         """Our own word that the last stop left nothing to recover."""
         return self.root / "clean.exit"
+
+    @property
+    def queue_states_path(self) -> Path:
+        """Our own: what the last clean stop remembers of each consume queue."""
+        return self.root / "queues.exit"
 
     # -- derived values ------------------------------------------------------------------------
 

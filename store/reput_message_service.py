@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_CHUNK_SIZE: Final = 4 << 20
 """Most bytes dispatched between two publications: ten thousand small records, about 5 ms."""
-DEFAULT_IDLE_MS: Final = 50.0
+DEFAULT_IDLE_MS: Final = 250.0
+"""The longest sleep, though the bell wakes it: every turn is a beat of its process."""
 _SMALL_CHUNK: Final = 512 << 10
 """After less than this it rests for pace_ms: chunks of a hundred records cost 4 us a record, of a
 thousand 1.5; at 80,000 sends a second that is a quarter of a core."""
@@ -70,6 +71,9 @@ class Sleeper(Protocol):
 
     def wait(self, timeout_ms: float) -> None:
         """Sleep until woken or `timeout_ms` are over; awake afterwards."""
+
+    def ring(self) -> None:
+        """End the sleep of who lies down. Any thread."""
 
 
 def read_chunk(
@@ -208,6 +212,10 @@ class ReputMessageService(ServiceThread):
             self._sleeper.get_up()
             return
         self._sleeper.wait(self._idle_ms)
+
+    def interrupt(self) -> None:
+        """It sleeps on the bell."""
+        self._sleeper.ring()
 
     def finish(self) -> None:
         """Catch up before an orderly stop."""

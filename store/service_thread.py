@@ -40,6 +40,10 @@ class ServiceThread:
     def finish(self) -> None:
         """After the last step of an orderly stop, on the service's thread."""
 
+    def interrupt(self) -> None:
+        """Called by `shutdown` when `stopped` is set: end a sleep that is none of
+        `wait_for_running`."""
+
     @property
     def stopped(self) -> bool:
         """Whether `shutdown` was asked for."""
@@ -79,6 +83,7 @@ class ServiceThread:
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
+        self.interrupt()
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True

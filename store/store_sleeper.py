@@ -52,6 +52,10 @@ class StoreSleeper:
         self._bell.wait(timeout_ms)
         self.look_for_flush()
 
+    def ring(self) -> None:
+        """Sleeper: end the sleep, from another thread of this process."""
+        self._bell.ring()
+
     def look_for_flush(self) -> None:
         """Wake the group commit when an answer waits for it."""
         counters = self._page.counters

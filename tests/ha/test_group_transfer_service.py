@@ -221,3 +221,18 @@ def test_the_line_of_the_original_each_minute(caplog: pytest.LogCaptureFixture) 
     assert [record.getMessage() for record in caplog.records] == [
         "slave fall behind: 10.0.0.1 500 bytes (catching_up), 10.0.0.2 1000 bytes (disconnected)"
     ]
+
+
+def test_it_looks_seldom_while_nobody_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ReplicaWorld()
+    waits: list[float] = []
+    woken: list[bool] = []
+    monkeypatch.setattr(world.service, "wait_for_running", waits.append)
+    monkeypatch.setattr(world.service, "wakeup", lambda: woken.append(True))
+    world.service.step()
+    progress = world.connect("10.0.0.1:1", 0)
+    assert woken == [True]
+    world.service.step()
+    world.service.remove(progress, RefusalReason.NETWORK, "gone")
+    world.service.step()
+    assert waits == [1_000, 100, 1_000]

@@ -275,3 +275,47 @@ def test_a_kernel_that_cannot_populate_is_asked_once(
     writer.service.begin_at(0)
     steps(writer, 8)
     assert asked == [0]
+
+
+def test_it_looks_closely_while_the_log_grows_and_rests_when_it_does_not(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(writer.service, "_next_is_due", lambda: False)
+    monkeypatch.setattr(writer.service, "_populate_step", lambda: False)
+    monkeypatch.setattr(writer.service, "wait_for_running", waits.append)
+    steps(writer, 3)
+    writer.position += 1
+    steps(writer, 2)
+    assert waits == [20, 500, 500, 20, 500]
+
+
+def test_who_sees_the_log_grow_ends_the_rest(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[bool] = []
+    monkeypatch.setattr(writer.service, "_next_is_due", lambda: False)
+    monkeypatch.setattr(writer.service, "_populate_step", lambda: False)
+    monkeypatch.setattr(writer.service, "wakeup", lambda: woken.append(True))
+    monkeypatch.setattr(
+        writer.service, "wait_for_running", lambda _interval_ms: writer.service.log_grows()
+    )
+    steps(writer, 1)
+    assert woken == [], "it looks closely anyway"
+    steps(writer, 1)
+    assert woken == [True]
+    writer.service.log_grows()
+    assert woken == [True], "nobody rests"
+
+
+def test_a_log_that_grows_while_it_lies_down_to_rest_is_seen(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    positions = iter([0, 0, 0, 0, 5])
+    monkeypatch.setattr(writer.service, "_writer_position", lambda: next(positions))
+    monkeypatch.setattr(writer.service, "_next_is_due", lambda: False)
+    monkeypatch.setattr(writer.service, "_populate_step", lambda: False)
+    monkeypatch.setattr(writer.service, "wait_for_running", waits.append)
+    steps(writer, 3)
+    assert waits == [20, 500]

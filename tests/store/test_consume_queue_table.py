@@ -264,3 +264,42 @@ def test_more_queues_than_descriptors(tmp_path: Path) -> None:
     assert len(table) == 400
     assert len(list(Path("/proc/self/fd").iterdir())) <= used + 5
     assert set(publisher.offsets.values()) == {(0, 5)}
+
+
+def one_message_each(queues: int) -> MemoryCommitLog:
+    log = MemoryCommitLog()
+    for queue_id in range(queues):
+        log.append(message("T", queue_id))
+    return log
+
+
+def test_many_dirty_queues_are_flushed_by_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = open_table(tmp_path)
+    table.load()
+    dispatch(table, one_message_each(70))
+    each: list[tuple[str, int, int]] = []
+    answers = [True]
+    monkeypatch.setattr(table._files, "sync_all", answers.pop)
+    monkeypatch.setattr(table._files, "sync", lambda *key: each.append(key))
+    monkeypatch.setattr(table._files, "sync_names", lambda *key: None)
+    assert table.flush(0) == 70
+    assert (answers, each) == ([], [])
+    assert not any(queue.is_dirty for queue in table)
+
+
+def test_where_one_call_does_not_do_the_queues_are_flushed_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = open_table(tmp_path)
+    dispatch(table, one_message_each(70))
+    each: list[tuple[str, int, int]] = []
+    named: list[tuple[str, int]] = []
+    monkeypatch.setattr(table._files, "sync_all", lambda: False)
+    monkeypatch.setattr(table._files, "sync", lambda *key: each.append(key))
+    monkeypatch.setattr(table._files, "sync_names", lambda *key: named.append(key))
+    assert table.flush(0) == 70
+    assert each == [("T", queue_id, 0) for queue_id in range(70)]
+    assert named == [("T", queue_id) for queue_id in range(70)]
+    assert not any(queue.is_dirty for queue in table)

@@ -14,7 +14,7 @@ import pytest
 from store.clock import SystemClock
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT
+from store.consume_queue import CQ_UNIT, ConsumeQueue
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_page import (
     ALLOCATED_END,
@@ -337,3 +337,66 @@ def test_a_wrong_file_size_stops_the_opening(tmp_path: Path) -> None:
     first.write_bytes(first.read_bytes()[:-1])
     with pytest.raises(WrongFileSizeError, match="mappedFileSizeCommitLog"):
         Life(tmp_path / "store").store.open()
+
+
+def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Topics whose queues are read from now on."""
+    topics: list[str] = []
+    recover = ConsumeQueue.recover
+
+    def noted(queue: ConsumeQueue) -> None:
+        topics.append(queue.topic)
+        recover(queue)
+
+    monkeypatch.setattr(ConsumeQueue, "recover", noted)
+    return topics
+
+
+def test_after_a_clean_stop_no_queue_is_read(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    life.put(50)
+    life.put(3, "Other")
+    life.wait_dispatched()
+    life.stop()
+    topics = reads_of(monkeypatch)
+    again = Life(life.config.root).start()
+    assert topics == []
+    assert again.table.offsets("T", 0) == (0, 50)
+    again.put(2)
+    again.wait_dispatched()
+    assert again.table.offsets("T", 0) == (0, 52)
+    assert again.table.offsets("Other", 0) == (0, 3)
+    again.stop()
+
+
+def test_after_a_kill_only_queues_that_were_written_are_read(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life.put(50)
+    life.put(3, "Other")
+    life.wait_dispatched()
+    life.stop()
+    killed = Life(life.config.root).start()
+    killed.put(2, "Other")
+    killed.wait_dispatched()
+    killed.stop(writer_has_stopped=False)
+    topics = reads_of(monkeypatch)
+    again = Life(life.config.root).start()
+    assert topics == ["Other"]
+    assert again.table.offsets("T", 0) == (0, 50)
+    assert again.table.offsets("Other", 0) == (0, 5)
+    again.stop()
+
+
+def test_after_the_machine_went_down_every_queue_is_read(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The times of the files may be older than what is in them."""
+    life.put(50)
+    life.wait_dispatched()
+    life.stop()
+    (life.config.abort_path).write_text("another boot")
+    topics = reads_of(monkeypatch)
+    again = Life(life.config.root).start()
+    assert topics == ["T"]
+    assert again.table.offsets("T", 0) == (0, 50)
+    again.stop()

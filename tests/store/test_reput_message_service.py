@@ -47,6 +47,9 @@ class Bell:
     def get_up(self) -> None:
         self.sleeping = False
 
+    def ring(self) -> None:
+        self.event.set()
+
     def wait(self, timeout_ms: float) -> None:
         self.event.wait(timeout_ms / 1000)
         self.event.clear()
@@ -56,7 +59,9 @@ class Bell:
 class Desk:
     """A service with all its ends in the test's hands."""
 
-    def __init__(self, log: MemoryCommitLog, *, slave: bool = False, chunk: int = 500) -> None:
+    def __init__(
+        self, log: MemoryCommitLog, *, slave: bool = False, chunk: int = 500, idle_ms: float = 5
+    ) -> None:
         self.collector = Collector()
         self.published: list[int] = []
         self.times: list[int] = []
@@ -70,7 +75,7 @@ class Desk:
             on_dispatched=self.times.append,
             sleeper=self.bell,
             chunk_size=chunk,
-            idle_ms=5,
+            idle_ms=idle_ms,
         )
 
     def run(self) -> None:
@@ -289,3 +294,12 @@ def test_a_crash_at_any_chunk_leaves_no_trace(tmp_path: Path) -> None:
     whole = build(tmp_path / "a", [(0, stops[-1])])
     ranges = [(0, stops[2]), (stops[0], stops[5]), (0, stops[3]), (stops[4], stops[-1])]
     assert build(tmp_path / "b", ranges) == whole
+
+
+def test_a_stop_ends_the_sleep_on_the_bell() -> None:
+    desk = Desk(MemoryCommitLog(FILE_SIZE), idle_ms=3_600_000)
+    asleep = threading.Event()
+    desk.bell.on_lie_down = asleep.set
+    desk.service.start()
+    assert asleep.wait(10)
+    assert desk.service.shutdown(10_000)

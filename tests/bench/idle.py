@@ -1,0 +1,388 @@
+"""What idle clients cost: `bin/bench idle` (or `python -m tests.bench.idle`).
+
+Starts one broker of ours, waits until it rests, then connects --clients consumers in groups of
+--group, each with one parked pull (long poll) on a queue of its own, and looks at the broker's
+processes (processor time, and how often they go to sleep) for --seconds in each of three states:
+
+    nobody        no client is connected
+    as Java's     heartbeats every 30 s and pulls that end after 15 s and are sent again, as the
+                  original's push consumer does without messages: 500 requests a second
+    parked        every client waits in its pull; nobody says anything
+
+Between the last two: wake-ups, a message to the queue of one client, chosen at random, while all
+the others go on as Java's; from the send to the answer that this client gets. Printed: p50, p99
+and the longest of --wakes. One process drives all clients without blocking, so that its own delays
+are in the figures. Processor time that the host stole is in no process'; it is printed beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import select
+import socket
+import statistics
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.bench.broker_figures import Process, allow_descriptors, look_at, usage, verdict
+from tests.bench.measuring import MIB, quiet_cpu_s
+from tests.interop.processes import wait_until
+from tests.support.our_broker import OurBroker
+from tests.support.stolen_time import StolenTime
+
+IDLE_GOAL: Final = 0.01
+"""Of a core, all processes of the broker together."""
+WAKE_GOAL_MS: Final = 10.0
+HEARTBEAT_S: Final = 30.0
+SUSPEND_S: Final = 15.0
+_PARKED_S: Final = 3_600.0
+_BROKERS_OWN: Final = 200
+"""Descriptors besides the connections."""
+_CONNECTING: Final = 200
+_HEAD: Final = struct.Struct(">iI")
+_PULL, _HEARTBEAT, _SEND = 1, 2, 3
+"""Opaques: a connection has at most one request of each kind under way."""
+
+
+def frame(code: int, opaque: int, fields: dict[str, object], body: bytes = b"") -> bytes:
+    """A request, as the original's clients write it."""
+    header = json.dumps(
+        {
+            "code": code,
+            "extFields": {name: str(value) for name, value in fields.items()},
+            "flag": 0,
+            "language": "JAVA",
+            "opaque": opaque,
+            "serializeTypeCurrentRPC": "JSON",
+            "version": 401,
+        },
+        separators=(",", ":"),
+    ).encode()
+    return _HEAD.pack(4 + len(header) + len(body), len(header)) + header + body
+
+
+def take_frames(data: bytearray) -> list[dict[str, object]]:
+    """The headers of the whole frames in `data`, which keeps the rest."""
+    headers = []
+    at = 0
+    while len(data) - at >= _HEAD.size:
+        length, header_length = _HEAD.unpack_from(data, at)
+        if len(data) - at < 4 + length:
+            break
+        headers.append(json.loads(data[at + 8 : at + 8 + header_length]))
+        at += 4 + length
+    del data[:at]
+    return headers
+
+
+class Client:
+    """One consumer: a connection, a queue, a parked pull."""
+
+    def __init__(self, number: int, group_size: int) -> None:
+        self.number = number
+        self.group = f"idle-{number // group_size}"
+        self.topic = f"IdleTopic-{number // group_size}"
+        self.queue_id = number % group_size
+        self.offset = 0
+        self.received = bytearray()
+        self.sock: socket.socket
+
+    def connect(self, port: int) -> None:
+        """Blocking; what follows is not."""
+        self.sock = socket.create_connection(("127.0.0.1", port), 30)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.setblocking(False)
+
+    def pull(self, suspend_s: float) -> None:
+        """Code 11: everything from the offset on, or wait for it."""
+        fields = {
+            "consumerGroup": self.group,
+            "topic": self.topic,
+            "queueId": self.queue_id,
+            "queueOffset": self.offset,
+            "maxMsgNums": 32,
+            "sysFlag": 2,
+            "commitOffset": 0,
+            "suspendTimeoutMillis": int(suspend_s * 1000),
+            "subVersion": 0,
+            "expressionType": "TAG",
+        }
+        self.sock.send(frame(11, _PULL, fields))
+
+    def heartbeat(self) -> None:
+        """Code 34, with the subscriptions of a push consumer."""
+        subscription = {
+            "classFilterMode": False,
+            "codeSet": [],
+            "expressionType": "TAG",
+            "subString": "*",
+            "subVersion": 1,
+            "tagsSet": [],
+        }
+        topics = (self.topic, f"%RETRY%{self.group}")
+        consumer = {
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "consumeType": "CONSUME_PASSIVELY",
+            "groupName": self.group,
+            "messageModel": "CLUSTERING",
+            "subscriptionDataSet": [{**subscription, "topic": topic} for topic in topics],
+            "unitMode": False,
+        }
+        body = {
+            "clientID": f"127.0.0.1@{self.number}",
+            "consumerDataSet": [consumer],
+            "producerDataSet": [{"groupName": "CLIENT_INNER_PRODUCER"}],
+        }
+        self.sock.send(frame(34, _HEARTBEAT, {}, json.dumps(body).encode()))
+
+
+class Herd:
+    """All clients, and one producer, on one thread."""
+
+    def __init__(self, port: int, count: int, group_size: int) -> None:
+        self._port = port
+        self.clients = [Client(number, group_size) for number in range(count)]
+        self._producer = Client(0, 1)
+        self._by_fd: dict[int, Client] = {}
+        self._epoll = select.epoll()
+        self._beats: list[tuple[float, Client]] = []
+        self.suspend_s = SUSPEND_S
+        self.answers = 0
+        self.woken: Callable[[Client], None] = lambda client: None
+
+    def connect(self) -> None:
+        """Connect all; every group is known and every topic is there afterwards."""
+        self._producer.connect(self._port)
+        self._watch(self._producer)
+        queues = 1 + max(client.queue_id for client in self.clients)
+        topics = sorted({client.topic for client in self.clients})
+        for topic in topics:
+            self._create(topic, queues)
+        wanted = self.answers + len(self.clients)
+        for number, client in enumerate(self.clients):
+            client.connect(self._port)
+            self._watch(client)
+            client.heartbeat()
+            if number % _CONNECTING == _CONNECTING - 1:
+                self.run(0.05)
+        self.run_until(lambda: self.answers >= wanted, "the answer to every heartbeat")
+
+    def _watch(self, client: Client) -> None:
+        self._by_fd[client.sock.fileno()] = client
+        self._epoll.register(client.sock, select.EPOLLIN)
+
+    def _create(self, topic: str, queues: int) -> None:
+        fields = {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": queues,
+            "writeQueueNums": queues,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": "false",
+        }
+        wanted = self.answers + 1
+        self._producer.sock.send(frame(17, _SEND, fields))
+        self.run_until(lambda: self.answers >= wanted, f"topic {topic}")
+
+    def pull_all(self, first_s: Callable[[], float]) -> None:
+        """Send a pull for each client, which may wait `first_s()`; later ones SUSPEND_S."""
+        for client in self.clients:
+            client.pull(first_s())
+            self.step(0)
+
+    def beat_from_now(self) -> None:
+        """Heartbeats from now on, evenly over their period."""
+        now, gap = time.monotonic(), HEARTBEAT_S / len(self.clients)
+        self._beats = [(now + gap * n, client) for n, client in enumerate(self.clients)]
+        self._beats.reverse()
+
+    def fall_silent(self) -> None:
+        """No more heartbeats, and the next pulls wait for ever."""
+        self._beats = []
+        self.suspend_s = _PARKED_S
+
+    def send(self, client: Client) -> None:
+        """Code 310 to the client's queue."""
+        fields = {
+            "a": "bench",
+            "b": client.topic,
+            "c": "TBW102",
+            "d": 4,
+            "e": client.queue_id,
+            "f": 0,
+            "g": int(time.time() * 1000),
+            "h": 0,
+            "i": "",
+            "j": 0,
+            "k": "false",
+            "m": "false",
+        }
+        self._producer.sock.send(frame(310, _SEND, fields, bytes(128)))
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def run(self, seconds: float) -> None:
+        """Turn for so long."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.step(left)
+
+    def run_until(self, condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+        """Turn until `condition` holds. Raises TimeoutError."""
+        end = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError(what)
+            self.step(0.1)
+
+    def step(self, timeout_s: float) -> None:
+        """One turn: what came, then the heartbeats that are due."""
+        if self._beats:
+            timeout_s = min(timeout_s, max(0.0, self._beats[-1][0] - time.monotonic()))
+        for fd, _events in self._epoll.poll(timeout_s):
+            self._read(self._by_fd[fd])
+        now = time.monotonic()
+        while self._beats and self._beats[-1][0] <= now:
+            due, client = self._beats.pop()
+            client.heartbeat()
+            self._beats.insert(0, (due + HEARTBEAT_S, client))
+
+    def _read(self, client: Client) -> None:
+        data = client.sock.recv(1 << 16)
+        if not data:
+            raise ConnectionResetError(f"the broker closed the connection of {client.group}")
+        client.received += data
+        for header in take_frames(client.received):
+            if not int(str(header["flag"])) & 1:
+                continue  # 40: a member came. Nobody here rebalances.
+            self.answers += 1
+            if header["opaque"] == _PULL:
+                self._pulled(client, header)
+            elif header["code"] != 0:
+                raise RuntimeError(f"{client.group}: answer {header}")
+
+    def _pulled(self, client: Client, header: dict[str, object]) -> None:
+        """Found, or nothing within the time (19): the next pull."""
+        if header["code"] not in (0, 19):
+            raise RuntimeError(f"{client.group}: pull answered with {header}")
+        fields = header["extFields"]
+        assert isinstance(fields, dict)
+        client.offset = int(fields["nextBeginOffset"])
+        if header["code"] == 0:
+            self.woken(client)
+        client.pull(self.suspend_s)
+
+
+def watch(what: str, pid: int, seconds: float, run: Callable[[float], None]) -> float:
+    """Print what the broker used while `run(seconds)`; cores, all processes together."""
+    stolen, before, began = StolenTime(), look_at(pid), time.monotonic()
+    run(seconds)
+    passed = time.monotonic() - began
+    used = usage(before, look_at(pid), passed)
+    together = sum(each.cpu for each in used)
+    each = ", ".join(f"{one.name} {100 * one.cpu:.2f}" for one in used)
+    print(
+        f"{what:10} {100 * together:6.2f} % of a core ({each}), "
+        f"{sum(one.switches for one in used):.0f} sleeps/s, {stolen.share():.0%} stolen",
+        flush=True,
+    )
+    return together
+
+
+def wake(herd: Herd, count: int) -> list[float]:
+    """The time from send to answer, ms, for `count` clients at random."""
+    times: list[float] = []
+    woken: list[Client] = []
+    herd.woken = woken.append
+    for _ in range(count):
+        client = random.choice(herd.clients)
+        herd.run(random.uniform(0.01, 0.03))
+        woken.clear()
+        began = time.perf_counter()
+        herd.send(client)
+        herd.run_until(lambda: bool(woken), f"a message for {client.topic}")
+        times.append(1000 * (time.perf_counter() - began))
+        assert woken == [client], "another client was answered"
+    return times
+
+
+def percentiles(times: Sequence[float]) -> tuple[float, float]:
+    """p50 and p99."""
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    return cuts[49], cuts[98]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--clients", type=int, default=5_000)
+    parser.add_argument("--group", type=int, default=50, help="clients of one consumer group")
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--wakes", type=int, default=500)
+    options = parser.parse_args()
+    allow_descriptors(options.clients + _BROKERS_OWN)
+    with tempfile.TemporaryDirectory(prefix="bench-idle-") as root:
+        large = {"mappedFileSizeCommitLog": 256 * MIB, "mappedFileSizeConsumeQueue": 6_000_000}
+        broker = OurBroker(Path(root), **large).start()
+        try:
+            run(broker, options)
+        finally:
+            broker.terminate(60)
+
+
+def run(broker: OurBroker, options: argparse.Namespace) -> None:
+    """The whole measurement."""
+    pid = broker.pid
+    wait_until(lambda: len(look_at(pid)) == 5, "all processes")
+    quiet_cpu_s(pid, 30)
+    time.sleep(5)
+    watch("nobody", pid, options.seconds, time.sleep)
+    herd = Herd(broker.ports["main"], options.clients, options.group)
+    herd.connect()
+    herd.pull_all(lambda: random.uniform(0, SUSPEND_S))
+    herd.beat_from_now()
+    herd.run(SUSPEND_S + 5)
+    print_memory(look_at(pid))
+    before = herd.answers
+    alive = watch("as Java's", pid, options.seconds, herd.run)
+    rate = (herd.answers - before) / options.seconds
+    times = wake(herd, options.wakes)
+    herd.fall_silent()
+    herd.run(SUSPEND_S + 2)
+    before = herd.answers
+    parked = watch("parked", pid, options.seconds, herd.run)
+    assert herd.answers == before, "a parked pull was answered"
+    print(f"parked: {goal(parked)}; as Java's: {goal(alive)}")
+    print(
+        f"as Java's: {rate:.0f} requests/s, {1e6 * (alive - parked) / rate:.0f} us of processor "
+        "time each"
+    )
+    p50, p99 = percentiles(times)
+    print(
+        f"{len(times)} wake-ups: p50 {p50:.2f} ms, p99 {p99:.2f} ms "
+        f"(goal {WAKE_GOAL_MS:.0f}: {verdict(p99, WAKE_GOAL_MS)}), longest {max(times):.2f} ms"
+    )
+
+
+def goal(used: float) -> str:
+    """The figure beside its goal."""
+    return f"{100 * used:.2f} % (goal {100 * IDLE_GOAL:.0f}: {verdict(used, IDLE_GOAL)})"
+
+
+def print_memory(processes: list[Process]) -> None:
+    """Of each process; no goal."""
+    each = ", ".join(f"{one.name} {one.anonymous / MIB:.0f}" for one in processes)
+    print(f"{'':10} MiB anonymous: {each}")
+
+
+if __name__ == "__main__":
+    main()
