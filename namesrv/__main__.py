@@ -24,6 +24,7 @@ from namesrv.kv_config_manager import KVConfigError
 from namesrv.namesrv_controller import NamesrvController
 from namesrv.namesrv_startup import NamesrvOptions, load_namesrv_options
 from remoting.remoting_config import RemotingServerConfig
+from remoting.server_tls import ServerTls
 
 log = logging.getLogger("namesrv")
 
@@ -66,7 +67,8 @@ def _start(options: NamesrvOptions, stack: ExitStack) -> NamesrvController:
         )
         listening = _bind(options.server)
         stack.callback(listening.close)
-        controller = NamesrvController(options.namesrv, options.server, listening)
+        tls = ServerTls(options.tls)
+        controller = NamesrvController(options.namesrv, options.server, listening, tls=tls)
         controller.open()
         stack.callback(remove_pid_file, write_pid_file(PID_KIND, os.getpid()))
     except (ConfigError, KVConfigError, OSError) as error:

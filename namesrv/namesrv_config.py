@@ -55,6 +55,14 @@ class NamesrvConfig:
             "min": 1,
         },
     )
+    admin_allowed_addresses: str = field(
+        default="127.0.0.0/8,::1",
+        metadata={
+            "key": "adminAllowedAddresses",
+            "doc": "where operators may change routes, KV table and settings from; addresses, "
+            "networks, 10.1.*.*, 10.1.2.3-50, separated by commas (key of ours)",
+        },
+    )
     config_black_list: str = field(
         default="configBlackList;configStorePath;kvConfigPath",
         metadata={

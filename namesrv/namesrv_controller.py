@@ -23,12 +23,14 @@ from namesrv.config_manager import ConfigManager
 from namesrv.default_request_processor import DefaultRequestProcessor
 from namesrv.kv_config_manager import KVConfigManager
 from namesrv.namesrv_config import NamesrvConfig
+from namesrv.request_guard import RequestGuard
 from namesrv.route_info_manager import RouteInfoManager
 from remoting.remoting_config import RemotingServerConfig
 from remoting.remoting_server import RemotingServer, RequestExecutor
 from remoting.request_code import RequestCode
 from remoting.request_processor import Route
 from remoting.selector_loop import SelectorLoop
+from remoting.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +62,13 @@ class NamesrvController:
         server_config: RemotingServerConfig,
         listening: socket.socket,
         now_ms: Callable[[], int] | None = None,
+        *,
+        tls: ServerTls | None = None,
     ) -> None:
-        """`listening` is bound and listens; it is closed at the end. `now_ms` is monotonic."""
+        """`listening` is bound and listens; it is closed at the end. `now_ms` is monotonic.
+
+        Raises ValueError for adminAllowedAddresses (namesrv_startup checks it before).
+        """
         self._now_ms = now_ms or _monotonic_ms
         self._listening = listening
         self.route_info_manager = RouteInfoManager()
@@ -78,7 +85,9 @@ class NamesrvController:
             _routes(processor),
             executors={_WRITE_POOL: RequestExecutor(_WRITE_POOL, 1, _WRITE_POOL_CAPACITY)},
             listener=BrokerHousekeepingService(self.route_info_manager),
+            gate=RequestGuard(config.admin_allowed_addresses, self._now_ms),
             idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
+            tls=tls,
         )
 
     def open(self) -> None:
@@ -140,6 +149,7 @@ def run_embedded(
     config: NamesrvConfig,
     server_config: RemotingServerConfig | None = None,
     *,
+    tls: ServerTls | None = None,
     on_stop: Callable[[Callable[[], None]], None] | None = None,
     beat: Callable[[], None] | None = None,
     beat_ms: int = 200,
@@ -151,7 +161,8 @@ def run_embedded(
     Raises KVConfigError before it serves.
     """
     listening = socket.socket(fileno=listening_socket_fd)
-    controller = NamesrvController(config, server_config or RemotingServerConfig(), listening)
+    server_config = server_config or RemotingServerConfig()
+    controller = NamesrvController(config, server_config, listening, tls=tls)
     if on_stop is None:
         signal.signal(signal.SIGTERM, lambda _number, _frame: controller.request_stop())
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,13 +27,20 @@ from conf.config_loader import KeySpace, build, describe, load_settings
 from conf.errors import EXIT_OK, ConfigError, StartupExitError
 from conf.ignored_keys import IGNORED_NAMESRV_KEYS
 from conf.logging_setup import LoggingConfig
+from conf.tls_file import with_tls_file
 from namesrv.namesrv_config import NamesrvConfig
+from remoting.address_patterns import parse_patterns
 from remoting.remoting_config import RemotingServerConfig
+from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, TlsConfig
+from remoting.tls_context import TlsSettingError, check_tls
 
 PROGRAM: Final = "mqnamesrv"
 OPTIONS: Final = (NAMESRV_ADDR, CONFIG_FILE, PRINT_ALL, HELP)
 PROGRAM_DEFAULTS: Final = {"listenPort": "9876"}
-KEYS: Final = KeySpace((NamesrvConfig, RemotingServerConfig, LoggingConfig), IGNORED_NAMESRV_KEYS)
+KEYS: Final = KeySpace(
+    (NamesrvConfig, RemotingServerConfig, LoggingConfig, TlsConfig), IGNORED_NAMESRV_KEYS
+)
+_TLS_KEYS: Final = KeySpace((TlsConfig,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,7 @@ class NamesrvOptions:
     namesrv: NamesrvConfig
     server: RemotingServerConfig
     logging: LoggingConfig
+    tls: TlsConfig = field(default_factory=TlsConfig)
     config_file: Path | None = None
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -63,9 +71,13 @@ def load_namesrv_options(
     path, file = config_file(given)
     try:
         loaded = load_settings(KEYS, defaults=PROGRAM_DEFAULTS, environment=environment, file=file)
+        loaded = with_tls_file(_TLS_KEYS, loaded, DEFAULT_TLS_CONFIG_FILE)
+        tls = build(TlsConfig, loaded.values)
+        _validate_tls(tls)
     except ConfigError as error:
         raise cannot_start(error) from error
     namesrv = build(NamesrvConfig, loaded.values)
+    _check_access(namesrv, loaded.sources)
     if path is not None:
         namesrv = dataclasses.replace(namesrv, config_store_path=str(path))
     server = build(RemotingServerConfig, loaded.values)
@@ -80,7 +92,25 @@ def load_namesrv_options(
         namesrv=namesrv,
         server=server,
         logging=build(LoggingConfig, loaded.values),
+        tls=tls,
         config_file=path,
         messages=messages,
-        warnings=(*unused_variables(environment), *loaded.warnings),
+        warnings=(*unused_variables(environment), *loaded.warnings, *tls.warnings()),
     )
+
+
+def _validate_tls(tls: TlsConfig) -> None:
+    try:
+        check_tls(tls, use_tls=False)
+    except TlsSettingError as error:
+        raise ConfigError([str(error)]) from error
+
+
+def _check_access(config: NamesrvConfig, sources: Mapping[str, str]) -> None:
+    """What would otherwise fail behind the port. Raises StartupExitError."""
+    try:
+        parse_patterns(config.admin_allowed_addresses)
+    except ValueError as error:
+        source = sources.get("adminAllowedAddresses")
+        problem = f"adminAllowedAddresses: {error}"
+        raise cannot_start(ConfigError([f"{source}: {problem}" if source else problem])) from error

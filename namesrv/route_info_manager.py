@@ -26,6 +26,9 @@ MASTER_ID: Final = 0
 BROKER_CHANNEL_EXPIRED_MS: Final = 120_000
 """A broker that was not heard of for longer than this is dropped."""
 
+_TOPICS_LOGGED: Final = 100
+"""Of one registration: 10,000 lines held up every other request for a third of a second."""
+
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
 _FLAG_UNIT: Final = 1
@@ -154,6 +157,7 @@ class RouteInfoManager:
         return True
 
     def _update_queue_data(self, broker_name: str, configs: Mapping[str, TopicConfig]) -> None:
+        changed: list[str] = []
         for topic, config in configs.items():
             queue_data = QueueData(
                 broker_name=broker_name,
@@ -166,7 +170,12 @@ class RouteInfoManager:
             old = by_name.get(broker_name)
             if old != queue_data:
                 by_name[broker_name] = queue_data
-                log.info("topic %s: %s was %s", topic, queue_data, old)
+                changed.append(topic)
+                if len(changed) <= _TOPICS_LOGGED:
+                    log.info("topic %s: %s was %s", topic, queue_data, old)
+        if len(changed) > _TOPICS_LOGGED:
+            more = len(changed) - _TOPICS_LOGGED
+            log.info("broker %s: and %s more topics, up to %s", broker_name, more, changed[-1])
 
     def _refresh(
         self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
@@ -269,18 +278,25 @@ class RouteInfoManager:
             names.discard(broker_name)
             if not names:
                 del self._cluster_addr_table[cluster]
-        for topic in list(self._topic_queue_table):
-            self._remove_queue_data(topic, (broker_name,))
+        topics = list(self._topic_queue_table)
+        gone = [topic for topic in topics if self._remove_queue_data(topic, (broker_name,))]
+        for topic in gone[:_TOPICS_LOGGED]:
+            log.info("topic %s: removed, no broker serves it any more", topic)
+        if len(gone) > _TOPICS_LOGGED:
+            more = len(gone) - _TOPICS_LOGGED
+            log.info("broker name %s: and %s more topics, up to %s", broker_name, more, gone[-1])
 
-    def _remove_queue_data(self, topic: str, broker_names: Iterable[str]) -> None:
+    def _remove_queue_data(self, topic: str, broker_names: Iterable[str]) -> bool:
+        """True when nobody serves the topic any more."""
         by_name = self._topic_queue_table.get(topic)
         if by_name is None:
-            return
+            return False
         for broker_name in broker_names:
             by_name.pop(broker_name, None)
-        if not by_name:
-            del self._topic_queue_table[topic]
-            log.info("topic %s: removed, no broker serves it any more", topic)
+        if by_name:
+            return False
+        del self._topic_queue_table[topic]
+        return True
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -292,7 +308,8 @@ class RouteInfoManager:
                 self._topic_queue_table.pop(topic, None)
             else:
                 names = self._cluster_addr_table.get(cluster_name, set())
-                self._remove_queue_data(topic, tuple(names))
+                if self._remove_queue_data(topic, tuple(names)):
+                    log.info("topic %s: removed, no broker serves it any more", topic)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
         """REGISTER_TOPIC_IN_NAMESRV (217, 5.x). False (nothing done): an unknown broker name."""

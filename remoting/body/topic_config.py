@@ -1,4 +1,4 @@
-"""Topic configuration: body of 21, part of 103, file config/topics.json; topic lists.
+"""Topic configuration: body of 18 and 21, part of 103, file config/topics.json; topic lists.
 
 Pure data, any thread.
 """
@@ -40,6 +40,13 @@ class TopicConfigSerializeWrapper(JsonBean):
 
     data_version: DataVersion = field(default_factory=DataVersion)
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicListRequestBody(JsonBean):
+    """Body of UPDATE_AND_CREATE_TOPIC_LIST (18, 5.x)."""
+
+    topic_config_list: list[TopicConfig] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

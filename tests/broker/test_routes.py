@@ -8,8 +8,6 @@ import pytest
 
 from broker.acl.access_table import ACCESS_TABLE
 from broker.broker_controller import BrokerController
-from broker.changed_settings import ChangedSettings
-from broker.command_channel import create_channel
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.send_message_processor import SendMessageProcessor
 from broker.routes import (
@@ -21,64 +19,14 @@ from broker.routes import (
     REPLY_POOL,
     SEND_BACK_POOL,
 )
-from broker.startup_options import StartupOptions
 from remoting.request_code import RequestCode as Code
-from store.clock import SystemClock
-from store.control_page import Bell, ProcessIndex
-from store.metric_slots import MetricSlots, create_metric_slots
-from store.queue_table import create_queue_table
-from tests.support.shared_memory import fresh_page
-
-SERVED_4_9_8 = {
-    *(10, 11, 12, 14, 15, 17, 21, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38),
-    *(25, 41, 42, 43, 45, 46, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223, 300, 307, 308),
-    *(309, 310, 314, 315, 317, 320),
-    *(906, 907),
-}
-"""What clients and mqadmin of 4.9.8 ask, and HA status: this version answers."""
+from tests.broker.route_world import built_controller
 
 
 @pytest.fixture(scope="module")
 def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerController]:
-    root = tmp_path_factory.mktemp("routes")
-    options = StartupOptions.from_settings(
-        {
-            "storePathRootDir": str(root),
-            "brokerIP1": "127.0.0.1",
-            "listenPort": "10911",
-            "namesrvAddr": "",
-            "rocketmqHome": str(root),
-        }
-    )
-    page = fresh_page()
-    names = {"store": ProcessIndex.STORE, "remoting": ProcessIndex.REMOTING, "ha": ProcessIndex.HA}
-    bells = {name: Bell(page, index, Bell.create()) for name, index in names.items()}
-    names_of_ours = ("remoting->store", "remoting->ha", "remoting<-ha")
-    ends = {name: create_channel() for name in names_of_ours}
-    ours = {name: pair[0] for name, pair in ends.items()}
-    metrics = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
-    controller = BrokerController(
-        options,
-        page,
-        create_queue_table(),
-        bells,
-        ours,
-        SystemClock(),
-        metrics,
-        config_file=None,
-        changed=ChangedSettings(ChangedSettings.create()),
-    )
-    yield controller
-    controller._server.shutdown()
-    controller.loop.close()
-    for pair in ends.values():
-        for end in pair:
-            end.close()
-
-
-def test_every_code_of_498_clients_is_served(controller: BrokerController) -> None:
-    missing = SERVED_4_9_8 - set(controller._routes.main)
-    assert not missing
+    with built_controller(tmp_path_factory.mktemp("routes")) as controller:
+        yield controller
 
 
 @pytest.mark.parametrize(
@@ -140,15 +88,9 @@ def test_no_code_of_the_name_server_is_served(controller: BrokerController) -> N
     assert not namesrv & set(controller._routes.main)
 
 
-def test_every_code_that_is_served_has_a_row_of_access(controller: BrokerController) -> None:
-    """A new code: say in broker/acl/access_table.py who may ask for it."""
-    routes = controller._routes
-    assert (set(routes.main) | set(routes.vip)) - set(ACCESS_TABLE) == set()
-
-
-def test_rows_of_access_without_a_processor_are_those_that_come(
+def test_the_access_table_has_a_row_for_every_code_that_is_served_and_no_other(
     controller: BrokerController,
 ) -> None:
-    coming = {25, 27, 36, 37, *range(50, 54), *range(220, 224), *range(305, 310), 314, 316, 321}
-    coming |= {*range(323, 327), 329, 343, 345, 28907}
-    assert set(ACCESS_TABLE) - set(controller._routes.main) <= coming
+    """A new code: say in broker/acl/access_table.py who may ask for it."""
+    routes = controller._routes
+    assert set(routes.main) | set(routes.vip) == set(ACCESS_TABLE)

@@ -24,6 +24,7 @@ class FakeConnection:
     connection_id: int = 1
     remote_address: str = "10.1.1.1:5000"
     is_open: bool = True
+    is_from_this_machine: bool = False
     sent: list[RemotingCommand] = field(default_factory=list)
 
     def send_command(self, command: RemotingCommand) -> None:

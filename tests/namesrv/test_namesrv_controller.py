@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 
@@ -139,6 +139,24 @@ def test_unknown_codes_and_bad_bodies_are_answered_and_the_connection_lives(
         assert (answer.code, answer.remark) == (3, " request type 310 not supported")
         assert peer.ask(RemotingCommand.request(103, {"brokerName": "x"})).code == 1
         assert peer.ask(RemotingCommand.request(106)).code == 0
+
+
+def test_operators_are_let_in_by_their_address_only(config: NamesrvConfig) -> None:
+    server = Running(replace(config, admin_allowed_addresses="10.0.0.0/8"))
+    with Peer(server.port) as peer:
+        assert peer.ask(registration("a")).code == 0
+        for request in (
+            RemotingCommand.request(318, body=b"orderMessageEnable=true"),
+            RemotingCommand.request(100, {"namespace": "n", "key": "k", "value": "v"}),
+            RemotingCommand.request(205, {"brokerName": "a"}),
+            RemotingCommand.request(216, {"topic": "T"}),
+        ):
+            answer = peer.ask(request)
+            assert answer.code == 16
+            assert "adminAllowedAddresses (now 10.0.0.0/8)" in (answer.remark or "")
+        assert set(addresses(peer)) == {"a"}
+        assert b"orderMessageEnable=false\n" in peer.ask(RemotingCommand.request(319)).body
+    server.stop()
 
 
 def test_bytes_that_are_no_frame_close_only_their_connection(running: Running) -> None:

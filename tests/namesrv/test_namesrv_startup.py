@@ -36,6 +36,18 @@ def test_file_is_read_and_becomes_the_store_path(tmp_path: Path) -> None:
     assert "serverWorkerThreads" in options.warnings[0]
 
 
+def test_a_wrong_address_ends_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text("listenPort=0\nadminAllowedAddresses=127.0.0.1,10.0\n")
+    failed = exit_of(["-c", str(path)], HOME)
+    assert failed.exit_code == 255
+    assert failed.text == (
+        f"{path}:2: adminAllowedAddresses: '10.0' has 2 parts instead of 4; write an address "
+        "(10.1.2.3, 2001:db8::1), a list (10.1.2.{3,4}), or * and ranges in an address (10.1.*.*, "
+        "10.1.2.3-50)"
+    )
+
+
 def test_shipped_file_loads() -> None:
     path = Path(__file__).parents[2] / "conf" / "namesrv.conf"
     assert load_namesrv_options(["-c", str(path)], HOME).warnings == ()

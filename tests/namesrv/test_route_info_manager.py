@@ -527,3 +527,18 @@ def test_any_sequence_gives_what_a_naive_model_gives(sequence: list[tuple[Any, .
         sizes = manager.sizes()
         assert sizes["brokerLiveTable"] == len(model.living)
         assert sizes["brokerAddrTable"] == len({name for name, _ in model.holders})
+
+
+def test_of_many_topics_the_log_names_the_first_hundred(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="namesrv.route_info_manager")
+    names = [f"T{number:03}" for number in range(103)]
+    manager = registered(registration(topic_configs=topics(*names)))
+    lines = [record.message for record in caplog.records]
+    assert sum(line.startswith("topic T") for line in lines) == 100
+    assert lines[-1] == "broker broker-a: and 3 more topics, up to T102"
+    caplog.clear()
+    manager.unregister_broker("broker-a", "broker-a-0:10911")
+    lines = [record.message for record in caplog.records]
+    assert lines.count("topic T099: removed, no broker serves it any more") == 1
+    assert lines[-1] == "broker name broker-a: and 3 more topics, up to T102"
+    assert manager.get_all_topic_list() == []

@@ -1,0 +1,181 @@
+"""Which request codes the originals define and answer, and why ours leaves some out.
+
+Facts only, read off the sources of 4.9.8 and 5.3.3: their constants (RequestCode), what their
+brokers register (BrokerController) and what the default processor there takes (the switch of
+AdminBrokerProcessor), the switch of the name server's DefaultRequestProcessor. What ours answers
+is not here: that is asked of its route tables (compatibility_document.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+DEFINED_498: Final = frozenset(
+    {
+        *(10, 11, 12, 13, 14, 15, 17, 21, 22, 23, *range(25, 44), 45, 46, *range(50, 54)),
+        *range(100, 107),
+        *range(200, 217),
+        *range(219, 225),
+        *range(300, 330),
+    }
+)
+"""RequestCode of 4.9.8."""
+
+ONLY_498: Final = frozenset(range(50, 54))
+ONLY_533: Final = frozenset(
+    {
+        *(18, 47, 60, 61, 217, 225, 343, 345, *range(351, 356), 361, 370, 400, 401, 402, 513),
+        *range(901, 909),
+        *range(1001, 1019),
+        *range(2001, 2005),
+        *range(3001, 3011),
+        *range(200050, 200057),
+        200151,
+    }
+)
+DEFINED_533: Final = DEFINED_498 - ONLY_498 | ONLY_533
+"""RequestCode of 5.3.3."""
+
+OURS: Final = frozenset({28906, 28907})
+"""Codes of ours."""
+
+_BOTH_BROKERS: Final = frozenset(
+    {
+        # Registered with a processor of their own.
+        *(10, 310, 320, 36, 11, 324, 325, 12, 33, 34, 35, 46, 38, 14, 15, 37),
+        # Taken by the default processor.
+        *(17, 21, 25, 26, 28, 29, 30, 31, 32, 41, 42, 43, 45, 200, 201, 202, 203, 204, 207, 208),
+        *(215, 222, 223, 300, 303, 305, 306, 307, 308, 309, 314, 315, 316, 317, 321, 323, 328, 329),
+    }
+)
+BROKER_498: Final = _BOTH_BROKERS | {50, 51, 52, 53}
+BROKER_533: Final = _BOTH_BROKERS | {
+    *(361, 370, 400, 401, *range(200050, 200056), 200151),
+    *(18, 60, 61, 225, 343, 345, *range(351, 356), 402, 513, 905, 906, 907, 908, 1007, 1008),
+    *(*range(2001, 2005), *range(3001, 3011), 200056),
+}
+NOT_ON_VIP: Final = frozenset({11, 361})
+"""Not answered on the second port (listenPort - 2), by none of the three."""
+
+NAMESRV_498: Final = frozenset(
+    {
+        *range(100, 107),
+        *(205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327),
+    }
+)
+NAMESRV_533: Final = NAMESRV_498 | {217, 901, 904}
+
+TO_CLIENTS_498: Final = frozenset({39, 40, 220, 221, 307, 309, 326})
+TO_CLIENTS_533: Final = TO_CLIENTS_498
+"""What a broker asks of the clients that are connected to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Codes that one of the originals answers and ours does not. `name` stands in the table."""
+
+    name: str
+    codes: frozenset[int]
+    reason: str
+
+
+GAPS_498: Final[tuple[Gap, ...]] = ()
+"""None: every code that a 4.9.8 broker or name server answers is answered."""
+
+GAPS_533: Final = (
+    Gap(
+        "pop",
+        frozenset({*range(200050, 200057), 200151}),
+        "Pop consumption is 5.x's. A pull consumer never asks for it, a push consumer only where a "
+        "broker told it to in answer to 400. A 5.x proxy reports NOT_IMPLEMENTED to its gRPC "
+        "client, which can send through it but not receive: consumers use the remoting protocol.",
+    ),
+    Gap(
+        "assignment",
+        frozenset({400, 401, 402}),
+        "Queues are shared out by the clients, as everywhere in 4.9. A 5.3.3 push consumer asks "
+        "400 only with clientRebalance=false (its default is true); it then logs code 3 at every "
+        "rebalance and gets no queues: leave clientRebalance as it is. mqadmin setConsumeMode "
+        "(401) shows code 3; a 5.3.3 slave logs one error for 402 a round and goes on.",
+    ),
+    Gap(
+        "timer",
+        frozenset({60, 61, 370}),
+        "The timer wheel (messages for any moment, and their recall) is 5.x's; ours has the 18 "
+        "delay levels. recallMessage throws an MQBrokerException with code 3. A 5.3.3 slave logs "
+        "an error for each 60 and 61 and goes on: set timerWheelEnable=false there.",
+    ),
+    Gap(
+        "static topics",
+        frozenset({513}),
+        "Static (logical) topics are 5.x's. mqadmin updateStaticTopic and remappingStaticTopic "
+        "show code 3.",
+    ),
+    Gap(
+        "forbidden",
+        frozenset({353}),
+        "Forbidding a group one topic is 5.x's. Nothing of its mqadmin asks this; the API throws "
+        "an MQBrokerException with code 3. Ours: consumeEnable of a group, or the ACL.",
+    ),
+    Gap(
+        "acting master",
+        frozenset({905, 908}),
+        "A slave that acts as master, and the flush offset it is told of, are 5.x's. 905 is "
+        "oneway and comes only from a 5.x name server with notifyMinBrokerIdChanged=true: it is "
+        "dropped. mqadmin resetMasterFlushOffset (908) shows code 3.",
+    ),
+    Gap(
+        "controller",
+        frozenset({1007, 1008}),
+        "There is no controller: an operator makes a slave the master (docs/replication.md). "
+        "mqadmin getBrokerEpoch (1007) shows code 3; nobody sends 1008 to a broker that is in no "
+        "controller's table.",
+    ),
+    Gap(
+        "RocksDB",
+        frozenset({354, 355}),
+        "There is the file store only. mqadmin's rocksDB commands show code 3.",
+    ),
+    Gap(
+        "cold data",
+        frozenset(range(2001, 2005)),
+        "Flow control of cold reads is 5.x's. mqadmin's commands for it show code 3.",
+    ),
+    Gap(
+        "users of 5.x",
+        frozenset(range(3001, 3011)),
+        "Access control of 5.x is not there; that of 4.9 is (50 to 53, docs/access.md). The "
+        "commands for users and ACLs of mqadmin 5.3.3 show code 3.",
+    ),
+)
+
+NOTES: Final[dict[int, str]] = {
+    18: "as 17; for mqadmin updateTopicList of 5.x",
+    25: "an allow-list of keys (docs/settings.md)",
+    37: "docs/transactions.md",
+    52: "without ACL 4.9.8 does not answer; ours says so",
+    215: "that topic's queues only (docs/decisions.md)",
+    225: "as 200; for mqadmin updateSubGroupList of 5.x",
+    318: "an allow-list of keys (docs/settings.md)",
+    343: "for mqadmin of 5.x",
+    345: "for mqadmin of 5.x",
+    351: "for mqadmin of 5.x",
+    352: "for mqadmin of 5.x",
+    361: "a 5.x lite pull consumer's 11",
+    906: "docs/replication.md",
+    907: "for mqadmin haStatus",
+    28906: "between brokers of ours (docs/replication.md)",
+    28907: "between brokers of ours (docs/access.md)",
+}
+"""What is worth knowing of a code that ours answers."""
+
+UNUSED: Final[tuple[tuple[frozenset[int], str], ...]] = (
+    (frozenset({13, 22, 23, 27, *range(209, 215)}), "left over there, answered by nobody"),
+    (frozenset({301, 302}), "filter servers, which 4.x no longer has"),
+    (frozenset({47}), "defined in 5.x, answered by nobody"),
+    (frozenset({902, 903}), "a 5.x broker container answers them, which ours is not"),
+    (frozenset({*range(1001, 1007), *range(1009, 1014)}), "a 5.x controller answers them"),
+    (frozenset(range(1014, 1019)), "within a 5.x controller"),
+)
+"""Codes that are defined, and that neither a broker nor a name server answers."""

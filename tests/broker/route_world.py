@@ -1,0 +1,57 @@
+"""A BrokerController of real parts that is made but not started, for a look at its routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker.broker_controller import BrokerController
+from broker.changed_settings import ChangedSettings
+from broker.command_channel import create_channel
+from broker.startup_options import StartupOptions
+from store.clock import SystemClock
+from store.control_page import Bell, ProcessIndex
+from store.metric_slots import MetricSlots, create_metric_slots
+from store.queue_table import create_queue_table
+from tests.support.shared_memory import fresh_page
+
+
+@contextmanager
+def built_controller(root: Path) -> Iterator[BrokerController]:
+    """A master in the empty directory `root`, with the settings that nobody changed."""
+    options = StartupOptions.from_settings(
+        {
+            "storePathRootDir": str(root),
+            "brokerIP1": "127.0.0.1",
+            "listenPort": "10911",
+            "namesrvAddr": "",
+            "rocketmqHome": str(root),
+        }
+    )
+    page = fresh_page()
+    names = {"store": ProcessIndex.STORE, "remoting": ProcessIndex.REMOTING, "ha": ProcessIndex.HA}
+    bells = {name: Bell(page, index, Bell.create()) for name, index in names.items()}
+    names_of_ours = ("remoting->store", "remoting->ha", "remoting<-ha")
+    ends = {name: create_channel() for name in names_of_ours}
+    ours = {name: pair[0] for name, pair in ends.items()}
+    metrics = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
+    controller = BrokerController(
+        options,
+        page,
+        create_queue_table(),
+        bells,
+        ours,
+        SystemClock(),
+        metrics,
+        config_file=None,
+        changed=ChangedSettings(ChangedSettings.create()),
+    )
+    try:
+        yield controller
+    finally:
+        controller._server.shutdown()
+        controller.loop.close()
+        for pair in ends.values():
+            for end in pair:
+                end.close()

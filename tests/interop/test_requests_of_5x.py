@@ -1,0 +1,88 @@
+"""mqadmin 5.3.3 with requests that 4.9 does not know: what makes sense here works, the rest is told
+so in words (docs/compatibility.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from remoting.remoting_serializable import loads_lenient
+from tests.interop.clients import Client
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+_LIMIT_MS = 60_000
+
+
+@pytest.fixture
+def client(clients: Callable[[str], Client]) -> Client:
+    client = clients("5.3.3")
+    if client.cluster.broker.kind != "ours":
+        pytest.skip("about our broker")
+    return client
+
+
+def mqadmin(client: Client, home: Path, *arguments: str) -> str:
+    """Everything that a command prints."""
+    asked = {"home": str(home), "args": list(arguments), "lines": 0, "limit_ms": _LIMIT_MS}
+    told = client.driver.call("mqadmin", **asked)
+    assert told["ended"], told
+    return str(told["out"] + told["err"])
+
+
+def test_several_topics_at_once(client: Client, tmp_path: Path) -> None:
+    """updateTopicList (18)."""
+    file = tmp_path / "topics.json"
+    names = ["topics-of-5x-1", "topics-of-5x-2"]
+    queues = {"readQueueNums": 3, "writeQueueNums": 2, "perm": 6}
+    file.write_text(json.dumps([{"topicName": name, **queues} for name in names]))
+    address = client.cluster.broker.address
+    told = mqadmin(client, tmp_path, "updateTopicList", "-b", address, "-f", str(file))
+    assert told.strip() == (
+        f"submit batch of topic config to {address} success, please check the result later."
+    )
+    with client.cluster.broker.client() as broker:
+        for name in names:
+            answer = loads_lenient(broker.call(351, {"topic": name}).body)
+            assert {key: answer[key] for key in queues} == queues
+
+
+def test_several_groups_at_once(client: Client, tmp_path: Path) -> None:
+    """updateSubGroupList (225)."""
+    file = tmp_path / "groups.json"
+    tries = {"groups-of-5x-1": 3, "groups-of-5x-2": 16}
+    file.write_text(
+        json.dumps([{"groupName": name, "retryMaxTimes": count} for name, count in tries.items()])
+    )
+    address = client.cluster.broker.address
+    told = mqadmin(client, tmp_path, "updateSubGroupList", "-b", address, "-f", str(file))
+    assert told.strip() == (
+        f"submit batch of group config to {address} success, please check the result later."
+    )
+    with client.cluster.broker.client() as broker:
+        for name, count in tries.items():
+            answer = loads_lenient(broker.call(352, {"group": name}).body)
+            assert answer["retryMaxTimes"] == count
+
+
+@pytest.mark.parametrize(
+    ("code", "command"),
+    [
+        (401, "setConsumeMode -b {address} -t T -g G -m POP"),
+        (908, "resetMasterFlushOffset -b {address} -o 0"),
+        (1007, "getBrokerEpoch -b {name}"),
+        (2003, "getColdDataFlowCtrInfo -b {address}"),
+        (3001, "createUser -b {address} -u somebody -p secret-1"),
+        (200056, "exportPopRecord -b {address}"),
+    ],
+    ids=lambda value: str(value).partition(" ")[0],
+)
+def test_what_only_5x_has_is_named(client: Client, tmp_path: Path, code: int, command: str) -> None:
+    broker = client.cluster.broker
+    words = command.format(address=broker.address, name=broker.name).split()
+    told = mqadmin(client, tmp_path, *words, "-n", client.namesrv)
+    assert f"CODE: 3  DESC:  request type {code} not supported" in told
