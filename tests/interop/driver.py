@@ -10,7 +10,7 @@ import json
 import subprocess
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,21 +72,23 @@ def by_queue(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
 class Driver:
     """One JVM with the client of `version`; thread-safe."""
 
-    def __init__(self, version: str, directory: Path) -> None:
+    def __init__(self, version: str, directory: Path, jvm: Sequence[str] = ()) -> None:
+        """jvm: more of its options."""
         self.version = version
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._numbers = itertools.count(1)
         self._pending: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()
-        jvm = (*QUICK_JVM, "-Xms64m", "-Xmx1g", *_REBALANCE)
-        command = java_command(driver_classpath(version), "interop.Driver", directory, jvm=jvm)
+        options = (*QUICK_JVM, "-Xms64m", "-Xmx1g", *_REBALANCE, *jvm)
+        command = java_command(driver_classpath(version), "interop.Driver", directory, jvm=options)
         self._log = (directory / "driver.log").open("wb")
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            cwd=directory,  # some commands of mqadmin write files where they are
             encoding="utf-8",
         )
         threading.Thread(target=self._read_answers, name=f"driver-{version}", daemon=True).start()
@@ -121,6 +123,11 @@ class Driver:
             self._popen.kill()
             self._popen.wait()
         self._log.close()
+
+    def kill(self) -> None:
+        """SIGKILL: the client dies without a word to any broker."""
+        self._popen.kill()
+        self.close()
 
     def _read_answers(self) -> None:
         assert self._popen.stdout is not None

@@ -89,7 +89,8 @@ final class Admin {
         return described;
     }
 
-    private DefaultMQAdminExt admin(JSONObject a) {
+    /** namesrv; account. One for each. */
+    DefaultMQAdminExt admin(JSONObject a) {
         String account = a.containsKey("access_key") ? "-" + a.getString("access_key") : "";
         return admins.computeIfAbsent(a.getString("namesrv") + account, name -> {
             try {

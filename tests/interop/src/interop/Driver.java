@@ -35,7 +35,10 @@ public final class Driver {
         new LitePullConsumers().register(operations);
         new RequestReply(producers).register(operations);
         new Transactions().register(operations);
-        new Admin(producers).register(operations);
+        Admin admins = new Admin(producers);
+        admins.register(operations);
+        new Scenarios(producers, admins).register(operations);
+        new AdminTool().register(operations);
         ExecutorService pool = Executors.newCachedThreadPool();
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {

@@ -39,9 +39,11 @@ final class Producers {
     }
 
     /** name, namesrv, group; compress_over (bytes), poll_ms (routes are asked for so often), timeout_ms (of a
-     *  send with its retries: a request whose broker dies takes all of it), account as Account.java says. */
+     *  send with its retries: a request whose broker dies takes all of it), trace (send a message about each
+     *  message) and trace_topic, account as Account.java says. */
     private Object start(JSONObject a) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(a.getString("group"), Account.hook(a));
+        DefaultMQProducer producer = new DefaultMQProducer(a.getString("group"), Account.hook(a),
+                a.getBooleanValue("trace"), a.getString("trace_topic"));
         producer.setNamesrvAddr(a.getString("namesrv"));
         producer.setInstanceName(a.getString("name"));
         producer.setSendMsgTimeout(a.containsKey("timeout_ms") ? a.getIntValue("timeout_ms") : 10_000);

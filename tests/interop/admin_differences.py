@@ -1,0 +1,99 @@
+"""Where a Java mqadmin prints something else against ours than against a Java broker, and why.
+
+Pure data. test_mqadmin_side_by_side.py holds it against what is printed, in both directions;
+docs/mqadmin.md shows it (`as_markdown`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+RELEASES: Final = {"4.9": "4.9.8", "5.3": "5.3.3"}
+"""Line to the release of the tool."""
+
+_SETTINGS: Final = "the settings that there are: none of Netty or of the JVM, some of our own"
+DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "4.9": {
+        "brokerStatus": "two rows more, `brokerActive` and `getTransferredTps`, which 5.x reads",
+        "deleteAclConfig": "the refusal of an unknown account says why, behind the same words",
+        "getBrokerConfig": _SETTINGS,
+        "getNamesrvConfig": _SETTINGS,
+    },
+    "5.3": {
+        "brokerStatus": "the rows of 4.9: none of acknowledgements, lite pulls and timers",
+        "clusterList": "`N` for the queue of lite pulls, which 4.9 does not have",
+        "exportConfigs": "`filterServerNums`, which 4.9 has",
+        "getBrokerConfig": _SETTINGS,
+        "getNamesrvConfig": _SETTINGS,
+        "resetOffsetByTime": "as 4.9: the tool computes and sets the offsets, not the broker",
+        "skipAccumulatedMessage": "as 4.9: the tool computes and sets the offsets, not the broker",
+    },
+}
+"""Line to command to what is different."""
+
+_POP: Final = "pop consumers"
+_CONTAINER: Final = "broker containers"
+_CONTROLLER: Final = "the controller"
+_STATIC: Final = "static topics"
+_COLD: Final = "cold data"
+_AUTH: Final = "users and rights of 5.x; here: the commands of 4.9 for `plain_acl.yml`"
+_ROCKSDB: Final = "RocksDB"
+NOTHING_FOR: Final[Mapping[str, str]] = {
+    "setConsumeMode": _POP,
+    "exportPopRecord": _POP,
+    "addBroker": _CONTAINER,
+    "removeBroker": _CONTAINER,
+    "getSyncStateSet": _CONTROLLER,
+    "getBrokerEpoch": _CONTROLLER,
+    "getControllerMetaData": _CONTROLLER,
+    "getControllerConfig": _CONTROLLER,
+    "updateControllerConfig": _CONTROLLER,
+    "electMaster": _CONTROLLER,
+    "cleanBrokerMetadata": _CONTROLLER,
+    "resetMasterFlushOffset": _CONTROLLER,
+    "updateStaticTopic": _STATIC,
+    "remappingStaticTopic": _STATIC,
+    "getColdDataFlowCtrInfo": _COLD,
+    "updateColdDataFlowCtrGroupConfig": _COLD,
+    "removeColdDataFlowCtrGroupConfig": _COLD,
+    "setCommitLogReadAheadMode": _COLD,
+    **dict.fromkeys(
+        (
+            *("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"),
+            *("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"),
+        ),
+        _AUTH,
+    ),
+    "rocksDBConfigToJson": _ROCKSDB,
+    "checkRocksdbCqWriteProgress": _ROCKSDB,
+}
+"""Command of 5.3.3 to what it is for, that a 4.9 broker has not: it ends with a refusal."""
+
+REFUSAL: Final = r"request type \d+ not supported"
+REFUSED_BY_THE_TOOL: Final = {
+    "remappingStaticTopic": "Mapping info should not be null in broker broker-a",
+}
+"""Instead of REFUSAL, where the tool asks nothing that a 4.9 broker does not know."""
+
+LOCAL: Final = ("dumpCompactionLog", "exportMetadataInRocksDB")
+"""Commands of 5.3.3 that read files and ask nobody."""
+
+
+def as_markdown() -> str:
+    """The tables of docs/mqadmin.md."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "| command | of mqadmin | what ours shows |"
+    yield "|---|---|---|"
+    for line, commands in DIFFERS.items():
+        for command, reason in commands.items():
+            yield f"| `{command}` | {RELEASES[line]} | {reason} |"
+    yield ""
+    yield "| commands of 5.3.3 that are refused | for |"
+    yield "|---|---|"
+    for purpose in dict.fromkeys(NOTHING_FOR.values()):
+        names = [f"`{name}`" for name, what in NOTHING_FOR.items() if what == purpose]
+        yield f"| {', '.join(names)} | {purpose} |"

@@ -1,0 +1,24 @@
+"""docs/mqadmin.md tells where the original's mqadmin prints something else against ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.interop.admin_differences import NOTHING_FOR, REFUSED_BY_THE_TOOL, as_markdown
+from tests.interop.admin_steps import BEYOND, PHASES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "mqadmin.md"
+SECTION = "## Side by side with the original's mqadmin\n"
+
+
+def test_the_page_has_these_tables() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition(SECTION)[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert rows == [line for line in as_markdown().splitlines() if line]
+
+
+def test_what_only_5_x_has_is_asked_once() -> None:
+    asked = [step.command for step in BEYOND.steps]
+    assert sorted(asked) == sorted(NOTHING_FOR)
+    assert set(REFUSED_BY_THE_TOOL) < set(asked)
+    assert not set(asked) & {step.command for phase in PHASES for step in phase.steps}
