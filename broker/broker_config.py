@@ -287,6 +287,22 @@ class BrokerConfig:
             "min": 1,
         },
     )
+    disable_consume_if_consumer_read_slowly: bool = field(
+        default=False,
+        metadata={
+            "key": "disableConsumeIfConsumerReadSlowly",
+            "doc": "stop to serve a group that is too far behind",
+        },
+    )
+    consumer_fallbehind_threshold: int = field(
+        default=16 << 30,
+        metadata={
+            "key": "consumerFallbehindThreshold",
+            "doc": "how far that is",
+            "unit": "bytes",
+            "min": 0,
+        },
+    )
     # Refusing early when requests wait too long.
     broker_fast_failure_enable: bool = field(
         default=True,
@@ -299,16 +315,7 @@ class BrokerConfig:
         default=200,
         metadata={
             "key": "waitTimeMillsInSendQueue",
-            "doc": "limit of a send",
-            "unit": "ms",
-            "min": 0,
-        },
-    )
-    wait_time_mills_in_pull_queue: int = field(
-        default=5000,
-        metadata={
-            "key": "waitTimeMillsInPullQueue",
-            "doc": "limit of a pull",
+            "doc": "limit of a send, and of a message that comes back",
             "unit": "ms",
             "min": 0,
         },

@@ -21,7 +21,7 @@ from broker.broker2client import Broker2Client, max_waiting_calls
 from broker.broker_gauges import BrokerGauges, GaugeSources
 from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.broker_registration import BrokerRegistration
-from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, ms_until_midnight
+from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.changed_settings import ChangedSettings
 from broker.client_housekeeping_service import ClientHousekeepingService
 from broker.command_channel import CommandClient
@@ -35,6 +35,7 @@ from broker.hot_path_stats import HotPathStats
 from broker.json_config_manager import JsonConfigManager
 from broker.memory_limit import memory_limit_bytes
 from broker.message_services import MessageParts, MessageServices
+from broker.outgoing_client import outgoing_client
 from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -58,6 +59,7 @@ from broker.routes import (
 from broker.runtime_source import RuntimeSource
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
+from broker.slow_consumer_protection import SlowConsumerProtection
 from broker.startup_options import StartupOptions
 from broker.store_access import StoreAccess
 from broker.store_follower import StoreFollower
@@ -66,10 +68,10 @@ from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import SCHEDULE_TOPIC, SystemTopics
 from broker.topic_config_manager import TopicChange, TopicConfigManager
 from remoting.body.topic_config import TopicConfig
-from remoting.remoting_client import RemotingClient
 from remoting.remoting_server import RemotingServer
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
+from remoting.server_tls import ServerTls
 from store.clock import Clock
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
@@ -250,6 +252,7 @@ class BrokerController:
             self._stats,
             self._clock.monotonic_ms,
             self._filters,
+            self._messages.offset_moved,
         )
         self._follower = StoreFollower(
             self._page,
@@ -264,7 +267,7 @@ class BrokerController:
             publish_counts=self._stats.publish,
         )
         self._access_control = Access(self._options.broker, self._clock)
-        self._client = RemotingClient(self._options.client, signer=self._access_control.signer)
+        self._client = outgoing_client(self._options, self._access_control.signer)
         self._build_outside()
         self._server = self._build_server()
 
@@ -320,6 +323,7 @@ class BrokerController:
             schedule_offsets=self._schedule_progress,
             pool=lambda name: self._routes.executors.get(name),
             waiting_sends=lambda: len(self._waiters),
+            line=self._messages.line,
         )
         parts = RouteParts(
             options=self._options,
@@ -337,6 +341,7 @@ class BrokerController:
             system_topics=self._system_topics,
             groups=self._groups,
             consumers=self._consumers,
+            filters=self._filters,
             producers=self._producers,
             consumer_offsets=self._offsets,
             schedule_offsets=self._schedule_offsets,
@@ -362,6 +367,7 @@ class BrokerController:
             idle_timeout_ms=server.server_channel_max_idle_time_seconds * 1000,
             observer=self._metrics,
             responses=self._responses,
+            tls=ServerTls(self._options.tls),
         )
 
     def _configs(self) -> BrokerConfigUpdate:
@@ -445,12 +451,10 @@ class BrokerController:
         self._store_stats.schedule_on(self._executor)
         self._housekeeping.schedule_on(self._executor)
         self._gauges().schedule_on(self._executor)
-        self._executor.schedule(
-            "record-broker-stats",
-            self._broker_stats.record,
-            first_delay_ms=ms_until_midnight(self._clock.now_ms()),
-            period_ms=86_400_000,
-        )
+        self._broker_stats.schedule_on(self._executor, self._clock.now_ms())
+        SlowConsumerProtection(
+            broker, self._offsets, self._consumers, self._groups, self._access
+        ).schedule_on(self._executor)
         self._executor.schedule(
             "persist",
             self._persist,
@@ -486,6 +490,7 @@ class BrokerController:
     def _refuse_late(self) -> None:
         for pool in self._routes.executors.values():
             pool.refuse_late()
+        self._messages.line.look()
 
     def _hide_gone(self) -> None:
         self._stats.hide_gone(set(self._topics.topic_names()), set(self._groups.group_names()))

@@ -190,7 +190,7 @@ class BrokerRegistration:
             if self._stopped:
                 return
             results = self._register(wrapper, oneway=False)
-        self._use(results, check_order=False)
+        self._use(results, check_order=True)
 
     def _register(
         self, wrapper: TopicConfigSerializeWrapper, *, oneway: bool

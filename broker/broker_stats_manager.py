@@ -22,6 +22,7 @@ from store.clock import Clock
 MINUTE_SAMPLING_MS: Final = 10_000
 HOUR_SAMPLING_MS: Final = 600_000
 DAY_SAMPLING_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
 _MINUTE_SAMPLES: Final = 7
 _HOUR_SAMPLES: Final = 7
 _DAY_SAMPLES: Final = 25
@@ -200,9 +201,6 @@ class BrokerStatsManager:
         }
         self.broker_put_nums = self.item(StatsName.BROKER_PUT_NUMS, cluster_name)
         self.broker_get_nums = self.item(StatsName.BROKER_GET_NUMS, cluster_name)
-        self.fall_behind_size: dict[str, int] = {}
-        """Bytes a group's last pull was behind, by queueId@topic@group; not given by 315."""
-        self.fall_behind_time: dict[str, int] = {}
 
     # -- counting -------------------------------------------------------------------------------
 
@@ -256,14 +254,6 @@ class BrokerStatsManager:
         self.item(StatsName.QUEUE_GET_NUMS, key).add(nums)
         self.item(StatsName.QUEUE_GET_SIZE, key).add(size)
 
-    def record_fall_behind(
-        self, group: str, topic: str, queue_id: int, *, size: int, time_ms: int
-    ) -> None:
-        """How far a group is behind (protectBroker and logs read it)."""
-        key = f"{queue_id}@{topic}@{group}"
-        self.fall_behind_size[key] = size
-        self.fall_behind_time[key] = time_ms
-
     # -- reading --------------------------------------------------------------------------------
 
     def find_stats_item(self, name: str, key: str) -> StatsItem | None:
@@ -289,24 +279,17 @@ class BrokerStatsManager:
         for name in _TOPIC_FIRST:
             self._drop(name, lambda key: key.startswith(f"{topic}@"))
         self._drop(StatsName.GROUP_GET_LATENCY, lambda key: f"@{topic}@" in key)
-        self._forget_fall(lambda key: f"@{topic}@" in key)
 
     def on_group_deleted(self, group: str) -> None:
         """Drop every counter of a group (207, when autoDeleteUnusedStats)."""
         for name in _BY_GROUP:
             self._drop(name, lambda key: key.endswith(f"@{group}"))
-        self._forget_fall(lambda key: key.endswith(f"@{group}"))
 
     def _drop(self, name: StatsName, gone: Callable[[str], bool]) -> None:
         with self._lock:
             table = self._tables.get(name, {})
             for key in [key for key in table if gone(key)]:
                 del table[key]
-
-    def _forget_fall(self, gone: Callable[[str], bool]) -> None:
-        for table in (self.fall_behind_size, self.fall_behind_time):
-            for key in [key for key in table.copy() if gone(key)]:
-                table.pop(key, None)
 
     # -- sampling -------------------------------------------------------------------------------
 
@@ -365,6 +348,15 @@ class BrokerStats:
     def msg_get_total_today_now(self) -> int:
         """Messages given to consumers since the start."""
         return self._get_total()
+
+    def schedule_on(self, scheduler: StatsScheduler, now_ms: int) -> None:
+        """Record each midnight, from the one after `now_ms` (wall clock) on."""
+        scheduler.schedule(
+            "record-broker-stats",
+            self.record,
+            first_delay_ms=ms_until_midnight(now_ms),
+            period_ms=_DAY_MS,
+        )
 
     def record(self) -> None:
         """At midnight: today becomes yesterday."""

@@ -78,7 +78,7 @@ _AFTER_RESTART: Final = frozenset(
         # Pools and refusing early.
         "brokerFastFailureEnable",
         "waitTimeMillsInSendQueue",
-        "waitTimeMillsInPullQueue",
+        "osPageCacheBusyTimeOutMills",
         "waitTimeMillsInHeartbeatQueue",
         "waitTimeMillsInTransactionQueue",
         "sendThreadPoolQueueCapacity",

@@ -59,12 +59,8 @@ class DefaultConsumerIdsChangeListener:
     groups' property filters up to date."""
 
     def __init__(
-        self,
-        *,
-        notify_consumer_ids_changed_enable: bool = True,
-        filters: GroupFilters | None = None,
+        self, filters: GroupFilters, *, notify_consumer_ids_changed_enable: bool = True
     ) -> None:
-        """filters: None where nobody filters by properties."""
         self.notify_consumer_ids_changed_enable = notify_consumer_ids_changed_enable
         self._filters = filters
 
@@ -82,13 +78,11 @@ class DefaultConsumerIdsChangeListener:
 
     def on_register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
         """Nothing to send; a new expression is compiled."""
-        if self._filters is not None:
-            self._filters.register(group, subscriptions)
+        self._filters.register(group, subscriptions)
 
     def on_unregister(self, group: str) -> None:
         """Nobody is left to be told; the group's filters are kept for a while."""
-        if self._filters is not None:
-            self._filters.unregister(group)
+        self._filters.unregister(group)
 
 
 class ConsumerGroupInfo:

@@ -73,11 +73,11 @@ class ConsumerOffsetManager(JsonConfigManager):
 
     def topics_of_group(self, group: str) -> list[str]:
         """Topics the group has offsets in (Java: whichTopicByConsumer)."""
-        return [topic for topic, found in self._pairs() if found == group]
+        return [topic for topic, found in self.pairs() if found == group]
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Groups that have offsets in the topic (Java: whichGroupByTopic)."""
-        return [group for found, group in self._pairs() if found == topic]
+        return [group for found, group in self.pairs() if found == topic]
 
     def lowest_offsets(
         self, topic: str, min_offset: Callable[[int], int], without: Collection[str]
@@ -96,7 +96,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                     lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
         return lowest
 
-    def _pairs(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[str, str]]:
         """(topic, group) of each key; keys with more than one separator are skipped as in Java."""
         split = (key.split(TOPIC_GROUP_SEPARATOR) for key in self._table.copy())
         return [(parts[0], parts[1]) for parts in split if len(parts) == 2]
@@ -121,7 +121,7 @@ class ConsumerOffsetManager(JsonConfigManager):
 
     def _remove(self, matches: Callable[[str, str], bool], what: str) -> int:
         with self._lock:
-            gone = [f"{topic}@{group}" for topic, group in self._pairs() if matches(topic, group)]
+            gone = [f"{topic}@{group}" for topic, group in self.pairs() if matches(topic, group)]
             for key in gone:
                 del self._table[key]
             if gone:

@@ -1,8 +1,8 @@
 """MessageServices: everything that puts messages into the log, put together.
 
 Wiring only, for BrokerController: the line of appends, sends, messages that come back, answers of
-request-reply, due delayed messages, transactions. Runs nothing by itself; who runs where is said
-in each module.
+request-reply, due delayed messages, transactions, corrected pulls. Runs nothing by itself; who runs
+where is said in each module.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from broker.append_line import AppendLine
 from broker.broker2client import Broker2Client
+from broker.broker_fast_failure import BrokerFastFailure
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.durability_waiters import DurabilityWaiters
 from broker.hot_path_stats import HotPathStats
+from broker.offset_moved_events import OffsetMovedEvents
 from broker.processor.consumer_send_msg_back_processor import (
     ConsumerSendMsgBackProcessor,
     SendBackParts,
@@ -24,7 +26,12 @@ from broker.processor.reply_message_processor import (
     ReplyParts,
 )
 from broker.processor.send_message_processor import SendMessageProcessor
-from broker.processor_settings import reply_settings, send_back_settings, send_settings
+from broker.processor_settings import (
+    fast_failure_settings,
+    reply_settings,
+    send_back_settings,
+    send_settings,
+)
 from broker.producer_manager import ProducerManager
 from broker.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule_offset_manager import ScheduleOffsetManager
@@ -73,13 +80,19 @@ class MessageServices:
 
     def __init__(self, parts: MessageParts) -> None:
         self._parts = parts
-        self._line = AppendLine(parts.commit_log, parts.why_not_writable)
+        self.line = self._make_line()
         self.send = self._make_send()
         self.send_back = self._make_send_back()
         self.reply = self._make_reply()
         self._schedule = self._make_schedule()
         self._transactions = self._make_transactions()
         self.end_transaction = self._transactions.processor
+        self.offset_moved = OffsetMovedEvents(
+            parts.commit_log,
+            self.line,
+            parts.options.broker.broker_name,
+            is_slave=parts.options.store.is_slave,
+        )
 
     def use(self, options: StartupOptions) -> None:
         """Settings were changed: follow them. Loop thread."""
@@ -106,12 +119,22 @@ class MessageServices:
 
     # -- construction --------------------------------------------------------------------------
 
+    def _make_line(self) -> AppendLine:
+        parts = self._parts
+        return AppendLine(
+            parts.commit_log,
+            parts.clock,
+            BrokerFastFailure(fast_failure_settings(parts.options), parts.page, parts.clock),
+            parts.why_not_writable,
+            capacity=parts.options.broker.send_thread_pool_queue_capacity,
+        )
+
     def _make_send(self) -> SendMessageProcessor:
         parts = self._parts
         return SendMessageProcessor(
             send_settings(parts.options),
             parts.commit_log,
-            self._line,
+            self.line,
             parts.topics,
             parts.groups,
             parts.waiters,
@@ -124,7 +147,7 @@ class MessageServices:
         return ConsumerSendMsgBackProcessor(
             SendBackParts(
                 commit_log=parts.commit_log,
-                line=self._line,
+                line=self.line,
                 reader=parts.access,
                 topics=parts.topics,
                 groups=parts.groups,
@@ -140,7 +163,7 @@ class MessageServices:
         return ReplyMessageProcessor(
             ReplyParts(
                 commit_log=parts.commit_log,
-                line=self._line,
+                line=self.line,
                 waiters=parts.waiters,
                 topics=parts.topics,
                 clients=parts.producers,
@@ -158,7 +181,7 @@ class MessageServices:
         return ScheduleMessageService(
             ScheduleParts(
                 commit_log=parts.commit_log,
-                line=self._line,
+                line=self.line,
                 reader=parts.loop_reader,
                 table=parts.table,
                 units=parts.loop_units,
@@ -177,7 +200,7 @@ class MessageServices:
             TransactionParts(
                 options=parts.options,
                 commit_log=parts.commit_log,
-                line=self._line,
+                line=self.line,
                 reader=parts.access,
                 waiters=parts.waiters,
                 stats=parts.stats,
@@ -186,6 +209,7 @@ class MessageServices:
                 producers=parts.producers,
                 clock=parts.clock,
                 on_loop=parts.loop.call_soon_threadsafe,
+                later=parts.loop.call_later,
                 flushed_offset=lambda: parts.page.counters[FLUSHED_OFFSET],
                 on_failure=parts.on_failure,
             )

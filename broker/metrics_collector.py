@@ -18,6 +18,7 @@ from broker import metrics_table as table
 from broker.metrics_table import Metric
 from broker.replica_sight import ReplicaSight, Rows, Sight
 from broker.supervisor import ChildState
+from broker.sync_kind import SyncKind
 from ha.refusals import RefusalReason
 from store.clock import Clock
 from store.control_page import (
@@ -40,8 +41,6 @@ from store.metric_slots import MetricSlotsReader
 
 log = logging.getLogger(__name__)
 
-SYNC_KINDS: Final = ("topics", "consumer_offsets", "delay_offsets", "subscription_groups")
-"""Kinds of metadata that a slave takes over, in the order of their slots on the control page."""
 _OFFSETS: Final = {
     "min": MIN_PHY_OFFSET,
     "max": MAX_PHY_OFFSET,
@@ -225,13 +224,13 @@ class BrokerCollector:
     def _sync_age(self) -> Rows:
         """Only what a slave has: before its first success a kind has no age."""
         now_ms = self._clock.now_ms()
-        last = ((kind, self._counters[SLAVE_SYNC_SUCCESS + n]) for n, kind in enumerate(SYNC_KINDS))
-        return [((kind,), [max(0, now_ms - last_ms) / 1000]) for kind, last_ms in last if last_ms]
+        last = ((kind.label, self._counters[SLAVE_SYNC_SUCCESS + kind]) for kind in SyncKind)
+        return [((name,), [max(0, now_ms - last_ms) / 1000]) for name, last_ms in last if last_ms]
 
     def _sync_failures(self) -> Rows:
         return [
-            ((kind,), [float(self._counters[SLAVE_SYNC_FAILURES + number])])
-            for number, kind in enumerate(SYNC_KINDS)
+            ((kind.label,), [float(self._counters[SLAVE_SYNC_FAILURES + kind])])
+            for kind in SyncKind
         ]
 
     def _processes_up(self) -> Rows:

@@ -5,6 +5,7 @@ Pure functions, any thread. Used at the start, and again when a request has chan
 
 from __future__ import annotations
 
+from broker.broker_fast_failure import FastFailureSettings
 from broker.processor.consumer_send_msg_back_processor import SendBackSettings
 from broker.processor.pull_message_processor import PullSettings
 from broker.processor.reply_message_processor import ReplySettings
@@ -30,6 +31,16 @@ def send_settings(options: StartupOptions) -> SendSettings:
             if broker.reject_transaction_message
             else ""
         ),
+    )
+
+
+def fast_failure_settings(options: StartupOptions) -> FastFailureSettings:
+    """Of refusing sends early."""
+    broker, store = options.broker, options.store
+    return FastFailureSettings(
+        enabled=broker.broker_fast_failure_enable,
+        wait_ms=broker.wait_time_mills_in_send_queue,
+        busy_ms=store.os_page_cache_busy_time_out_mills,
     )
 
 

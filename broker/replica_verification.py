@@ -1,4 +1,4 @@
-"""ReplicaVerifier: is a slave that claims to hold our log up to an offset telling the truth?
+"""ReplicaVerification: is a slave that claims to hold our log up to an offset telling the truth?
 
 On the HA port a slave says one number. A slave that was a master, or follows another one, may say
 one that fits and hold other bytes below it; our own slaves look for themselves before they connect
@@ -40,7 +40,7 @@ _VERIFICATION_MS: Final = 6_000
 """For all members at one ip together."""
 
 
-class ReplicaVerifier:
+class ReplicaVerification:
     """See the module. Guarded by: its own lock; one verification at a time."""
 
     def __init__(

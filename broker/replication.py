@@ -25,7 +25,7 @@ from broker.master_inspector import MasterInspector
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
 from broker.promotion import TICK_MS, ReplicaJournal
 from broker.replica_announcer import ReplicaAnnouncer
-from broker.replica_verification import ReplicaVerifier
+from broker.replica_verification import ReplicaVerification
 from broker.returning_master import ReturningMaster
 from broker.schedule_offset_manager import ScheduleOffsetManager
 from broker.scheduled_executor import ScheduledExecutor
@@ -101,7 +101,7 @@ class Replication:
         self._announcer = ReplicaAnnouncer(
             shared.client, shared.identity.broker_name, shared.identity.broker_id
         )
-        self._verifier = ReplicaVerifier(
+        self._verifier = ReplicaVerification(
             self._members.fetch_member_ips,
             shared.client,
             self._new_reader(),

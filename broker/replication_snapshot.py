@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from broker import metrics_table as table
-from broker.metrics_collector import SYNC_KINDS
 from broker.remoting_metrics import SYNC_RESULTS
 from broker.replica_sight import Rows
 from broker.startup_options import StartupOptions
 from broker.supervisor import ChildState
+from broker.sync_kind import SyncKind
 from ha.slave_progress import ReplicaState
 from store.clock import Clock
 from store.control_page import (
@@ -139,11 +139,11 @@ class ReplicationSnapshot:
     def _metadata(self) -> list[Json]:
         now_ms = self._clock.now_ms()
         rows = []
-        for number, kind in enumerate(SYNC_KINDS):
-            last_ms = self._counters[SLAVE_SYNC_SUCCESS + number]
+        for kind in SyncKind:
+            last_ms = self._counters[SLAVE_SYNC_SUCCESS + kind]
             age_ms = max(now_ms - last_ms, 0) if last_ms else None
-            failures = self._counters[SLAVE_SYNC_FAILURES + number]
-            rows.append({"kind": kind, "age_ms": age_ms, "failures": failures})
+            failures = self._counters[SLAVE_SYNC_FAILURES + kind]
+            rows.append({"kind": kind.label, "age_ms": age_ms, "failures": failures})
         return rows
 
 

@@ -18,6 +18,7 @@ from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.config_update import BrokerConfigUpdate
 from broker.consumer_manager import ConsumerManager
 from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_group_processor import AdminGroupProcessor
 from broker.processor.admin_ha_processor import AdminHAProcessor
@@ -135,6 +136,7 @@ class RouteParts:
     acl: AdminAclProcessor
     clients: Broker2Client
     configs: BrokerConfigUpdate
+    filters: ConsumerFilterManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,10 @@ def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
         ),
         CONSUMER_POOL: RequestExecutor(CONSUMER_POOL, _CONSUMER_THREADS, _CONSUMER_CAPACITY),
         SEND_BACK_POOL: RequestExecutor(
-            SEND_BACK_POOL, _SEND_BACK_THREADS, broker.send_thread_pool_queue_capacity
+            SEND_BACK_POOL,
+            _SEND_BACK_THREADS,
+            broker.send_thread_pool_queue_capacity,
+            wait_limit_ms=limit_ms(broker.wait_time_mills_in_send_queue),
         ),
         END_TRANSACTION_POOL: RequestExecutor(
             END_TRANSACTION_POOL,
@@ -287,6 +292,7 @@ def _admin_processors(
             times=times,
             stats=parts.stats_manager,
             broker_addr=lambda: f"{broker.broker_ip1}:{options.server.listen_port}",
+            filters=parts.filters,
         ),
         AdminGroupProcessor(
             broker,

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from broker.append_line import AppendLine
 from broker.routes import END_TRANSACTION_POOL, QUERY_POOL
 from broker.runtime_info import PoolInfo, RuntimeInfo
 from broker.startup_options import StartupOptions
@@ -40,8 +41,10 @@ class RuntimeSource:
         schedule_offsets: Callable[[], Mapping[int, tuple[int, int]]],
         pool: Callable[[str], RequestExecutor | None],
         waiting_sends: Callable[[], int],
+        line: AppendLine,
     ) -> None:
-        """pool: by its name. waiting_sends: how many answers wait for flush or replicas."""
+        """pool: by its name. waiting_sends: how many answers wait for flush or replicas.
+        line: of those that wait to be stored."""
         self._options = options
         self._page = page
         self._access = access
@@ -50,6 +53,7 @@ class RuntimeSource:
         self._schedule_offsets = schedule_offsets
         self._pool = pool
         self._waiting_sends = waiting_sends
+        self._line = line
 
     def runtime_info(self) -> RuntimeInfo:
         """The state now."""
@@ -62,8 +66,11 @@ class RuntimeSource:
             now_ms=self._clock.now_ms(),
             statistics=self._stats.snapshot(),
             send_pool=PoolInfo(
-                size=self._waiting_sends(), capacity=broker.send_thread_pool_queue_capacity
+                size=self._waiting_sends() + len(self._line.held),
+                capacity=broker.send_thread_pool_queue_capacity,
+                head_wait_ms=self._line.head_wait_ms(),
             ),
+            page_cache_lock_time_ms=self._line.blocked_ms(),
             pull_pool=PoolInfo(capacity=broker.pull_thread_pool_queue_capacity),
             query_pool=self._pool_info(QUERY_POOL),
             end_transaction_pool=self._pool_info(END_TRANSACTION_POOL),

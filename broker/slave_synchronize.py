@@ -26,7 +26,6 @@ the log, until mqadmin cleanUnusedTopic.
 
 from __future__ import annotations
 
-import enum
 import logging
 import threading
 from collections.abc import Callable
@@ -42,6 +41,7 @@ from broker.remote_log import read_bounds
 from broker.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
 from broker.scheduled_executor import ScheduledExecutor
 from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.sync_kind import SyncKind
 from broker.topic_config_manager import TopicConfigManager
 from remoting.body.subscription_group_config import SubscriptionGroupWrapper
 from remoting.body.topic_config import TopicConfigSerializeWrapper
@@ -63,15 +63,6 @@ TIMEOUT_MS: Final = 3_000
 
 VIP_DISTANCE: Final = 2
 """The VIP port is the main port less this."""
-
-
-class SyncKind(enum.IntEnum):
-    """What is taken over; the number is its slot on the control page."""
-
-    TOPICS = 0
-    CONSUMER_OFFSETS = 1
-    DELAY_OFFSETS = 2
-    SUBSCRIPTION_GROUPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,9 @@ from store.control_page import (
 log = logging.getLogger(__name__)
 
 _TICK_MS: Final = 100
-_LATE_MS: Final = 1_000
+_QUIET_TICK_MS: Final = 500
+"""While the broker serves: a child's death and a signal end the wait."""
+_LATE_MS: Final = 1_500
 _QUICK_DEATHS: Final = 6
 _QUICK_WINDOW_MS: Final = 60_000
 _BACK_OFF_MS: Final = (0, 250, 1_000, 2_000, 4_000)
@@ -148,7 +150,7 @@ class Supervisor:
             self._spawn(child)
         self._last_ms = self._clock.monotonic_ms()
         while not self._stop_requested:
-            self._wait(_TICK_MS)
+            self._wait(self._tick_ms())
             now_ms = self._clock.monotonic_ms()
             if now_ms - self._last_ms > _LATE_MS:
                 log.warning("the supervisor stood still for %s ms", now_ms - self._last_ms)
@@ -168,6 +170,12 @@ class Supervisor:
             self._last_words, self._exit_code = words, exit_code
             log.error("%s", words)
         self._stop_requested = True
+
+    def _tick_ms(self) -> int:
+        """Short while something is under way: a start, a restart, a child that shall be killed."""
+        busy = any(each.start_at_ms or each.aborted_at_ms for each in self._children)
+        quiet = self._page.counters[REMOTING_READY] and not busy
+        return min(_QUIET_TICK_MS, self._hang_timeout_ms // 4) if quiet else _TICK_MS
 
     # -- signals -------------------------------------------------------------------------------
 

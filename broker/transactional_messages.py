@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from broker.append_line import AppendLine
 from broker.durability_waiters import DurabilityWaiters
@@ -15,6 +16,7 @@ from broker.half_table import HalfTable
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
+    Topics,
     TransactionStats,
 )
 from broker.startup_options import StartupOptions
@@ -37,6 +39,10 @@ from store.commit_log import CommitLog
 from store.service_thread import FailureHandler
 
 
+class TransactionTopics(CheckTopics, Topics, Protocol):
+    """What is needed of TopicConfigManager."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionParts:
     """What transactions are made of."""
@@ -47,12 +53,14 @@ class TransactionParts:
     reader: StoreReads
     waiters: DurabilityWaiters
     stats: TransactionStats
-    topics: CheckTopics
+    topics: TransactionTopics
     offsets: TransactionOffsets
     producers: LiveProducers
     clock: Clock
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    later: Callable[[int, Callable[[], None]], object]
+    """Runs a function on the loop after so many ms (call_later)."""
     flushed_offset: Callable[[], int]
     """Up to where the log is on disk."""
     on_failure: FailureHandler
@@ -71,9 +79,11 @@ class TransactionalMessages:
                 line=parts.line,
                 reader=parts.reader,
                 halves=self._halves,
+                topics=parts.topics,
                 waiters=parts.waiters,
                 stats=parts.stats,
                 on_loop=parts.on_loop,
+                later=parts.later,
                 is_slave=parts.options.store.is_slave,
             )
         )

@@ -29,7 +29,10 @@ def signed_content(request: RemotingCommand, without: Iterable[str] = ()) -> byt
     left out."""
     fields = request.ext_fields
     left_out = {SIGNATURE, *without}
-    names = sorted((name for name in fields if name not in left_out), key=_java_order)
+    names = [name for name in fields if name not in left_out]
+    names.sort()
+    if not "".join(names).isascii():  # else both orders are the same
+        names.sort(key=_java_order)
     text = "".join([fields[name] for name in names])
     return text.encode("utf-8", "replace") + request.body
 

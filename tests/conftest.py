@@ -7,7 +7,12 @@ import os
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
+
+# No example has a deadline of its own: a busy host would fail what is right.
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
 
 _SKIPPED_INTEROP: list[str] = []
 _SECOND_CHANCES: list[pytest.TestReport] = []

@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from broker.acl.guarded_route import GuardedRoute
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.acl.request_guard import RequestGuard
 from broker.broker_config import BrokerConfig
@@ -48,8 +49,13 @@ class Access:
     def fast_routes(
         self, *routes: tuple[bytes, FastHandler]
     ) -> tuple[tuple[bytes, FastHandler], ...]:
-        """Those that the server may have: none with ACL, since they do not come to the gate."""
-        return routes if self.manager is None else ()
+        """Those that the server may have; with ACL each has the gate in front of it. Without, they
+        are for everybody."""
+        if self.manager is None:
+            return routes
+        return tuple(
+            (prefix, GuardedRoute(prefix, handler, self.gate)) for prefix, handler in routes
+        )
 
     def open(self, executor: ScheduledExecutor) -> None:
         """Read the accounts and follow their files. Raises OSError.

@@ -1,7 +1,7 @@
 """The one table of access: request code -> who may ask for it, and whether it changes state.
 
-Data only, any thread. Every code that this broker serves has a row, also those whose processor
-comes later; a test compares it with the routes. A code without a row is denied (request_guard.py).
+Data only, any thread. Every code that this broker serves has a row, and no other; a test compares
+it with the routes. A code without a row is denied (request_guard.py).
 docs/access.md shows the table; a test compares that, too.
 
                 with aclEnable=true                        with aclEnable=false
@@ -94,7 +94,6 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.GET_CONSUMER_CONNECTION_LIST: _reads(),
     Code.GET_PRODUCER_CONNECTION_LIST: _reads(),
     Code.GET_CONSUME_STATS: _reads(),
-    Code.GET_CONSUMER_STATUS_FROM_CLIENT: _reads(),
     Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _reads(),
     Code.QUERY_TOPIC_CONSUME_BY_WHO: _reads(),
     Code.QUERY_CONSUME_TIME_SPAN: _reads(),
@@ -112,22 +111,21 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.GET_BROKER_HA_STATUS: _reads(),
     # Operators who change something.
     Code.UPDATE_AND_CREATE_TOPIC: _OPERATOR,
+    Code.UPDATE_AND_CREATE_TOPIC_LIST: _OPERATOR,
     Code.DELETE_TOPIC_IN_BROKER: _OPERATOR,
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _OPERATOR,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _OPERATOR,
     Code.DELETE_SUBSCRIPTIONGROUP: _OPERATOR,
     Code.UPDATE_BROKER_CONFIG: _OPERATOR,
-    Code.TRIGGER_DELETE_FILES: _OPERATOR,
     Code.UPDATE_AND_CREATE_ACL_CONFIG: _OPERATOR,
     Code.DELETE_ACL_CONFIG: _OPERATOR,
     Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: _OPERATOR,
-    Code.RESET_CONSUMER_CLIENT_OFFSET: _OPERATOR,
     Code.INVOKE_BROKER_TO_RESET_OFFSET: _OPERATOR,
     Code.CLEAN_EXPIRED_CONSUMEQUEUE: _OPERATOR,
     Code.CONSUME_MESSAGE_DIRECTLY: _OPERATOR,
     Code.CLONE_GROUP_OFFSET: _OPERATOR,
     Code.CLEAN_UNUSED_TOPIC: _OPERATOR,
     Code.RESUME_CHECK_HALF_MESSAGE: _OPERATOR,
-    Code.PUSH_REPLY_MESSAGE_TO_CLIENT: _OPERATOR,
     Code.DELETE_EXPIRED_COMMITLOG: _OPERATOR,
     # Brokers of the group.
     Code.GET_ALL_TOPIC_CONFIG: _TABLES,

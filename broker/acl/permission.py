@@ -21,6 +21,11 @@ class Permission(IntFlag):
     SUB = 8
 
 
+_DENY: Final = int(Permission.DENY)
+_ANY: Final = int(Permission.ANY)
+_EITHER: Final = int(Permission.PUB | Permission.SUB)
+"""Plain numbers: each & of two flags costs a microsecond, and this is on the way of every send."""
+
 PERMISSIONS: Final = {
     "DENY": Permission.DENY,
     "PUB": Permission.PUB,
@@ -38,11 +43,10 @@ def parse_permission(text: str | None) -> Permission:
 
 def suffices(owned: Permission, needed: Permission) -> bool:
     """Whether `owned` covers `needed`."""
-    if owned & Permission.DENY:
+    bits, needed_bits = int(owned), int(needed)
+    if bits & _DENY:
         return False
-    if needed & Permission.ANY:
-        return bool(owned & (Permission.PUB | Permission.SUB))
-    return bool(owned & needed)
+    return bool(bits & (_EITHER if needed_bits & _ANY else needed_bits))
 
 
 def is_group(resource: str) -> bool:

@@ -180,6 +180,10 @@ class Child:
             os._exit(1)
 
 
+def ring_nobody() -> None:
+    """The ring of a bell that no process sleeps on in this role."""
+
+
 def _die_with_parent(boot: BootInfo) -> None:
     """SIGTERM when the thread that spawned us ends; it may have ended already."""
     libc = ctypes.CDLL(None, use_errno=True)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from broker.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from broker.ha_metrics import HaMetrics
-from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, run_child
+from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, ring_nobody, run_child
 from broker.startup_options import StartupOptions
 from ha.ha_service import HAService, Surroundings
 from ha.inspection import Inspection, Verdict
@@ -209,7 +209,7 @@ def _build(
         commit_log_path=options.store.commit_log_path,
         file_size=options.store.mapped_file_size_commit_log,
         bell=own,
-        ring_remoting=child.bell("remoting").ring if waits else _nobody,
+        ring_remoting=child.bell("remoting").ring if waits else ring_nobody,
         ring_readers=ring_readers,
         broker_name=options.broker.broker_name,
         fetch_members=others.fetch_members,
@@ -227,10 +227,6 @@ def _build(
         new_selector=new_selector,
         on_failure=_end_process,
     )
-
-
-def _nobody() -> None:
-    """Nobody waits for acknowledgements."""
 
 
 def _handlers(service: HAService) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from conf.config_loader import build
 from namesrv.kv_config_manager import KVConfigError
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.namesrv_controller import run_embedded
+from remoting.server_tls import ServerTls
+from remoting.tls_config import TlsConfig
 from store.control_page import ProcessIndex
 
 
@@ -27,6 +29,7 @@ def _serve(child: Child) -> None:
     run_embedded(
         child.boot.listen_fds["namesrv"],
         build(NamesrvConfig, child.boot.settings),
+        tls=ServerTls(build(TlsConfig, child.boot.settings)),
         on_stop=child.on_stop,
         beat=lambda: child.page.beat(ProcessIndex.NAMESRV),
     )

@@ -13,7 +13,13 @@ from typing import Final
 
 from broker.changeable_keys import CHANGE_RETENTION
 from broker.command_channel import Arguments, CommandHandler, CommandServer
-from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, Child, run_child
+from broker.processes.child import (
+    EXIT_CANNOT_BOOT,
+    EXIT_FLUSH_FAILED,
+    Child,
+    ring_nobody,
+    run_child,
+)
 from broker.startup_options import StartupOptions
 from conf.config_loader import update
 from ha.ha_config import HaAckLevel
@@ -32,6 +38,7 @@ def main(child: Child) -> None:
     options = StartupOptions.from_settings(child.settings())
     clock = SystemClock()
     readers = child.bell("remoting")
+    # On a master process `ha` does not wait for what was flushed or allocated.
     is_slave = options.store.is_slave
     store = DefaultMessageStore(
         options.store,
@@ -42,7 +49,7 @@ def main(child: Child) -> None:
         clock,
         _end_process,
         ring_for_moves=readers.ring_for_moves,
-        ring_replicator=child.bell("ha").ring if is_slave else _nobody,
+        ring_replicator=child.bell("ha").ring if is_slave else ring_nobody,
         flush_for_replica=is_slave and options.ha.ha_ack_level is HaAckLevel.flushed,
     )
     try:
@@ -62,10 +69,6 @@ def main(child: Child) -> None:
     ]
     child.serve(*servers)
     store.shutdown(writer_has_stopped=not child.orphaned)
-
-
-def _nobody() -> None:
-    """On a master process `ha` does not wait for what was flushed or allocated."""
 
 
 def _handlers(

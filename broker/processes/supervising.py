@@ -258,7 +258,7 @@ class BrokerProcess:
         return ChildSpec(name, index, _MODULES[index], boot, inherited)
 
     def _child_settings(self) -> dict[str, str]:
-        settings = self._options.settings()
+        settings = self._options.child_settings()
         settings["listenPort"] = str(port_of(self._listeners["main"]))
         settings["haListenPort"] = str(port_of(self._listeners["ha"]))
         settings["namesrvAddr"] = self.namesrv_addresses

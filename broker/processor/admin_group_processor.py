@@ -25,7 +25,10 @@ from remoting.body.client_connection import (
     ProducerTableInfo,
 )
 from remoting.body.heartbeat import QuerySubscriptionResponseBody
-from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.body.subscription_group_config import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+)
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
 from remoting.headers.admin import (
@@ -45,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminGroupProcessor(TableProcessor):
-    """Codes 200, 201, 203, 204, 207, 328 and, for mqadmin of 5.x, 345 and 352."""
+    """Codes 200, 201, 203, 204, 207, 328 and, for mqadmin of 5.x, 225, 345 and 352."""
 
     def __init__(
         self,
@@ -61,6 +64,9 @@ class AdminGroupProcessor(TableProcessor):
         super().__init__(
             {
                 RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_and_create_group,
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: (
+                    self.update_and_create_group_list
+                ),
                 RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.get_all_groups,
                 RequestCode.GET_CONSUMER_CONNECTION_LIST: self.get_consumer_connection_list,
                 RequestCode.GET_PRODUCER_CONNECTION_LIST: self.get_producer_connection_list,
@@ -87,6 +93,18 @@ class AdminGroupProcessor(TableProcessor):
         config = SubscriptionGroupConfig.from_json_bytes(request.body)
         log.info("group %s: update asked by %s", config.group_name, connection.remote_address)
         require_saved(self._groups.update(config), f"group {config.group_name}")
+        return request.response(ResponseCode.SUCCESS)
+
+    def update_and_create_group_list(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """225 (5.x): as 200, for several groups."""
+        refuse_on_slave(self._is_slave())
+        configs = SubscriptionGroupList.from_json_bytes(request.body).group_config_list
+        names = [config.group_name for config in configs]
+        log.info("groups %s: update asked by %s", names, connection.remote_address)
+        saved = [self._groups.update(config) for config in configs]
+        require_saved(all(saved), f"the change of groups {', '.join(names)}")
         return request.response(ResponseCode.SUCCESS)
 
     def get_all_groups(

@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol
 
 from broker.command_channel import CommandError
 from broker.processor.table_processor import TableProcessor
-from broker.slave_synchronize import SyncKind, SyncStatus
+from broker.slave_synchronize import SyncStatus
+from broker.sync_kind import SyncKind
 from remoting.address_patterns import ip_of
 from remoting.body.ha_runtime_info import HARuntimeInfo, SlaveSyncInfo
 from remoting.command_custom_header import camel_case, decode_header, encode_header
@@ -125,7 +126,7 @@ class AdminHAProcessor(TableProcessor):
             ) from error
         if not info.master:
             kinds = self._slave_sync().items()
-            sync = {camel_case(kind.name.lower()): _sync_info(status) for kind, status in kinds}
+            sync = {camel_case(kind.label): _sync_info(status) for kind, status in kinds}
             info = replace(info, slave_sync=sync)
         return request.response(ResponseCode.SUCCESS, body=info.to_json_bytes())
 

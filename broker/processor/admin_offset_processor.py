@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from broker.broker_config import BrokerConfig
 from broker.broker_stats_manager import BrokerStatsManager
 from broker.consumer_manager import ConsumerManager
 from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.filter.consumer_filter_manager import ConsumerFilter
 from broker.processor.queue_times import QueueTimes
 from broker.processor.store_protocols import MessageReader, QueueOffsets
 from broker.processor.table_processor import TableProcessor, require_saved
@@ -67,6 +68,13 @@ MAX_QUEUE_UNITS: Final = 10_000
 MAX_OFFSET: Final = (1 << 63) - 1
 
 
+class PropertyFilters(Protocol):
+    """What is needed of ConsumerFilterManager."""
+
+    def find(self, topic: str, group: str) -> ConsumerFilter | None:
+        """The group's filter for `topic`, dead or alive."""
+
+
 class AdminOffsetProcessor(TableProcessor):
     """Codes 29, 30, 31, 32, 43, 45, 208, 303, 308, 314, 317, 321 and, for mqadmin of 5.x, 343."""
 
@@ -85,6 +93,7 @@ class AdminOffsetProcessor(TableProcessor):
         times: QueueTimes,
         stats: BrokerStatsManager,
         broker_addr: Callable[[], str],
+        filters: PropertyFilters,
     ) -> None:
         super().__init__(
             {
@@ -115,6 +124,7 @@ class AdminOffsetProcessor(TableProcessor):
         self._times = times
         self._stats = stats
         self._broker_addr = broker_addr
+        self._filters = filters
 
     # -- one queue ------------------------------------------------------------------------------
 
@@ -168,6 +178,8 @@ class AdminOffsetProcessor(TableProcessor):
             subscription = self._consumers.find_subscription(header.consumer_group, topic)
             if subscription is None:
                 filter_data = f"{header.consumer_group}@{topic} is not online!"
+            else:
+                filter_data = self._filter_text(header.consumer_group, topic)
         body = QueryConsumeQueueResponseBody(
             subscription_data=subscription,
             filter_data=filter_data,
@@ -176,6 +188,11 @@ class AdminOffsetProcessor(TableProcessor):
             max_queue_index=max_offset,
         )
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def _filter_text(self, group: str, topic: str) -> str:
+        """The group's property filter as its row in consumerFilter.json, "null" without one."""
+        found = self._filters.find(topic, group)
+        return "null" if found is None else found.row().to_pretty_json_bytes().decode()
 
     def _units(
         self, topic: str, queue_id: int, index: int, count: int

@@ -7,8 +7,9 @@ name servers too. Follows the runtime part of AdminBrokerProcessor of the origin
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSnapshot
 from broker.processor.store_protocols import StoreCommands
@@ -28,6 +29,14 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
+
+READ_BY_MQADMIN: Final = {
+    "clientCallbackExecutorThreads": str(len(os.sched_getaffinity(0))),
+    "filterServerNums": "0",
+    "useTLS": "false",
+}
+"""Settings without effect here that mqadmin reads: exportConfigs fails without the last two,
+exportMetrics shows the first, in Java the number of processors, as just that."""
 
 
 class ConfigSource(Protocol):
@@ -90,8 +99,9 @@ class AdminRuntimeProcessor(TableProcessor):
     def get_broker_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """26: every setting as `key=value` lines."""
-        lines = (f"{key}={value}\n" for key, value in self._configs.all_configs().items())
+        """26: every setting as `key=value` lines, and those that mqadmin cannot do without."""
+        shown = {**READ_BY_MQADMIN, **self._configs.all_configs()}
+        lines = (f"{key}={value}\n" for key, value in shown.items())
         version = self._configs.data_version().to_json_bytes().decode()
         header = GetBrokerConfigResponseHeader(version=version)
         body = "".join(lines).encode()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from broker.broker_config import BrokerConfig
 from broker.broker_stats_manager import BrokerStatsManager
@@ -28,7 +29,12 @@ from broker.topic_config_manager import TopicConfigManager
 from remoting.body.client_connection import GroupList
 from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import TopicOffset, TopicStatsTable
-from remoting.body.topic_config import TopicConfig, TopicFilterType, TopicList
+from remoting.body.topic_config import (
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicFilterType,
+    TopicList,
+)
 from remoting.command_custom_header import decode_header
 from remoting.errors import HeaderError, RequestError
 from remoting.headers.topic import (
@@ -48,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminTopicProcessor(TableProcessor):
-    """Codes 17, 21, 202, 215, 300, 305, 316 and, for mqadmin of 5.x, 351."""
+    """Codes 17, 21, 202, 215, 300, 305, 316 and, for mqadmin of 5.x, 18 and 351."""
 
     def __init__(
         self,
@@ -67,6 +73,7 @@ class AdminTopicProcessor(TableProcessor):
         super().__init__(
             {
                 RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_and_create_topic,
+                RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_and_create_topic_list,
                 RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config,
                 RequestCode.GET_TOPIC_STATS_INFO: self.get_topic_stats_info,
                 RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
@@ -113,6 +120,26 @@ class AdminTopicProcessor(TableProcessor):
         with self._change_lock:
             require_saved(self._topics.update(config), f"topic {header.topic}")
         return request.response(ResponseCode.SUCCESS, "not set any response code")
+
+    def update_and_create_topic_list(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """18 (5.x): as 17, for several topics; all of them or, if one is refused, none."""
+        refuse_on_slave(self._is_slave())
+        configs = CreateTopicListRequestBody.from_json_bytes(request.body).topic_config_list
+        names = [config.topic_name for config in configs]
+        log.info("topics %s: update asked by %s", names, connection.remote_address)
+        for name in names:
+            validate_topic(name)
+            self._system_topics.check_not_system(name)
+        with self._change_lock:
+            # `order` and `attributes` are left out as in 17.
+            saved = [
+                self._topics.update(replace(config, order=False, attributes=None))
+                for config in configs
+            ]
+        require_saved(all(saved), f"the change of topics {', '.join(names)}")
+        return request.response(ResponseCode.SUCCESS)
 
     def delete_topic(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """215: the topic, its consume queues, its consumer offsets. Name servers are told by

@@ -249,7 +249,8 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             self._answer(connection, request, ResponseCode.SYSTEM_ERROR, remark)
             return
         records = (copy.record,)
-        self._parts.line.append(_SendBack(self, connection, request, group, copy, topic, records))
+        append = _SendBack(self, connection, request, group, copy, topic, records)
+        self._parts.line.append(append, fails_fast=True)
 
     def on_placed(self, append: _SendBack, phy_offset: int) -> None:
         """The copy is stored; nobody waits for flush or replicas (WAIT=false, as the original)."""

@@ -3,10 +3,11 @@
 Checks the request and reads the half in a pool (it may lie on disk long since), then hands over to
 the loop, which appends and answers. A commit appends the message to its own topic, and right
 behind it the op that ends the half: whatever survives a crash, no op is there without its commit,
-and a commit without its op only when the crash fell between the two. The answer waits for flush
-and replicas like a send's; that they were late is a success (EndTransactionProcessor of the
-original counts it so). A rollback appends the op only. An end that comes a second time is not
-carried out again, where that is known (HalfTable).
+and a commit without its op only when the crash fell between the two. A commit whose topic was
+deleted meanwhile is refused, its half stays (the original stores it where nobody can pull it). The
+answer waits for flush and replicas like a send's; that they were late is a success
+(EndTransactionProcessor of the original counts it so). A rollback appends the op only. An end that
+comes a second time is not carried out again, where that is known (HalfTable).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from broker.transaction_records import (
     waits_for_safety,
     with_number,
 )
+from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
 from remoting.headers.transaction import (
@@ -62,8 +64,16 @@ log = logging.getLogger(__name__)
 
 _KNOWN_WAIT_S: Final = 5.0
 """How long an end waits, after a start, for the ends of before to be read."""
+OP_RETRY_MS: Final = 1_000
 _ENDED: Final = "the transaction was ended before; nothing is done"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
+
+
+class Topics(Protocol):
+    """The table of topics, as ends look at it."""
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """None when there is no such topic (any more)."""
 
 
 class TransactionStats(Protocol):
@@ -84,10 +94,13 @@ class EndTransactionParts:
     line: AppendLine
     reader: MessageReader
     halves: HalfTable
+    topics: Topics
     waiters: DurabilityWaiters
     stats: TransactionStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    later: Callable[[int, Callable[[], None]], object]
+    """Runs a function on the loop after so many ms (call_later)."""
     is_slave: bool
 
 
@@ -278,8 +291,15 @@ class EndTransactionProcessor(TableProcessor):
         except MessageIllegalError as error:
             self.answer(asked, ResponseCode.MESSAGE_ILLEGAL, str(error))
             return
-        if self._begin(asked, half.queue_offset):
-            self._parts.line.append(_Commit(self, asked, half, entry, (record,)))
+        if not self._begin(asked, half.queue_offset):
+            return
+        if self._parts.topics.find(topic) is None:
+            # Its queues are deleted now or were: the record would make one of them again, at the
+            # old offset, where nobody may pull it.
+            remark = f"topic[{topic}] not exist: make it again and commit again, or roll back"
+            self.on_end_refused(asked, half.queue_offset, ResponseCode.TOPIC_NOT_EXIST, remark)
+            return
+        self._parts.line.append(_Commit(self, asked, half, entry, (record,)))
 
     def _roll_back(self, asked: _Request, half: int) -> None:
         if self._begin(asked, half):
@@ -334,15 +354,16 @@ class EndTransactionProcessor(TableProcessor):
             self.answer(op.request, ResponseCode.SUCCESS, None)
 
     def on_op_refused(self, op: _Op, code: ResponseCode, remark: str) -> None:
-        """The op of a commit was not stored. Who was too long in the line begins to wait anew."""
-        if code is ResponseCode.SYSTEM_BUSY:
-            self._parts.line.append(op)
-            return
+        """The op of a commit was not stored: it is tried again, until the broker stops."""
         log.error(
-            "half %s: its op could not be stored, a crash may end it once more: %s",
+            "half %s: its op could not be stored (tried again in %s ms; if the broker stops "
+            "before, the half may be ended once more): %s: %s",
             op.half,
+            OP_RETRY_MS,
+            code.name,
             remark,
         )
+        self._parts.later(OP_RETRY_MS, lambda: self._parts.line.append(op))
 
     def on_end_refused(self, asked: _Request, half: int, code: ResponseCode, remark: str) -> None:
         """The log took neither commit nor op: the half stays, its producer will be asked."""

@@ -109,6 +109,13 @@ class PullStats(Protocol):
         """`count` messages of `size` bytes were given to `group`."""
 
 
+class MovedPulls(Protocol):
+    """What is needed of OffsetMovedEvents."""
+
+    def add(self, group: str, topic: str, queue_id: int, asked: int, corrected: int) -> None:
+        """A pull of `group` was told to go on at `corrected`."""
+
+
 class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of this processor."""
 
@@ -126,8 +133,8 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Messages further than this (bytes) behind the log's end count as "on disk"."""
     units_per_file: int
     """Messages that one consumequeue file holds."""
-    enable_property_filter: bool = False
-    filter_support_retry: bool = False
+    enable_property_filter: bool
+    filter_support_retry: bool
 
 
 @dataclass(slots=True)
@@ -161,9 +168,10 @@ class PullMessageProcessor:
         offsets: PullOffsets,
         stats: PullStats,
         monotonic_ms: Callable[[], int],
-        filters: PullFilters | None = None,
+        filters: PullFilters,
+        moved: MovedPulls,
     ) -> None:
-        """filters: the groups' compiled expressions; None where nobody registers any."""
+        """filters: the groups' compiled expressions. moved: hears of corrected offsets."""
         self._settings = settings
         self._counters = page.counters
         self._table = table
@@ -174,6 +182,7 @@ class PullMessageProcessor:
         self._offsets = offsets
         self._stats = stats
         self._monotonic_ms = monotonic_ms
+        self._moved = moved
         self._marks = UnitMarks(log_reader, monotonic_ms)
         self._subscriptions = PullSubscriptions(
             consumers,
@@ -461,6 +470,10 @@ class PullMessageProcessor:
         read: _Read,
         group: SubscriptionGroupConfig,
     ) -> None:
+        if read.code == ResponseCode.PULL_OFFSET_MOVED:
+            asked, next_offset = header.queueOffset, read.next_offset
+            group_name, topic = header.consumerGroup, header.topic
+            self._moved.add(group_name, topic, header.queueId, asked, next_offset)
         suggested = 0
         if self._settings.slave_read_enable:
             suggested = group.which_broker_when_consume_slowly if read.slow else group.broker_id

@@ -71,7 +71,7 @@ class PullSubscriptions:
     def __init__(
         self,
         consumers: PullConsumers,
-        filters: PullFilters | None,
+        filters: PullFilters,
         *,
         enable_property_filter: bool,
         filter_support_retry: bool,
@@ -89,10 +89,9 @@ class PullSubscriptions:
             codes, properties = self._of_pull(header)
         else:
             codes, properties = self._of_heartbeat(header, group)
-        filters = self._filters if self._filter_support_retry else None
-        if filters is not None and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        if self._filter_support_retry and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             name = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-            properties = ExpressionForRetryMessageFilter(filters, name)
+            properties = ExpressionForRetryMessageFilter(self._filters, name)
         return codes, properties
 
     def _of_pull(self, header: PullHeader) -> Wanted:
@@ -151,7 +150,7 @@ class PullSubscriptions:
     def _registered(self, header: PullHeader) -> Selector:
         """The expression that was compiled when the heartbeat came."""
         name, topic = header.consumerGroup, header.topic
-        found = None if self._filters is None else self._filters.find(topic, name)
+        found = self._filters.find(topic, name)
         if found is None:
             raise RequestError(
                 ResponseCode.FILTER_DATA_NOT_EXIST,

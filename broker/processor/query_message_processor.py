@@ -60,6 +60,9 @@ class QueryMessageProcessor(TableProcessor):
             header.begin_timestamp,
             header.end_timestamp,
         )
+        if not phy_offsets:
+            # Only who finds something is told how far the index is.
+            last_ms = last_phy_offset = 0
         ext_fields = encode_header(
             QueryMessageResponseHeader(
                 index_last_update_timestamp=last_ms, index_last_update_phyoffset=last_phy_offset

@@ -432,7 +432,8 @@ class SendMessageProcessor:
             return request.response(error.code, error.remark, self._region())
         except StoreError as error:
             return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
-        self._line.append(_SendAppend(self, connection, request, header, stored))
+        append = _SendAppend(self, connection, request, header, stored)
+        self._line.append(append, fails_fast=True)
         return None
 
     def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.broker_config import BrokerConfig
 from broker.processor.queue_times import QueueTimes
+from remoting.body.heartbeat import SubscriptionData
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_serializable import loads_lenient
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
@@ -223,3 +224,16 @@ def request_of(code: int, body: bytes = b"", **ext_fields: Any) -> RemotingComma
 
 def config_path(tmp_path: Path, name: str) -> Path:
     return tmp_path / "config" / name
+
+
+class FakeGroupFilters:
+    """GroupFilters that remember."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, ...]] = []
+
+    def register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
+        self.events.append((group, *(subscription.topic for subscription in subscriptions)))
+
+    def unregister(self, group: str) -> None:
+        self.events.append((group,))

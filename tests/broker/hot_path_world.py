@@ -18,9 +18,11 @@ import msgspec
 
 from broker.append_line import AppendLine
 from broker.broker_config import BrokerConfig
+from broker.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.durability_waiters import DurabilityWaiters
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.hot_path_stats import SendCounts
+from broker.offset_moved_events import OffsetMovedEvents
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
@@ -47,7 +49,7 @@ from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import Route
 from remoting.selector_loop import SelectorLoop
-from store.commit_log import CommitLog
+from store.commit_log import CommitLog, Record
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_reader import ConsumeQueueReader
@@ -99,6 +101,21 @@ def close_worlds(*, but: list[HotPathWorld]) -> None:
 def living_worlds() -> list[HotPathWorld]:
     """Worlds that were made and not closed."""
     return list(_living)
+
+
+def record(body: bytes, properties: bytes = b"") -> Record:
+    """What `put` takes: a message for queue 0."""
+    return Record(
+        queue_id=0,
+        flag=0,
+        sys_flag=0,
+        born_timestamp=1,
+        born_host=bytes(8),
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=body,
+        properties=properties,
+    )
 
 
 class FakeSocket:
@@ -378,7 +395,14 @@ class HotPathWorld:
             is_slave=False,
             max_delay_level=18,
         )
-        self.line = AppendLine(self.log, lambda: self.not_writable)
+        fast_failure = FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000)
+        self.line = AppendLine(
+            self.log,
+            self.clock,
+            BrokerFastFailure(fast_failure, self.page, self.clock),
+            lambda: self.not_writable,
+            capacity=100,
+        )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
             self.log,
@@ -402,6 +426,8 @@ class HotPathWorld:
             count_in_disk=8,
             memory_limit=1 << 40,
             units_per_file=self._units_per_file,
+            enable_property_filter=False,
+            filter_support_retry=False,
         )
         self.pull_processor = PullMessageProcessor(
             msgspec.structs.replace(pull_settings, **pull),
@@ -416,6 +442,9 @@ class HotPathWorld:
             self.stats,
             self.clock.monotonic_ms,
             self.filters,
+            OffsetMovedEvents(
+                self.log, self.line, "broker-a", is_slave=bool(pull.get("is_slave", False))
+            ),
         )
         self.hold = self.pull_processor.hold_service
         self.bell_fd = Bell.create()

@@ -10,8 +10,9 @@ from broker.broker_config import BrokerConfig
 from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.processor.admin_group_processor import AdminGroupProcessor
-from broker.processor.admin_offset_processor import AdminOffsetProcessor
+from broker.processor.admin_offset_processor import AdminOffsetProcessor, PropertyFilters
 from broker.processor.admin_relay_processor import AdminRelayProcessor
 from broker.processor.admin_reset_processor import AdminResetProcessor
 from broker.processor.admin_topic_processor import AdminTopicProcessor
@@ -29,7 +30,7 @@ from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_table import ResponseTable
-from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeStore
+from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeGroupFilters, FakeStore
 from tests.broker.test_consumer_manager import data_of
 
 
@@ -39,6 +40,7 @@ class World:
     def __init__(self, tmp_path: Path, config: BrokerConfig = CONFIG) -> None:
         self.config = config
         self.clock = FakeClock()
+        self._no_file = tmp_path / "consumerFilter.json"
         self.store = FakeStore()
         self.is_slave = False
         self.system_topics = SystemTopics()
@@ -53,7 +55,9 @@ class World:
         for manager in (self.topics, self.groups, self.offsets, self.schedule_offsets):
             manager.load()
         self.producers = ProducerManager(self.clock)
-        self.consumers = ConsumerManager(self.clock, DefaultConsumerIdsChangeListener())
+        self.consumers = ConsumerManager(
+            self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
+        )
         self.stats = BrokerStatsManager(self.clock, config.broker_cluster_name)
         self.totals = BrokerStats(lambda: 55, lambda: 53)
         self.connection = FakeConnection()
@@ -105,7 +109,7 @@ class World:
             is_slave=lambda: self.is_slave,
         )
 
-    def admin_offset(self) -> AdminOffsetProcessor:
+    def admin_offset(self, filters: PropertyFilters | None = None) -> AdminOffsetProcessor:
         return AdminOffsetProcessor(
             self.config,
             self.clock,
@@ -119,6 +123,7 @@ class World:
             times=self.store.times(),
             stats=self.stats,
             broker_addr=lambda: "127.0.0.2:20911",
+            filters=filters or ConsumerFilterManager(self._no_file, self.config, self.clock),
         )
 
     def admin_relay(self) -> AdminRelayProcessor:

@@ -25,6 +25,29 @@ def test_an_update_of_java(tmp_path: Path) -> None:
     )
 
 
+def test_a_list_of_groups_for_mqadmin_of_5_x(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    body = b'{"groupConfigList":[{"groupName":"g","retryMaxTimes":3},{"groupName":"h"}]}'
+    answer = world.ask(world.admin_group(), RemotingCommand.request(225, body=body))
+    assert (answer.code, answer.remark) == (0, None)
+    assert [world.groups.find(name) for name in ("g", "h")] == [
+        SubscriptionGroupConfig(group_name="g", retry_max_times=3),
+        SubscriptionGroupConfig(group_name="h"),
+    ]
+
+
+def test_a_list_of_groups_that_cannot_be_saved_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    monkeypatch.setattr(world.groups, "save_if_changed", lambda: False)
+    body = b'{"groupConfigList":[{"groupName":"g"},{"groupName":"h"}]}'
+    answer = world.ask(world.admin_group(), RemotingCommand.request(225, body=body))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    remark = "the change of groups g, h is in force but could not be saved"
+    assert (answer.remark or "").startswith(remark)
+
+
 def test_the_table_of_java(tmp_path: Path) -> None:
     world = World(tmp_path)
     request, java = golden(201)
@@ -62,6 +85,7 @@ def test_a_deletion_with_offsets(tmp_path: Path, field: str) -> None:
     "request_",
     [
         RemotingCommand.request(200, body=b'{"groupName":"g"}'),
+        RemotingCommand.request(225, body=b'{"groupConfigList":[{"groupName":"g"}]}'),
         request_of(207, groupName="g"),
     ],
 )

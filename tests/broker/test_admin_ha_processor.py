@@ -9,7 +9,8 @@ import pytest
 
 from broker.command_channel import CommandError
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
-from broker.slave_synchronize import SyncKind, SyncStatus
+from broker.slave_synchronize import SyncStatus
+from broker.sync_kind import SyncKind
 from remoting.body.ha_runtime_info import HARuntimeInfo, SlaveSyncInfo
 from remoting.command_custom_header import encode_header
 from remoting.errors import RequestError

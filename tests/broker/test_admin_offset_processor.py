@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.processor.admin_offset_processor import MAX_OFFSET, java_time_text
+from remoting.body.heartbeat import SubscriptionData
 from remoting.body.reset_offset import QueryCorrectionOffsetBody
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -164,6 +166,7 @@ def test_consume_queue_entries(tmp_path: Path) -> None:
         {"eval": False, "physicOffset": 300, "physicSize": 100, "tagsCode": 3},
     ]
     assert body["subscriptionData"]["topic"] == "t"
+    assert body["filterData"] == "null"
     assert json_of(ask(consumerGroup="x").body)["filterData"] == "x@t is not online!"
     assert len(json_of(ask(count=99).body)["queueData"]) == 3
     answer = ask(index=15)
@@ -171,6 +174,23 @@ def test_consume_queue_entries(tmp_path: Path) -> None:
     assert answer.body == b""
     answer = ask(queueId=9)
     assert (answer.code, answer.remark) == (1, "9@t is not exist!")
+
+
+def test_consume_queue_entries_show_the_groups_filter(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.store.put("t", 0, StoredMessage(0, 1, 100, 7))
+    world.heartbeat("c", consumer="g", topics=("t",))
+    filters = ConsumerFilterManager(tmp_path / "consumerFilter.json", world.config, world.clock)
+    subscription = SubscriptionData(
+        topic="t", sub_string="a > 1", expression_type="SQL92", sub_version=5
+    )
+    filters.register("g", [subscription])
+    asked = request_of(321, topic="t", queueId=0, index=0, count=1, consumerGroup="g")
+    answer = world.ask(world.admin_offset(filters), asked)
+    found = filters.find("t", "g")
+    assert found is not None
+    assert json_of(answer.body)["filterData"] == found.row().to_pretty_json_bytes().decode()
+    assert '\t"expression":"a > 1",\n' in json_of(answer.body)["filterData"]
 
 
 def test_a_slave_of_5_x_gets_an_edition(tmp_path: Path) -> None:

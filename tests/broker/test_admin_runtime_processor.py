@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -63,7 +64,11 @@ def test_settings_in_javas_form(tmp_path: Path) -> None:
     assert java is not None
     ours = world.ask(processor_of(world), request)
     assert_same_head(ours, java)
-    assert ours.body == b"brokerName=broker-g\ndeleteWhen=04\nmessageStorePlugIn=\n"
+    processors = len(os.sched_getaffinity(0))
+    assert ours.body == (
+        b"clientCallbackExecutorThreads=%d\nfilterServerNums=0\nuseTLS=false\n"
+        b"brokerName=broker-g\ndeleteWhen=04\nmessageStorePlugIn=\n" % processors
+    )
 
 
 def test_a_change_of_settings_from_java(tmp_path: Path) -> None:

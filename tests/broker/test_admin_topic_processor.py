@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,62 @@ def test_refusals(tmp_path: Path, request_: RemotingCommand, remark: str) -> Non
     assert world.store.commands == []
 
 
-@pytest.mark.parametrize("request_", [create("t"), request_of(215, topic="t")])
+def create_list(*names: str) -> RemotingCommand:
+    """18 as mqadmin updateTopicList of 5.3.3 sends it."""
+    configs = [
+        {
+            "attributes": {"+message.type": "NORMAL"},
+            "order": True,
+            "perm": 6,
+            "readQueueNums": 4,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": name,
+            "topicSysFlag": 1,
+            "writeQueueNums": 3,
+        }
+        for name in names
+    ]
+    return RemotingCommand.request(18, body=json.dumps({"topicConfigList": configs}).encode())
+
+
+def test_a_list_of_topics_for_mqadmin_of_5_x(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.topic("t", 1)
+    told: list[TopicConfig | None] = []
+    world.topics.add_listener(lambda _change, config: told.append(config))
+    answer = world.ask(world.admin_topic(), create_list("t", "u"))
+    assert (answer.code, answer.remark) == (0, None)
+    assert told == [
+        TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=3, topic_sys_flag=1)
+        for name in ("t", "u")
+    ]
+    assert [world.topics.find(name) for name in ("t", "u")] == told
+
+
+def test_a_list_with_a_topic_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for names, remark in (
+        (("t", "a b"), "illegal characters"),
+        (("t", "TBW102"), "The topic[TBW102] is conflict with system topic."),
+    ):
+        answer = world.ask(world.admin_topic(), create_list(*names))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert remark in (answer.remark or "")
+        assert world.topics.find("t") is None
+
+
+def test_a_list_that_cannot_be_saved_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    monkeypatch.setattr(world.topics, "save_if_changed", lambda: False)
+    answer = world.ask(world.admin_topic(), create_list("t", "u"))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    remark = "the change of topics t, u is in force but could not be saved"
+    assert (answer.remark or "").startswith(remark)
+
+
+@pytest.mark.parametrize("request_", [create("t"), create_list("t"), request_of(215, topic="t")])
 def test_a_slave_changes_nothing(tmp_path: Path, request_: RemotingCommand) -> None:
     world = World(tmp_path)
     world.is_slave = True

@@ -18,7 +18,13 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.response_table import ResponseFuture, ResponseTable
-from tests.broker.broker_fakes import FakeClock, FakeConnection, json_of, request_of
+from tests.broker.broker_fakes import (
+    FakeClock,
+    FakeConnection,
+    FakeGroupFilters,
+    json_of,
+    request_of,
+)
 from tests.broker.test_consumer_manager import data_of
 
 Answer = Callable[[RemotingCommand], RemotingCommand | None]
@@ -46,7 +52,9 @@ class ClientWorld:
     def __init__(self, responses: ResponseTable | None = None, max_waiting: int = 2) -> None:
         self.clock = FakeClock()
         self.responses = ResponseTable() if responses is None else responses
-        self.consumers = ConsumerManager(self.clock, DefaultConsumerIdsChangeListener())
+        self.consumers = ConsumerManager(
+            self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
+        )
         self.clients = Broker2Client(
             self.consumers,
             self.responses,

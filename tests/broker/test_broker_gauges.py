@@ -18,7 +18,7 @@ from broker.topic_config_manager import TopicConfigManager
 from remoting.body.topic_config import TopicConfig
 from store.control_page import ProcessIndex
 from store.metric_slots import MetricSlots, create_metric_slots
-from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection
+from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeGroupFilters
 from tests.broker.test_consumer_manager import data_of
 
 NOW_MS = 1_700_000_000_000
@@ -52,7 +52,9 @@ class World:
         self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
         self.offsets = ConsumerOffsetManager(root / "offsets.json")
         self.producers = ProducerManager(self.clock)
-        self.consumers = ConsumerManager(self.clock, DefaultConsumerIdsChangeListener())
+        self.consumers = ConsumerManager(
+            self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
+        )
         self.slots = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
         sources = GaugeSources(
             permission=lambda: 6,

@@ -161,12 +161,13 @@ def test_a_deletion_waits_for_the_regular_registration(tmp_path: Path) -> None:
     assert world.client.oneways == []
 
 
-def test_order_topics_come_with_regular_answers_only(tmp_path: Path) -> None:
+def test_order_topics_come_with_the_answers_that_are_waited_for(tmp_path: Path) -> None:
     world = World(tmp_path, n=answer(b'{"table":{"t":"broker-g:4"}}'))
     world.topics.update(TopicConfig(topic_name="t"))
-    assert not world.topics.is_order_topic("t")
-    world.registration.register_all(check_order=True, oneway=False, force=True)
-    assert world.topics.is_order_topic("t")
+    assert world.topics.is_order_topic("t"), "with that of the topic's own registration"
+    world.client.behaviours["n"] = answer(b'{"table":{}}')
+    world.registration.register_all(check_order=False, oneway=True, force=True)
+    assert world.topics.is_order_topic("t"), "nobody looks at this answer"
     world.client.behaviours["n"] = answer()
     world.registration.register_all(check_order=True, oneway=False, force=True)
     assert world.topics.is_order_topic("t"), "no table changes nothing"

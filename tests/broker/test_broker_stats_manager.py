@@ -123,13 +123,11 @@ def test_forgetting(forget: str, kept: set[tuple[str, str]]) -> None:
     ]
     for name, key in keys:
         stats.item(StatsName(name), key)
-    stats.record_fall_behind("g", "t", 0, size=5, time_ms=6)
     if forget == "topic":
         stats.on_topic_deleted("t")
     else:
         stats.on_group_deleted("g")
     assert {each for each in keys if stats.find_stats_item(*each) is not None} == kept
-    assert stats.fall_behind_size == stats.fall_behind_time == {}
 
 
 def test_scheduling() -> None:
@@ -154,6 +152,20 @@ def test_midnight() -> None:
     assert (totals.msg_put_total_yesterday_morning, totals.msg_put_total_today_morning) == (10, 25)
     assert (totals.msg_get_total_yesterday_morning, totals.msg_get_total_today_morning) == (4, 9)
     assert totals.msg_get_total_today_now == 9
+
+
+def test_each_midnight_is_recorded() -> None:
+    clock = FakeClock()
+    executor = ScheduledExecutor(clock)
+    totals = BrokerStats(lambda: 7, lambda: 3)
+    totals.schedule_on(executor, clock.now_ms())
+    clock.advance(ms_until_midnight(clock.now_ms()) - 1)
+    assert executor.run_due() == 0
+    clock.advance(1)
+    assert executor.run_due() == 1
+    assert (totals.msg_put_total_today_morning, totals.msg_get_total_today_morning) == (7, 3)
+    clock.advance(86_400_000)
+    assert executor.run_due() == 1
 
 
 def test_ms_until_midnight() -> None:

@@ -7,7 +7,7 @@ from broker.client_housekeeping_service import SCAN_PERIOD_MS, ClientHousekeepin
 from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.producer_manager import CHANNEL_EXPIRED_MS, ProducerManager
 from broker.scheduled_executor import ScheduledExecutor
-from tests.broker.broker_fakes import FakeClock, FakeConnection
+from tests.broker.broker_fakes import FakeClock, FakeConnection, FakeGroupFilters
 from tests.broker.test_consumer_manager import data_of
 
 
@@ -15,7 +15,9 @@ class World:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.producers = ProducerManager(self.clock)
-        self.consumers = ConsumerManager(self.clock, DefaultConsumerIdsChangeListener())
+        self.consumers = ConsumerManager(
+            self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
+        )
         self.service = ClientHousekeepingService(self.producers, self.consumers)
 
     def client(self) -> FakeConnection:

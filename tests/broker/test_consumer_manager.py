@@ -20,14 +20,20 @@ from remoting.body.heartbeat import (
     SubscriptionData,
 )
 from remoting.request_processor import ConnectionLike
-from tests.broker.broker_fakes import FakeClock, FakeConnection, assert_same_head, golden
+from tests.broker.broker_fakes import (
+    FakeClock,
+    FakeConnection,
+    FakeGroupFilters,
+    assert_same_head,
+    golden,
+)
 
 
 class Recorder(DefaultConsumerIdsChangeListener):
     """Sends 40 and remembers the events."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(FakeGroupFilters())
         self.events: list[tuple[str, str]] = []
 
     def on_change(self, group: str, connections: Sequence[ConnectionLike]) -> None:
@@ -228,22 +234,9 @@ def test_lookups() -> None:
     assert told(connection) == [1]
 
 
-class Filters:
-    """GroupFilters that remember."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, ...]] = []
-
-    def register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        self.events.append((group, *(subscription.topic for subscription in subscriptions)))
-
-    def unregister(self, group: str) -> None:
-        self.events.append((group,))
-
-
 def test_the_listener_keeps_the_filters_up_to_date() -> None:
-    filters = Filters()
-    manager = ConsumerManager(FakeClock(), DefaultConsumerIdsChangeListener(filters=filters))
+    filters = FakeGroupFilters()
+    manager = ConsumerManager(FakeClock(), DefaultConsumerIdsChangeListener(filters))
     connections = [FakeConnection(), FakeConnection()]
     for connection in connections:
         info = ClientChannelInfo(connection, "c", language=0, version=409, last_update_ms=0)

@@ -108,6 +108,38 @@ def test_a_commit_stores_the_message_and_the_op_right_behind_it(world: Transacti
     assert (world.halves.is_ended(0), world.halves.is_ended(1)) == (False, True)
 
 
+def test_a_commit_to_a_topic_that_was_deleted_is_refused_and_its_half_stays(
+    world: TransactionWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = world.prepare()
+    world.hot.topics.delete("T")
+    remark = "topic[T] not exist: make it again and commit again, or roll back"
+    assert answer_of(world.end(half, COMMIT)) == (17, remark)
+    assert f"half 0: its end could not be stored, it stays: {remark}" in caplog.messages
+    assert (world.delivered(), world.ops()) == ([], [])
+    assert not world.halves.is_ended(0)
+    world.hot.topic()
+    assert answer_of(world.end(half, COMMIT)) == (0, None)
+    assert (world.delivered(), world.ops()) == ([b"half"], [0])
+
+
+def test_the_half_of_a_deleted_topic_can_be_rolled_back(world: TransactionWorld) -> None:
+    half = world.prepare()
+    world.hot.topics.delete("T")
+    assert answer_of(world.end(half, ROLLBACK)) == (0, None)
+    assert (world.delivered(), world.ops()) == ([], [0])
+
+
+def test_an_end_that_comes_again_is_known_when_the_topic_is_gone(world: TransactionWorld) -> None:
+    half = world.prepare()
+    world.end(half, COMMIT)
+    world.hot.topics.delete("T")
+    assert answer_of(world.end(half, COMMIT)) == (
+        0,
+        "the transaction was ended before; nothing is done",
+    )
+
+
 def test_a_rollback_stores_the_op_only(world: TransactionWorld) -> None:
     half = world.prepare()
     assert answer_of(world.end(half, ROLLBACK)) == (0, None)
@@ -321,7 +353,7 @@ def test_two_ends_at_once(tmp_path: Path) -> None:
     assert (len(world.delivered()), world.ops()) == (1, [0])
 
 
-def test_an_op_that_cannot_be_stored_is_an_error_for_the_operator(
+def test_an_op_that_cannot_be_stored_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The message itself was stored: the answer says so, and it is not delivered again."""
@@ -334,15 +366,21 @@ def test_an_op_that_cannot_be_stored_is_an_error_for_the_operator(
     world.turn()
     assert (len(world.delivered()), world.ops()) == (1, [])
     assert caplog.messages == [
-        "half 0: its op could not be stored, a crash may end it once more: the next commit log "
-        "file could not be created in time; see store.log"
+        "half 0: its op could not be stored (tried again in 1000 ms; if the broker stops before, "
+        "the half may be ended once more): SYSTEM_ERROR: the next commit log file could not be "
+        "created in time; see store.log"
     ]
     assert world.halves.is_ended(0)
+    ((after_ms, again),) = world.later
+    assert after_ms == 1000
+    world.hot.allocate(1)
+    again()
+    world.turn()
+    assert (len(world.delivered()), world.ops()) == (1, [0])
 
 
 def test_an_op_stays_in_the_line_where_others_fail_fast(tmp_path: Path) -> None:
     world = TransactionWorld(tmp_path, file_size=4096, files=1)
-    world.hot.line._fast_failure_ms = 200
     half = world.prepare(bytes(1_850))
     assert answer_of(world.end(half, COMMIT)) == (0, None)
     for _ in range(3):
@@ -531,6 +569,7 @@ def golden_world(root: Path, end: int, now_ms: int) -> TransactionWorld:
     hot.counters[MAX_PHY_OFFSET] = end
     hot.counters[ALLOCATED_END] = 2 * 16_384
     world.restart()
+    hot.topic("GTxTopic")
     return world
 
 

@@ -376,7 +376,7 @@ class TestAnotherBroker:
         world.connect_from("10.0.0.1:1")
         world.look(200)
         assert world.replicas() == {"other:1"}
-        world.memory.step()
+        world.memory.finish()
         world.kill_broker(away_ms=1000)
         world.look(200)
         assert world.replicas() == set()

@@ -188,13 +188,6 @@ def test_a_pull_after_a_heartbeat_is_checked_in_order(tmp_path: Path) -> None:
     assert refusal(client.call(pull())) == (1, OFF)
 
 
-def test_a_broker_without_filters_has_none(world: HotPathWorld, client: Client) -> None:
-    world.consumers.groups.add("G")
-    world.consumers.subscriptions["G", "T"] = SQL
-    world.pull_processor._subscriptions._filters = None
-    assert client.call(pull()).code == 27
-
-
 # -- retry topics --------------------------------------------------------------------------------
 
 RETRIED = [f"RETRY_TOPIC\x01T\x02a\x01{number}\x02TAGS\x01t" for number in (9, 1, 8)]

@@ -99,3 +99,40 @@ def test_figures(held: Service) -> None:
     for number in range(5):
         held.hold(str(number), ("T", number % 2))
     assert (held.service.figures().pulls, held.service.figures().queues) == (5, 2)
+
+
+def test_a_pull_that_is_not_due_in_its_second_is_looked_at_again(held: Service) -> None:
+    held.hold("a", deadline_ms=5_900)
+    held.hold("b", deadline_ms=9_000)
+    held.service.scan(5_100)
+    assert held.take_runs() == []
+    held.service.scan(5_950)
+    assert held.take_runs() == [("a", True)]
+    held.service.scan(8_999)
+    assert held.take_runs() == []
+    held.service.scan(12_000)
+    assert held.take_runs() == [("b", True)]
+    assert held.service.is_empty
+
+
+def test_a_pull_that_was_woken_before_its_time_is_not_run_when_it_comes(held: Service) -> None:
+    held.hold("a", deadline_ms=2_000)
+    held.answered = {"a"}
+    held.service.wake(("T", 0))
+    assert held.take_runs() == [("a", False)]
+    held.service.scan(3_000)
+    assert held.take_runs() == []
+
+
+def test_closed_connections_are_forgotten_long_before_their_time(held: Service) -> None:
+    held.service.scan(0)
+    stays = held.hold("stays", deadline_ms=1 << 40)
+    for key in (("T", 0), ("U", 0)):
+        held.hold("gone", key, deadline_ms=1 << 40).connection.is_open = False
+    held.service.scan(29_999)
+    assert held.service.figures().pulls == 3
+    held.service.scan(30_000)
+    assert (held.service.figures().pulls, held.service.figures().queues) == (1, 1)
+    held.service.wake(("T", 0))
+    assert held.take_runs() == [("stays", False)]
+    assert stays.connection.is_open

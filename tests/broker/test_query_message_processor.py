@@ -91,7 +91,7 @@ def test_nothing_found() -> None:
     answer = ask(FakeStore(), query())
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
     assert answer.remark == "can not find message, maybe time range not correct"
-    assert set(answer.ext_fields) == {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
+    assert answer.ext_fields == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
 
 
 @pytest.mark.parametrize(("sizes", "given"), [((60, 60), 1), ((200, 10), 1), ((40, 60, 1), 2)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.group_members import MemberAddress
-from broker.replica_verification import ReplicaVerifier
+from broker.replica_verification import ReplicaVerification
 from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand
 from store.control_page import MIN_PHY_OFFSET
@@ -30,7 +30,7 @@ class Desk:
         self.others: dict[str, FakeMaster] = {}
         self.asked: list[str] = []
         self.hints: list[int] = []
-        self.verifier = ReplicaVerifier(
+        self.verifier = ReplicaVerification(
             lambda: self.members, self, pair.reader, self, self, self.clock
         )
 

@@ -13,8 +13,8 @@ import pytest
 from broker.broker_outer_api import BrokerIdentity
 from broker.command_channel import CommandClient, CommandServer, create_channel
 from broker.replication import Replication, SharedParts
-from broker.slave_synchronize import SyncKind
 from broker.startup_options import StartupOptions
+from broker.sync_kind import SyncKind
 from ha.inspection import Inspection, Verdict
 from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand

@@ -39,6 +39,9 @@ class World:
         self.stats = StoreStatsService(self.clock)
         self.pools: dict[str, Any] = {}
         access: Any = SimpleNamespace(store_timestamp_at=lambda offset: 1000 + offset)
+        line: Any = SimpleNamespace(
+            held=[object()] * 3, head_wait_ms=lambda: 25, blocked_ms=lambda: 26
+        )
         self.source = RuntimeSource(
             self.options,
             self.page,
@@ -48,6 +51,7 @@ class World:
             schedule_offsets=lambda: {3: (1, 2)},
             pool=lambda name: self.pools.get(name),
             waiting_sends=lambda: 17,
+            line=line,
         )
 
 
@@ -75,7 +79,8 @@ def test_a_flush_ahead_of_the_page_is_no_negative_rest(world: World) -> None:
 def test_pools_settings_and_counters(world: World) -> None:
     world.stats.add_put(3, 300, 1)
     info = world.source.runtime_info()
-    assert (info.send_pool.size, info.send_pool.capacity) == (17, 123)
+    assert (info.send_pool.size, info.send_pool.capacity) == (20, 123)
+    assert (info.send_pool.head_wait_ms, info.page_cache_lock_time_ms) == (25, 26)
     assert info.query_pool.capacity == 0
     world.pools["QueryMessageThread"] = SimpleNamespace(pending=4, capacity=20)
     world.pools["EndTransactionThread"] = SimpleNamespace(pending=5, capacity=30)

@@ -21,12 +21,16 @@ from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
 from store.control_page import (
     APPEND_END,
+    BEAT,
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     REPLICA_COUNT,
     REPLICATED_OFFSET,
     RUNNING_FLAGS,
+    STORE_STATE,
     SYNC_FLUSH_WANTED,
+    ProcessIndex,
+    StoreState,
 )
 from store.message_codec import (
     BATCH_ITEM_HEAD,
@@ -934,6 +938,40 @@ def test_held_sends_are_refused_after_five_seconds(tmp_path: Path) -> None:
     world.turn()
     assert len(world.records()) == sent
     assert client.call(send_request(bytes(1000))).ext_fields["queueOffset"] == str(sent)
+
+
+def test_held_sends_are_refused_early_while_the_store_works(tmp_path: Path) -> None:
+    """The disk is slow: SYSTEM_BUSY with the original's words, and nothing to a oneway send."""
+    world = HotPathWorld(tmp_path, file_size=4096, files=1)
+    world.topic()
+    client = world.client()
+    world.counters[STORE_STATE] = StoreState.READY
+
+    def store_works(time_ms: int) -> None:
+        for _ in range(time_ms // 50):
+            world.clock.advance(50)
+            world.counters[BEAT + ProcessIndex.STORE] += 1
+            world.line.look()
+            world.turn()
+
+    store_works(6_000)
+    sent = fill_file(world, client)
+    client.send(send_request(bytes(1000)), send_request(bytes(1000), oneway=True))
+    client.send(send_request(batch_body((0, b"in batch", bytes(1000))), batch="true"))
+    world.turn()
+    store_works(150)
+    assert client.answers() == []
+    store_works(50)
+    words = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+    assert [(a.code, a.remark, a.ext_fields) for a in client.answers()] == [
+        (2, words + "period in queue: 200ms, size of queue: 2", REGION),
+        (2, words + "period in queue: 200ms, size of queue: 0", REGION),
+    ]
+    assert world.stats.answers[310, 2] == 2
+    assert world.stats.failed == 0
+    world.allocate(1)
+    assert client.call(send_request(bytes(1000))).code == 0
+    assert len(world.records()) == sent + 1
 
 
 def test_a_batch_larger_than_a_file_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from broker import slave_synchronize
 from broker.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
 from broker.command_channel import CommandError
 from broker.scheduled_executor import ScheduledExecutor
-from broker.slave_synchronize import SlaveSynchronize, SyncKind, SyncStatus, vip_address
+from broker.slave_synchronize import SlaveSynchronize, SyncStatus, vip_address
+from broker.sync_kind import SyncKind
 from remoting.body.kv_table import KVTable
 from remoting.errors import RemotingConnectError
 from remoting.remoting_client import RemotingClient

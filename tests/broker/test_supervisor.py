@@ -256,6 +256,24 @@ def test_the_first_words_are_the_last_words(world: World) -> None:
     assert (supervisor.last_words, supervisor.run()) == ("first", 4)
 
 
+def test_a_broker_that_serves_is_looked_at_seldom(world: World) -> None:
+    supervisor = Supervisor(
+        [world.spec("store", "runs")],
+        world.page,
+        SystemClock(),
+        home=world.directory,
+        hang_timeout_ms=30_000,
+    )
+    [child] = supervisor.children()
+    assert supervisor._tick_ms() == 10, "it is not ready"
+    world.page.counters[REMOTING_READY] = 1
+    assert supervisor._tick_ms() == 500
+    child.start_at_ms = 1
+    assert supervisor._tick_ms() == 10, "a child waits for its start"
+    child.start_at_ms, child.aborted_at_ms = 0, 1
+    assert supervisor._tick_ms() == 10, "a child may have to be killed"
+
+
 # -- reopening ---------------------------------------------------------------------------------
 
 GROUP = {"namesrv": "runs", "store": "runs", "ha": "once4", "remoting": "runs"}

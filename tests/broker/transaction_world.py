@@ -71,6 +71,8 @@ class TransactionWorld:
         self.is_slave, self.check_max, self.time_out_ms = is_slave, check_max, time_out_ms
         self.append_timeout_ms = append_timeout_ms
         self.on_loop: Callable[[Callable[[], None]], None] = lambda function: function()
+        self.later: list[tuple[int, Callable[[], None]]] = []
+        """What was to run after so many ms."""
         self.flushed: int | None = None
         """Up to where the log is on disk; None: all of it."""
         self.offsets = self._offsets()
@@ -104,9 +106,11 @@ class TransactionWorld:
                 line=hot.line,
                 reader=self.access,
                 halves=self.halves,
+                topics=hot.topics,
                 waiters=hot.waiters,
                 stats=hot.stats,
                 on_loop=lambda function: self.on_loop(function),
+                later=lambda ms, function: self.later.append((ms, function)),
                 is_slave=self.is_slave,
             )
         )

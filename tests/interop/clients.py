@@ -5,8 +5,11 @@ Apart from conftest.py, which pytest may import under another name: there is one
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +115,22 @@ def wait_registered(driver: Driver, namesrv: str, broker: harness.Broker) -> Non
         return registered(driver, namesrv).get(broker.name, {}).get("0") == broker.address
 
     wait_until(is_known, f"{broker.name} registered", 40, poll_s=0.1)
+
+
+AnotherBroker = Callable[[str, Mapping[str, str]], harness.Broker]
+"""Starts `broker-<name>` with settings of its own for the tests of a module."""
+
+
+@contextlib.contextmanager
+def broker_beside(
+    cluster: Cluster, driver: Driver, directory: Path, name: str, conf: Mapping[str, str]
+) -> Iterator[harness.Broker]:
+    """A registered broker of the cluster's kind beside its own; stopped at the end."""
+    broker = harness.broker(
+        cluster.broker.kind, directory, cluster.address, name=f"broker-{name}", conf=conf
+    ).start()
+    try:
+        wait_registered(driver, cluster.address, broker)
+        yield broker
+    finally:
+        broker.stop()

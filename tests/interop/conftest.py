@@ -6,14 +6,21 @@ against Java is how the scenarios themselves are validated.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import Client, Cluster, wait_registered
+from tests.interop.clients import (
+    AnotherBroker,
+    Client,
+    Cluster,
+    broker_beside,
+    wait_registered,
+)
 from tests.interop.driver import Driver
 from tests.interop.java_peers import CLIENT_VERSIONS, missing_tools
 from tests.interop.replication import Group
@@ -74,6 +81,23 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
     yield get
     for driver in started.values():
         driver.close()
+
+
+@pytest.fixture(scope="module")
+def another_broker(
+    cluster: Cluster,
+    drivers: Callable[[str], Driver],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[AnotherBroker]:
+    """Brokers beside the cluster's own, until the module's tests are over."""
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, conf: Mapping[str, str]) -> harness.Broker:
+            directory = tmp_path_factory.mktemp(name)
+            beside = broker_beside(cluster, drivers("4.9.8"), directory, name, conf)
+            return stack.enter_context(beside)
+
+        yield start
 
 
 @pytest.fixture(params=CLIENT_VERSIONS, ids=lambda version: f"client-{version}")

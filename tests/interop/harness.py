@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from remoting.request_code import RequestCode
@@ -135,10 +135,18 @@ class Broker:
         return self.process.log_tail()
 
 
-def name_server(kind: str, directory: Path, *, port: int | None = None) -> NameServer:
-    """A name server of `kind`, with its files under `directory`."""
+def name_server(
+    kind: str,
+    directory: Path,
+    *,
+    port: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    jvm: Sequence[str] = (),
+) -> NameServer:
+    """A name server of `kind`, with its files under `directory`; jvm: more of Java's options."""
     port = port or free_port()
-    conf = _write_properties(directory / "namesrv.conf", {"listenPort": str(port)})
+    keys = {"listenPort": str(port), **(settings or {})}
+    conf = _write_properties(directory / "namesrv.conf", keys)
     log = directory / "namesrv.log"
     label = f"{kind} name server"
     if kind == "ours":
@@ -148,8 +156,8 @@ def name_server(kind: str, directory: Path, *, port: int | None = None) -> NameS
         )
     home = _java_home(directory)
     main = "org.apache.rocketmq.namesrv.NamesrvStartup"
-    jvm = (*QUICK_JVM, "-Xms64m", "-Xmx128m", f"-Drocketmq.home.dir={home}")
-    command = java_command(_server_classpath(kind), main, home, jvm=jvm, args=["-c", str(conf)])
+    flags = (*QUICK_JVM, "-Xms64m", "-Xmx128m", f"-Drocketmq.home.dir={home}", *jvm)
+    command = java_command(_server_classpath(kind), main, home, jvm=flags, args=["-c", str(conf)])
     process = ServerProcess(label, command, log, _NAMESRV_READY, {"ROCKETMQ_HOME": str(home)})
     return NameServer(process, port)
 
@@ -190,16 +198,17 @@ def broker(
     return Broker(kind, process, name, port, store, namesrv)
 
 
-def our_admin(directory: Path, *arguments: str) -> str:
-    """What our mqadmin prints. Raises PeerError when it fails."""
-    return _output([sys.executable, "-m", "tools.mqadmin", *arguments], _our_env(directory))
+def our_admin(directory: Path, *arguments: str, java_options: Sequence[str] = ()) -> str:
+    """What our mqadmin prints; java_options: JAVA_OPT_EXT. Raises PeerError when it fails."""
+    env = {**_our_env(directory), "JAVA_OPT_EXT": " ".join(java_options)}
+    return _output([sys.executable, "-m", "tools.mqadmin", *arguments], env)
 
 
-def java_admin(line: str, directory: Path, *arguments: str) -> str:
+def java_admin(line: str, directory: Path, *arguments: str, jvm: Sequence[str] = ()) -> str:
     """What the mqadmin of a Java release ("4.9", "5.3") prints. Raises PeerError when it fails."""
     home = _java_home(directory)
     main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-    flags = (*QUICK_JVM, f"-Drocketmq.home.dir={home}")
+    flags = (*QUICK_JVM, f"-Drocketmq.home.dir={home}", *jvm)
     classpath = f"{server_lib(line)}/*"
     command = java_command(classpath, main, home, jvm=flags, args=arguments)
     return _output(command, {"ROCKETMQ_HOME": str(home)})

@@ -1,18 +1,23 @@
 """What an operator asks of connected consumers, and resets, through Java's mqadmin: 222 (220), 223
-(221), 307 and 309 with real push consumers at the other end."""
+(221), 307 and 309 with real push consumers at the other end.
+
+A push consumer commits ten seconds after its start at the earliest: the tests commit in its place.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import GetConsumerStatusBody
 from remoting.remoting_serializable import loads_lenient
 from tests.interop import harness
-from tests.interop.clients import Client
-from tests.interop.driver import Consumer
+from tests.interop.clients import Client, Cluster
+from tests.interop.driver import Consumer, Driver
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -55,60 +60,118 @@ def committed(client: Client, group: str, topic: str) -> list[int]:
     return offsets
 
 
+def positions(client: Client, consumer: Consumer) -> dict[str, dict[MessageQueue, int]]:
+    """{client id: {queue: next offset}}, asked of the members (223)."""
+    with client.cluster.broker.client() as broker:
+        answer = broker.call(223, {"topic": consumer.topic, "group": consumer.group})
+    if answer.code != 0:
+        return {}
+    return GetConsumerStatusBody.from_json_bytes(answer.body).consumer_table
+
+
+def commit_ends(client: Client, consumer: Consumer) -> None:
+    """As the group commits when it has consumed all."""
+    with client.cluster.broker.client() as broker:
+        for queue_id in range(_QUEUES):
+            queue = {"topic": consumer.topic, "queueId": queue_id}
+            end = broker.call(30, queue).ext_fields["offset"]
+            fields = {"consumerGroup": consumer.group, **queue, "commitOffset": end}
+            assert broker.call(15, fields).code == 0
+    assert sum(committed(client, consumer.group, consumer.topic)) == _COUNT
+
+
 def consumed(client: Client) -> Consumer:
-    """A push consumer that has consumed _COUNT messages and committed that."""
+    """A push consumer that has consumed _COUNT messages; that is committed."""
     topic = client.topic(_QUEUES)
     consumer = client.push(topic)
     client.producer().send(topic, "sync", _COUNT)
     consumer.wait_for(_COUNT)
-    wait_until(lambda: sum(committed(client, consumer.group, topic)) == _COUNT, "all committed")
+
+    def is_through() -> bool:
+        return [sum(each.values()) for each in positions(client, consumer).values()] == [_COUNT]
+
+    wait_until(is_through, "all consumed")
+    commit_ends(client, consumer)
     return consumer
+
+
+def consumed_and_gone(client: Client) -> Consumer:
+    """One that has ended since."""
+    consumer = consumed(client)
+    consumer.stop()
+    with client.cluster.broker.client() as broker:
+        group = {"consumerGroup": consumer.group}
+        wait_until(lambda: broker.call(203, group).code == 206, "the consumer gone")
+    return consumer
+
+
+@pytest.fixture(scope="module")
+def asked_consumers(
+    cluster: Cluster, drivers: Callable[[str], Driver]
+) -> Iterator[Callable[[str], Consumer]]:
+    """The consumer of a version that is asked and otherwise left alone, and its client."""
+    found: dict[str, tuple[Client, Consumer]] = {}
+
+    def get(version: str) -> Consumer:
+        if version not in found:
+            client = Client(drivers(version), cluster)
+            found[version] = client, consumed(client)
+        return found[version][1]
+
+    yield get
+    for client, _ in found.values():
+        client.end()
+
+
+@pytest.fixture
+def asked(client: Client, asked_consumers: Callable[[str], Consumer]) -> Consumer:
+    """A push consumer that has consumed _COUNT messages; others ask it, too."""
+    return asked_consumers(client.driver.version)
 
 
 def admin(client: Client, line: str, directory: Path, command: str, *arguments: str) -> str:
     return harness.java_admin(line, directory, command, "-n", client.namesrv, *arguments)
 
 
-def test_running_info(client: Client, tmp_path: Path, line: str) -> None:
-    consumer = consumed(client)
-    who = client_id(client, consumer.group)
-    text = admin(client, line, tmp_path, "consumerStatus", "-g", consumer.group, "-i", who)
-    assert re.search(rf"{consumer.topic}\s", text), text
+def test_running_info(client: Client, asked: Consumer, tmp_path: Path, line: str) -> None:
+    who = client_id(client, asked.group)
+    text = admin(client, line, tmp_path, "consumerStatus", "-g", asked.group, "-i", who)
+    assert re.search(rf"{asked.topic}\s", text), text
     assert "PROP_CONSUME_TYPE" in text
 
 
-def test_running_info_of_a_client_that_is_gone(client: Client, tmp_path: Path, line: str) -> None:
-    consumer = consumed(client)
-    client_id(client, consumer.group)
-    arguments = ("consumerStatus", "-g", consumer.group, "-i", "10.0.0.9@nobody")
+def test_running_info_of_a_client_that_is_gone(
+    client: Client, asked: Consumer, tmp_path: Path, line: str
+) -> None:
+    client_id(client, asked.group)
+    arguments = ("consumerStatus", "-g", asked.group, "-i", "10.0.0.9@nobody")
     text = admin(client, line, tmp_path, *arguments)
     assert "#Consumer MQ Detail#" not in text
 
 
-def test_where_the_members_are(client: Client) -> None:
+def test_where_the_members_are(client: Client, asked: Consumer) -> None:
     """mqadmin has a command for it but does not register it."""
-    consumer = consumed(client)
-    who = client_id(client, consumer.group)
-    with client.cluster.broker.client() as broker:
-        answer = broker.call(223, {"topic": consumer.topic, "group": consumer.group})
-    table = GetConsumerStatusBody.from_json_bytes(answer.body).consumer_table
+    who = client_id(client, asked.group)
+    table = positions(client, asked)
     assert list(table) == [who]
     assert sorted(queue.queue_id for queue in table[who]) == list(range(_QUEUES))
-    assert {queue.topic for queue in table[who]} == {consumer.topic}
+    assert {queue.topic for queue in table[who]} == {asked.topic}
     assert sum(table[who].values()) == _COUNT
 
 
-def test_a_message_is_consumed_directly(client: Client, tmp_path: Path, line: str) -> None:
-    consumer = consumed(client)
-    who = client_id(client, consumer.group)
-    entry = consumer.received()[7]
-    topic = ("-t", consumer.topic) if line == "5.3" else ()
-    arguments = ("-i", entry.offset_msg_id, "-g", consumer.group, "-d", who, *topic)
+def test_a_message_is_consumed_directly(
+    client: Client, asked: Consumer, tmp_path: Path, line: str
+) -> None:
+    who = client_id(client, asked.group)
+    before = asked.received()
+    entry = before[7]
+    topic = ("-t", asked.topic) if line == "5.3" else ()
+    arguments = ("-i", entry.offset_msg_id, "-g", asked.group, "-d", who, *topic)
     text = admin(client, line, tmp_path, "queryMsgById", *arguments)
     assert "CR_SUCCESS" in text, text
-    received = consumer.wait_for(_COUNT + 1)
-    assert [each.seq for each in received].count(entry.seq) == 2
-    assert sum(committed(client, consumer.group, consumer.topic)) == _COUNT
+    received = asked.wait_for(len(before) + 1)
+    assert [each.seq for each in received[len(before) :]] == [entry.seq]
+    assert sum(committed(client, asked.group, asked.topic)) == _COUNT
 
 
 @pytest.mark.slow
@@ -130,14 +193,7 @@ def test_a_reset_of_an_online_group(client: Client, tmp_path: Path, line: str) -
 
 def test_a_reset_of_a_group_that_is_not_online(client: Client, tmp_path: Path, line: str) -> None:
     """The broker says so (206), and mqadmin commits the offsets itself."""
-    consumer = consumed(client)
-    consumer.stop()
-
-    def is_gone() -> bool:
-        with client.cluster.broker.client() as broker:
-            return broker.call(203, {"consumerGroup": consumer.group}).code == 206
-
-    wait_until(is_gone, "the consumer gone")
+    consumer = consumed_and_gone(client)
     arguments = ("-g", consumer.group, "-t", consumer.topic, "-s", "0")
     admin(client, line, tmp_path, "resetOffsetByTime", *arguments)
     assert committed(client, consumer.group, consumer.topic) == [0] * _QUEUES
@@ -145,8 +201,7 @@ def test_a_reset_of_a_group_that_is_not_online(client: Client, tmp_path: Path, l
 
 def test_one_queue_by_mqadmin_of_5_x(client: Client, tmp_path: Path) -> None:
     """-b, -q and -o: the other queues stay where they are."""
-    consumer = consumed(client)
-    consumer.stop()
+    consumer = consumed_and_gone(client)
     before = committed(client, consumer.group, consumer.topic)
     where = ("-b", client.cluster.broker.address, "-q", "2", "-o", "3", "-s", "0")
     arguments = ("-g", consumer.group, "-t", consumer.topic, *where)

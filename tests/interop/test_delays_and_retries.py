@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import Client, Cluster, wait_registered
-from tests.interop.driver import Driver, Entry
+from tests.interop.clients import AnotherBroker, Client
+from tests.interop.driver import Entry
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -18,22 +16,9 @@ LEVELS = "1s 5s 1s 2s 2s"
 
 
 @pytest.fixture(scope="module")
-def quick(
-    cluster: Cluster,
-    tmp_path_factory: pytest.TempPathFactory,
-    drivers: Callable[[str], Driver],
-) -> Iterator[harness.Broker]:
+def quick(another_broker: AnotherBroker) -> harness.Broker:
     """A broker with short delays."""
-    broker = harness.broker(
-        cluster.broker.kind,
-        tmp_path_factory.mktemp("quick"),
-        cluster.address,
-        name="broker-quick",
-        conf={"messageDelayLevel": LEVELS},
-    ).start()
-    wait_registered(drivers("4.9.8"), cluster.address, broker)
-    yield broker
-    broker.stop()
+    return another_broker("quick", {"messageDelayLevel": LEVELS})
 
 
 def content(entries: list[Entry]) -> list[tuple[int, str]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import Client, Cluster, wait_registered
-from tests.interop.driver import Driver, Entry, by_queue
+from tests.interop.clients import AnotherBroker, Client, Cluster
+from tests.interop.driver import Entry, by_queue
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -67,24 +66,11 @@ def test_a_young_queue_is_read_from_its_start(client: Client, start: str) -> Non
 
 
 @pytest.fixture(scope="module")
-def cold_broker(
-    cluster: Cluster,
-    tmp_path_factory: pytest.TempPathFactory,
-    drivers: Callable[[str], Driver],
-) -> Iterator[harness.Broker]:
+def cold_broker(cluster: Cluster, another_broker: AnotherBroker) -> harness.Broker:
     """A second broker, which takes every message but the newest to be out of memory."""
     if cluster.broker.kind == "java-5.3":
         pytest.skip("a 5.3.3 broker has another way to tell what is in memory")
-    broker = harness.broker(
-        cluster.broker.kind,
-        tmp_path_factory.mktemp("cold"),
-        cluster.address,
-        name="broker-cold",
-        conf={"accessMessageInMemoryMaxRatio": "0"},
-    ).start()
-    wait_registered(drivers("4.9.8"), cluster.address, broker)
-    yield broker
-    broker.stop()
+    return another_broker("cold", {"accessMessageInMemoryMaxRatio": "0"})
 
 
 def test_from_first_offset_reads_the_past(client: Client, cold_broker: harness.Broker) -> None:

@@ -6,14 +6,14 @@ Each expression has its own group. The same scenarios pass with a Java broker (R
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import Client, Cluster, wait_registered
+from tests.interop.clients import AnotherBroker, Client, Cluster, wait_registered
 from tests.interop.driver import Consumer, Driver, DriverError
 from tests.interop.processes import free_port, wait_until
 
@@ -29,22 +29,9 @@ _LAST = 99
 
 
 @pytest.fixture(scope="module")
-def sql_broker(
-    cluster: Cluster,
-    tmp_path_factory: pytest.TempPathFactory,
-    drivers: Callable[[str], Driver],
-) -> Iterator[harness.Broker]:
+def sql_broker(another_broker: AnotherBroker) -> harness.Broker:
     """A broker that filters by properties."""
-    broker = harness.broker(
-        cluster.broker.kind,
-        tmp_path_factory.mktemp("sql"),
-        cluster.address,
-        name="broker-sql",
-        conf=_ON,
-    ).start()
-    wait_registered(drivers("4.9.8"), cluster.address, broker)
-    yield broker
-    broker.stop()
+    return another_broker("sql", _ON)
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import Client, Cluster, wait_registered
+from tests.interop.clients import AnotherBroker, Client
 from tests.interop.driver import Driver, Entry, read_ledger
 from tests.interop.processes import wait_until
 
@@ -21,26 +20,16 @@ _DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 @pytest.fixture(scope="module")
-def checking(
-    cluster: Cluster,
-    tmp_path_factory: pytest.TempPathFactory,
-    drivers: Callable[[str], Driver],
-) -> Iterator[harness.Broker]:
+def checking(another_broker: AnotherBroker) -> harness.Broker:
     """A broker that asks soon and often."""
-    broker = harness.broker(
-        cluster.broker.kind,
-        tmp_path_factory.mktemp("checking"),
-        cluster.address,
-        name="broker-checking",
-        conf={
+    return another_broker(
+        "checking",
+        {
             "transactionCheckInterval": "500",
             "transactionTimeOut": "1000",
             "transactionCheckMax": str(CHECK_MAX),
         },
-    ).start()
-    wait_registered(drivers("4.9.8"), cluster.address, broker)
-    yield broker
-    broker.stop()
+    )
 
 
 class TransactionProducer:

@@ -96,8 +96,14 @@ def test_with_acl_no_request_goes_around_the_gate(home: Path) -> None:
     def fast(_connection: Connection, _header: memoryview, _body: memoryview) -> bool:
         raise AssertionError("not called here")
 
-    assert Access(config(home), FakeClock()).fast_routes((b"{", fast)) == ((b"{", fast),)
-    assert Access(config(home, acl_enable=True), FakeClock()).fast_routes((b"{", fast)) == ()
+    prefix = b'{"code":310,'
+    assert Access(config(home), FakeClock()).fast_routes((prefix, fast)) == ((prefix, fast),)
+    access = Access(config(home, acl_enable=True), FakeClock())
+    ((begins, route),) = access.fast_routes((prefix, fast))
+    assert begins == prefix
+    connection: Connection = FakeConnection("127.0.0.1:1")  # type: ignore[assignment]
+    header = b'{"code":310,"extFields":{"b":"T"},"opaque":1}'
+    assert not route(connection, memoryview(header), memoryview(b"body"))
 
 
 def test_who_we_are_for_other_brokers(home: Path) -> None:
