@@ -55,6 +55,7 @@ def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessa
             producers=world.producers,
             clock=hot.clock,
             on_loop=lambda function: function(),
+            later=lambda _ms, _function: pytest.fail("no op is late here"),
             flushed_offset=lambda: hot.counters[MAX_PHY_OFFSET],
             on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
         )
