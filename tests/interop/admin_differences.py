@@ -28,6 +28,10 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
         "getNamesrvConfig": _SETTINGS,
         "resetOffsetByTime": "as 4.9: the tool computes and sets the offsets, not the broker",
         "skipAccumulatedMessage": "as 4.9: the tool computes and sets the offsets, not the broker",
+        "startMonitoring": (
+            "as 4.9: a pull outside of a queue is told (`reportDeleteMsgsEvent`), of which a 5.x "
+            "broker writes nothing"
+        ),
     },
 }
 """Line to command to what is different."""
