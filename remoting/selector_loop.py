@@ -171,7 +171,7 @@ class SelectorLoop:
         heapq.heappush(self._timers, (due_ms, next(self._timer_ids), handle))
         return handle
 
-    def call_every(self, period_ms: float, function: Callable[[], None]) -> None:
+    def call_every(self, period_ms: int, function: Callable[[], None]) -> None:
         """Run `function` every `period_ms`, for as long as the loop runs; loop thread only.
 
         At whole multiples of the period: timers with a common divisor wake the loop together.
@@ -182,7 +182,8 @@ class SelectorLoop:
             schedule()
 
         def schedule() -> None:
-            self.call_later(period_ms - time.monotonic_ns() / 1e6 % period_ms, again)
+            # Whole milliseconds: part of one would be due at once, again and again.
+            self.call_later(period_ms - time.monotonic_ns() // 1_000_000 % period_ms, again)
 
         schedule()
 

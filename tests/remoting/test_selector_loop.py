@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -132,6 +133,22 @@ def test_call_every_goes_on(loop: SelectorLoop) -> None:
     loop.call_soon_threadsafe(lambda: loop.call_every(2, tick))
     loop.start()
     assert done.wait(DEADLINE_S)
+
+
+def test_call_every_runs_once_a_period(loop: SelectorLoop) -> None:
+    """A timer that came early ran hundreds of times within the millisecond that was left."""
+    periods: list[int] = []
+    done = threading.Event()
+
+    def tick() -> None:
+        periods.append(time.monotonic_ns() // 1_000_000 // 20)
+        if len(periods) == 20:
+            done.set()
+
+    loop.call_soon_threadsafe(lambda: loop.call_every(20, tick))
+    loop.start()
+    assert done.wait(DEADLINE_S)
+    assert len(set(periods)) == len(periods)
 
 
 def test_a_timer_that_cancels_another_of_the_same_time(loop: SelectorLoop) -> None:
