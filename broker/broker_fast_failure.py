@@ -34,8 +34,8 @@ from store.control_page import (
     StoreState,
 )
 
-_BEAT_GAP_MS: Final = 150
-"""`store` beats every 50 ms when it has nothing to do, and with every chunk that it dispatches."""
+_BEAT_GAP_MS: Final = 400
+"""`store` beats every 250 ms when it has nothing to do, and with every chunk that it dispatches."""
 _SETTLING_MS: Final = 5_000
 """How long a `store` that came back may take to make up leeway."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from broker.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from store.control_page import ALLOCATED_END, BEAT, STARTS, STORE_STATE, ProcessIndex, StoreState
+from store.reput_message_service import DEFAULT_IDLE_MS
 from tests.broker.broker_fakes import FakeClock
 from tests.support.shared_memory import fresh_page
 
@@ -61,6 +62,13 @@ def test_waiting_for_a_working_store_counts(store: Store) -> None:
     assert store.refuses_what_comes_now(200)
 
 
+def test_a_store_with_nothing_to_do_works(store: Store) -> None:
+    """It beats as seldom as its dispatch sleeps."""
+    came_ms = store.clock.monotonic_ms()
+    store.works(500, step_ms=round(DEFAULT_IDLE_MS))
+    assert store.judge.is_late(came_ms)
+
+
 def test_no_limit_refuses_whatever_waits(store: Store) -> None:
     store.judge = BrokerFastFailure(
         FastFailureSettings(enabled=True, wait_ms=0, busy_ms=0), store.page, store.clock
@@ -78,7 +86,7 @@ def test_nothing_counts_while_the_store_is_silent(store: Store) -> None:
 def test_what_was_waited_before_a_silence_is_forgotten(store: Store) -> None:
     came_ms = store.clock.monotonic_ms()
     store.works(150)
-    store.is_silent(150)
+    store.is_silent(400)
     store.works(200)
     assert not store.judge.is_late(came_ms)
     store.works(50)
