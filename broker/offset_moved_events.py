@@ -18,8 +18,7 @@ from broker.system_topics import OFFSET_MOVED_EVENT_TOPIC
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import OffsetMovedEvent
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
-from store.message_codec import BORN_HOST_V6_FLAG
+from store.commit_log import CommitLog, Record, TopicLog, own_record
 
 log = logging.getLogger(__name__)
 
@@ -74,16 +73,12 @@ class OffsetMovedEvents:
         )
 
     def _record(self, event: OffsetMovedEvent) -> Record:
-        group = event.consumer_group
-        v6_flag = self._log.store_host_flag
-        return Record(
-            queue_id=_QUEUE_ID,
-            flag=0,
-            sys_flag=v6_flag | BORN_HOST_V6_FLAG if v6_flag else 0,
-            born_timestamp=self._log.now_ms,
-            born_host=self._log.store_host,
-            reconsume_times=0,
-            prepared_transaction_offset=0,
-            body=event.to_json_bytes(),
-            properties=f"KEYS\x01{group}\x02DELAY\x010\x02TAGS\x01{group}".encode(),
+        group, commit_log = event.consumer_group, self._log
+        return own_record(
+            _QUEUE_ID,
+            event.to_json_bytes(),
+            f"KEYS\x01{group}\x02DELAY\x010\x02TAGS\x01{group}".encode(),
+            now_ms=commit_log.now_ms,
+            store_host=commit_log.store_host,
+            store_host_flag=commit_log.store_host_flag,
         )

@@ -5,8 +5,8 @@ ring of moved rows says which queues to look at. A woken pull runs again; one wh
 nothing new goes on waiting from where it had looked to. Follows PullRequestHoldService of the
 original, with two differences that clients like: time-outs are noticed within a second (there:
 five), and a filtered pull is not answered for messages that it does not want, unless there are
-more of them than one pull looks at. A round of the clock costs what is due, not what waits: with
-5,000 parked pulls that is the difference between 0.5 % of a core and nothing.
+more of them than one pull looks at. A round of the clock costs what is due, not what waits
+(docs/costs.md).
 """
 
 from __future__ import annotations

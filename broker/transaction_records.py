@@ -15,10 +15,9 @@ from typing import Final
 
 from broker.send_properties import append_pairs, find_property, without_property
 from remoting.headers.transaction import CheckTransactionStateRequestHeader
-from store.commit_log import Record
+from store.commit_log import Record, own_record
 from store.message import Message
 from store.message_codec import (
-    BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -87,16 +86,13 @@ def half_copy(half: Message, properties: bytes, store_host_flag: int) -> Record:
 
 def op_record(half: int, now_ms: int, store_host: bytes, store_host_flag: int) -> Record:
     """The op that says that the half at offset `half` of its queue has ended."""
-    return Record(
-        queue_id=HALF_QUEUE_ID,
-        flag=0,
-        sys_flag=store_host_flag | BORN_HOST_V6_FLAG if store_host_flag else 0,
-        born_timestamp=now_ms,
-        born_host=store_host,
-        reconsume_times=0,
-        prepared_transaction_offset=0,
-        body=str(half).encode(),
-        properties=_OP_PROPERTIES,
+    return own_record(
+        HALF_QUEUE_ID,
+        str(half).encode(),
+        _OP_PROPERTIES,
+        now_ms=now_ms,
+        store_host=store_host,
+        store_host_flag=store_host_flag,
     )
 
 

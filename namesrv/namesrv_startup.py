@@ -74,10 +74,10 @@ def load_namesrv_options(
         loaded = with_tls_file(_TLS_KEYS, loaded, DEFAULT_TLS_CONFIG_FILE)
         tls = build(TlsConfig, loaded.values)
         _validate_tls(tls)
+        namesrv = build(NamesrvConfig, loaded.values)
+        _validate_access(namesrv, loaded.sources)
     except ConfigError as error:
         raise cannot_start(error) from error
-    namesrv = build(NamesrvConfig, loaded.values)
-    _check_access(namesrv, loaded.sources)
     if path is not None:
         namesrv = dataclasses.replace(namesrv, config_store_path=str(path))
     server = build(RemotingServerConfig, loaded.values)
@@ -106,11 +106,11 @@ def _validate_tls(tls: TlsConfig) -> None:
         raise ConfigError([str(error)]) from error
 
 
-def _check_access(config: NamesrvConfig, sources: Mapping[str, str]) -> None:
-    """What would otherwise fail behind the port. Raises StartupExitError."""
+def _validate_access(config: NamesrvConfig, sources: Mapping[str, str]) -> None:
+    """What would otherwise fail behind the port."""
     try:
         parse_patterns(config.admin_allowed_addresses)
     except ValueError as error:
         source = sources.get("adminAllowedAddresses")
         problem = f"adminAllowedAddresses: {error}"
-        raise cannot_start(ConfigError([f"{source}: {problem}" if source else problem])) from error
+        raise ConfigError([f"{source}: {problem}" if source else problem]) from error

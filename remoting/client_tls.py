@@ -25,17 +25,23 @@ class ClientTls:
         self._context: ssl.SSLContext | None = None
         self._receive = memoryview(bytearray(CHUNK_SIZE))
 
+    def prepare(self) -> ssl.SSLContext:
+        """The context, made now or before; who cannot try again calls it before the first
+        connection. Raises TlsSettingError."""
+        if self._context is None:
+            self._context = make_client_context(self._config)
+        return self._context
+
     def wrap(self, sock: socket.socket) -> TlsSocket:
         """TLS over a connected socket, which it takes over; the handshake is not begun.
 
         Raises TlsError for settings that cannot be used.
         """
-        if self._context is None:
-            try:
-                self._context = make_client_context(self._config)
-            except TlsSettingError as error:
-                raise TlsError(str(error)) from error
-        return TlsSocket(sock, self._context, server_side=False, receive=self._receive)
+        try:
+            context = self.prepare()
+        except TlsSettingError as error:
+            raise TlsError(str(error)) from error
+        return TlsSocket(sock, context, server_side=False, receive=self._receive)
 
     def connection(self, *arguments: Any, **settings: Any) -> TlsConnection:
         """A connection over a socket that `wrap` made, with the arguments of Connection."""

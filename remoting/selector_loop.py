@@ -31,8 +31,8 @@ _PEER_SPIN_NS = 100_000
 """Longer look while answers wait for a replica: p50 of a SYNC_MASTER send with one in flight
 277 -> 218 us on two cores, and 5 % more messages a second with 256 in flight."""
 _SPIN_PAYS: Final = 3
-"""After a sleep of fewer spins than this, looking longer is worth it, else it is only lost. Where
-requests come one by one from thousands of clients it took a third of this process' time."""
+"""After a sleep of fewer spins than this, looking longer is worth it, else it is only lost: where
+requests come one by one from thousands of clients, each would cost a whole look."""
 
 
 class HasFileno(Protocol):

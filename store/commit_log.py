@@ -33,6 +33,7 @@ from store.mapped_file import MappedFile
 from store.message_codec import (
     BLANK_SIZE,
     BODY_CRC_MASK,
+    BORN_HOST_V6_FLAG,
     MAGIC_V1,
     PROPERTIES_LENGTH,
     STORE_HOST_V6_FLAG,
@@ -81,6 +82,29 @@ class Record:
     prepared_transaction_offset: int
     body: Buffer
     properties: bytes
+
+
+def own_record(
+    queue_id: int,
+    body: bytes,
+    properties: bytes,
+    *,
+    now_ms: int,
+    store_host: bytes,
+    store_host_flag: int,
+) -> Record:
+    """A record that the broker itself sends: its born host is the store host, 8 or 20 bytes."""
+    return Record(
+        queue_id=queue_id,
+        flag=0,
+        sys_flag=store_host_flag | BORN_HOST_V6_FLAG if store_host_flag else 0,
+        born_timestamp=now_ms,
+        born_host=store_host,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=body,
+        properties=properties,
+    )
 
 
 class CommitLog:

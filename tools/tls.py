@@ -21,9 +21,10 @@ def find_tls(environment: Mapping[str, str]) -> ClientSecurity | None:
     from conf.config_loader import KeySpace, build, load_settings
     from conf.errors import ConfigError
     from conf.tls_file import with_tls_file
+    from remoting.client_tls import ClientTls
     from remoting.remoting_config import RemotingClientConfig
     from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, TlsConfig
-    from remoting.tls_context import TlsSettingError, make_client_context
+    from remoting.tls_context import TlsSettingError
 
     client_keys = KeySpace((TlsConfig, RemotingClientConfig))
     tls_keys = KeySpace((TlsConfig,))
@@ -32,10 +33,8 @@ def find_tls(environment: Mapping[str, str]) -> ClientSecurity | None:
         if not build(RemotingClientConfig, loaded.values).use_tls:
             return None
         loaded = with_tls_file(tls_keys, loaded, DEFAULT_TLS_CONFIG_FILE)
-        config = build(TlsConfig, loaded.values)
-        make_client_context(config)
+        tls = ClientTls(build(TlsConfig, loaded.values))
+        tls.prepare()
     except (ConfigError, TlsSettingError) as error:
         raise AdminError("; ".join(str(error).splitlines())) from error
-    from remoting.client_tls import ClientTls
-
-    return ClientTls(config)
+    return tls

@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 READ_BY_MQADMIN: Final = {
     "clientCallbackExecutorThreads": str(len(os.sched_getaffinity(0))),
     "filterServerNums": "0",
-    "useTLS": "false",
 }
-"""Settings without effect here that mqadmin reads: exportConfigs fails without the last two,
-exportMetrics shows the first, in Java the number of processors, as just that."""
+"""Settings without effect here that mqadmin reads: exportConfigs fails without the second (and
+without useTLS, which is one of ours), exportMetrics shows the first, in Java the number of
+processors, as just that."""
 
 
 class ConfigSource(Protocol):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from broker.append_line import AppendLine
@@ -139,13 +139,15 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class _Op:
-    """An op on its way into the log: Append. `request`: that of a rollback, which it is."""
+    """An op on its way into the log: Append. `request`: that of a rollback, which it is.
+    `again`: it was refused before, and the log says so."""
 
     processor: EndTransactionProcessor
     half: int
     topic: TopicLog
     records: tuple[Record]
     request: _Request | None
+    again: bool = False
 
     def placed(self, places: list[tuple[int, int]]) -> None:
         """See Append."""
@@ -347,6 +349,8 @@ class EndTransactionProcessor(TableProcessor):
     def on_op_placed(self, op: _Op, queue_offset: int) -> None:
         """An op has its place. That of a rollback ends its half, and the copies of that."""
         self._halves.add_op(queue_offset, op.half)
+        if op.again:
+            log.info("half %s: its op is stored now", op.half)
         if op.request is not None:
             for half in self._halves.end(op.half):
                 if half != op.half:
@@ -355,15 +359,17 @@ class EndTransactionProcessor(TableProcessor):
 
     def on_op_refused(self, op: _Op, code: ResponseCode, remark: str) -> None:
         """The op of a commit was not stored: it is tried again, until the broker stops."""
-        log.error(
-            "half %s: its op could not be stored (tried again in %s ms; if the broker stops "
-            "before, the half may be ended once more): %s: %s",
-            op.half,
-            OP_RETRY_MS,
-            code.name,
-            remark,
-        )
-        self._parts.later(OP_RETRY_MS, lambda: self._parts.line.append(op))
+        if not op.again:
+            log.error(
+                "half %s: its op could not be stored (tried again every %s ms; if the broker stops "
+                "before, the half may be ended once more): %s: %s",
+                op.half,
+                OP_RETRY_MS,
+                code.name,
+                remark,
+            )
+        again = replace(op, again=True)
+        self._parts.later(OP_RETRY_MS, lambda: self._parts.line.append(again))
 
     def on_end_refused(self, asked: _Request, half: int, code: ResponseCode, remark: str) -> None:
         """The log took neither commit nor op: the half stays, its producer will be asked."""

@@ -471,9 +471,13 @@ class PullMessageProcessor:
         group: SubscriptionGroupConfig,
     ) -> None:
         if read.code == ResponseCode.PULL_OFFSET_MOVED:
-            asked, next_offset = header.queueOffset, read.next_offset
-            group_name, topic = header.consumerGroup, header.topic
-            self._moved.add(group_name, topic, header.queueId, asked, next_offset)
+            self._moved.add(
+                header.consumerGroup,
+                header.topic,
+                header.queueId,
+                header.queueOffset,
+                read.next_offset,
+            )
         suggested = 0
         if self._settings.slave_read_enable:
             suggested = group.which_broker_when_consume_slowly if read.slow else group.broker_id

@@ -34,7 +34,12 @@ class Configs:
         return "applied now: x; saved to y"
 
     def all_configs(self) -> Mapping[str, str]:
-        return {"brokerName": "broker-g", "deleteWhen": "04", "messageStorePlugIn": ""}
+        return {
+            "useTLS": "false",
+            "brokerName": "broker-g",
+            "deleteWhen": "04",
+            "messageStorePlugIn": "",
+        }
 
     def data_version(self) -> DataVersion:
         return DataVersion(counter=0, timestamp=1795177712320)

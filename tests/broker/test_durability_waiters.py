@@ -168,7 +168,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(flush=st.booleans(), steps=_steps)
 def test_nobody_is_told_ok_too_early_nor_forgotten(
     flush: bool, steps: list[tuple[str, int]]

@@ -365,17 +365,24 @@ def test_an_op_that_cannot_be_stored_is_tried_again(
     world.hot.turn()
     world.turn()
     assert (len(world.delivered()), world.ops()) == (1, [])
-    assert caplog.messages == [
-        "half 0: its op could not be stored (tried again in 1000 ms; if the broker stops before, "
-        "the half may be ended once more): SYSTEM_ERROR: the next commit log file could not be "
-        "created in time; see store.log"
-    ]
     assert world.halves.is_ended(0)
     ((after_ms, again),) = world.later
     assert after_ms == 1000
-    world.hot.allocate(1)
     again()
+    world.hot.clock.advance(6_000)
+    world.hot.turn()
     world.turn()
+    assert caplog.messages == [
+        "half 0: its op could not be stored (tried again every 1000 ms; if the broker stops "
+        "before, the half may be ended once more): SYSTEM_ERROR: the next commit log file could "
+        "not be created in time; see store.log"
+    ], "said once, tried twice"
+    again = world.later[-1][1]
+    world.hot.allocate(1)
+    with caplog.at_level(logging.INFO):
+        again()
+        world.turn()
+    assert caplog.messages[-1] == "half 0: its op is stored now"
     assert (len(world.delivered()), world.ops()) == (1, [0])
 
 

@@ -210,7 +210,7 @@ MOVES = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(MOVES, max_size=40))
 def test_every_line_once_without_holes_where_it_belongs(moves: list[tuple[str, int]]) -> None:
     """A restart 1 is an orderly one, 0 a kill."""

@@ -501,7 +501,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_steps)
 def test_any_history(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

@@ -144,7 +144,7 @@ def twins() -> Iterator[Twins]:
         twins.general.close()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(fields=_legal, body=st.binary(max_size=40))
 def test_both_paths_store_the_same_record_and_give_the_same_answer(
     twins: Twins, fields: dict[str, Any], body: bytes
@@ -163,7 +163,7 @@ def forms_client() -> Iterator[Client]:
         world.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(fields=_legal, body=st.binary(max_size=40), serialize=st.sampled_from([JSON, BINARY]))
 def test_every_form_of_a_single_send_stores_the_same(
     forms_client: Client, fields: dict[str, Any], body: bytes, serialize: SerializeType

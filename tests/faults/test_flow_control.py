@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from remoting.response_code import ResponseCode
 from tests.faults.ledger import TOPIC, Ledger, Senders, assert_nothing_lost, assert_stops_clean
+from tests.faults.shim import compile_shim
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker, Sent
 
@@ -26,12 +25,7 @@ LATE = "the next commit log file could not be created in time; see store.log"
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that makes files' allocation wait while a file is there."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("shim") / "slow_fallocate.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, SHIM, "-ldl"], check=True)
-    return library
+    return compile_shim(SHIM, tmp_path_factory.mktemp("shim"))
 
 
 def send_until(client: FrameClient, code: int, remark: str = "") -> list[Sent]:

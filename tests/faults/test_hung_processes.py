@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -15,6 +14,7 @@ import pytest
 from broker.processes.child import EXIT_FLUSH_FAILED
 from remoting.response_code import ResponseCode
 from tests.faults.ledger import TOPIC, Ledger, Senders, assert_nothing_lost, assert_stops_clean
+from tests.faults.shim import compile_shim
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker, is_running
 
@@ -169,12 +169,7 @@ def test_store_that_cannot_be_opened(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that makes fdatasync fail once a file is there."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("shim") / "failing_fdatasync.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, SHIM, "-ldl"], check=True)
-    return library
+    return compile_shim(SHIM, tmp_path_factory.mktemp("shim"))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from remoting.remoting_serializable import loads_lenient
 from remoting.signature import RequestSigner
 from store.message import Message
 from store.message_codec import decode_host, decode_message_id, decode_record, encode_host
+from tests.interop.accounts import SECRETS
 from tests.interop.driver import Driver, DriverError
 from tests.interop.harness import Broker
 from tests.interop.processes import PeerError, wait_until
@@ -34,11 +35,6 @@ from tests.support.our_broker import FrameClient
 
 FILE = Path(__file__).with_suffix(".yaml")
 CLUSTER = "InteropCluster"
-ACCOUNTS = {
-    "application": "application-secret",
-    "operator": "operator-secret",
-    "stranger": "stranger-secret",
-}
 _WAIT_S = 60.0
 _WORD = re.compile(r"\$([a-z_]+(?:\.\w+)*)")
 _FAQ = re.compile(r"[,\s]*(See https?://\S+ for further details\.|For more information, .*)", re.S)
@@ -261,7 +257,7 @@ class Stage:
             return {}
         if who == "forger":
             return {"access_key": "application", "secret_key": "not-the-secret"}
-        return {"access_key": who, "secret_key": ACCOUNTS[who]}
+        return {"access_key": who, "secret_key": SECRETS[who]}
 
     def _admin(self, a: dict[str, Any]) -> Any:
         """method, arguments: of DefaultMQAdminExt."""

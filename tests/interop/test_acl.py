@@ -9,28 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.interop import harness
+from tests.interop.accounts import ACCOUNTS, SECRETS
 from tests.interop.clients import Client, wait_registered
 from tests.interop.driver import Driver, DriverError
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
-APPLICATION = {"access_key": "application", "secret_key": "application-secret"}
-OPERATOR = {"access_key": "operator", "secret_key": "operator-secret"}
+APPLICATION = {"access_key": "application", "secret_key": SECRETS["application"]}
+OPERATOR = {"access_key": "operator", "secret_key": SECRETS["operator"]}
 FORGER = {"access_key": "application", "secret_key": "not-the-secret"}
-STRANGER = {"access_key": "stranger", "secret_key": "stranger-secret"}
-ACCOUNTS = """
-accounts:
-- accessKey: application
-  secretKey: application-secret
-  defaultTopicPerm: PUB|SUB
-  defaultGroupPerm: SUB
-  topicPerms: [read-only=SUB]
-  groupPerms: [closed=DENY]
-- accessKey: operator
-  secretKey: operator-secret
-  admin: true
-"""
+STRANGER = {"access_key": "stranger", "secret_key": SECRETS["stranger"]}
 
 
 @dataclass(frozen=True)

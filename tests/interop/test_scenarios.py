@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.interop import harness
+from tests.interop.accounts import ACCOUNTS
 from tests.interop.clients import wait_registered
 from tests.interop.driver import Driver
 from tests.interop.java_peers import CLIENT_VERSIONS
@@ -27,18 +28,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
 KINDS = ("java-4.9", "ours")
 _AT_A_TIME = 4
 _PAIRS, _SCENARIOS = load()
-_ACCESS = """
-accounts:
-- accessKey: application
-  secretKey: application-secret
-  defaultTopicPerm: PUB|SUB
-  defaultGroupPerm: SUB
-  topicPerms: [read-only=SUB]
-  groupPerms: [closed=DENY]
-- accessKey: operator
-  secretKey: operator-secret
-  admin: true
-"""
 _CASES = [
     pytest.param(scenario, client, id=f"{scenario.name}-{client}")
     for scenario in _SCENARIOS
@@ -79,7 +68,7 @@ class Brokers:
     def _access(self, directory: Path) -> dict[str, str]:
         conf = directory / "java-home" / "conf"
         conf.mkdir(parents=True)
-        (conf / "plain_acl.yml").write_text(_ACCESS)
+        (conf / "plain_acl.yml").write_text(ACCOUNTS)
         return {"rocketmqHome": str(conf.parent)} if self.kind == "ours" else {}
 
     def start(self) -> None:

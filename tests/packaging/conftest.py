@@ -1,4 +1,4 @@
-"""Prometheus' tools: a test that needs one is skipped without it, and fails when CI=true."""
+"""Tools from outside: a test that needs one is skipped without it, and fails when CI=true."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import shutil
 import pytest
 
 
-def _tool(name: str) -> str:
+def _tool(name: str, package: str) -> str:
     found = shutil.which(name)
     if found is None:
-        reason = f"needs {name} on the PATH (Debian's package prometheus)"
+        reason = f"needs {name} on the PATH (Debian's package {package})"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
@@ -21,10 +21,16 @@ def _tool(name: str) -> str:
 @pytest.fixture(scope="session")
 def promtool() -> str:
     """Path of promtool."""
-    return _tool("promtool")
+    return _tool("promtool", "prometheus")
 
 
 @pytest.fixture(scope="session")
 def prometheus() -> str:
     """Path of the server."""
-    return _tool("prometheus")
+    return _tool("prometheus", "prometheus")
+
+
+@pytest.fixture(scope="session")
+def analyze() -> str:
+    """Path of systemd-analyze."""
+    return _tool("systemd-analyze", "systemd")

@@ -7,12 +7,10 @@ import datetime
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from spark.arguments import parse_arguments
@@ -70,14 +68,6 @@ def test_the_timer() -> None:
     assert timer["Timer"]["Persistent"] == "true"
     assert timer["Timer"]["OnCalendar"].endswith(" UTC")
     assert timer["Install"]["WantedBy"] == "timers.target"
-
-
-@pytest.fixture
-def analyze(tmp_path: Path) -> str:
-    found = shutil.which("systemd-analyze")
-    if found is None:
-        pytest.skip("there is no systemd-analyze")
-    return found
 
 
 def test_systemd_understands_the_units(analyze: str, tmp_path: Path) -> None:

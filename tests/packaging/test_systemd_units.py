@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -109,14 +108,6 @@ def test_the_steps_of_an_installation_name_what_is_there() -> None:
     for name in BOTH:
         page = one(name, "Documentation").removeprefix(f"file://{INSTALLED}/")
         assert (ROOT / page).is_file()
-
-
-@pytest.fixture
-def analyze() -> str:
-    found = shutil.which("systemd-analyze")
-    if found is None:
-        pytest.skip("there is no systemd-analyze")
-    return found
 
 
 def test_systemd_understands_the_units(analyze: str, tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ def test_a_record_larger_than_a_file_changes_nothing(world: World, first: bool) 
     assert len(world.walk()) == 1 + first
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.one_of(

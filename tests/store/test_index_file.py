@@ -60,7 +60,7 @@ ENTRIES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(ENTRIES, min_size=1, max_size=4), st.booleans())
 def test_batches_give_the_bytes_of_single_puts(
     tmp_path_factory: pytest.TempPathFactory,

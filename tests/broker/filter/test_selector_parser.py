@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.filter.selector_nodes import MAX_DEPTH
@@ -414,7 +414,6 @@ def asked(tree: Any, properties: dict[str, str]) -> bool | None:
     raise AssertionError(tree)
 
 
-@settings(deadline=None)
 @given(TREES, st.dictionaries(st.sampled_from(NAMES), st.sampled_from(VALUES)))
 def test_a_second_evaluator_says_the_same(tree: Any, properties: dict[str, str]) -> None:
     try:
@@ -425,7 +424,6 @@ def test_a_second_evaluator_says_the_same(tree: Any, properties: dict[str, str])
     assert verdict(compile_selector(text_of(tree)), properties) == expected
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab 'NOTANDR()=<>-+.,150LeIS/*\n\té", max_size=40))
 def test_any_text_is_compiled_or_refused(text: str) -> None:
     try:
@@ -435,7 +433,6 @@ def test_any_text_is_compiled_or_refused(text: str) -> None:
     assert selector.matches({"a": "5", "b": "x"}) in (True, False)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["a", "b"]), st.text()))
 def test_asking_never_raises(properties: dict[str, str]) -> None:
     for expression in ("a > 5", "a > 5000000000", "a > 5.5", "a > b", "a = TRUE", "TRUE = a"):
