@@ -4,7 +4,8 @@ Pure but for the answers it sends; runs on the loop thread of `remoting`. The du
 written here and nowhere else: append (CommitLog.commit) -> flush (flushed_offset) -> replicate
 (replicated_offset) -> answer. Offsets and deadlines only grow, so the line is served from its
 head; no thread waits. Follows CommitLog.submitFlushRequest / submitReplicaRequest of the original:
-both conditions are joined, a replica's failure overrides the flush's.
+both conditions are joined, a replica's failure overrides the flush's. Where both are waited for,
+the flush is mostly the later one: when the replicas had acknowledged is remembered until then.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _NO_LIMIT: Final = 1 << 62
 _NS_PER_MS: Final = 1_000_000
 _FRAME_HEAD: Final = struct.Struct(">ii")
 _SUCCESS: Final = b'{"code":0,'
+_ACKED: Final = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT)
+"""What is answered when enough replicas have acknowledged in time."""
 
 
 class Answer(Protocol):
@@ -96,15 +99,40 @@ class DurabilityStats(Protocol):
         waited_ns: int,
         count: int,
         *,
-        for_replicas: bool,
+        acked_ns: int | None,
     ) -> None:
         """`count` sends of `request_code` were answered with `code` after they had waited; None:
-        nobody had asked for them."""
+        nobody had asked for them, or their answers are counted elsewhere.
+
+        acked_ns: from the append until enough replicas had acknowledged; None: nobody waited for
+        that, or they had not in time."""
 
 
 _Waiting = tuple[int, int, int, bool, Answer, int, int | None]
 """End offset, deadlines (ms) of flush and replicas, whether replicas were missing, the answer,
 when it came (ns), its request code."""
+
+
+class _AckTimes:
+    """When the replicas had acknowledged how much of the log; offsets and times only grow."""
+
+    __slots__ = ("_marks",)
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[int, int]] = deque()
+
+    def note(self, replicated_offset: int, now_ns: int) -> None:
+        """They have acknowledged up to there now."""
+        if not self._marks or self._marks[-1][0] < replicated_offset:
+            self._marks.append((replicated_offset, now_ns))
+
+    def find(self, end_offset: int, now_ns: int) -> tuple[int, int]:
+        """Up to where, and when, they had acknowledged with what included `end_offset`; forgets
+        what was before. No limit and now: they have not."""
+        marks = self._marks
+        while marks and marks[0][0] < end_offset:
+            marks.popleft()
+        return marks[0] if marks else (_NO_LIMIT, now_ns)
 
 
 class DurabilityWaiters:
@@ -125,6 +153,8 @@ class DurabilityWaiters:
         self._slave_timeout_ms = slave_timeout_ms
         self._stats = stats
         self._line: deque[_Waiting] = deque()
+        self._acks = _AckTimes() if waits_for_flush and waits_for_replicas else None
+        """None: whoever waits for replicas is answered as soon as they have acknowledged."""
         self.active = waits_for_flush or waits_for_replicas
         """Whether sends have anything to wait for."""
         self.replicas_available = False
@@ -144,7 +174,8 @@ class DurabilityWaiters:
     def add(self, end_offset: int, answer: Answer, request_code: int | None) -> None:
         """Answer when the log is safe up to `end_offset`; offsets must not decrease.
 
-        request_code: of whoever waits; None for a record that nobody sent (a due delayed message).
+        request_code: of a send; None for a record that nobody sent (a due delayed message) and for
+        an answer that is counted with a time of its own.
         """
         missing = self.waits_for_replicas and not self.replicas_available
         flush_deadline = self.now_ms + self._flush_timeout_ms if self._for_flush else 0
@@ -174,6 +205,10 @@ class DurabilityWaiters:
         now_ms = now_ns // _NS_PER_MS
         line = self._line
         waiting = len(line)
+        acks, acked_to, acked_ns = self._acks, _NO_LIMIT, now_ns
+        if acks is not None:
+            acks.note(replicated_offset, now_ns)
+            safe = acked_to = -1
         count, since_ns, code = 0, 0, ResponseCode.SUCCESS
         request: int | None = None
         while line:
@@ -190,21 +225,31 @@ class DurabilityWaiters:
                     code = before
                     break
                 code = _code(flush_ok=flush_ok, replica_ok=replica_ok, missing=missing)
+                if acks is not None and end > acked_to:
+                    self._count(request, before, now_ns - since_ns, acked_ns - since_ns, count)
+                    count = 0
+                    acked_to, acked_ns = acks.find(end, now_ns)
+                    safe = min(flushed, replicated, acked_to)
             line.popleft()
             answer.send(code)
             if came_ns != since_ns or code is not before or asked != request:
-                self._count(request, before, now_ns - since_ns, count)
+                self._count(request, before, now_ns - since_ns, acked_ns - since_ns, count)
                 count, since_ns, request = 0, came_ns, asked
             count += 1
-        self._count(request, code, now_ns - since_ns, count)
+        self._count(request, code, now_ns - since_ns, acked_ns - since_ns, count)
         return waiting - len(line)
 
     def _count(
-        self, request_code: int | None, code: ResponseCode, waited_ns: int, count: int
+        self,
+        request_code: int | None,
+        code: ResponseCode,
+        waited_ns: int,
+        acked_ns: int,
+        count: int,
     ) -> None:
         if count:
-            replicas = self.waits_for_replicas
-            self._stats.waited(request_code, code, waited_ns, count, for_replicas=replicas)
+            acked = acked_ns if self.waits_for_replicas and code in _ACKED else None
+            self._stats.waited(request_code, code, waited_ns, count, acked_ns=acked)
 
 
 def _code(*, flush_ok: bool, replica_ok: bool, missing: bool) -> ResponseCode:

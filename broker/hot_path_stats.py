@@ -2,7 +2,8 @@
 
 Runs on the loop thread of `remoting`. Keeps the bound counters of each topic and group, so that
 counting is a dict lookup and a few additions; `end_turn` adds what a turn of the loop counted to
-the store's statistics and to the latencies of /metrics, with the time that the turn took. Other
+the store's statistics and to the latencies of /metrics, with the time that the turn took. A request
+that came before the turn in which it is answered is counted by itself, with its own time. Other
 threads read whole numbers.
 
 The fast path of sends counts into SendCounts, and `publish` takes it from there: before the loop
@@ -21,6 +22,7 @@ from broker.store_stats_service import StoreStatsService
 from broker.system_topics import SCHEDULE_TOPIC
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
+from store.clock import Clock, SystemClock
 
 _NORMAL: Final = "normal"
 _SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
@@ -28,6 +30,7 @@ _FIFO: Final = "fifo"
 _SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _NS_PER_MS: Final = 1_000_000
+_CLOCK: Final = SystemClock()
 _QUICK_TURNS: Final = 64
 """So many turns, each shorter than a millisecond, are counted together."""
 
@@ -49,11 +52,17 @@ class HotPathStats:
     """Counters of the send and the pull path. Owned by: the loop thread."""
 
     def __init__(
-        self, stats: BrokerStatsManager, store_stats: StoreStatsService, metrics: RemotingMetrics
+        self,
+        stats: BrokerStatsManager,
+        store_stats: StoreStatsService,
+        metrics: RemotingMetrics,
+        clock: Clock = _CLOCK,
     ) -> None:
         self._stats = stats
         self._store_stats = store_stats
         self._metrics = metrics
+        self.now_ns: Final = clock.monotonic_ns
+        """What the times of `add_timed_answer` are taken with. Any thread."""
         self._values = metrics.values
         self._put: dict[tuple[str, str], tuple[PutCounters, Series | None]] = {}
         self._get: dict[tuple[str, str], tuple[GetCounters, Series | None]] = {}
@@ -63,6 +72,7 @@ class HotPathStats:
         self._quick_answered = self._quick_answered_ns = 0
         self._turn_get = False
         self._turn_answers: dict[tuple[int, int], int] = {}
+        self._turn_oneways: dict[tuple[int, int], int] = {}
 
     def forget(self) -> None:
         """Counters may have been dropped with their topic or group: bind them anew."""
@@ -139,6 +149,19 @@ class HotPathStats:
         key = (request_code, code)
         answers[key] = answers.get(key, 0) + count
 
+    def add_oneway(self, request_code: int, code: int) -> None:
+        """A oneway request of this turn would have been answered with `code`."""
+        oneways = self._turn_oneways
+        key = (request_code, code)
+        oneways[key] = oneways.get(key, 0) + 1
+
+    def add_timed_answer(
+        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
+    ) -> None:
+        """A request that came at `came_ns`, before this turn or in a pool, is answered now."""
+        elapsed_ms = (self.now_ns() - came_ns) / _NS_PER_MS
+        self._metrics.answered(request_code, code, elapsed_ms, oneway=oneway)
+
     def add_late_answer(self, request_code: int, code: int, held_ms: int) -> None:
         """A pull was answered with `code` after it had been held for `held_ms`."""
         self._metrics.sent(request_code, code, held_ms, held=True)
@@ -155,6 +178,10 @@ class HotPathStats:
             for (request_code, code), count in self._turn_answers.items():
                 self._metrics.sent(request_code, code, elapsed_ns / _NS_PER_MS, count)
             self._turn_answers.clear()
+        if self._turn_oneways:
+            for (request_code, code), count in self._turn_oneways.items():
+                self._metrics.dropped(request_code, code, elapsed_ns / _NS_PER_MS, count)
+            self._turn_oneways.clear()
 
     def _end_sends(self, elapsed_ns: int) -> None:
         sends = self.sends

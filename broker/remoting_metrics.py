@@ -1,12 +1,12 @@
 """RemotingMetrics: what process `remoting` counts for /metrics while it serves.
 
 The slots of sends, pulls and answers. The loop thread counts into them with plain additions
-(`values[slot] += n`), mostly once for each topic and turn of the loop. Answers of the pools'
-threads are counted under a lock: a request code is served either there or on the loop, so that
-both never count into one series. Labels and names
-are those of RocketMQ 5.x (AbstractSendMessageProcessor, DefaultPullMessageResultHandler,
-NettyRemotingAbstract.writeResponse). Knows no request; what is sampled instead of counted is in
-broker_gauges.py.
+(`values[slot] += n`), mostly once for each topic and turn of the loop. Answers that a pool's thread
+may count, too, are counted under a lock, whoever gives them: a request that goes through a pool
+(36, 37, 323 to 325) may be answered by the loop later. Codes that only the loop answers (sends and
+pulls) need none. Labels and names are those of RocketMQ 5.x (AbstractSendMessageProcessor,
+DefaultPullMessageResultHandler, NettyRemotingAbstract.writeResponse). Knows no request; what is
+sampled instead of counted is in broker_gauges.py.
 """
 
 from __future__ import annotations
@@ -102,9 +102,17 @@ class RemotingMetrics:
     def sent(
         self, request_code: int, code: int, elapsed_ms: float, count: int = 1, *, held: bool = False
     ) -> None:
-        """The loop thread's own answers: `count` of them, each after `elapsed_ms`. held: they
-        were long polls."""
+        """`count` answers to a code that only the loop answers, each after `elapsed_ms`; the loop
+        thread. held: they were long polls."""
         key = (request_code, code, held, "success")
+        first = self._rpc.get(key)
+        if first is None:
+            first = self._rpc[key] = self._find_rpc(key)
+        self._observe_rpc(first, elapsed_ms, count)
+
+    def dropped(self, request_code: int, code: int, elapsed_ms: float, count: int) -> None:
+        """The same, but nobody waits for them: the requests were oneway."""
+        key = (request_code, code, False, "oneway")
         first = self._rpc.get(key)
         if first is None:
             first = self._rpc[key] = self._find_rpc(key)
@@ -113,7 +121,7 @@ class RemotingMetrics:
     def answered(
         self, request_code: int, code: int, elapsed_ms: float, *, oneway: bool = False
     ) -> None:
-        """An answer that a processor returned: AnswerObserver. Any thread."""
+        """One answer with a time of its own: AnswerObserver. Any thread."""
         known = request_code if request_code in _REQUEST_NAMES else -1
         key = (known, code, False, "oneway" if oneway else "success")
         with self._lock:
@@ -147,13 +155,13 @@ class RemotingMetrics:
         waited_ns: int,
         count: int,
         *,
-        for_replicas: bool,
+        acked_ns: int | None,
     ) -> None:
         """`count` sends were answered with `code` after they had waited: DurabilityStats."""
         values = self.values
         values[self._sync[code]] += count
-        if for_replicas and code is ResponseCode.SUCCESS:
-            seconds = waited_ns / _NS_PER_S
+        if acked_ns is not None:
+            seconds = acked_ns / _NS_PER_S
             values[self._ack + bisect_left(_ACK_BOUNDS, seconds)] += count
             values[self._ack + len(_ACK_BOUNDS) + 1] += seconds * count
         if request_code is not None:

@@ -55,10 +55,13 @@ class RemotingCommand:
     has_ext_fields  False when the header carried (or shall carry) no extFields at all
     body            b"" when there is none
     serialize_type  of the header; an answer takes its request's
+    came_ns         when the request came here (monotonic), set before it waits for a pool; not a
+                    part of what is sent or compared
     """
 
     __slots__ = (
         "body",
+        "came_ns",
         "code",
         "ext_fields",
         "flag",
@@ -93,6 +96,7 @@ class RemotingCommand:
         self.ext_fields: dict[str, str] = {} if ext_fields is None else ext_fields
         self.body = body
         self.serialize_type = serialize_type
+        self.came_ns = 0
 
     @classmethod
     def request(
@@ -143,7 +147,7 @@ class RemotingCommand:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RemotingCommand):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -155,3 +159,6 @@ class RemotingCommand:
             f"remark={self.remark!r} ext_fields={self.ext_fields!r} "
             f"body={len(self.body)} bytes {self.serialize_type.name})"
         )
+
+
+_COMPARED: Final = tuple(name for name in RemotingCommand.__slots__ if name != "came_ns")

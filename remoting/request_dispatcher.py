@@ -84,6 +84,7 @@ class RequestDispatcher:
             self._process(connection, request, route.processor, came_ns)
         else:
             executor = self._executors[route.executor]
+            request.came_ns = came_ns
             self._submit(connection, request, route.processor, executor, came_ns)
 
     def _submit(

@@ -73,8 +73,10 @@ class SendBackStats(Protocol):
     def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
         """A message of `size` bytes went into a queue that is counted by itself."""
 
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
+    def add_timed_answer(
+        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
+    ) -> None:
+        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
 
     def add_send_back(self, group: str, topic: str) -> None:
         """A message of `topic` came back from `group`."""
@@ -115,12 +117,19 @@ class _Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class _Request:
+    """Who asked, and where the answer goes."""
+
+    connection: ConnectionLike
+    command: RemotingCommand
+
+
+@dataclass(frozen=True, slots=True)
 class _SendBack:
     """The copy on its way into the log: Append."""
 
     processor: ConsumerSendMsgBackProcessor
-    connection: ConnectionLike
-    request: RemotingCommand
+    request: _Request
     group: str
     copy: _Copy
     topic: TopicLog
@@ -151,6 +160,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
         """36; None: the loop answers."""
+        asked = _Request(connection, request)
         header = decode_header(ConsumerSendMsgBackRequestHeader, request.ext_fields)
         group = self._group(header.group)
         if group.retry_queue_nums <= 0:
@@ -169,7 +179,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             level = header.delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times
             queue_id = random.randrange(group.retry_queue_nums)
             copy = self._copy(message, home, queue_id, level)
-        self._parts.on_loop(lambda: self._put(connection, request, header.group, copy))
+        self._parts.on_loop(lambda: self._put(asked, header.group, copy))
         return None
 
     # -- checks, in the original's order (pool thread) -------------------------------------------
@@ -239,17 +249,15 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
 
     # -- on the loop ---------------------------------------------------------------------------
 
-    def _put(
-        self, connection: ConnectionLike, request: RemotingCommand, group: str, copy: _Copy
-    ) -> None:
+    def _put(self, asked: _Request, group: str, copy: _Copy) -> None:
         try:
             topic = self._parts.commit_log.topic(copy.topic)
         except MessageIllegalError as error:
             remark = f"MESSAGE_ILLEGAL: {error}"
-            self._answer(connection, request, ResponseCode.SYSTEM_ERROR, remark)
+            self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
             return
         records = (copy.record,)
-        append = _SendBack(self, connection, request, group, copy, topic, records)
+        append = _SendBack(self, asked, group, copy, topic, records)
         self._parts.line.append(append, fails_fast=True)
 
     def on_placed(self, append: _SendBack, phy_offset: int) -> None:
@@ -260,23 +268,20 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         if copy.delayed:
             stats.add_queue_put(copy.topic, copy.record.queue_id, size)
         stats.add_send_back(append.group, copy.origin_topic)
-        self._answer(append.connection, append.request, ResponseCode.SUCCESS, None)
+        self._answer(append.request, ResponseCode.SUCCESS, None)
 
     def on_refused(self, append: _SendBack, code: ResponseCode, remark: str) -> None:
         """Nothing was stored. Java's consumers know one code here: they send it themselves."""
         remark = f"{code.name}: {remark}"
-        self._answer(append.connection, append.request, ResponseCode.SYSTEM_ERROR, remark)
+        self._answer(append.request, ResponseCode.SYSTEM_ERROR, remark)
 
-    def _answer(
-        self,
-        connection: ConnectionLike,
-        request: RemotingCommand,
-        code: ResponseCode,
-        remark: str | None,
-    ) -> None:
-        self._parts.stats.add_answers(request.code, code)
-        if not request.is_oneway:
-            connection.send_command(request.response(code, remark))
+    def _answer(self, asked: _Request, code: ResponseCode, remark: str | None) -> None:
+        command = asked.command
+        if not command.is_oneway:
+            asked.connection.send_command(command.response(code, remark))
+        self._parts.stats.add_timed_answer(
+            command.code, code, command.came_ns, oneway=command.is_oneway
+        )
 
 
 def _copied_properties(message: Message, level: int) -> str:

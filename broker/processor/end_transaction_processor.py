@@ -7,7 +7,8 @@ and a commit without its op only when the crash fell between the two. A commit w
 deleted meanwhile is refused, its half stays (the original stores it where nobody can pull it). The
 answer waits for flush and replicas like a send's; that they were late is a success
 (EndTransactionProcessor of the original counts it so). A rollback appends the op only. An end that
-comes a second time is not carried out again, where that is known (HalfTable).
+comes a second time is not carried out again, where that is known (HalfTable). Java's producers end
+oneway: what they would have been answered is counted all the same.
 """
 
 from __future__ import annotations
@@ -77,13 +78,15 @@ class Topics(Protocol):
 
 
 class TransactionStats(Protocol):
-    """Where committed messages and late answers are counted (loop thread)."""
+    """Where committed messages and answers are counted (loop thread)."""
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
         """`count` messages, `size` bytes of the log, went into `topic`."""
 
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
+    def add_timed_answer(
+        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
+    ) -> None:
+        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +133,9 @@ class _Commit:
         """See Append."""
         self.processor.on_end_refused(self.request, self.half.queue_offset, code, remark)
 
-    def send(self, code: ResponseCode) -> None:
+    def send(self, _code: ResponseCode) -> None:
         """See Answer: the message is stored; that flush or replicas were late is no failure."""
-        command = self.request.command
-        if not command.is_oneway:
-            self.request.connection.send_command(command.response(ResponseCode.SUCCESS))
+        self.processor.answer(self.request, ResponseCode.SUCCESS, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ class EndTransactionProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
         """37: commit or roll back. 0, the producer does not know yet: no answer."""
+        asked = _Request(connection, request)
         header = decode_header(EndTransactionRequestHeader, request.ext_fields)
         self._refuse_on_slave(ResponseCode.SLAVE_NOT_AVAILABLE)
         decision = header.commit_or_rollback
@@ -219,7 +221,6 @@ class EndTransactionProcessor(TableProcessor):
                 "try again in some seconds",
             )
         half = self._find_half(header)
-        asked = _Request(connection, request)
         if decision == TRANSACTION_ROLLBACK:
             self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
             return None
@@ -238,6 +239,7 @@ class EndTransactionProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
         """323: put a half that was checked too often back, to be asked about again."""
+        asked = _Request(connection, request)
         header = decode_header(ResumeCheckHalfMessageRequestHeader, request.ext_fields)
         self._refuse_on_slave(ResponseCode.SYSTEM_ERROR)
         try:
@@ -260,7 +262,6 @@ class EndTransactionProcessor(TableProcessor):
                 f"{len(properties)} bytes (limit {PROPERTIES_LIMIT})",
             )
         record = half_copy(half, properties, self._log.store_host_flag)
-        asked = _Request(connection, request)
         self._parts.on_loop(lambda: self._resume(asked, record))
         return None
 
@@ -341,8 +342,7 @@ class EndTransactionProcessor(TableProcessor):
         for half in self._halves.end(commit.half.queue_offset):
             self._append_op(half, None)
         if parts.waiters.active and waits_for_safety(commit.half):
-            command = commit.request.command
-            parts.waiters.add(end, commit, None if command.is_oneway else command.code)
+            parts.waiters.add(end, commit, None)
         else:
             self.answer(commit.request, ResponseCode.SUCCESS, None)
 
@@ -382,7 +382,9 @@ class EndTransactionProcessor(TableProcessor):
         command = asked.command
         if not command.is_oneway:
             asked.connection.send_command(command.response(code, remark))
-            self._parts.stats.add_answers(command.code, code)
+        self._parts.stats.add_timed_answer(
+            command.code, code, command.came_ns, oneway=command.is_oneway
+        )
 
 
 def _log_undecided(

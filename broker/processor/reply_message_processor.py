@@ -79,8 +79,10 @@ class ReplyStats(Protocol):
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
         """`count` messages, `size` bytes of the log, went into `topic`."""
 
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
+    def add_timed_answer(
+        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
+    ) -> None:
+        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,14 +116,21 @@ class ReplySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class _Request:
+    """Who sent the answer, and what it is told."""
+
+    connection: ConnectionLike
+    command: RemotingCommand
+    pushed: RemotingCommand
+    """What it is told; where the message is stored is added then."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Reply:
     """A pushed answer on its way into the log (Append), then until it is safe (Answer)."""
 
     processor: ReplyMessageProcessor
-    connection: ConnectionLike
-    request: RemotingCommand
-    pushed: RemotingCommand
-    """What is answered when the message cannot be stored."""
+    request: _Request
     waits: bool
     topic: TopicLog
     records: tuple[Record]
@@ -133,11 +142,11 @@ class _Reply:
     def refused(self, code: ResponseCode, remark: str) -> None:
         """See Append."""
         log.warning("reply of topic %s not stored: %s %s", self.topic.name, code.name, remark)
-        self.processor.answer(self.connection, self.request, self.pushed)
+        self.processor.answer(self.request)
 
-    def send(self, code: ResponseCode) -> None:
+    def send(self, _code: ResponseCode) -> None:
         """See Answer: the push decides about the code, not the flush."""
-        self.processor.answer(self.connection, self.request, self.pushed)
+        self.processor.answer(self.request)
 
 
 class ReplyMessageProcessor(TableProcessor):
@@ -167,7 +176,8 @@ class ReplyMessageProcessor(TableProcessor):
             answer = self._stored_answer(request, "0", queue_id, 0)
         if not self._parts.stores_replies():
             return answer
-        self._parts.on_loop(lambda: self._store(connection, request, header, queue_id, answer))
+        asked = _Request(connection, request, answer)
+        self._parts.on_loop(lambda: self._store(asked, header, queue_id))
         return None
 
     # -- pool thread ---------------------------------------------------------------------------
@@ -256,23 +266,16 @@ class ReplyMessageProcessor(TableProcessor):
 
     # -- loop thread ---------------------------------------------------------------------------
 
-    def _store(
-        self,
-        connection: ConnectionLike,
-        request: RemotingCommand,
-        header: SendMessageRequestHeader,
-        queue_id: int,
-        pushed: RemotingCommand,
-    ) -> None:
+    def _store(self, asked: _Request, header: SendMessageRequestHeader, queue_id: int) -> None:
         commit_log = self._parts.commit_log
         text = header.properties or ""
-        host, _, port = connection.remote_address.rpartition(":")
+        host, _, port = asked.connection.remote_address.rpartition(":")
         born_flag = BORN_HOST_V6_FLAG if ":" in host else 0
         try:
             topic = commit_log.topic(header.topic)
         except MessageIllegalError as error:
             log.warning("reply not stored: %s", error)
-            self.answer(connection, request, pushed)
+            self.answer(asked)
             return
         record = Record(
             queue_id=queue_id,
@@ -282,35 +285,36 @@ class ReplyMessageProcessor(TableProcessor):
             born_host=encode_host(host.strip("[]"), int(port)),
             reconsume_times=header.reconsume_times or 0,
             prepared_transaction_offset=0,
-            body=request.body,
+            body=asked.command.body,
             properties=text.encode(),
         )
         waits = find_property(text, "WAIT") != "false"
-        reply = _Reply(self, connection, request, pushed, waits, topic, (record,))
-        self._parts.line.append(reply)
+        self._parts.line.append(_Reply(self, asked, waits, topic, (record,)))
 
     def on_placed(self, reply: _Reply, phy_offset: int, queue_offset: int) -> None:
         """The answer is stored; the one who sent it hears where, unless the push failed."""
         commit_log = self._parts.commit_log
         self._parts.stats.add_put(reply.topic.name, 1, commit_log.position - phy_offset)
-        if reply.pushed.code == ResponseCode.SUCCESS:
+        asked = reply.request
+        if asked.pushed.code == ResponseCode.SUCCESS:
             message_id = encode_message_id(commit_log.store_host, phy_offset)
             fields = self._stored_answer(
-                reply.request, message_id, reply.records[0].queue_id, queue_offset
+                asked.command, message_id, reply.records[0].queue_id, queue_offset
             ).ext_fields
-            reply.pushed.ext_fields.update(fields)
+            asked.pushed.ext_fields.update(fields)
         if self._parts.waiters.active and reply.waits:
             self._parts.waiters.add(commit_log.position, reply, None)
         else:
-            self.answer(reply.connection, reply.request, reply.pushed)
+            self.answer(asked)
 
-    def answer(
-        self, connection: ConnectionLike, request: RemotingCommand, answer: RemotingCommand
-    ) -> None:
+    def answer(self, asked: _Request) -> None:
         """Answer, unless nobody waits for it."""
-        self._parts.stats.add_answers(request.code, answer.code)
-        if not request.is_oneway:
-            connection.send_command(answer)
+        command, code = asked.command, asked.pushed.code
+        if not command.is_oneway:
+            asked.connection.send_command(asked.pushed)
+        self._parts.stats.add_timed_answer(
+            command.code, code, command.came_ns, oneway=command.is_oneway
+        )
 
     def _stored_answer(
         self, request: RemotingCommand, message_id: str, queue_id: int, queue_offset: int

@@ -109,6 +109,17 @@ class SendStats(Protocol):
     def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
         """`count` requests of this turn were answered with `code`."""
 
+    def add_oneway(self, request_code: int, code: int) -> None:
+        """A oneway request of this turn would have been answered with `code`."""
+
+    def now_ns(self) -> int:
+        """Monotonic, as `add_timed_answer` takes it."""
+
+    def add_timed_answer(
+        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
+    ) -> None:
+        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
+
     def add_put_failed(self) -> None:
         """The store refused a send."""
 
@@ -121,7 +132,7 @@ def _peer_of(connection: Connection) -> PeerHost:
     return peer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _SendAppend:
     """The records of one send on their way into the log: Append."""
 
@@ -130,6 +141,8 @@ class _SendAppend:
     request: RemotingCommand
     header: SendHeader
     stored: StoredSend
+    came_ns: int = 0
+    """When it began to wait for the next file; 0: it did not, it came in this turn."""
 
     @property
     def topic(self) -> TopicLog:
@@ -148,6 +161,21 @@ class _SendAppend:
     def refused(self, code: ResponseCode, remark: str) -> None:
         """See Append."""
         self.processor.on_refused(self, code, remark)
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldAnswer:
+    """The answer to a send that waited for the next file before it waits to be safe: Answer."""
+
+    answer: SendAnswer
+    stats: SendStats
+    request_code: int
+    came_ns: int
+
+    def send(self, code: ResponseCode) -> None:
+        """See Answer: counted with the whole time."""
+        self.answer.send(code)
+        self.stats.add_timed_answer(self.request_code, code, self.came_ns)
 
 
 class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -434,6 +462,8 @@ class SendMessageProcessor:
             return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
         append = _SendAppend(self, connection, request, header, stored)
         self._line.append(append, fails_fast=True)
+        if self._held:
+            append.came_ns = self._stats.now_ns()
         return None
 
     def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
@@ -443,34 +473,43 @@ class SendMessageProcessor:
         self._stats.add_put(stored.topic.name, len(stored.records), size, stored.message_type)
         if stored.message_type == "delay":
             self._stats.add_queue_put(stored.topic.name, stored.records[0].queue_id, size)
-        answer = self._answer_placed(send, places)
-        if answer is not None:
-            self._stats.add_answers(send.request.code, ResponseCode.SUCCESS)
-            send.connection.send_command(answer)
+        if send.request.is_oneway:
+            self._count_answer(send, ResponseCode.SUCCESS)
+        else:
+            self._answer_placed(send, places)
 
     def on_refused(self, send: _SendAppend, code: ResponseCode, remark: str) -> None:
         """Nothing of a send was stored."""
         if code is ResponseCode.SERVICE_NOT_AVAILABLE:
             self._stats.add_put_failed()
         if not send.request.is_oneway:
-            answer = send.request.response(code, remark, self._region())
-            self._stats.add_answers(send.request.code, code)
-            send.connection.send_command(answer)
+            send.connection.send_command(send.request.response(code, remark, self._region()))
+        self._count_answer(send, code)
 
-    def _answer_placed(
-        self, send: _SendAppend, places: list[tuple[int, int]]
-    ) -> RemotingCommand | None:
+    def _answer_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
         request = send.request
-        if request.is_oneway:
-            return None
         ids = ",".join(self._message_id(phy_offset) for phy_offset, _ in places)
         fields = self._fields(send.stored.queue_id, places[0][1], ids)
         waits = find_property(send.header.i, "WAIT") != "false"
         if self._waiters.active and waits:
             answer = SendAnswer(send.connection, request.opaque, request.serialize_type, fields)
-            self._waiters.add(self._log.position, answer, request.code)
-            return None
-        return request.response(ResponseCode.SUCCESS, None, fields)
+            if send.came_ns:
+                held = _HeldAnswer(answer, self._stats, request.code, send.came_ns)
+                self._waiters.add(self._log.position, held, None)
+            else:
+                self._waiters.add(self._log.position, answer, request.code)
+            return
+        send.connection.send_command(request.response(ResponseCode.SUCCESS, None, fields))
+        self._count_answer(send, ResponseCode.SUCCESS)
+
+    def _count_answer(self, send: _SendAppend, code: ResponseCode) -> None:
+        request = send.request
+        if send.came_ns:
+            self._stats.add_timed_answer(request.code, code, send.came_ns, oneway=request.is_oneway)
+        elif request.is_oneway:
+            self._stats.add_oneway(request.code, code)
+        else:
+            self._stats.add_answers(request.code, code)
 
     # -- answers -------------------------------------------------------------------------------
 

@@ -88,6 +88,8 @@ SHORT_NAMES = {
     "max_reconsume_times": "l",
     "batch": "m",
 }
+ON_LOOP = (10, 310, 320, 11, 361)
+"""The codes whose answers are counted without a lock: no pool serves them."""
 _ports = itertools.count(40_001)
 _living: list[HotPathWorld] = []
 
@@ -191,14 +193,18 @@ class Client:
 
 
 class Counted:
-    """SendStats and PullStats."""
+    """SendStats and PullStats, and those of the processors that the loop answers for."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock) -> None:
+        self.now_ns = clock.monotonic_ns
         self.puts: dict[str, tuple[int, int]] = {}
         self.failed = 0
         self.gets: list[tuple[str, str, int, int]] = []
         self.types: set[str] = set()
         self.answers: Counter[tuple[int, int]] = Counter()
+        self.oneways: Counter[tuple[int, int]] = Counter()
+        self.timed: list[tuple[int, int, int]] = []
+        """(request code, code, ms from the request to the answer) of those that came before"""
         self.late_answers: list[tuple[int, int, int]] = []
         self.waited_answers: Counter[tuple[int | None, int]] = Counter()
         self.sends = SendCounts()
@@ -221,16 +227,36 @@ class Counted:
             sends.answered = 0
 
     def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        assert request_code in ON_LOOP, "counted without a lock"
         self.answers[request_code, int(code)] += count
+
+    def add_oneway(self, request_code: int, code: int) -> None:
+        assert request_code in ON_LOOP, "counted without a lock"
+        self.oneways[request_code, int(code)] += 1
+
+    def add_timed_answer(
+        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
+    ) -> None:
+        counter = self.oneways if oneway else self.answers
+        counter[request_code, int(code)] += 1
+        elapsed_ms = (self.now_ns() - came_ns) // 1_000_000
+        self.timed.append((request_code, int(code), elapsed_ms))
 
     def add_late_answer(self, request_code: int, code: int, held_ms: int) -> None:
         self.late_answers.append((request_code, int(code), held_ms))
 
     def waited(
-        self, request_code: int | None, code: int, waited_ns: int, count: int, *, for_replicas: bool
+        self,
+        request_code: int | None,
+        code: int,
+        waited_ns: int,
+        count: int,
+        *,
+        acked_ns: int | None,
     ) -> None:
         """DurabilityStats."""
-        assert waited_ns >= 0
+        assert request_code is None or request_code in ON_LOOP, "counted without a lock"
+        assert waited_ns >= (acked_ns or 0) >= 0
         self.waited_answers[request_code, int(code)] += count
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
@@ -311,7 +337,7 @@ class HotPathWorld:
         self.loop = SelectorLoop("test")
         self.rings = 0
         self.not_writable = "the disk is full"
-        self.stats, self.consumers, self.commits = Counted(), Consumers(), Commits()
+        self.stats, self.consumers, self.commits = Counted(self.clock), Consumers(), Commits()
         self._units_per_file = units_per_file
         self._build_store(root, file_size, units_per_file)
         for number in range(files):

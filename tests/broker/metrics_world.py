@@ -27,8 +27,16 @@ OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0
 
 
 def child(name: str, *, process: object = "runs", restarts: int = 0, started_ms: int = 0) -> Any:
+    """As ChildState, of a child that beats."""
     spec = SimpleNamespace(name=name, index=ProcessIndex[name.upper()])
-    return SimpleNamespace(spec=spec, process=process, restarts=restarts, started_ms=started_ms)
+    return SimpleNamespace(
+        spec=spec,
+        process=process,
+        restarts=restarts,
+        started_ms=started_ms,
+        last_beat=-1,
+        beat_at_ms=started_ms,
+    )
 
 
 class MetricsWorld:
@@ -48,6 +56,7 @@ class MetricsWorld:
             StorageFacts(root, root / "commitlog"),
             self.clock,
             replicas_needed=replicas_needed,
+            dump_interval_s=5,
         )
         self._text = MetricsText(BASE)
 

@@ -48,6 +48,8 @@ class SendBacks:
         self.world = HotPathWorld(root, **kinds)
         self.reader = Reader()
         self.handed: list[Callable[[], None]] = []
+        self.queued_ms = 0
+        """How long a request waits for its pool."""
         self.connection = FakeConnection()
         self.processor = ConsumerSendMsgBackProcessor(
             SendBackParts(
@@ -86,6 +88,7 @@ class SendBacks:
         return self.serve(RemotingCommand.request(Code.CONSUMER_SEND_MSG_BACK, given))
 
     def serve(self, request: RemotingCommand) -> RemotingCommand | None:
+        request.came_ns = self.world.clock.monotonic_ns() - self.queued_ms * 1_000_000
         answer = self.processor.process_request(self.connection, request)
         if answer is not None:
             return answer
@@ -294,6 +297,14 @@ def test_oneway_is_not_answered(backs: SendBacks) -> None:
     request = RemotingCommand.request(Code.CONSUMER_SEND_MSG_BACK, header, oneway=True)
     assert backs.serve(request) is None
     assert len(backs.world.records()) == 1
+    assert (backs.world.stats.answers, backs.world.stats.oneways) == ({}, {(36, 0): 1})
+
+
+def test_it_takes_as_long_as_it_waits_for_its_pool_and_the_loop(backs: SendBacks) -> None:
+    backs.queued_ms = 30
+    backs.handed.append(lambda: backs.world.clock.advance(2_000))
+    assert backs.call() is not None
+    assert backs.world.stats.timed == [(36, 0, 2_030)]
 
 
 def test_replicas_are_not_waited_for(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ class World:
             slave_timeout_ms=3000,
             stats=self,
         )
-        self.counted: list[tuple[int, int, int, int, bool]] = []
-        """(request code, code, waited ms, count, for replicas)"""
+        self.counted: list[tuple[int | None, int, int, int, int | None]] = []
+        """(request code, code, waited ms, count, acknowledged after ms)"""
         self.waiters.replicas_available = True
         self.set_now(1000)
 
@@ -47,10 +47,22 @@ class World:
         self.waiters.now_ms, self.waiters.now_ns = now_ms, now_ms * 1_000_000
 
     def waited(
-        self, request_code: int, code: int, waited_ns: int, count: int, *, for_replicas: bool
+        self,
+        request_code: int | None,
+        code: int,
+        waited_ns: int,
+        count: int,
+        *,
+        acked_ns: int | None,
     ) -> None:
         """DurabilityStats."""
-        self.counted.append((request_code, int(code), waited_ns // 1_000_000, count, for_replicas))
+        acked_ms = None if acked_ns is None else acked_ns // 1_000_000
+        self.counted.append((request_code, int(code), waited_ns // 1_000_000, count, acked_ms))
+
+    @property
+    def acked_ms(self) -> list[int | None]:
+        """Of each answer, in their order."""
+        return [acked for *_, count, acked in self.counted for _ in range(count)]
 
     def add(self, end: int, opaque: int = 1) -> None:
         answer = SendAnswer(self.target, opaque, SerializeType.JSON, {"queueId": "0"})
@@ -177,6 +189,8 @@ def test_nobody_is_told_ok_too_early_nor_forgotten(
     end = flushed = replicated = added = 0
     now_ms = 1000
     ends: dict[int, tuple[int, int]] = {}
+    acked_ms: dict[int, int] = {}
+    wanted_ms: list[int | None] = []
     told: list[int] = []
     for kind, amount in steps:
         if kind == "add":
@@ -190,22 +204,28 @@ def test_nobody_is_told_ok_too_early_nor_forgotten(
         else:
             now_ms += amount
         world.set_now(now_ms)
+        for opaque, (need, since) in ends.items():
+            if need <= replicated:
+                acked_ms.setdefault(opaque, now_ms - since)
         for opaque, code in world.release(flushed, replicated, now_ms):
             told.append(opaque)
             need, since = ends[opaque]
+            wanted_ms.append(acked_ms[opaque] if code in (OK, FLUSH_TIMEOUT) else None)
             if code == OK:
                 assert not flush or need <= flushed
                 assert need <= replicated
             else:
                 assert now_ms >= since + (5000 if code == FLUSH_TIMEOUT else 3000)
     assert told == list(range(1, len(told) + 1))
+    assert world.acked_ms == wanted_ms
     told += [opaque for opaque, _ in world.release(1 << 60, 1 << 60, now_ms)]
     assert told == list(range(1, added + 1))
     assert sum(count for *_, count, _ in world.counted) == added
 
 
 def test_answers_are_counted_by_turn_and_code() -> None:
-    """Those that came together and get one answer at once, with the time that they waited."""
+    """Those that came together, were acknowledged together and get one answer: at once, with the
+    time that they waited."""
     world = World(flush=True, replicas=True)
     for end in (10, 20, 30):
         world.add(end)
@@ -213,13 +233,45 @@ def test_answers_are_counted_by_turn_and_code() -> None:
     world.add(40)
     world.waiters.add(50, SendAnswer(world.target, 1, SerializeType.JSON, {}), 10)
     world.release(flushed=20, replicated=60, now_ms=1500)
-    assert world.counted == [(310, OK, 500, 2, True)]
+    assert world.counted == [(310, OK, 500, 2, 500)]
     world.release(flushed=60, replicated=60, now_ms=1700)
     assert world.counted[1:] == [
-        (310, OK, 700, 1, True),
-        (310, OK, 300, 1, True),
-        (10, OK, 300, 1, True),
+        (310, OK, 700, 1, 500),
+        (310, OK, 300, 1, 100),
+        (10, OK, 300, 1, 100),
     ]
+
+
+def test_an_acknowledgement_takes_no_longer_because_of_the_disk() -> None:
+    """Both are waited for: the replicas have two of three after 1 ms, the third after 2; the disk
+    takes 400. Whoever comes next begins anew."""
+    world = World(flush=True, replicas=True)
+    for end in (10, 20, 30):
+        world.add(end)
+    assert world.release(flushed=0, replicated=20, now_ms=1001) == []
+    assert world.release(flushed=0, replicated=30, now_ms=1002) == []
+    assert world.release(flushed=30, replicated=30, now_ms=1400) == [(1, OK)] * 3
+    assert world.counted == [(310, OK, 400, 2, 1), (310, OK, 400, 1, 2)]
+    world.set_now(2000)
+    world.add(40)
+    assert world.release(flushed=40, replicated=30, now_ms=2003) == []
+    assert world.release(flushed=40, replicated=40, now_ms=2007) == [(1, OK)]
+    assert world.counted[2:] == [(310, OK, 7, 1, 7)]
+
+
+def test_what_counts_as_acknowledged() -> None:
+    """Not what the replicas had not in time, whatever the disk says; a late disk takes nothing
+    away; without replicas there is nothing to acknowledge."""
+    world = World(flush=True, replicas=True)
+    for end in (10, 20):
+        world.add(end)
+    world.release(replicated=10, now_ms=1005)
+    assert world.release(replicated=10, now_ms=6000) == [(1, FLUSH_TIMEOUT), (1, SLAVE_TIMEOUT)]
+    assert world.acked_ms == [5, None]
+    world = World(flush=True)
+    world.add(10)
+    world.release(flushed=10, now_ms=1005)
+    assert world.acked_ms == [None]
 
 
 def test_time_outs_are_counted_as_such() -> None:

@@ -152,6 +152,27 @@ def test_nobody_answers_a_oneway_end(world: TransactionWorld, decision: int) -> 
     assert world.end(world.prepare(), decision, oneway=True) is None
     assert world.ops() == [0]
     assert world.hot.stats.answers[37, 0] == 0
+    assert world.hot.stats.oneways == {(37, 0): 1}
+
+
+def test_what_the_loop_refuses_a_oneway_end_is_counted(world: TransactionWorld) -> None:
+    half = world.prepare()
+    world.hot.topics.delete("T")
+    assert world.end(half, COMMIT, oneway=True) is None
+    assert world.hot.stats.oneways == {(37, 17): 1}
+
+
+def test_an_end_takes_as_long_as_it_waits_for_its_pool_and_the_loop(
+    world: TransactionWorld,
+) -> None:
+    half = world.prepare()
+    world.queued_ms = 30
+    handed: list[Callable[[], None]] = []
+    world.on_loop = handed.append
+    assert world.end(half, COMMIT) is None
+    world.hot.clock.advance(2_000)
+    handed[0]()
+    assert world.hot.stats.timed == [(37, 0, 2_030)]
 
 
 @pytest.mark.parametrize(
@@ -438,9 +459,11 @@ def test_a_commit_waits_for_the_flush_like_a_send(tmp_path: Path) -> None:
     hot.turn()
     assert world.connection.sent == []
     hot.counters[FLUSHED_OFFSET] = op.phy_offset
+    hot.clock.advance(20)
     hot.turn()
     assert answer_of(world.connection.sent[0]) == (0, None)
-    assert hot.stats.waited_answers[37, 0] == 1
+    assert hot.stats.waited_answers == {(310, 0): 1, (None, 0): 1}
+    assert hot.stats.timed == [(37, 0, 20)]
     assert commit.topic == "T"
 
 
@@ -450,7 +473,8 @@ def test_a_flush_that_takes_too_long_is_a_success(tmp_path: Path) -> None:
     world.hot.clock.advance(60_000)
     world.hot.turn()
     assert answer_of(world.connection.sent[0]) == (0, None)
-    assert world.hot.stats.waited_answers[37, ResponseCode.FLUSH_DISK_TIMEOUT] == 1
+    assert world.hot.stats.waited_answers[None, ResponseCode.FLUSH_DISK_TIMEOUT] == 1
+    assert world.hot.stats.timed == [(37, 0, 60_000)], "what it was answered"
 
 
 def test_a_missing_replica_is_a_success(tmp_path: Path) -> None:
@@ -470,6 +494,7 @@ def test_a_oneway_commit_is_flushed_soon_too(tmp_path: Path) -> None:
     assert len(world.hot.waiters) == 0
     assert world.connection.sent == []
     assert world.hot.stats.waited_answers[None, 0] == 1
+    assert (world.hot.stats.answers, world.hot.stats.oneways) == ({}, {(37, 0): 1})
 
 
 def test_who_does_not_want_to_wait_does_not(tmp_path: Path) -> None:

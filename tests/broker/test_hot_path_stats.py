@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from broker import metrics_table as table
@@ -17,12 +19,12 @@ from tests.broker.broker_fakes import FakeClock
 
 class World:
     def __init__(self) -> None:
-        clock = FakeClock()
+        self.clock = clock = FakeClock()
         self.manager = BrokerStatsManager(clock, "C")
         self.store = StoreStatsService(clock)
         self.slots = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
-        metrics = RemotingMetrics(self.slots, SystemTopics())
-        self.stats = HotPathStats(self.manager, self.store, metrics)
+        self.metrics = RemotingMetrics(self.slots, SystemTopics())
+        self.stats = HotPathStats(self.manager, self.store, self.metrics, clock)
 
     def series(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
         values = self.slots.values
@@ -119,22 +121,68 @@ def test_what_is_gone_is_hidden_and_begins_anew(world: World) -> None:
     assert world.series(table.MESSAGES_IN)["T", "normal", "false"] == 2
 
 
+def rpc(world: World) -> dict[tuple[str, ...], list[float]]:
+    """The latencies by request code, response code, long poll and result."""
+    size = table.RPC_LATENCY.size
+    return {
+        labels[1:]: list(world.slots.values[slot : slot + size])
+        for labels, slot in world.slots.series(table.RPC_LATENCY.name).items()
+    }
+
+
 def test_answers_of_a_turn_took_as_long_as_the_turn(world: World) -> None:
     world.stats.add_answers(310, 0, 3)
     world.stats.add_answers(11, 0)
     world.stats.end_turn(4_500_000)
     world.stats.end_turn(99_000_000)
     world.stats.add_late_answer(11, 19, 15_000)
-    size = table.RPC_LATENCY.size
-    found = {
-        labels[1:4]: list(world.slots.values[slot : slot + size])
-        for labels, slot in world.slots.series(table.RPC_LATENCY.name).items()
+    assert rpc(world) == {
+        ("send_message_v2", "success", "false", "success"): [0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 13.5],
+        ("pull_message", "success", "false", "success"): [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 4.5],
+        ("pull_message", "pull_not_found", "true", "success"): [*[0] * 9, 1, 15000],
     }
-    assert found == {
-        ("send_message_v2", "success", "false"): [0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 13.5],
-        ("pull_message", "success", "false"): [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 4.5],
-        ("pull_message", "pull_not_found", "true"): [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 15000],
+
+
+def test_oneway_requests_are_counted_as_such(world: World) -> None:
+    world.stats.add_oneway(310, 0)
+    world.stats.add_oneway(310, 0)
+    world.stats.add_answers(310, 0)
+    world.stats.end_turn(2_000_000)
+    world.stats.end_turn(99_000_000)
+    world.stats.add_timed_answer(37, 0, world.stats.now_ns(), oneway=True)
+    assert rpc(world) == {
+        ("send_message_v2", "success", "false", "oneway"): [0, 2, *[0] * 8, 4],
+        ("send_message_v2", "success", "false", "success"): [0, 1, *[0] * 8, 2],
+        ("end_transaction", "success", "false", "oneway"): [1, *[0] * 10],
     }
+
+
+def test_a_request_that_came_before_its_turn_keeps_its_own_time(world: World) -> None:
+    came_ns = world.stats.now_ns()
+    world.clock.advance(2_500)
+    world.stats.add_timed_answer(36, 1, came_ns)
+    world.stats.end_turn(15_000)
+    assert rpc(world) == {
+        ("consumer_send_msg_back", "system_error", "false", "success"): [*[0] * 8, 1, 0, 2500]
+    }
+
+
+def test_the_loop_takes_the_lock_for_the_codes_of_pools_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their threads count into the same series; sends and pulls wait for no lock."""
+    lock = mock.MagicMock()
+    monkeypatch.setattr(world.metrics, "_lock", lock)
+    world.stats.add_answers(310, 0)
+    world.stats.add_oneway(310, 0)
+    world.stats.end_turn(1)
+    world.stats.add_late_answer(11, 19, 15_000)
+    send(world, "T", 100)
+    world.stats.end_turn(1)
+    world.stats.publish()
+    assert lock.__enter__.call_count == 0
+    world.stats.add_timed_answer(37, 0, 0)
+    assert lock.__enter__.call_count == 1
 
 
 def send(world: World, topic: str, size: int, *, fifo: bool = False, waits: bool = False) -> None:

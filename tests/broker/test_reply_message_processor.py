@@ -69,6 +69,8 @@ class Replies:
         self.asker = Asker()
         self.connection = FakeConnection("10.1.2.3:4711")
         self.handed: list[Callable[[], None]] = []
+        self.queued_ms = 0
+        """How long a request waits for its pool."""
         self.stores = True
         self.processor = ReplyMessageProcessor(
             ReplyParts(
@@ -92,6 +94,7 @@ class Replies:
         return self.serve(request)
 
     def serve(self, request: RemotingCommand) -> RemotingCommand | None:
+        request.came_ns = self.world.clock.monotonic_ns() - self.queued_ms * 1_000_000
         answer = self.processor.process_request(self.connection, request)
         if answer is None:
             for function in self.handed:
@@ -253,11 +256,15 @@ def test_a_store_that_takes_nothing_hinders_no_push(
 
 def test_a_stored_answer_waits_for_the_disk(tmp_path: Path) -> None:
     replies = Replies(tmp_path, waits_for_flush=True)
+    replies.queued_ms = 30
     assert replies.call() is None
     replies.world.counters[FLUSHED_OFFSET] = replies.world.counters[MAX_PHY_OFFSET]
+    replies.world.clock.advance(20)
     replies.world.turn()
     [answer] = replies.connection.sent
     assert answer.code == 0
+    assert replies.world.stats.timed == [(325, 0, 50)]
+    replies.queued_ms = 0
     unhurried = replies.call(properties=TEXT + "\x02WAIT\x01false")
     assert unhurried is not None
     assert unhurried.code == 0
@@ -268,6 +275,7 @@ def test_oneway_is_not_answered(replies: Replies) -> None:
     request = RemotingCommand.request(Code.SEND_REPLY_MESSAGE_V2, fields, b"x", oneway=True)
     assert replies.serve(request) is None
     assert len(replies.world.records()) == 1
+    assert (replies.world.stats.answers, replies.world.stats.oneways) == ({}, {(325, 0): 1})
 
 
 def test_ipv6(replies: Replies) -> None:

@@ -845,6 +845,7 @@ def test_oneway_is_stored_and_never_answered(
     world.turn()
     assert client.answers() == []
     assert len(world.records()) == 1
+    assert (world.stats.answers, world.stats.oneways) == ({}, {(310, 0): 1})
 
 
 def test_a_turn_of_many_sends_is_published_and_counted_once(
@@ -905,6 +906,7 @@ def test_held_sends_keep_their_order_and_are_answered(tmp_path: Path) -> None:
     client.send(send_request(b"last"))
     world.turn()
     assert (len(world.records()), client.answers()) == (sent, [])
+    world.clock.advance(300)
     world.allocate(1)
     world.turn()
     bodies = [m.body for m in world.records()[sent:]]
@@ -913,7 +915,28 @@ def test_held_sends_keep_their_order_and_are_answered(tmp_path: Path) -> None:
     assert [a.code for a in answers] == [0] * 5
     assert [a.opaque for a in answers[:4]] == [w.opaque for w in wanted if not w.is_oneway]
     assert [m.queue_offset for m in world.records()] == list(range(sent + 6))
+    assert world.stats.timed == [(310, 0, 300)] * 6, "they took as long as they waited"
+    assert world.stats.oneways == {(310, 0): 1}
     assert client.call(send_request(b"fast again")).code == 0
+    client.call(send_request(batch_body((0, b"in batch", b"")), batch="true"))
+    assert len(world.stats.timed) == 6, "the turn is all that they take"
+
+
+def test_a_held_send_that_waits_for_the_disk_took_both_times(tmp_path: Path) -> None:
+    world = HotPathWorld(tmp_path, file_size=4096, files=1, waits_for_flush=True)
+    world.topic()
+    client = world.client()
+    client.send(send_request(bytes(3000)), send_request(bytes(3000)))
+    world.turn()
+    world.clock.advance(300)
+    world.allocate(1)
+    world.turn()
+    world.clock.advance(50)
+    world.counters[FLUSHED_OFFSET] = world.counters[MAX_PHY_OFFSET]
+    world.turn()
+    assert [answer.code for answer in client.answers()] == [0, 0]
+    assert world.stats.waited_answers == {(310, 0): 1, (None, 0): 1}
+    assert world.stats.timed == [(310, 0, 350)]
 
 
 def test_held_sends_are_refused_after_five_seconds(tmp_path: Path) -> None:
@@ -933,6 +956,8 @@ def test_held_sends_are_refused_after_five_seconds(tmp_path: Path) -> None:
     (answer,) = client.answers()
     assert answer.code == 1
     assert "could not be created in time" in (answer.remark or "")
+    assert world.stats.timed == [(310, 1, 5_001)] * 2
+    assert world.stats.oneways == {(310, 1): 1}
     assert answer.ext_fields == REGION
     world.allocate(1)
     world.turn()

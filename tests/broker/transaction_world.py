@@ -71,6 +71,8 @@ class TransactionWorld:
         self.is_slave, self.check_max, self.time_out_ms = is_slave, check_max, time_out_ms
         self.append_timeout_ms = append_timeout_ms
         self.on_loop: Callable[[Callable[[], None]], None] = lambda function: function()
+        self.queued_ms = 0
+        """How long a 37 waits for its pool."""
         self.later: list[tuple[int, Callable[[], None]]] = []
         """What was to run after so many ms."""
         self.flushed: int | None = None
@@ -218,6 +220,7 @@ class TransactionWorld:
     ) -> RemotingCommand | None:
         """37; the answer, if one came at once."""
         request = end_request(half, decision, **changes)
+        request.came_ns = self.hot.clock.monotonic_ns() - self.queued_ms * 1_000_000
         if oneway:
             request.flag |= 2
         before = len(self.connection.sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -69,6 +70,19 @@ def test_a_request_that_waited_too_long_is_answered() -> None:
         refuse("[TIMEOUT_CLEAN_QUEUE]broker busy")
     [answer] = connection.sent
     assert (answer.code, answer.remark) == (2, "[TIMEOUT_CLEAN_QUEUE]broker busy")
+
+
+def test_a_request_for_a_pool_says_when_it_came() -> None:
+    """Not when its turn in the pool came: what is answered later is timed by it."""
+    came_ns: list[int] = []
+    pool = Pool(1)
+    processor = Does(lambda request: came_ns.append(request.came_ns))
+    dispatcher = RequestDispatcher({1: Route(processor, "pool")}, {"pool": pool})
+    before_ns = time.monotonic_ns()
+    dispatcher.dispatch(RecordingConnection(), RemotingCommand.request(1))
+    handed_ns = time.monotonic_ns()
+    pool.taken[0]()
+    assert before_ns <= came_ns[0] <= handed_ns
 
 
 def answers(
