@@ -1,13 +1,15 @@
 """BrokerGauges: what process `remoting` samples for /metrics: tables, pools, clients, consumer lag.
 
 Runs on the scheduled executor of `remoting`, which is the only writer of these series; a series
-whose subject is gone is hidden. Consumer lag follows ConsumerLagCalculator of RocketMQ 5.x: of
-groups that are online, for the topics that they subscribe to, retry topics left out; a group that
-never committed for a queue has no lag there. Knows no request.
+whose subject is gone is hidden. What finds no room is put together under __overflow__: counts are
+added up, of ages the largest is shown. Consumer lag follows ConsumerLagCalculator of RocketMQ 5.x:
+of groups that are online, for the topics that they subscribe to, retry topics left out; a group
+that never committed for a queue has no lag there. Knows no request.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from broker.topic_config_manager import TopicConfigManager
 from remoting.language_code import language_name
 from remoting.mq_version import version_name
 from store.clock import Clock
-from store.metric_slots import MetricSlots
+from store.metric_slots import OVERFLOW, MetricSlots
 
 SAMPLING_MS: Final = 5_000
 _PROTOCOL: Final = "remoting"
@@ -87,13 +89,26 @@ class BrokerGauges:
         self._set(table.CONSUMER_CONNECTIONS, self._consumer_connections())
         self._sample_lag()
 
-    def _set(self, metric: table.Metric, found: Mapping[Labels, float]) -> None:
-        """These are the series of `metric` now, and no others."""
+    def _set(
+        self,
+        metric: table.Metric,
+        found: Mapping[Labels, float],
+        merge: Callable[[float, float], float] = operator.add,
+    ) -> None:
+        """These are the series of `metric` now, and no others. `merge`: what the series of
+        __overflow__ shows of two that found no room."""
         slots = self._slots
-        for labels in slots.series(metric.name).keys() - found.keys():
+        overflow = (OVERFLOW,) * len(metric.labels)
+        for labels in slots.series(metric.name).keys() - found.keys() - {overflow}:
             slots.hide(metric.name, labels)
+        values: dict[int, float] = {}
         for labels, value in found.items():
-            slots.values[slots.find(metric.name, labels)] = value
+            slot = slots.find(metric.name, labels)
+            values[slot] = merge(values[slot], value) if slot in values else value
+        for slot, value in values.items():
+            slots.values[slot] = value
+        if slots.series(metric.name).get(overflow) not in values:
+            slots.hide(metric.name, overflow, is_gauge=True)
 
     def _producer_connections(self) -> Counter[Labels]:
         return Counter(
@@ -129,7 +144,7 @@ class BrokerGauges:
             messages[labels] = behind
             ages_ms[labels] = max(now_ms - oldest_ms, 0) if oldest_ms > 0 else 0
         self._set(table.CONSUMER_LAG_MESSAGES, messages)
-        self._set(table.CONSUMER_LAG_LATENCY, ages_ms)
+        self._set(table.CONSUMER_LAG_LATENCY, ages_ms, max)
 
     def _subscriptions(self) -> Iterator[tuple[str, str, int]]:
         """(group, topic, queues) of everybody who is online."""

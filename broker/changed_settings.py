@@ -3,7 +3,8 @@
 A child of the supervisor gets the settings of the broker's start. When it is started again alone
 it must not fall back to them: so the supervisor makes one memfd, process `remoting` writes every
 change that is in force into it (one writer), and each child lays it over its boot settings. It ends
-with the supervisor: a new start reads the settings file.
+with the supervisor: a new start reads the settings file. The supervisor reads the table, too, for
+the digest in its metrics dump; what is read during a write may not parse.
 
     int32 length | JSON object key -> text, in one write
 """

@@ -3,7 +3,8 @@
 A thread of process `ha`, the only writer of its metrics. The slots outlive the process: the next
 one finds there which replicas there were and what was counted of them, and goes on; the time
 between the two is disconnected time. A broker that is started anew finds them in ReplicaMemory and
-counts from zero. It looks up nothing itself (ha/ha_observer.py does) and knows no Prometheus.
+counts from zero, from its start on. It looks up nothing itself (ha/ha_observer.py does) and knows
+no Prometheus.
 """
 
 from __future__ import annotations
@@ -122,15 +123,19 @@ class HaMetrics(ServiceThread):
 
     # -- what was before -----------------------------------------------------------------------
 
-    def restore(self, registry: Registry, clock: Clock, min_offset: int) -> None:
-        """Tell the registry which replicas there were; `min_offset`: the log begins there."""
+    def restore(
+        self, registry: Registry, clock: Clock, min_offset: int, *, broker_started_ms: int
+    ) -> None:
+        """Tell the registry which replicas there were; `min_offset`: the log begins there. They
+        have been disconnected since another `ha` looked last, or since the broker was started
+        (monotonic): its store may have recovered for long."""
         known = {} if self._memory is None else {each.id: each for each in self._memory.load()}
         if self._slots.series(table.HA_OBSERVED_MS.name):  # This broker had a process `ha` before.
             known = self._kept_replicas(known, clock, min_offset)
             since_ms = int(self._value(table.HA_OBSERVED_MS))
         else:
             known = {name: each for name, each in known.items() if self._is_name(name)}
-            since_ms = clock.monotonic_ms()
+            since_ms = broker_started_ms
         for each in sorted(known.values(), key=lambda replica: replica.left_ms or 0):
             totals = self._kept_totals(each.id)
             state_clock = ReplicaClock(since_ms, spent_ms=totals.state_ms)

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from broker import metrics_table as table
 from broker.metrics_table import Metric
+from broker.readiness import ready_reason
 from broker.replica_sight import ReplicaSight, Rows, Sight
 from broker.supervisor import ChildState
 from broker.sync_kind import SyncKind
@@ -27,16 +28,13 @@ from store.control_page import (
     HA_REFUSALS,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
-    REMOTING_READY,
     REPLICATED_OFFSET,
     RUNNING_FLAGS,
     SLAVE_SYNC_FAILURES,
     SLAVE_SYNC_SUCCESS,
-    STORE_STATE,
     ControlPage,
-    StoreState,
 )
-from store.message_codec import read_store_timestamp
+from store.message_codec import fixed_size, read_store_timestamp
 from store.metric_slots import MetricSlotsReader
 
 log = logging.getLogger(__name__)
@@ -50,30 +48,8 @@ _OFFSETS: Final = {
 }
 _STORAGE: Final = ("local", "disk")
 _NOT_SHOWN: Final = {table.HA_OBSERVED_MS}
-_HEAD_OF_RECORD: Final = 91
-
-
-def ready_reason(
-    counters: memoryview[int],
-    children: Iterable[ChildState] = (),
-    *,
-    replicas: int = 0,
-    replicas_needed: int = 0,
-) -> str:
-    """Why this broker should get no requests now; empty when it is ready.
-
-    counters: the control page's; replicas: connected slaves that are not too far back.
-    """
-    if counters[STORE_STATE] != StoreState.READY:
-        return "the store is not ready"
-    down = [child.spec.name for child in children if child.process is None]
-    if "remoting" in down or not counters[REMOTING_READY]:
-        return "remoting is not ready"
-    if counters[RUNNING_FLAGS]:
-        return "the store refuses writes"
-    if replicas < replicas_needed:
-        return f"{replicas} of {replicas_needed} replicas in sync (readyNeedsReplicas)"
-    return ""
+_SMALLEST_RECORD: Final = fixed_size(0)
+"""Bytes; the store timestamp is within the first 76."""
 
 
 class StorageFacts:
@@ -106,11 +82,11 @@ class StorageFacts:
         path = self._commit_log_path / f"{min_phy_offset:020d}"
         try:
             with path.open("rb") as file:
-                head = os.pread(file.fileno(), _HEAD_OF_RECORD, 0)
+                head = os.pread(file.fileno(), _SMALLEST_RECORD, 0)
         except OSError as error:
             log.debug("%s: %s", path, error)
             return 0
-        return read_store_timestamp(memoryview(head), 0) if len(head) == _HEAD_OF_RECORD else 0
+        return read_store_timestamp(memoryview(head), 0) if len(head) == _SMALLEST_RECORD else 0
 
 
 class DumpCounts(Protocol):
@@ -132,8 +108,11 @@ class BrokerCollector:
         clock: Clock,
         *,
         replicas_needed: int = 0,
+        dump_interval_s: float,
     ) -> None:
-        """replicas_needed: how many replicas in sync make the broker ready."""
+        """replicas_needed: how many replicas in sync make the broker ready. dump_interval_s: from
+        line to line of the dump that is watched, if any is."""
+        self._page = page
         self._counters = page.counters
         self._children = children
         self._storage = storage
@@ -155,8 +134,9 @@ class BrokerCollector:
             table.SLAVE_SYNC_FAILURES: self._sync_failures,
             table.PROCESS_UP: self._processes_up,
             table.PROCESS_RESTARTS: self._process_restarts,
-            table.DUMP_LINES: lambda: [] if self._dump is None else _one(self._dump.lines),
-            table.DUMP_FAILURES: lambda: [] if self._dump is None else _one(self._dump.failures),
+            table.DUMP_LINES: lambda: self._of_dump(lambda dump: dump.lines),
+            table.DUMP_FAILURES: lambda: self._of_dump(lambda dump: dump.failures),
+            table.DUMP_INTERVAL: lambda: self._of_dump(lambda _: dump_interval_s),
             table.PROCESS_START: lambda: _one(self._started_ms / 1000),
             table.READY: lambda: _one(0 if self.ready_reason() else 1),
         }
@@ -186,11 +166,21 @@ class BrokerCollector:
     def ready_reason(self) -> str:
         """Why /readyz says no; empty when it says yes."""
         return ready_reason(
-            self._counters,
+            self._page,
             self._children(),
-            replicas=self._sight.replica_count() if self._replicas_needed else 0,
+            self._clock.monotonic_ms(),
+            replicas=self._replicas_in_sync() if self._replicas_needed else 0,
             replicas_needed=self._replicas_needed,
         )
+
+    def _replicas_in_sync(self) -> int:
+        """As rocketmq_ha_replica_in_sync shows them; two connections that may be one replica's
+        are no two copies."""
+        shown = self.look().read(table.HA_REPLICA_IN_SYNC.name)
+        return min(sum(values[0] > 0 for _, values in shown), self._sight.replica_count())
+
+    def _of_dump(self, value: Callable[[DumpCounts], float]) -> Rows:
+        return [] if self._dump is None else _one(value(self._dump))
 
     # -- control page, files, children ---------------------------------------------------------
 

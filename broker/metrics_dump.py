@@ -11,13 +11,11 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
-from broker.metrics_dump_files import DumpFiles, Mark
+from broker.metrics_dump_files import DumpFiles, DumpSettings, Mark
 from broker.startup_options import StartupOptions
 from store.clock import Clock
 from store.service_thread import ServiceThread
@@ -29,38 +27,26 @@ SHUTDOWN_MS: Final = 3_000
 """How long a stop waits for the last line and the compression of the last hour."""
 _QUIET_MS: Final = 3_600_000
 """A kind of trouble is logged once in this time."""
+_AGAIN: Final = "it is tried again at every interval"
 
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpSettings:
-    """Whose dump it is, and its bounds. `directory` is metricsDumpPath."""
-
-    directory: Path
-    cluster: str
-    broker: str
-    broker_id: int
-    interval_ms: int
-    max_bytes: int
-    keep_days: int
-
-    @classmethod
-    def from_options(cls, options: StartupOptions) -> Self | None:
-        """What the settings say; None: no dump."""
-        supervisor, broker = options.supervisor, options.broker
-        directory = supervisor.dump_directory(options.store.root)
-        if directory is None:
-            return None
-        return cls(
-            directory=directory,
-            cluster=broker.broker_cluster_name,
-            broker=broker.broker_name,
-            broker_id=broker.broker_id,
-            interval_ms=supervisor.metrics_dump_interval_seconds * 1000,
-            max_bytes=supervisor.metrics_dump_max_megabytes << 20,
-            keep_days=supervisor.metrics_dump_keep_days,
-        )
+def dump_settings(options: StartupOptions) -> DumpSettings | None:
+    """What the settings say; None: no dump."""
+    supervisor, broker = options.supervisor, options.broker
+    directory = supervisor.dump_directory(options.store.root)
+    if directory is None:
+        return None
+    return DumpSettings(
+        directory=directory,
+        cluster=broker.broker_cluster_name,
+        broker=broker.broker_name,
+        broker_id=broker.broker_id,
+        interval_ms=supervisor.metrics_dump_interval_seconds * 1000,
+        max_bytes=supervisor.metrics_dump_max_megabytes << 20,
+        keep_days=supervisor.metrics_dump_keep_days,
+    )
 
 
 class MetricsDump(ServiceThread):
@@ -81,21 +67,12 @@ class MetricsDump(ServiceThread):
         self._seq = 0
         self._due_ms = clock.monotonic_ms()
         self._before: Mark | None = None
-        self._began = False
+        self._took_over = False
         self._told_ms: dict[tuple[str, object], int] = {}
         self._missing = 0
         """Lines that are missing since that was last said."""
         self._told = False
-        self._files = DumpFiles(
-            settings.directory,
-            settings.cluster,
-            settings.broker,
-            settings.broker_id,
-            self.boot,
-            max_bytes=settings.max_bytes,
-            keep_days=settings.keep_days,
-            tell=self._tell,
-        )
+        self._files = DumpFiles(settings, self.boot, self._tell)
 
     def step(self) -> None:
         """One turn, and the wait for the next line."""
@@ -116,7 +93,7 @@ class MetricsDump(ServiceThread):
         """The last line of an orderly stop; its file is closed."""
         self._write_line(final=True)
         self._tidy()
-        self._guard("closing the last file", self._files.close)
+        self._guard("closing the last file", self._files.close, then="the next start closes it")
 
     def shutdown(self, timeout_ms: float = SHUTDOWN_MS) -> bool:
         """Write the last line and wait; idempotent. False, with an error log, when the disk took
@@ -126,10 +103,9 @@ class MetricsDump(ServiceThread):
     # -- lines ---------------------------------------------------------------------------------
 
     def _write_line(self, *, final: bool) -> None:
-        if not self._began:
-            self._began = True
-            self._guard("looking for the previous life's last line", self._find_predecessor)
-            self._guard("taking over the previous life's files", self._files.take_over)
+        if self._seq == 0:
+            looking = "looking for the previous life's last line"
+            self._guard(looking, self._find_predecessor, then="this life's lines name none")
         self._seq += 1
         if self._guard("writing a line", lambda: self._append(final=final)):
             self.lines += 1
@@ -166,21 +142,24 @@ class MetricsDump(ServiceThread):
         self._before = self._files.find_last_mark()
 
     def _tidy(self) -> None:
+        if not self._took_over:
+            taking = "taking over the previous life's files"
+            self._took_over = self._guard(taking, self._files.take_over)
         self._guard("housekeeping", lambda: self._files.tidy(self._clock.now_ms()))
 
     # -- trouble -------------------------------------------------------------------------------
 
-    def _guard(self, what: str, act: Callable[[], None]) -> bool:
-        """Whether `act` did it. No exception may end this thread: nobody would start it again,
-        and a broker without its dump is still a broker."""
+    def _guard(self, what: str, act: Callable[[], None], *, then: str = _AGAIN) -> bool:
+        """Whether `act` did it; `then` says what follows when not. No exception may end this
+        thread: nobody would start it again, and a broker without its dump is still a broker."""
         try:
             act()
         except Exception as error:  # noqa: BLE001 - logged and counted, see above
-            self._tell(what, error)
+            self._tell(what, error, then)
             return False
         return True
 
-    def _tell(self, what: str, error: Exception) -> None:
+    def _tell(self, what: str, error: Exception, then: str) -> None:
         """Log each kind of trouble once an hour."""
         is_environment = isinstance(error, OSError)
         kind = (what, error.errno if isinstance(error, OSError) else type(error))
@@ -189,11 +168,10 @@ class MetricsDump(ServiceThread):
             return
         self._told_ms[kind], self._told = now_ms, True
         log.error(
-            "metrics dump %s: %s: %s; it is tried again every %s ms (metricsDumpPath says where, "
-            "none turns the dump off)",
+            "metrics dump %s: %s: %s; %s (metricsDumpPath says where, none turns the dump off)",
             self._settings.directory,
             what,
             error,
-            self._settings.interval_ms,
+            then,
             exc_info=None if is_environment else error,
         )

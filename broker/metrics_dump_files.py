@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gzip
+import hashlib
 import os
 import re
 import string
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,14 +38,31 @@ _CHUNK: Final = 64 << 10
 _GZIP: Final = 31
 """zlib's word for: the largest window, and the head and tail of a gzip file, without a time."""
 _DAY_MS: Final = 86_400_000
-_PACKED: Final = 2
-_REMOVALS: Final = 2
-"""Files that one call of `tidy` compresses, and removes, at most: the next line must not be late,
-and a wall clock that is wrong for a minute must not cost every file."""
-_LIVES: Final = 8
+_PACKED_A_CALL_MAX: Final = 2
+"""Files that one call of `tidy` compresses: the next line must not be late."""
+_REMOVED_A_CALL_MAX: Final = 2
+"""Files that one call of `tidy` removes: a wall clock that is wrong for a minute must not cost
+every file."""
+_LIVES_READ_MAX: Final = 8
 """How many earlier lives are looked at to find the last one."""
+_COMPONENT_MAX: Final = 255 - len("cluster=")
+"""Characters of a name in a path: what a file system takes for one directory, less our word."""
+_DIGEST_DIGITS: Final = 16
 
-Tell = Callable[[str, Exception], None]
+Tell = Callable[[str, Exception, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpSettings:
+    """Whose dump it is, and its bounds. `directory` is metricsDumpPath."""
+
+    directory: Path
+    cluster: str
+    broker: str
+    broker_id: int
+    interval_ms: int
+    max_bytes: int
+    keep_days: int
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -85,37 +103,41 @@ class _OpenFile:
 
 
 def path_component(name: str) -> str:
-    """`name` as part of a file name: everything but letters, digits, `.`, `_` and `-` as %XX."""
+    """`name` as part of a path: everything but letters, digits, `.`, `_` and `-` as %XX. What is
+    too long for a directory is cut; it ends in `~` (in no other name) and a digest of the whole."""
     data = name.encode("utf-8", "surrogateescape")
-    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
+    text = "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
+    if len(text) <= _COMPONENT_MAX:
+        return text
+    end = f"~{hashlib.sha256(data).hexdigest()[:_DIGEST_DIGITS]}"
+    return text[: _COMPONENT_MAX - len(end)] + end
+
+
+def _day(at_ms: int) -> str:
+    """The UTC date, as `dt` has it."""
+    return f"{datetime.fromtimestamp(max(at_ms, 0) / 1000, UTC):%Y-%m-%d}"
 
 
 class DumpFiles:
     """See the module. Owned by: one thread."""
 
-    def __init__(
-        self,
-        directory: Path,
-        cluster: str,
-        broker: str,
-        broker_id: int,
-        boot: str,
-        *,
-        max_bytes: int,
-        keep_days: int,
-        tell: Tell,
-    ) -> None:
-        """boot: 16 hexadecimal digits. tell(what, error): of trouble that costs no line."""
-        self._directory = directory
-        self._place = Path(f"cluster={path_component(cluster)}", f"broker={path_component(broker)}")
-        self._broker_id = broker_id
+    def __init__(self, settings: DumpSettings, boot: str, tell: Tell) -> None:
+        """boot: 16 hexadecimal digits. tell(what, error, then): of trouble that costs no line,
+        and what follows."""
+        self._settings = settings
+        self._place = Path(
+            f"cluster={path_component(settings.cluster)}",
+            f"broker={path_component(settings.broker)}",
+        )
         self._boot = boot[:8]
-        self._max_bytes = max_bytes
-        self._keep_days = keep_days
         self._tell = tell
         self._open: _OpenFile | None = None
         self._unpacked: deque[Path] = deque()
+        """Closed files that wait for their compression."""
         self._count_due = True
+        """Whether files may be too old or too many."""
+        self._room_bytes = 0
+        """What was left of the bound when files were counted, less what was written since."""
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -143,6 +165,9 @@ class DumpFiles:
             self._let_go()
             raise
         file.size += len(line)
+        self._room_bytes -= len(line)
+        if self._room_bytes < 0:
+            self._count_due = True
 
     def close(self) -> None:
         """Close and compress the file being written; idempotent. Raises OSError."""
@@ -154,8 +179,9 @@ class DumpFiles:
                 self._pack(path)
 
     def _create(self, moment: datetime, hour: str, seq: int) -> _OpenFile:
-        parent = self._directory / f"dt={moment:%Y-%m-%d}" / self._place
-        path = parent / f"{moment:%H%M}-{self._broker_id}-{self._boot}-{seq:08}.jsonl"
+        settings = self._settings
+        parent = settings.directory / f"dt={moment:%Y-%m-%d}" / self._place
+        path = parent / f"{moment:%H%M}-{settings.broker_id}-{self._boot}-{seq:08}.jsonl"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
             _make_directory(parent)
@@ -181,7 +207,8 @@ class DumpFiles:
         except FileNotFoundError:
             there = False
         if not there:
-            self._tell("the file being written has vanished", FileNotFoundError(str(file.path)))
+            error = FileNotFoundError(str(file.path))
+            self._tell("the file being written has vanished", error, "another one begins")
         return not there
 
     def _let_go(self) -> None:
@@ -189,6 +216,7 @@ class DumpFiles:
         file, self._open = self._open, None
         if file is None:
             return
+        self._count_due = True
         with contextlib.suppress(OSError):
             os.close(file.fd)
         if file.size:
@@ -200,10 +228,10 @@ class DumpFiles:
     # -- housekeeping --------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Find what earlier lives have left to do. Raises OSError."""
-        files = self._files()
+        """Find what earlier lives have left to do. Raises OSError; then call it again."""
+        files = [file for file in self._files() if file.boot != self._boot]
         plain = {file.path for file in files if not file.hidden and not file.packed}
-        self._unpacked.extend(sorted(plain))
+        self._unpacked.extend(sorted(plain.difference(self._unpacked)))
         for file in files:
             if file.hidden and _plain_path(file.path) not in plain:
                 os.unlink(file.path)
@@ -212,7 +240,7 @@ class DumpFiles:
         """A bounded part of the housekeeping: compress up to two files, remove up to two.
         Raises OSError; what failed is tried again by a later call."""
         try:
-            for _ in range(min(_PACKED, len(self._unpacked))):
+            for _ in range(min(_PACKED_A_CALL_MAX, len(self._unpacked))):
                 path = self._unpacked.popleft()
                 try:
                     self._pack(path)
@@ -239,33 +267,36 @@ class DumpFiles:
             if size and not packed.exists():
                 _write_packed(fd, packed)
             os.unlink(path)
-            self._count_due = True
         finally:
             os.close(fd)
 
     def _remove_some(self, now_ms: int) -> None:
         if not self._count_due:
             return
-        excess = list(self._excess(now_ms))
-        for path in excess[:_REMOVALS]:
+        excess = self._excess(now_ms)
+        for path in excess[:_REMOVED_A_CALL_MAX]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             self._remove_empty(path.parent)
-        self._count_due = len(excess) > _REMOVALS
+        self._count_due = len(excess) > _REMOVED_A_CALL_MAX
 
-    def _excess(self, now_ms: int) -> Iterator[Path]:
-        """Closed files to be removed, the oldest first."""
-        kept_from_ms = max(now_ms - self._keep_days * _DAY_MS, 0)
-        oldest_day = f"{datetime.fromtimestamp(kept_from_ms / 1000, UTC):%Y-%m-%d}"
+    def _excess(self, now_ms: int) -> list[Path]:
+        """Closed files to be removed: first those of days to come (the wall clock was ahead), which
+        no age would remove, then the oldest. Counts the room that is left without them."""
+        today, oldest_day = _day(now_ms), _day(now_ms - self._settings.keep_days * _DAY_MS)
         current = None if self._open is None else self._open.path
         files = [(file, _size(file.path)) for file in self._files() if not file.hidden]
-        total = sum(size for _, size in files)
-        for file, size in sorted(files, key=lambda entry: entry[0].age_key):
-            if total <= self._max_bytes and file.day >= oldest_day:
+        files.sort(key=lambda entry: (entry[0].day <= today, entry[0].age_key))
+        room_bytes = self._settings.max_bytes - sum(size for _, size in files)
+        excess = []
+        for file, size in files:
+            if room_bytes >= 0 and file.day >= oldest_day:
                 continue
             if file.packed or (file.path != current and not _is_written(file.path)):
-                total -= size
-                yield file.path
+                room_bytes += size
+                excess.append(file.path)
+        self._room_bytes = room_bytes
+        return excess
 
     @staticmethod
     def _remove_empty(directory: Path) -> None:
@@ -279,14 +310,14 @@ class DumpFiles:
     def _files(self) -> list[DumpFile]:
         """This broker's own files of all its lives. Raises OSError."""
         found = []
-        for day in _names(self._directory):
+        for day in _names(self._settings.directory):
             match = _DATE.fullmatch(day)
             if match is None:
                 continue
-            parent = self._directory / day / self._place
+            parent = self._settings.directory / day / self._place
             for name in _names(parent):
                 parts = _NAME.fullmatch(name.removesuffix(".tmp"))
-                if parts is None or int(parts["broker_id"]) != self._broker_id:
+                if parts is None or int(parts["broker_id"]) != self._settings.broker_id:
                     continue
                 if name.endswith(".tmp") != bool(parts["hidden"]):
                     continue
@@ -313,7 +344,9 @@ class DumpFiles:
         for file in self._files():
             if not file.hidden:
                 lives.setdefault(file.boot, []).append(file)
-        newest = sorted(lives.values(), key=lambda life: max(f.age_key for f in life))[-_LIVES:]
+        newest = sorted(lives.values(), key=lambda life: max(f.age_key for f in life))[
+            -_LIVES_READ_MAX:
+        ]
         marks = [mark for life in newest if (mark := _last_mark_of(life)) is not None]
         # Lives are chained: the last one is nobody's predecessor, even if the wall clock went back.
         earlier = {mark.prev_boot for mark in marks}

@@ -72,7 +72,7 @@ THROUGHPUT_OUT: Final = _counter(
 RPC_LATENCY: Final = Metric(
     "rocketmq_rpc_latency_milliseconds",
     Kind.HISTOGRAM,
-    "time from a request to its answer",
+    "time from a request to its answer, waiting included; result oneway: nobody is answered",
     ("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
     (1, 3, 5, 7, 10, 100, 1000, 2000, 3000),
 )
@@ -108,7 +108,8 @@ HA_SYNC_RESULT: Final = _counter(
 HA_ACK_LATENCY: Final = Metric(
     "rocketmq_ha_ack_latency_seconds",
     Kind.HISTOGRAM,
-    "time from the append to the acknowledgement of enough replicas, of sends that waited for it",
+    "time from the append to the acknowledgement of enough replicas, of sends that waited for it, "
+    "without the disk's flush; not of those whose replicas were late or missing",
     (),
     (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )
@@ -124,7 +125,10 @@ HA_REPLICA_LAG_SECONDS: Final = _gauge(
     REPLICA_LABELS,
 )
 HA_REPLICA_LAG_EXACT: Final = _gauge(
-    "rocketmq_ha_replica_lag_exact", "0: the lag in seconds is at least that", REPLICA_LABELS
+    "rocketmq_ha_replica_lag_exact",
+    "1: the lag in seconds is exact; 0: it is at least that, or, while process ha does not look, an"
+    " estimate that may be too high",
+    REPLICA_LABELS,
 )
 HA_REPLICA_CONNECTED: Final = _gauge(
     "rocketmq_ha_replica_connected",
@@ -235,6 +239,9 @@ DUMP_LINES: Final = _counter(
 )
 DUMP_FAILURES: Final = _counter(
     "rocketmq_metrics_dump_failures_total", "lines that could not be written to the metrics dump"
+)
+DUMP_INTERVAL: Final = _gauge(
+    "rocketmq_metrics_dump_interval_seconds", "time from line to line of the metrics dump"
 )
 SERIES_CAPPED: Final = _counter(
     "rocketmq_metrics_series_capped_total",

@@ -21,13 +21,13 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import (
     CONTENT_TYPE_PLAIN_0_0_4,
-    choose_encoder,
     generate_latest,
 )
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from broker.accepted import parse_accepted
 from broker.metrics_table import BASE_LABELS, Kind, Metric
 from broker.replica_sight import Rows
 from store.metric_slots import Labels
@@ -36,6 +36,25 @@ _HEAD_LINES: Final = 2
 """HELP and TYPE."""
 _END: Final = "# EOF\n"
 _number: Callable[[float], str] = floatToGoString
+_OPENMETRICS: Final = "application/openmetrics-text"
+_VERSIONS: Final = ("", "1.0.0")
+"""Of OpenMetrics: what openmetrics.CONTENT_TYPE_LATEST says, or none asked for."""
+_PLAIN_RANGES: Final = ("text/plain", "text/*", "*/*")
+"""The most exact one that is there decides."""
+
+
+def accepts_openmetrics(accept: str) -> bool:
+    """Whether a client that says so gets OpenMetrics: it names it, and does not like plain text
+    better. Everybody else gets plain text, which everybody can read."""
+    openmetrics_quality = 0.0
+    plain: dict[str, float] = {}
+    for name, parameters, quality in parse_accepted(accept):
+        if name == _OPENMETRICS and parameters.get("version", "") in _VERSIONS:
+            openmetrics_quality = max(openmetrics_quality, quality)
+        elif name in _PLAIN_RANGES:
+            plain[name] = max(plain.get(name, 0.0), quality)
+    plain_quality = next((plain[name] for name in _PLAIN_RANGES if name in plain), 0.0)
+    return openmetrics_quality > 0 and openmetrics_quality >= plain_quality
 
 
 class _Families(Collector):
@@ -85,7 +104,7 @@ class MetricsText:
 
     def encode(self, collected: Iterable[tuple[Metric, Rows]], accept: str) -> tuple[bytes, str]:
         """The text and its content type, for what an HTTP client says that it accepts."""
-        is_openmetrics = choose_encoder(accept)[1].startswith("application/openmetrics-text")
+        is_openmetrics = accepts_openmetrics(accept)
         with self._lock:
             parts: list[str] = []
             for metric, rows in collected:

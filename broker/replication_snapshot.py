@@ -2,7 +2,8 @@
 
 The content of one line of the metrics dump (docs/metrics_dump.md), but for what says which line
 it is (`v` to `final`: broker/metrics_dump.py). Runs on the dump's thread in the supervisor. Reads
-metric slots, control page and children; knows no file but setup.cfg, which says the version.
+metric slots, control page, children and changed settings; knows no file but setup.cfg, which says
+the version.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from broker import metrics_table as table
+from broker.changed_settings import ChangedSettings
 from broker.remoting_metrics import SYNC_RESULTS
 from broker.replica_sight import Rows
 from broker.startup_options import StartupOptions
@@ -68,6 +72,37 @@ def software_version(setup_file: Path | None = None) -> str:
         return UNKNOWN_VERSION
 
 
+class MetricsSource(Protocol):
+    """What is needed of a BrokerCollector (broker/metrics_collector.py)."""
+
+    def look(self) -> SeriesReader:
+        """The metric slots as they are now."""
+
+    def ready_reason(self) -> str:
+        """Why /readyz says no; empty when it says yes."""
+
+
+class _SettingsInForce:
+    """The digest of the start's settings, with what requests have changed since."""
+
+    def __init__(self, settings: Mapping[str, str], changed: ChangedSettings) -> None:
+        self._settings = settings
+        self._changed = changed
+        self._seen: Mapping[str, str] = {}
+        self._digest = config_digest(settings)
+
+    def digest(self) -> str:
+        """Of now."""
+        try:
+            seen = self._changed.read()
+        except msgspec.DecodeError:  # It is being written: the next look sees all of it.
+            return self._digest
+        if seen != self._seen:
+            self._seen = seen
+            self._digest = config_digest({**self._settings, **seen})
+        return self._digest
+
+
 class _RisingTotal:
     """The sum of a counter's series. It never goes back, though a series may vanish (its topic
     was deleted) or begin at 0 again."""
@@ -92,17 +127,17 @@ class ReplicationSnapshot:
     def __init__(
         self,
         options: StartupOptions,
-        look: Callable[[], SeriesReader],
+        changed: ChangedSettings,
+        metrics: MetricsSource,
         page: ControlPage,
         children: Callable[[], Iterable[ChildState]],
-        ready: Callable[[], bool],
         clock: Clock,
     ) -> None:
-        """look: ReplicaSight.look; ready: whether /readyz says so."""
-        self._look = look
+        """options: of the start; changed: what requests have changed of them since."""
+        self._settings = _SettingsInForce(options.settings(), changed)
+        self._metrics = metrics
         self._counters = page.counters
         self._children = children
-        self._ready = ready
         self._clock = clock
         self._is_slave = options.store.is_slave
         self._identity: Json = {
@@ -111,7 +146,6 @@ class ReplicationSnapshot:
             "broker_id": options.broker.broker_id,
             "role": options.store.broker_role.name,
             "version": software_version(),
-            "config": config_digest(options.settings()),
         }
         self._messages_in = _RisingTotal()
         self._bytes_in = _RisingTotal()
@@ -119,10 +153,11 @@ class ReplicationSnapshot:
     def take(self) -> Json:
         """The moment now; keys in the order of docs/metrics_dump.md."""
         counters = self._counters
-        sight = self._look()
+        sight = self._metrics.look()
         return {
             **self._identity,
-            "ready": self._ready(),
+            "config": self._settings.digest(),
+            "ready": not self._metrics.ready_reason(),
             "min_offset": counters[MIN_PHY_OFFSET],
             "max_offset": counters[MAX_PHY_OFFSET],
             "replicated_offset": counters[REPLICATED_OFFSET],

@@ -49,7 +49,8 @@ class SupervisorConfig:
         default=False,
         metadata={
             "key": "readyNeedsReplicas",
-            "doc": "/readyz of a SYNC_MASTER says no without inSyncReplicas - 1 slaves",
+            "doc": "/readyz of a master says no without inSyncReplicas - 1 (at least 1) slaves"
+            " in sync",
         },
     )
     metrics_dump_path: str = field(

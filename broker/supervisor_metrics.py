@@ -2,75 +2,151 @@
 
 Runs on threads of its own in the supervisor process: one that accepts, and one for each
 connection, of which there are few. A connection carries one request. Whoever is slow keeps its
-place until another wants it. An error in a scrape is answered and logged, the server goes on.
+place until another wants it; who has not asked for anything yet is the first to lose it, at once,
+so that a scrape does not wait for idle connections. An error in a scrape is answered and logged,
+the server goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import gzip
 import http.server
 import logging
 import socket
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from typing import Any, Final
 
-from prometheus_client.exposition import gzip_accepted
-
+from broker.accepted import parse_accepted
 from broker.broker_config import BrokerConfig
 from broker.metrics_collector import BrokerCollector
 from broker.metrics_text import MetricsText
 
 log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS: Final = 16
-"""At the same time; more wait in the listening socket's backlog."""
+MAX_CONNECTIONS: Final = 64
+"""At the same time, most of them without a request. Beyond that each new one ends the oldest."""
+MAX_ANSWERS: Final = 16
+"""Texts of all metrics, which may be large, at the same time."""
 _PATIENCE_S: Final = 1.0
-"""How long a connection waits for a place before the oldest loses its own."""
+"""How long one of these may take while others wait as long."""
 _LEAVING_S: Final = 2.0
-"""How long that one's thread may take to end; it may be within a scrape."""
+"""How long the thread of a connection that was closed may take to end."""
 _REQUEST_TIMEOUT_S: Final = 10.0
+_QUIET_S: Final = 60.0
+"""Pause between log lines about too many connections."""
+_LONGEST: Final = 8192
+"""Characters that are read of what a client accepts."""
 _GZIP_LEVEL: Final = 1
 _PLAIN: Final = "text/plain; charset=utf-8"
 _NODE_TYPE: Final = "broker"
 
 
-class _Places:
-    """The connections that are served. Guarded by: its lock."""
+class _State(enum.Enum):
+    """What a connection is at."""
+
+    IDLE = enum.auto()
+    """Its request is not there yet."""
+    WAITS = enum.auto()
+    """It waits for a place among those that get all metrics."""
+    ANSWERED = enum.auto()
+    """Its text is made or sent."""
+
+
+class Places:
+    """The connections that are served, the oldest first. Guarded by: its condition, which is told
+    of whoever leaves or is closed."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._free = threading.Semaphore(MAX_CONNECTIONS)
-        self._served: dict[socket.socket, None] = {}
+        self._changed = threading.Condition()
+        self._threads = 0
+        """Those of closed connections included, until they end."""
+        self._answers = 0
+        self._served: dict[socket.socket, tuple[_State, float]] = {}
+        """What each is at, and since when (monotonic s)."""
+        self._told_s = -_QUIET_S
 
     def take(self, connection: socket.socket) -> bool:
-        """A place for `connection`, if need be that of the oldest; False: none became free."""
-        if not self._free.acquire(timeout=_PATIENCE_S):
-            self._close_oldest()
-            if not self._free.acquire(timeout=_LEAVING_S):
+        """A place for `connection`; where there is none, that of the oldest which has not asked
+        for anything: the thread that accepts waits for nobody but one that ends. False: none
+        became free."""
+        with self._changed:
+            if self._threads >= MAX_CONNECTIONS:
+                self._close_oldest(_State.IDLE, _State.WAITS)
+            if not self._changed.wait_for(lambda: self._threads < MAX_CONNECTIONS, _LEAVING_S):
                 return False
-        with self._lock:
-            self._served[connection] = None
+            self._threads += 1
+            self._served[connection] = (_State.IDLE, time.monotonic())
         return True
 
     def leave(self, connection: socket.socket) -> None:
         """Its thread is done."""
-        with self._lock:
-            del self._served[connection]
-        self._free.release()
+        with self._changed:
+            self._served.pop(connection, None)
+            self._threads -= 1
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def answer(self, connection: socket.socket) -> Iterator[None]:
+        """A place among those that get all metrics, whose texts are large; first come, first
+        served. Who takes long loses it while others wait. Raises ConnectionAbortedError when this
+        one was closed."""
+        with self._changed:
+            self._note(connection, _State.WAITS)
+            while not self._changed.wait_for(lambda: self._is_next(connection), _PATIENCE_S):
+                self._close_oldest(_State.ANSWERED, held_s=_PATIENCE_S)
+            self._note(connection, _State.ANSWERED)
+            self._answers += 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._answers -= 1
+                self._changed.notify_all()
 
     def close_all(self) -> None:
         """Wake every thread that waits for its client."""
-        with self._lock:
+        with self._changed:
             for connection in self._served:
                 _shut(connection)
 
-    def _close_oldest(self) -> None:
-        with self._lock:
-            connection = next(iter(self._served), None)
-            if connection is not None:
-                log.warning("metrics: %s connections, the oldest is closed", len(self._served))
-                _shut(connection)
+    # -- under the condition -------------------------------------------------------------------
+
+    def _is_next(self, connection: socket.socket) -> bool:
+        """Whether it need not wait any longer: it is its turn, or it was closed."""
+        if connection not in self._served:
+            return True
+        waiting = (each for each, (state, _) in self._served.items() if state is _State.WAITS)
+        return self._answers < MAX_ANSWERS and next(waiting) is connection
+
+    def _note(self, connection: socket.socket, state: _State) -> None:
+        if connection not in self._served:
+            raise ConnectionAbortedError("closed, since others wait")
+        self._served[connection] = (state, time.monotonic())
+
+    def _close_oldest(self, *states: _State, held_s: float = 0) -> None:
+        """Of the first of these states that any connection has been in for so long."""
+        until_s = time.monotonic() - held_s
+        for wanted in states:
+            for connection, (state, since_s) in self._served.items():
+                if state is wanted and since_s <= until_s:
+                    del self._served[connection]
+                    _shut(connection)
+                    self._changed.notify_all()
+                    self._tell(state)
+                    return
+
+    def _tell(self, state: _State) -> None:
+        """Once a minute: whoever fills the places may do so a thousand times a second."""
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _QUIET_S:
+            self._told_s = now_s
+            log.warning("metrics: too many connections, the oldest is closed (%s)", state.name)
 
 
 def _shut(connection: socket.socket) -> None:
@@ -89,7 +165,7 @@ class _Server(http.server.ThreadingHTTPServer):
         super().__init__(("", 0), handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
-        self.places = _Places()
+        self.places = Places()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self.places.take(request):
@@ -125,7 +201,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._metrics()
+            with self.site.places.answer(self.connection):
+                self._metrics()
         elif path == "/healthz":
             down = self.site.collector.processes_down()
             self._say(503 if down else 200, f"down: {', '.join(down)}" if down else "ok")
@@ -140,16 +217,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _metrics(self) -> None:
         try:
-            text, content_type = self.site.text(self.headers.get("Accept", ""))
+            text, content_type = self.site.text(self._said("Accept"))
         except Exception as error:
             log.exception("metrics: they could not be collected")
             self._say(500, f"metrics could not be collected: {type(error).__name__}: {error}")
             return
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
-        if gzip_accepted(self.headers.get("Accept-Encoding", "")):
+        codings = parse_accepted(self._said("Accept-Encoding"))
+        if any(name == "gzip" and quality > 0 for name, _, quality in codings):
             text = gzip.compress(text, _GZIP_LEVEL)
             headers["Content-Encoding"] = "gzip"
         self._send(200, text, headers)
+
+    def _said(self, name: str) -> str:
+        """The headers of that name, as one; what is said beyond _LONGEST is not heard."""
+        return ",".join(self.headers.get_all(name, []))[:_LONGEST]
 
     def _say(self, status: int, text: str) -> None:
         self._send(status, f"{text}\n".encode(), {"Content-Type": _PLAIN})
@@ -178,6 +260,7 @@ class SupervisorMetrics:
         listening.setblocking(True)
         handler = type("_BoundHandler", (_Handler,), {"site": self})
         self._server = _Server(listening, handler)
+        self.places = self._server.places
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="MetricsServer", daemon=True
         )
@@ -189,7 +272,7 @@ class SupervisorMetrics:
     def shutdown(self) -> None:
         """Serve no more."""
         self._server.shutdown()
-        self._server.places.close_all()
+        self.places.close_all()
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and the content type."""

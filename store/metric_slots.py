@@ -27,7 +27,7 @@ import mmap
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from store.control_page import ProcessIndex
@@ -41,6 +41,8 @@ SERIES_CAPPED: Final = "rocketmq_metrics_series_capped_total"
 """Counted here, by metric: how often `find` gave the slot of __overflow__."""
 MAX_LABEL_BYTES: Final = 255
 """Label values are cut there: a topic or group of RocketMQ is not longer, a hostile name may be."""
+MAX_SERIES: Final = 10_000
+"""Of one metric, unless said otherwise."""
 _HEAD_SIZE: Final = 4096
 _DIRECTORY_SIZE: Final = 16 << 20
 _SLOTS_AT: Final = _HEAD_SIZE + 2 * _DIRECTORY_SIZE
@@ -131,6 +133,11 @@ def _cut(labels: Labels) -> Labels:
     )
 
 
+def _count(series: Mapping[Labels, int], like: Labels) -> int:
+    """Without that of __overflow__, which takes nobody's room; `like`: labels of that metric."""
+    return len(series) - ((OVERFLOW,) * len(like) in series)
+
+
 class MetricSlots:
     """A process' own region: the only writer of it.
 
@@ -139,7 +146,7 @@ class MetricSlots:
     __overflow__. NaN is no value for a gauge: it hides the series.
     """
 
-    def __init__(self, fd: int, process: ProcessIndex, *, max_series: int = 10_000) -> None:
+    def __init__(self, fd: int, process: ProcessIndex, *, max_series: int = MAX_SERIES) -> None:
         """Takes up the series that a predecessor left in the region of `process`.
 
         max_series: of one metric; `fd` (from create_metric_slots) stays the caller's.
@@ -168,13 +175,14 @@ class MetricSlots:
                 first = self._find_or_make(metric, _cut(labels), size)
         return first
 
-    def hide(self, metric: str, labels: Labels) -> None:
+    def hide(self, metric: str, labels: Labels, *, is_gauge: bool = False) -> None:
         """Show the series no more (its topic was deleted, its group is gone); the next `find`
         begins at zero again. Whoever remembered its slot must forget it: a new series may take it.
-        The series of __overflow__ stays: what it counted was of many.
+        A counter's series of __overflow__ stays: what it counted was of many. A gauge's goes, and
+        keeps its slot.
         """
         labels = _cut(labels)
-        if labels and self._is_kept(labels):
+        if labels and self._is_kept(labels) and not is_gauge:
             return
         with self._lock:
             first = self._shown.get(metric, {}).pop(labels, None)
@@ -217,7 +225,7 @@ class MetricSlots:
         first = self._hidden.get(metric, {}).pop(labels, None)
         if first is not None:
             self._zero(first, size)
-        elif len(shown) < self._max_series or self._is_kept(labels):
+        elif self._is_kept(labels) or _count(shown, labels) < self._max_series:
             first = self._make(metric, labels, size)
         if first is None:
             return self._overflow(metric, labels, size)
@@ -228,15 +236,15 @@ class MetricSlots:
         """Fresh slots, or those of the series that was hidden longest ago where the metric, or the
         region, has no fresh ones for it; None: no room."""
         hidden = self._hidden.get(metric, {})
-        shown = self._shown[metric]
-        if len(shown) + len(hidden) < self._max_series or self._is_kept(labels):
+        used = _count(self._shown[metric], labels) + _count(hidden, labels)
+        if self._is_kept(labels) or used < self._max_series:
             first, limit = self._slots_used, _SLOT_COUNT
             limit -= 0 if self._is_kept(labels) else _KEPT_SLOTS
             if first + size <= limit and self._append(_Entry(metric, labels, first, size)):
                 self._slots_used = first + size
                 return first
-        if hidden:
-            oldest = next(iter(hidden))
+        oldest = next((each for each in hidden if not self._is_kept(each)), None)
+        if oldest is not None:
             first = hidden[oldest]
             if self._append(_Entry(metric, labels, first, size)):
                 del hidden[oldest]

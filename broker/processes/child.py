@@ -26,7 +26,7 @@ from broker.changed_settings import ChangedSettings
 from broker.command_channel import CommandServer
 from conf.logging_setup import configure_logging
 from store.control_page import STORE_STATE, Bell, ControlPage, ProcessIndex, StoreState
-from store.metric_slots import MetricSlots
+from store.metric_slots import MAX_SERIES, MetricSlots
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +49,14 @@ class BootInfo(msgspec.Struct, kw_only=True):
     name: str
     index: int
     parent_pid: int
+    broker_started_ms: int
+    """Monotonic: when the supervisor was started."""
     settings: dict[str, str]
     log_dir: str
     control_page_fd: int
     queue_table_fd: int
     metrics_fd: int
-    metrics_max_series: int = 10_000
+    metrics_max_series: int = MAX_SERIES
     life_fd: int
     bell_fds: dict[str, int]
     channel_fds: dict[str, int] = {}
@@ -74,7 +76,10 @@ class Child:
         self.boot = boot
         self.page = ControlPage(boot.control_page_fd)
         self.index = ProcessIndex(boot.index)
-        self.metrics = MetricSlots(boot.metrics_fd, self.index, max_series=boot.metrics_max_series)
+        # `ha` writes totals, which no two replicas may share; there are never many of them.
+        is_ha = self.index is ProcessIndex.HA
+        max_series = MAX_SERIES if is_ha else boot.metrics_max_series
+        self.metrics = MetricSlots(boot.metrics_fd, self.index, max_series=max_series)
         """This process' own counters, those of its predecessors included."""
         self.stopping = threading.Event()
         self._stop_seen = False

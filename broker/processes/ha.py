@@ -182,7 +182,12 @@ def _build_metrics(
         role=options.store.broker_role.value,
         on_failure=_end_process,
     )
-    metrics.restore(service.registry, clock, child.page.counters[MIN_PHY_OFFSET])
+    metrics.restore(
+        service.registry,
+        clock,
+        child.page.counters[MIN_PHY_OFFSET],
+        broker_started_ms=child.boot.broker_started_ms,
+    )
     return [metrics] if options.store.is_slave else [metrics, memory]
 
 

@@ -19,8 +19,9 @@ from broker.changed_settings import ChangedSettings
 from broker.command_channel import create_channel
 from broker.listening_sockets import bind_listener, bind_remoting, port_of
 from broker.metrics_collector import BrokerCollector, StorageFacts
-from broker.metrics_dump import DumpSettings, MetricsDump
+from broker.metrics_dump import MetricsDump, dump_settings
 from broker.processes.child import BootInfo
+from broker.readiness import replicas_needed
 from broker.replication_snapshot import ReplicationSnapshot
 from broker.startup_options import StartupOptions
 from broker.supervisor import ChildSpec, Supervisor
@@ -33,7 +34,6 @@ from store.control_page import (
     ControlPage,
     ProcessIndex,
 )
-from store.message_store_config import BrokerRole
 from store.metric_slots import MetricSlotsReader, create_metric_slots
 from store.queue_table import create_queue_table, reset_queue_table
 from store.store_lock import StoreLock
@@ -59,6 +59,7 @@ class BrokerProcess:
         self._options = options
         self._log_dir = log_dir
         self._clock = clock
+        self._started_ms = clock.monotonic_ms()
         self._stack = contextlib.ExitStack()
         self._listeners: dict[str, socket.socket] = {}
         self._boot_line_printed = False
@@ -151,15 +152,15 @@ class BrokerProcess:
                 metrics.shutdown()
 
     def _begin_dump(self, collector: BrokerCollector) -> MetricsDump | None:
-        settings = DumpSettings.from_options(self._options)
+        settings = dump_settings(self._options)
         if settings is None:
             return None
         snapshot = ReplicationSnapshot(
             self._options,
-            collector.look,
+            ChangedSettings(self._changes_fd),
+            collector,
             self._page,
             self._supervisor.children,
-            lambda: not collector.ready_reason(),
             self._clock,
         )
         dump = MetricsDump(settings, snapshot.take, self._clock)
@@ -174,15 +175,14 @@ class BrokerProcess:
 
     def _collector(self) -> BrokerCollector:
         options = self._options
-        waits = options.store.broker_role is BrokerRole.SYNC_MASTER
-        needed = options.ha.in_sync_replicas - 1 if waits else 0
         return BrokerCollector(
             MetricSlotsReader(self._metrics_fd),
             self._page,
             self._supervisor.children,
             StorageFacts(options.store.root, options.store.commit_log_path),
             self._clock,
-            replicas_needed=needed if options.supervisor.ready_needs_replicas else 0,
+            replicas_needed=replicas_needed(options),
+            dump_interval_s=options.supervisor.metrics_dump_interval_seconds,
         )
 
     def _reset_queue_table(self) -> None:
@@ -230,6 +230,7 @@ class BrokerProcess:
             name=name,
             index=index,
             parent_pid=0,
+            broker_started_ms=self._started_ms,
             settings=self._child_settings(),
             log_dir=self._log_dir,
             control_page_fd=self._page_fd,

@@ -11,14 +11,16 @@ from broker.broker_gauges import BrokerGauges, GaugeSources
 from broker.client_channel_info import ClientChannelInfo
 from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.metrics_text import MetricsText
 from broker.producer_manager import ProducerManager
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import SystemTopics
 from broker.topic_config_manager import TopicConfigManager
 from remoting.body.topic_config import TopicConfig
 from store.control_page import ProcessIndex
-from store.metric_slots import MetricSlots, create_metric_slots
+from store.metric_slots import OVERFLOW, MetricSlots, MetricSlotsReader, create_metric_slots
 from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeGroupFilters
+from tests.broker.metrics_world import samples_of
 from tests.broker.test_consumer_manager import data_of
 
 NOW_MS = 1_700_000_000_000
@@ -41,7 +43,7 @@ class Queues:
 
 
 class World:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, max_series: int = 10_000) -> None:
         self.clock = FakeClock(NOW_MS)
         self.queues = Queues()
         system = SystemTopics()
@@ -55,7 +57,8 @@ class World:
         self.consumers = ConsumerManager(
             self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
         )
-        self.slots = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
+        self.slots_fd = create_metric_slots()
+        self.slots = MetricSlots(self.slots_fd, ProcessIndex.REMOTING, max_series=max_series)
         sources = GaugeSources(
             permission=lambda: 6,
             topics=self.topics,
@@ -73,6 +76,13 @@ class World:
         return ClientChannelInfo(
             FakeConnection(), client_id, language=language, version=409, last_update_ms=NOW_MS
         )
+
+    def join(self, group: str, committed: int) -> ClientChannelInfo:
+        """Somebody of `group` is online, which has consumed so much of T's 10 messages."""
+        member = self.client(f"client of {group}")
+        self.consumers.register_consumer(data_of(group, "T"), member, notify=False)
+        self.offsets.commit_offset("test", group, "T", 0, committed)
+        return member
 
     def sample(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
         self.gauges.sample()
@@ -139,3 +149,46 @@ def test_a_message_that_is_gone_has_no_age(world: World) -> None:
     assert world.sample(table.CONSUMER_LAG_LATENCY) == {("G", "T", "false", "false"): 0}
     world.queues.bounds["T", 0] = (6, 10)
     assert world.sample(table.CONSUMER_LAG_MESSAGES) == {("G", "T", "false", "false"): 4}
+
+
+def test_overflow_is_the_sum_of_what_found_no_room_now(tmp_path: Path) -> None:
+    world = World(tmp_path, max_series=2)
+    lags = {"G0": 10, "G1": 9, "G2": 8, "G3": 7, "G4": 6}
+    members = {group: world.join(group, 10 - lag) for group, lag in lags.items()}
+    for language in range(5):
+        world.producers.register_producer("PG", world.client(f"p{language}", language))
+    found = world.sample(table.CONSUMER_LAG_MESSAGES)
+    assert sorted(found.values()) == sorted([10, 9, 8 + 7 + 6])
+    ages = world.sample(table.CONSUMER_LAG_LATENCY)
+    own = {labels[0]: age for labels, age in ages.items()}
+    assert own[OVERFLOW] == max((lags[g] - 1) * 1000 for g in lags.keys() - own.keys())
+    for metric in (table.CONSUMER_CONNECTIONS, table.PRODUCER_CONNECTIONS):
+        assert sorted(world.sample(metric).values()) == [1, 1, 3]
+    # One catches up, and then all but two have gone: whose place is free gets the next one.
+    world.offsets.commit_offset("test", "G4", "T", 0, 10)
+    assert sum(world.sample(table.CONSUMER_LAG_MESSAGES).values()) == 10 + 9 + 8 + 7
+    for group in ("G0", "G2", "G4"):
+        world.consumers.unregister_consumer(group, members[group].connection, notify=False)
+    world.sample(table.CONSUMER_LAG_MESSAGES)
+    labels = {group: (group, "T", "false", "false") for group in ("G1", "G3")}
+    assert world.sample(table.CONSUMER_LAG_MESSAGES) == {labels["G1"]: 9, labels["G3"]: 7}
+    assert world.sample(table.CONSUMER_LAG_LATENCY) == {labels["G1"]: 8000, labels["G3"]: 6000}
+    assert len(world.sample(table.CONSUMER_CONNECTIONS)) == 2
+
+
+def test_twenty_thousand_hostile_groups(tmp_path: Path) -> None:
+    world = World(tmp_path, max_series=1_000)
+    for n in range(20_000):
+        world.consumers.register_consumer(
+            data_of(f"group-{n}" + "x" * 200), world.client(f"c{n}"), notify=False
+        )
+    metric = table.CONSUMER_CONNECTIONS
+    world.gauges.sample()
+    found = world.sample(metric)
+    assert len(found) == 1_001
+    assert found[(OVERFLOW,) * len(metric.labels)] == 19_000
+    reader = MetricSlotsReader(world.slots_fd)
+    text = MetricsText(("c", "broker", "b")).encode([(metric, reader.read(metric.name))], "")[0]
+    shown = samples_of(text.decode(), base=("c", "broker", "b"))
+    assert sum(shown[metric.name].values()) == 20_000
+    reader.close()

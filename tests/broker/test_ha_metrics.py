@@ -58,10 +58,12 @@ class World:
 
     # -- lives ---------------------------------------------------------------------------------
 
-    def start_broker(self) -> None:
-        """New shared memory, and a process `ha`."""
+    def start_broker(self, *, recovers_ms: int = 0) -> None:
+        """New shared memory, and a process `ha` as soon as the store has recovered."""
         fd = create_metric_slots()
         self._fds.append(fd)
+        self.broker_started_ms = self.clock.monotonic_ms()
+        self.clock.advance(recovers_ms)
         self.reader = MetricSlotsReader(fd)
         self.page = fresh_page()
         self.start_ha()
@@ -92,13 +94,18 @@ class World:
             broker_name="b",
             role=ROLE,
         )
-        self.metrics.restore(self.registry, clock, page.counters[MIN_PHY_OFFSET])
+        self.metrics.restore(
+            self.registry,
+            clock,
+            page.counters[MIN_PHY_OFFSET],
+            broker_started_ms=self.broker_started_ms,
+        )
         self.handshakes = {}
 
-    def kill_broker(self, *, away_ms: int) -> None:
+    def kill_broker(self, *, away_ms: int, recovers_ms: int = 0) -> None:
         """It is killed, and started again after `away_ms`."""
         self.clock.advance(away_ms)
-        self.start_broker()
+        self.start_broker(recovers_ms=recovers_ms)
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -362,6 +369,19 @@ class TestAnotherBroker:
         world.connect(1)
         world.look(200)
         assert world.of("b:1", table.HA_RECONNECTS) == 0, "its first connection in this life"
+
+    def test_the_time_of_the_recovery_is_disconnected(self, world: World) -> None:
+        world.connect(1)
+        world.look(1000)
+        world.memory.step()
+        world.kill_broker(away_ms=60_000, recovers_ms=600_000)
+        world.look(200)
+        assert world.seconds("b:1") == (0, 0, 600.2)
+        world.connect(1)
+        world.look(200)
+        world.start_ha()
+        world.look(200)
+        assert sum(s or 0 for s in world.seconds("b:1")) == pytest.approx(600.6)
 
     def test_who_left_too_long_ago_is_not(self, world: World) -> None:
         world.leave(world.connect(1))

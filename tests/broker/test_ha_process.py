@@ -19,7 +19,7 @@ from broker.processes.child import BootInfo, Child
 from broker.processes.ha import OtherProcesses
 from broker.startup_options import StartupOptions
 from store.clock import SystemClock
-from store.control_page import ControlPage
+from store.control_page import ControlPage, ProcessIndex
 from store.errors import StoreError
 from store.metric_slots import create_metric_slots
 from store.resync_request import find_request
@@ -41,11 +41,13 @@ class World:
                 name="ha",
                 index=3,
                 parent_pid=0,
+                broker_started_ms=0,
                 settings={},
                 log_dir=str(root),
                 control_page_fd=ControlPage.create(),
                 queue_table_fd=-1,
                 metrics_fd=create_metric_slots(),
+                metrics_max_series=1,
                 changes_fd=-1,
                 life_fd=-1,
                 bell_fds={},
@@ -132,3 +134,12 @@ def test_commands_of_several_processes_are_served(world: World) -> None:
     assert world.others.fetch_members() == {1: "10.0.0.2"}
     world.others.begin_log(4_096)
     wait_until(lambda: world.turns >= 2)
+
+
+def test_metrics_max_series_is_not_for_replicas(world: World) -> None:
+    """What it writes are totals: two replicas in one series would make them fall."""
+    slots = world.child.metrics
+    assert len({slots.find("of replicas", (f"b:{number}",)) for number in range(100)}) == 100
+    world.child.boot.index = ProcessIndex.REMOTING
+    others = Child(world.child.boot).metrics
+    assert len({others.find("of topics", (f"t{number}",)) for number in range(100)}) == 2

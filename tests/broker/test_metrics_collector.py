@@ -16,7 +16,6 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 
 from broker import metrics_table as table
-from broker.metrics_collector import ready_reason
 from broker.metrics_text import MetricsText, family
 from ha.refusals import RefusalReason
 from store.control_page import (
@@ -130,43 +129,51 @@ def test_the_age_of_what_a_slave_took_over(world: MetricsWorld) -> None:
 
 
 def test_a_child_that_is_down_is_a_value(world: MetricsWorld) -> None:
-    world.children = [child("store", process=None, restarts=3), child("ha")]
+    world.children[0] = child("store", process=None, restarts=3)
     samples = world.samples()
-    assert samples["rocketmq_process_up"] == {("store",): 0, ("ha",): 1}
-    assert samples["rocketmq_process_restarts_total"] == {("store",): 3, ("ha",): 0}
+    assert samples["rocketmq_process_up"] == {("store",): 0, ("ha",): 1, ("remoting",): 1}
+    restarts = {("store",): 3, ("ha",): 0, ("remoting",): 0}
+    assert samples["rocketmq_process_restarts_total"] == restarts
 
 
 def test_the_dump(world: MetricsWorld) -> None:
-    names = ("rocketmq_metrics_dump_lines_total", "rocketmq_metrics_dump_failures_total")
+    names = [f"rocketmq_metrics_dump_{n}" for n in ("lines_total", "failures_total")]
+    names.append("rocketmq_metrics_dump_interval_seconds")
     assert not {*names} & {*world.samples()}
-    world.collector.watch_dump(SimpleNamespace(lines=5, failures=2))
-    assert [world.samples()[name][()] for name in names] == [5, 2]
+    world.collector.watch_dump(SimpleNamespace(lines=7, failures=2))
+    assert [world.samples()[name][()] for name in names] == [7, 2, 5]
 
 
 def test_ready(world: MetricsWorld) -> None:
     counters = world.page.counters
     assert world.samples()["rocketmq_ready"] == {(): 0}
-    assert ready_reason(counters) == "the store is not ready"
-    counters[STORE_STATE] = StoreState.READY
-    assert ready_reason(counters) == "remoting is not ready"
-    counters[REMOTING_READY] = 1
-    assert ready_reason(counters) == ""
+    assert world.collector.ready_reason() == "the store is not ready"
+    counters[STORE_STATE], counters[REMOTING_READY] = StoreState.READY, 1
     assert world.samples()["rocketmq_ready"] == {(): 1}
-    counters[RUNNING_FLAGS] = 2
-    assert ready_reason(counters) == "the store refuses writes"
-    counters[RUNNING_FLAGS] = 0
-    world.children[2].process = None  # Its word is still on the page.
+    assert world.collector.ready_reason() == ""
+    world.children[2].process = None
     assert world.collector.ready_reason() == "remoting is not ready"
     assert world.collector.processes_down() == ["remoting"]
 
 
 def test_ready_with_replicas(tmp_path: Path) -> None:
+    """Those that rocketmq_ha_replica_in_sync shows; each connection that counts for nobody less."""
     world = MetricsWorld(tmp_path, replicas_needed=2)
     counters = world.page.counters
     counters[STORE_STATE], counters[REMOTING_READY] = StoreState.READY, 1
-    counters[REPLICA_COUNT] = 1
+    counters[REPLICA_COUNT] = 2
+    world.set(table.HA_OBSERVED_MS, world.clock.monotonic_ms(), ha=True)
     expected = "{} of 2 replicas in sync (readyNeedsReplicas)"
-    assert world.collector.ready_reason() == expected.format(1)
+    for in_sync, connected, reason in (
+        ((0, 0), 2, expected.format(0)),
+        ((1, 0), 2, expected.format(1)),
+        ((1, 1), 2, ""),
+        ((1, 1), 1, expected.format(1)),
+    ):
+        counters[REPLICA_COUNT] = connected
+        for number, value in enumerate(in_sync):
+            world.set(table.HA_REPLICA_IN_SYNC, value, f"g:{number}", "SYNC_MASTER", ha=True)
+        assert world.collector.ready_reason() == reason
     counters[REPLICA_COUNT] = 2
     assert world.collector.ready_reason() == ""
     world.children[1].process = None
@@ -258,24 +265,49 @@ def test_the_text_is_that_of_prometheus_client(world: MetricsWorld, accept: str)
     assert found.count("rocketmq_messages_in_total{") == 6
 
 
+OLD_PROMETHEUS = (
+    "application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+NEW_PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+    "application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
+)
+
+
 @pytest.mark.parametrize(
-    ("accept", "content_type"),
+    ("accept", "is_openmetrics"),
     [
-        ("", "text/plain; version=0.0.4; charset=utf-8"),
-        ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
-        ("text/plain;version=1.0.0", "text/plain; version=0.0.4; charset=utf-8"),
-        (OPENMETRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
-        (
-            "application/openmetrics-text;version=1.0.0;escaping=dots",
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        ),
-        ("nonsense;;=,,;version=", "text/plain; version=0.0.4; charset=utf-8"),
+        ("", False),
+        ("*/*", False),
+        ("text/plain;version=1.0.0", False),
+        ("text/plain;version=x", False),
+        (OPENMETRICS, True),
+        (NEW_PROMETHEUS, True),
+        (OLD_PROMETHEUS, False),
+        ("application/openmetrics-text", True),
+        ("Application/OpenMetrics-Text;version=1.0.0;escaping=dots", True),
+        ('application/openmetrics-text;version="1.0.0"', True),
+        ("application/openmetrics-text;version=x", False),
+        ("application/openmetrics-text;version=2.0.0", False),
+        ("application/openmetrics-text;q=0,text/plain", False),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=0.5,text/plain", False),
+        ("application/openmetrics-text;q=0.5,*/*", False),
+        ("application/openmetrics-text;q=0.5,text/plain;q=0.4,*/*", True),
+        ("text/plain,application/openmetrics-text", True),
+        ("application/json", False),
+        ("nonsense;;=,,;version=", False),
     ],
 )
-def test_what_is_accepted_is_sent(world: MetricsWorld, accept: str, content_type: str) -> None:
+def test_what_is_accepted_is_sent(world: MetricsWorld, accept: str, is_openmetrics: bool) -> None:
     found, said = MetricsText(BASE).encode(world.collector.collect(), accept)
-    assert said == content_type
-    assert found.endswith(b"# EOF\n") == ("openmetrics" in content_type)
+    assert said == (
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        if is_openmetrics
+        else "text/plain; version=0.0.4; charset=utf-8"
+    )
+    assert found.endswith(b"# EOF\n") == is_openmetrics
     assert b"_created" not in found
 
 
@@ -304,11 +336,11 @@ def test_the_name_of_the_cap(world: MetricsWorld) -> None:
 
 def test_a_hundred_thousand_hostile_groups(tmp_path: Path) -> None:
     world = MetricsWorld(tmp_path)
-    metric = table.CONSUMER_CONNECTIONS
+    metric = table.MESSAGES_OUT
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for n in range(100_000):
-        labels = (f"group-{n}" + "x" * 200, "JAVA", "V4_9_8", "push", "remoting", "false")
+        labels = ("topic", f"group-{n}" + "x" * 200, "false")
         world.slots.values[world.slots.find(metric.name, labels)] += 1
     world.text()
     used = tracemalloc.get_traced_memory()[0] - before
@@ -320,7 +352,7 @@ def test_a_hundred_thousand_hostile_groups(tmp_path: Path) -> None:
     assert took < 2
     found = samples_of(text, is_openmetrics=True)
     assert len(found[metric.name]) == 10_001
-    assert found[metric.name][OVERFLOW, OVERFLOW, OVERFLOW, OVERFLOW, OVERFLOW, OVERFLOW] == 90_000
+    assert found[metric.name][OVERFLOW, OVERFLOW, OVERFLOW] == 90_000
     assert found["rocketmq_metrics_series_capped_total"] == {(metric.name,): 90_000}
     world.close()
 

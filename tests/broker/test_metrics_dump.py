@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import gzip
+import hashlib
 import itertools
 import json
 import logging
@@ -12,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.metrics_dump import DumpSettings, MetricsDump
-from broker.metrics_dump_files import path_component
+from broker.metrics_dump import MetricsDump, dump_settings
+from broker.metrics_dump_files import DumpSettings, path_component
 from broker.startup_options import StartupOptions
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
@@ -45,6 +46,9 @@ class World:
         self.directory = directory
         self.clock = ManualClock(now_ms=ms(start), monotonic_ms=7_000)
         self.trouble: Exception | None = None
+        self.padding = ""
+        """Makes lines longer."""
+        self._dumps: list[MetricsDump] = []
 
     def dump(self, **changes: Any) -> MetricsDump:
         values: dict[str, Any] = {
@@ -56,12 +60,22 @@ class World:
             "max_bytes": 512 << 20,
             "keep_days": 40,
         }
-        return MetricsDump(DumpSettings(**(values | changes)), self.snapshot, self.clock)
+        self._dumps.append(
+            MetricsDump(DumpSettings(**(values | changes)), self.snapshot, self.clock)
+        )
+        return self._dumps[-1]
+
+    def close(self) -> None:
+        """Kill the dumps that still write."""
+        for dump in self._dumps:
+            if dump._files._open is not None:
+                kill(dump)
 
     def snapshot(self) -> dict[str, Any]:
         if self.trouble is not None:
             raise self.trouble
-        return {"cluster": "C1", "broker": "broker-a", "broker_id": 0}
+        found = {"cluster": "C1", "broker": "broker-a", "broker_id": 0}
+        return found | {"padding": self.padding} if self.padding else found
 
     def turn(self, dump: MetricsDump, times: int = 1, delta_ms: int = INTERVAL_MS) -> None:
         for _ in range(times):
@@ -74,6 +88,11 @@ class World:
             for path in self.directory.rglob("*")
             if path.is_file()
         )
+
+    def total_bytes(self) -> int:
+        """Of all files that readers see."""
+        names = [name for name in self.files() if not Path(name).name.startswith(".")]
+        return sum((self.directory / name).stat().st_size for name in names)
 
     def lines(self, only: Callable[[str], bool] = lambda name: True) -> list[dict[str, Any]]:
         """Every line that a reader sees, in the order of the files' names."""
@@ -96,8 +115,10 @@ def place(dump: MetricsDump, day: str, hhmm: str, seq: int, end: str = "jsonl.gz
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "metrics")
+def world(tmp_path: Path) -> Iterator[World]:
+    found = World(tmp_path / "metrics")
+    yield found
+    found.close()
 
 
 # -- lines -------------------------------------------------------------------------------------
@@ -368,6 +389,33 @@ def test_many_lives_are_closed_a_few_at_a_time(world: World) -> None:
     assert len(world.lines()) == 7 + 4
 
 
+def test_files_are_taken_over_when_they_can_be_listed_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = world.dump()
+    world.turn(before, 3)
+    kill(before)
+    name = place(before, "2026-03-31", "2359", 1, "jsonl")
+    orphan = world.directory / Path(name).with_name(".2359-0-0000abcd-00000001.jsonl.gz.tmp")
+    orphan.write_bytes(b"half")
+    after = world.dump()
+    with monkeypatch.context() as patch:
+
+        def refuse(path: Path) -> list[str]:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+        patch.setattr(os, "listdir", refuse)
+        world.turn(after, 2)
+    assert (world.directory / name).exists()
+    assert "previous life's last line: [Errno 13]" in caplog.text
+    assert "this life's lines name none" in caplog.text
+    assert "previous life's files: [Errno 13]" in caplog.text
+    world.turn(after)
+    own = place(after, "2026-03-31", "2359", 1, "jsonl")
+    assert set(world.files()) == {f"{name}.gz", own}
+    assert len(world.lines()) == 3 + 3
+
+
 # -- two brokers -------------------------------------------------------------------------------
 
 
@@ -436,6 +484,16 @@ def test_old_files_go(world: World) -> None:
     assert not (world.directory / f"{made[1].parents[2].name}").exists()
 
 
+def test_files_get_too_old_while_it_runs(world: World) -> None:
+    made = old_files(world, 40, 200)
+    dump = world.dump()
+    world.turn(dump, 3)
+    assert made[0].exists()
+    world.clock.advance(DAY_MS)
+    world.turn(dump)
+    assert [path.exists() for path in made[:2]] == [False, True]
+
+
 def test_the_oldest_go_when_there_is_too_much(world: World) -> None:
     made = old_files(world, 10, 10_000)
     sizes = sum(path.stat().st_size for path in made)
@@ -452,6 +510,70 @@ def test_the_file_being_written_stays(world: World) -> None:
     world.turn(dump, 12)
     world.turn(dump, 3)
     assert [line["seq"] for line in world.lines()] == list(range(13, 19))
+
+
+def test_what_cannot_be_compressed_goes_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    world.padding = "x" * 1000
+    dump = world.dump(max_bytes=1_800_000)
+    for _ in range(4):  # hours, of 864,000 bytes or more
+        world.turn(dump, 720)
+        assert 864_000 <= world.total_bytes() <= 1_800_000
+    assert [line["seq"] for line in world.lines()][-720:] == list(range(4 * 720 - 719, 4 * 720 + 1))
+
+
+def test_the_file_being_written_counts(world: World) -> None:
+    made = old_files(world, 10, 10_000)
+    world.padding = "x" * 2000
+    max_bytes = sum(path.stat().st_size for path in made) + 5_000
+    dump = world.dump(max_bytes=max_bytes)
+    for _ in range(11):
+        world.turn(dump)
+        assert world.total_bytes() <= max_bytes
+    assert [path.exists() for path in made] == [False] * 2 + [True] * 8
+
+
+def test_files_are_not_counted_for_every_line(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump = world.dump()
+    world.turn(dump)
+    listed = []
+    listdir = os.listdir
+
+    def watched(path: Path) -> list[str]:
+        listed.append(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", watched)
+    world.turn(dump, 11)
+    assert listed == []
+    world.turn(dump)
+    assert world.directory in listed, "another hour"
+
+
+def test_files_of_days_to_come_go_first_when_there_is_too_much(world: World) -> None:
+    ahead = World(world.directory, START.replace(year=2036))
+    wrong = ahead.dump()
+    ahead.turn(wrong, 3)
+    wrong.finish()
+    made = old_files(world, 4, 10_000)
+    (future,) = world.directory.glob("dt=2036-*/*/*/*.gz")
+    os.truncate(future, 10_000)
+    size = sum(path.stat().st_size for path in (*made, future))
+
+    roomy = world.dump(max_bytes=size + 100_000)
+    world.turn(roomy, 3)
+    roomy.finish()
+    assert future.exists()
+
+    tight = world.dump(max_bytes=size - 5_000)
+    world.turn(tight, 3)
+    assert not future.exists()
+    assert [path.exists() for path in made] == [True] * 4
 
 
 def test_a_clock_that_is_wrong_for_a_moment_costs_little(world: World) -> None:
@@ -618,6 +740,10 @@ def test_without_locks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- names, thread -----------------------------------------------------------------------------
 
 
+def digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
 @pytest.mark.parametrize(
     ("name", "component"),
     [
@@ -626,7 +752,13 @@ def test_without_locks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         ("100% =x", "100%25%20%3Dx"),
         ("ünï", "%C3%BCn%C3%AF"),
         ("..", ".."),
+        ("\u96c6" * 27, "%E9%9B%86" * 27),
+        ("\u96c6" * 28, "%E9%9B%86" * 25 + "%E9%9~" + digest("\u96c6" * 28)),
+        ("x" * 247, "x" * 247),
+        ("x" * 248, "x" * 230 + "~" + digest("x" * 248)),
+        ("x" * 247 + "y", "x" * 230 + "~" + digest("x" * 247 + "y")),
     ],
+    ids=["plain", "slash", "percent", "umlauts", "dots", "243", "252", "247", "248", "248y"],
 )
 def test_names_in_paths(world: World, name: str, component: str) -> None:
     assert path_component(name) == component
@@ -646,7 +778,7 @@ def test_settings(tmp_path: Path) -> None:
         "metricsDumpMaxMegabytes": "2",
         "metricsDumpKeepDays": "9",
     }
-    assert DumpSettings.from_options(StartupOptions.from_settings(texts)) == DumpSettings(
+    assert dump_settings(StartupOptions.from_settings(texts)) == DumpSettings(
         directory=tmp_path / "metrics",
         cluster="C",
         broker="b",
@@ -656,7 +788,7 @@ def test_settings(tmp_path: Path) -> None:
         keep_days=9,
     )
     off = StartupOptions.from_settings({**texts, "metricsDumpPath": "none"})
-    assert DumpSettings.from_options(off) is None
+    assert dump_settings(off) is None
 
 
 def test_the_thread(world: World) -> None:

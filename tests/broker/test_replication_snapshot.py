@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,9 @@ from typing import Any
 import pytest
 
 from broker import metrics_table as table
+from broker.changed_settings import ChangedSettings
+from broker.config_update import BrokerConfigUpdate
+from broker.metrics_dump import MetricsDump, dump_settings
 from broker.replica_sight import ReplicaSight
 from broker.replication_snapshot import (
     UNKNOWN_VERSION,
@@ -60,14 +65,25 @@ class Broker:
             self._child("ha", ProcessIndex.HA),
             self._child("remoting", ProcessIndex.REMOTING),
         ]
+        self.options = StartupOptions.from_settings({**SETTINGS, **settings})
+        self.changes_fd = ChangedSettings.create()
+        self.sight = ReplicaSight(self.reader, self.page, lambda: self.children, self.clock)
         self.snapshot = ReplicationSnapshot(
-            StartupOptions.from_settings({**SETTINGS, **settings}),
-            ReplicaSight(self.reader, self.page, lambda: self.children, self.clock).look,
+            self.options,
+            ChangedSettings(self.changes_fd),
+            self,
             self.page,
             lambda: self.children,
-            lambda: self.is_ready,
             self.clock,
         )
+
+    def look(self) -> Any:
+        """As a BrokerCollector."""
+        return self.sight.look()
+
+    def ready_reason(self) -> str:
+        """As a BrokerCollector."""
+        return "" if self.is_ready else "the store is not ready"
 
     @staticmethod
     def _child(name: str, index: ProcessIndex) -> Any:
@@ -95,6 +111,7 @@ class Broker:
         for slots in (self.remoting, self.ha, self.reader):
             slots.close()
         close_page(self.page)
+        os.close(self.changes_fd)
 
 
 @pytest.fixture
@@ -305,6 +322,52 @@ def test_config_digest() -> None:
     assert config_digest(one) == config_digest(dict(reversed(one.items())))
     assert config_digest(one) != config_digest({**one, "a": "2"})
     assert len(config_digest(one)) == 12
+
+
+class NoReaders:
+    """A SettingsUser whose processes take every value."""
+
+    def offer(self, options: StartupOptions, keys: Collection[str]) -> None:
+        pass
+
+    def use(self, options: StartupOptions, keys: Collection[str]) -> None:
+        pass
+
+
+def test_a_setting_that_a_request_changes_is_in_the_next_line(tmp_path: Path) -> None:
+    broker = Broker(storePathRootDir=str(tmp_path))
+    settings = dump_settings(broker.options)
+    assert settings is not None
+    dump = MetricsDump(settings, broker.snapshot.take, broker.clock)
+    updates = BrokerConfigUpdate(
+        broker.options,
+        broker.clock,
+        config_file=tmp_path / "broker.conf",
+        user=NoReaders(),
+        changed=ChangedSettings(broker.changes_fd),
+    )
+    in_force = [updates.all_configs()]
+    for text in ("brokerPermission=4", "fileReservedTime=24", "flushDiskType=SYNC_FLUSH", ""):
+        broker.clock.advance(dump.turn())
+        updates.update(text, "10.0.0.9:1")
+        in_force.append(updates.all_configs())
+    dump.finish()
+    (path,) = [path for path in settings.directory.rglob("*.gz") if path.is_file()]
+    found = [json.loads(line)["config"] for line in gzip.decompress(path.read_bytes()).splitlines()]
+    assert found == [config_digest(each) for each in in_force]
+    assert len(set(found)) == 3, "flushDiskType counts after a restart"
+    broker.close()
+
+
+def test_a_table_that_is_being_written(broker: Broker) -> None:
+    changed = ChangedSettings(broker.changes_fd)
+    changed.write({"brokerPermission": "4"})
+    before = broker.snapshot.take()["config"]
+    os.pwrite(broker.changes_fd, b'{"brokerPermission":"4","dele', 4)
+    assert broker.snapshot.take()["config"] == before
+    changed.write({"brokerPermission": "4", "deleteWhen": "05"})
+    expected = config_digest({**broker.options.settings(), **changed.read()})
+    assert broker.snapshot.take()["config"] == expected != before
 
 
 def test_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker import readiness
 from broker import supervisor as supervisor_module
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN, BootInfo
 from broker.supervisor import ChildSpec, Supervisor
@@ -26,6 +27,7 @@ from store.control_page import (
     STORE_STATE,
     ControlPage,
     ProcessIndex,
+    StoreState,
 )
 
 CHILD = '''
@@ -82,6 +84,7 @@ class World:
             name=name,
             index=INDEX[name],
             parent_pid=0,
+            broker_started_ms=0,
             settings={"notes": str(self.notes_path), "does": does},
             log_dir="",
             control_page_fd=self.page_fd,
@@ -239,6 +242,26 @@ def test_a_stopped_child_is_killed(world: World) -> None:
 
     supervisor, code = world.run({"store": "runs"}, until, hang_timeout_ms=600)
     assert (code, supervisor.children()[0].restarts) == (0, 1)
+
+
+def test_readyz_knows_a_process_that_hangs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGSTOP and SIGCONT: its word that it serves is on the page all the time."""
+    monkeypatch.setattr(readiness, "REMOTING_SILENT_MS", 300)
+    world.page.counters[STORE_STATE], world.page.counters[REMOTING_READY] = StoreState.READY, 1
+    said: list[str] = []
+
+    def until(supervisor: Supervisor) -> bool:
+        remoting = supervisor.children()[1]
+        reason = readiness.ready_reason(
+            world.page, supervisor.children(), SystemClock().monotonic_ms()
+        )
+        if remoting.process is not None and remoting.last_beat > 0 and reason not in said[-1:]:
+            said.append(reason)
+            os.kill(remoting.process.pid, signal.SIGCONT if reason else signal.SIGSTOP)
+        return len(said) == 3
+
+    world.run({"store": "runs", "remoting": "runs"}, until)
+    assert said == ["", "process remoting hangs", ""]
 
 
 def test_a_child_that_does_not_stop_is_killed(

@@ -227,6 +227,33 @@ def test_hidden_series_make_room_the_oldest_first(world: World) -> None:
     assert world.slots(max_series=3).series(IN) == slots.series(IN)
 
 
+def test_a_gauge_s_overflow_goes_and_keeps_its_slot(world: World) -> None:
+    slots = world.slots(max_series=2)
+    everything = (OVERFLOW,)
+    for _ in range(2):
+        slots.find(IN, ("a",))
+        slots.find(IN, ("b",))
+        own = slots.find(IN, ("c",))
+        assert own == slots.find(IN, everything)
+        slots.hide(IN, everything, is_gauge=True)
+        assert world.read() == {("a",): [0.0], ("b",): [0.0]}
+        slots.hide(IN, ("a",))
+        assert slots.find(IN, ("new",)) != own, "somebody else's place, not that of all"
+        slots.hide(IN, ("new",))
+        assert slots.find(IN, everything) == own
+        slots = world.slots(max_series=2)
+    assert slots.series(IN).keys() == {("b",), everything}
+
+
+def test_overflow_takes_nobody_s_room(world: World) -> None:
+    """One goes, one of those that had no room gets its place."""
+    slots = world.slots(max_series=1)
+    slots.find(IN, ("a",))
+    assert slots.find(IN, ("b",)) == slots.find(IN, (OVERFLOW,))
+    slots.hide(IN, ("a",))
+    assert slots.find(IN, ("b",)) != slots.find(IN, (OVERFLOW,))
+
+
 def test_a_hundred_thousand_hostile_names(world: World) -> None:
     slots = world.slots(max_series=10_000)
     began = time.monotonic()
