@@ -8,8 +8,10 @@ the same files.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -17,34 +19,22 @@ import shlex
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from spark.arguments import PROGRAM, ArgumentParser, UsageError
-from spark.prometheus_lines import (
-    NAMES,
-    PER_TOPIC,
-    PROCESS_START,
-    READY,
-    SCRAPED_AT,
-    Line,
-    lines_of,
-)
+from spark.prometheus_lines import Imported, Line, lines_of
+from spark.prometheus_metrics import OF_BROKER, PER_TOPIC, PROCESS_START, READY, SCRAPED_AT
 from spark.prometheus_response import ResponseError, read_responses
+from spark.report_data import EXIT_ERROR
 
 _DAY_S: Final = 86_400
 _MOST_POINTS: Final = 11_000
 """That many moments Prometheus gives in one answer."""
-_LABELLED: Final = f'label_replace(timestamp({READY}), "__name__", "{SCRAPED_AT}", "", "")'
-QUERIES: Final = {
-    "broker": f'{{__name__=~"{"|".join(NAMES)}"}}',
-    "topics": f'{{__name__=~"{"|".join(PER_TOPIC)}"}}',
-    "starts": f"{PROCESS_START} and on (instance, job) {READY}",
-    "scrapes": _LABELLED,
-}
-"""File name to query: all that a line is made of."""
+_MOST_CHARACTERS: Final = 247
+"""Of a name in a path, so that `cluster=` fits in front of it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,34 +43,62 @@ def main(arguments: Sequence[str]) -> int:
     if given.print_queries:
         if given.files:
             raise UsageError("--print-queries takes no files: it says how to get them")
-        sys.stdout.write("\n".join(_commands(given.server, given.date, given.step)) + "\n")
+        commands = _commands(given.server, given.date, given.step, given.match)
+        sys.stdout.write("\n".join(commands) + "\n")
         return 0
     if not given.files or given.out is None:
         raise UsageError("import needs --out DUMPS and the files with Prometheus' answers")
+    if given.match:
+        raise UsageError("--match goes with --print-queries: it says what to ask")
     try:
         imported = lines_of(read_responses(given.files), dict(given.broker_id))
         count = write_dumps(Path(given.out), imported.lines)
     except ResponseError as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
-        return 3
+        return EXIT_ERROR
     except OSError as error:
         sys.stderr.write(f"{PROGRAM}: {error.filename}: {error.strerror}\n")
-        return 3
+        return EXIT_ERROR
     for note in imported.notes:
         sys.stderr.write(f"{PROGRAM}: {note}\n")
-    lines = len(imported.lines)
-    sys.stdout.write(
-        f"{lines} lines in {count} files below {given.out}; {imported.missing} moments have no"
-        " usable scrape and stay missing\n"
-    )
+    sys.stdout.write(f"{given.out}: {_summary(imported, count)}\n")
     return 0
+
+
+def queries(matchers: Sequence[str] = ()) -> dict[str, str]:
+    """File name to query: all that a line is made of. `matchers` narrow each of them."""
+
+    def select(*conditions: str) -> str:
+        return "{" + ",".join((*conditions, *matchers)) + "}" if conditions or matchers else ""
+
+    def one_of(names: Iterable[str]) -> str:
+        return select(f'__name__=~"{"|".join(names)}"')
+
+    ready = f"{READY}{select()}"
+    of_brokers = f"and on (instance, job) {ready}"
+    return {
+        "broker": one_of(OF_BROKER),
+        "topics": f"{one_of(PER_TOPIC)} {of_brokers}",
+        "starts": f"{PROCESS_START}{select()} {of_brokers}",
+        "scrapes": f'label_replace(timestamp({ready}), "__name__", "{SCRAPED_AT}", "", "")',
+    }
+
+
+def _summary(imported: Imported, files: int) -> str:
+    count = imported.left_out
+    left_out = f"; {count} target{'s' if count > 1 else ''} left out" if count else ""
+    return (
+        f"{len(imported.lines)} lines in {files} files; {imported.missing} moments have no usable"
+        f" scrape and stay missing{left_out}"
+    )
 
 
 def write_dumps(directory: Path, lines: Iterable[Line]) -> int:
     """Writes lines as a broker does: a file for each hour, broker and boot. Returns their number.
 
-    Raises OSError.
+    They are on the disk when it returns. Raises OSError that names a file.
     """
+    changed: set[Path] = set()
     files: dict[tuple[str, str, str, int, str], list[Line]] = defaultdict(list)
     for line in lines:
         hour = _moment(line).strftime("%Y-%m-%dT%H")
@@ -91,24 +109,54 @@ def write_dumps(directory: Path, lines: Iterable[Line]) -> int:
         place = directory / f"dt={_moment(first):%Y-%m-%d}"
         place = place / f"cluster={_component(first['cluster'])}"
         place = place / f"broker={_component(first['broker'])}"
-        place.mkdir(parents=True, exist_ok=True)
+        changed |= _make_directories(place)
         boot = f"{first['boot'][:8]}-{first['seq']:08d}"
         name = f"{_moment(first):%H%M}-{first['broker_id']}-{boot}.jsonl.gz"
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in some)
         _write(place / name, gzip.compress(text.encode(), mtime=0))
+    for place in changed:
+        _sync_directory(place)
     return len(files)
 
 
+def _make_directories(place: Path) -> set[Path]:
+    """Those that get another entry: `place`, and each in which one had to be made."""
+    made = [path for path in (place, *place.parents) if not path.exists()]
+    place.mkdir(parents=True, exist_ok=True)
+    return {place, *(path.parent for path in made)}
+
+
+def _sync_directory(place: Path) -> None:
+    with _naming(place):
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def _write(path: Path, data: bytes) -> None:
-    descriptor, hidden = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with _naming(path):
+        descriptor, hidden = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(descriptor, 0o644)
+                os.fsync(descriptor)
+            os.replace(hidden, path)
+        except BaseException:
+            os.unlink(hidden)
+            raise
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """An OSError of a write or an fsync names no file, one of a temporary file another one."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            os.fchmod(descriptor, 0o644)
-        os.replace(hidden, path)
-    except BaseException:
-        os.unlink(hidden)
-        raise
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _moment(line: Line) -> datetime.datetime:
@@ -117,7 +165,11 @@ def _moment(line: Line) -> datetime.datetime:
 
 def _component(name: str) -> str:
     """`name` as part of a path: docs/metrics_dump.md, "Files"; quote alone would keep `~`."""
-    return quote(name, safe="").replace("~", "%7E")
+    text = quote(name, safe="").replace("~", "%7E")
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    end = f"~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return text[: _MOST_CHARACTERS - len(end)] + end
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -170,6 +222,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="for --print-queries: the scrape_interval (default: %(default)s)",
     )
+    parser.add_argument(
+        "--match",
+        action="append",
+        default=[],
+        type=_matcher,
+        metavar="MATCHER",
+        help="for --print-queries: only such series, as 'node_id=\"broker-a\"'; may be given again",
+    )
     return parser
 
 
@@ -187,27 +247,41 @@ def _date(text: str) -> datetime.date:
         raise argparse.ArgumentTypeError(f"{text}: write YYYY-MM-DD (UTC)") from error
 
 
+def _matcher(text: str) -> str:
+    if re.fullmatch(r'[A-Za-z_]\w*(=|!=|=~|!~)"([^"\\\n]|\\.)*"', text) is None:
+        raise argparse.ArgumentTypeError(f'{text}: write LABEL="VALUE", or !=, =~, !~')
+    return text
+
+
 def _step(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 3600:
         raise argparse.ArgumentTypeError(f"{text}: write whole seconds from 1 to 3600")
     return int(text)
 
 
-def _commands(server: str, date: datetime.date | None, step_s: int) -> list[str]:
-    """One curl for each query and part of the date."""
+def _commands(
+    server: str, date: datetime.date | None, step_s: int, matchers: Sequence[str]
+) -> list[str]:
+    """A script: one curl for each query and part of the date, then the import of their answers.
+
+    Ends at the first that fails. Of a refused query the import says the server's reason, which is
+    in the answer.
+    """
     if date is None:
         date = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)
     midnight = datetime.datetime.combine(date, datetime.time(), datetime.UTC)
     start = int(midnight.timestamp())
-    moments = range(start, start + _DAY_S, step_s)
+    # One step further than the date: what the last scrape of the date said is seen after it.
+    moments = range(start, start + _DAY_S + step_s, step_s)
     parts = [moments[i : i + _MOST_POINTS] for i in range(0, len(moments), _MOST_POINTS)]
-    commands = []
-    for name, query in QUERIES.items():
+    commands, files = ["set -e"], []
+    for name, query in queries(matchers).items():
         for number, part in enumerate(parts, 1):
-            words = ["curl", "-fsSG", f"{server.rstrip('/')}/api/v1/query_range"]
+            files.append(f"{name}-{date}-{number}.json")
+            words = ["curl", "-sSG", f"{server.rstrip('/')}/api/v1/query_range"]
             words += ["--data-urlencode", f"query={query}"]
             words += ["-d", f"start={part[0]}", "-d", f"end={part[-1]}", "-d", f"step={step_s}"]
-            words += ["-o", f"{name}-{date}-{number}.json"]
+            words += ["-o", files[-1]]
             commands.append(shlex.join(words))
-    commands.append(f"bin/{PROGRAM} import --out DUMPS *-{date}-*.json")
+    commands.append(shlex.join([f"bin/{PROGRAM}", "import", "--out", "DUMPS", *files]))
     return commands

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 _RANGE_QUERY: Final = "ask /api/v1/query_range with start, end and step"
+_YEAR_9999_S: Final = 253_370_764_800
+_NO_NUMBER_OF_OURS: Final = 2**63
+_SHOWN_BYTES: Final = 80
+"""Of an answer that is not one: what a proxy or a server that starts says."""
 
 
 class ResponseError(Exception):
@@ -23,10 +26,12 @@ class ResponseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One time series: value by moment (epoch ms). `labels` without the name."""
+    """One time series: value by moment (epoch ms). `labels` without the name; `file` is the first
+    that has it."""
 
     name: str
     labels: Mapping[str, str]
+    file: Path
     points: dict[int, float] = field(default_factory=dict)
 
 
@@ -46,11 +51,11 @@ def read_responses(paths: Sequence[Path]) -> Grid:
     notes: list[str] = []
     for path in paths:
         answer = _answer(path)
-        notes += [f"{path}: Prometheus warns: {text}" for text in answer.get("warnings") or ()]
+        notes += _warnings(path, answer)
         moments[path] = set()
         for series in _series(path, answer["data"]["result"]):
             key = (series.name, frozenset(series.labels.items()))
-            _merge(path, together.setdefault(key, Series(series.name, series.labels)), series)
+            _merge(path, together.setdefault(key, Series(series.name, series.labels, path)), series)
             moments[path].update(series.points)
     if not together:
         names = ", ".join(str(path) for path in paths)
@@ -60,13 +65,19 @@ def read_responses(paths: Sequence[Path]) -> Grid:
 
 def _answer(path: Path) -> dict[str, Any]:
     try:
-        answer = json.loads(path.read_bytes())
+        content = path.read_bytes()
+        answer = json.loads(content)
     except OSError as error:
         raise ResponseError(f"{path}: cannot be read: {error.strerror}") from error
     except json.JSONDecodeError as error:
-        raise ResponseError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from error
+        begin = content[:_SHOWN_BYTES].decode(errors="replace")
+        raise ResponseError(
+            f"{path}:{error.lineno}: is not JSON: {error.msg}; it begins with {begin!r}"
+        ) from error
     except UnicodeDecodeError as error:
         raise ResponseError(f"{path}: is not JSON: {error.reason} at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:  # thousands of digits, thousands of brackets
+        raise ResponseError(f"{path}: is no answer of a Prometheus server: {error}") from error
     if not isinstance(answer, dict) or "status" not in answer:
         raise ResponseError(f"{path}: is no answer of a Prometheus server; {_RANGE_QUERY}")
     if answer["status"] != "success":
@@ -79,12 +90,21 @@ def _answer(path: Path) -> dict[str, Any]:
     return answer
 
 
+def _warnings(path: Path, answer: dict[str, Any]) -> list[str]:
+    warnings = answer.get("warnings") or []
+    if not isinstance(warnings, list):
+        raise ResponseError(f"{path}: its warnings are no list; {_RANGE_QUERY}")
+    return [f"{path}: Prometheus warns: {text}" for text in warnings]
+
+
 def _series(path: Path, result: list[Any]) -> Iterator[Series]:
     for number, item in enumerate(result):
         where = f"{path}: series {number}"
         if not isinstance(item, dict) or not isinstance(item.get("metric"), dict):
             raise ResponseError(f"{where}: has no labels; {_RANGE_QUERY}")
-        labels = {str(name): str(value) for name, value in item["metric"].items()}
+        labels = dict(item["metric"])
+        if not all(_is_text(text) for pair in labels.items() for text in pair):
+            raise ResponseError(f"{where}: has a label that is no text in UTF-8")
         name = labels.pop("__name__", "")
         if not name:
             raise ResponseError(
@@ -93,21 +113,30 @@ def _series(path: Path, result: list[Any]) -> Iterator[Series]:
             )
         if item.get("histograms"):
             raise ResponseError(f"{path}: {name}: native histograms are not understood")
-        yield Series(name, labels, _points(f"{path}: {name}{labels}", item.get("values")))
+        # Taken out, and let go: an answer may have millions of points.
+        points = _points(f"{path}: {name}{labels}", item.pop("values", None))
+        yield Series(name, labels, path, points)
+
+
+def _is_text(label: Any) -> bool:
+    """JSON may hold half a character (a lone surrogate), of which no UTF-8 can be made."""
+    return isinstance(label, str) and not any("\ud800" <= char <= "\udfff" for char in label)
 
 
 def _points(where: str, values: Any) -> dict[int, float]:
     points: dict[int, float] = {}
     try:
         for moment_s, text in values:
-            value = float(text)
-            if not math.isfinite(value):
+            moment, value = float(moment_s), float(text)
+            if not 0 <= moment < _YEAR_9999_S:
+                raise ResponseError(f"{where}: {moment_s} is no moment in seconds since 1970")
+            if not abs(value) < _NO_NUMBER_OF_OURS:  # nor is NaN
                 raise ResponseError(
                     f"{where}: is {text} at {moment_s}: no broker writes that; leave this series"
                     " out of the query, or the time around it"
                 )
-            points[round(float(moment_s) * 1000)] = value
-    except (TypeError, ValueError) as error:
+            points[round(moment * 1000)] = value
+    except (TypeError, ValueError, OverflowError) as error:
         raise ResponseError(f"{where}: values are no [moment, text] pairs: {error}") from error
     return points
 

@@ -45,13 +45,7 @@ class Answer:
             self.flat("rocketmq_process_up", moments, 1, process=process, **labels)
             self.flat("rocketmq_process_restarts_total", moments, 0, process=process, **labels)
         if start_s is not None:
-            instance = {"instance": "h:5557", **labels}["instance"]
-            key = (
-                ("__name__", "process_start_time_seconds"),
-                ("instance", instance),
-                ("job", "mq"),
-            )
-            self.series.setdefault(key, {}).update(dict.fromkeys(moments, start_s))
+            self.flat("process_start_time_seconds", moments, start_s, **labels)
 
     def master(self, moments: list[int], *, start_s: float | None = None, **labels: str) -> None:
         """A broker with one replica `b:1` that is in sync."""

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import urllib.parse
 import urllib.request
@@ -25,7 +26,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker import metrics_table as table
-from spark import prometheus_import, prometheus_lines
+from spark import prometheus_import, prometheus_metrics
 from spark.arguments import UsageError
 from spark.dump_lines import read_lines
 from spark.prometheus_lines import lines_of
@@ -34,6 +35,7 @@ from spark.schema import Day
 from tests.spark.prometheus_answers import T0, Answer, grid
 from tests.support.deadline import wait_until
 
+ROOT = Path(prometheus_import.__file__).parents[1]
 Lines = list[dict[str, Any]]
 
 
@@ -143,7 +145,14 @@ def test_the_report_takes_every_line(tmp_path: Path, spark: SparkSession) -> Non
 def test_the_names_are_those_of_the_table() -> None:
     shown = {metric.name for metric in table.METRICS}
     shown |= {f"{table.HA_ACK_LATENCY.name}_{end}" for end in ("bucket", "sum")}
-    assert {*prometheus_lines.NAMES, *prometheus_lines.PER_TOPIC} <= shown
+    assert {*prometheus_metrics.OWN_LABELS} - shown == {prometheus_metrics.SCRAPED_AT}
+    for metric in table.METRICS:
+        ends = ("",) if metric.kind is not table.Kind.HISTOGRAM else ("_bucket", "_sum")
+        for name in (f"{metric.name}{end}" for end in ends):
+            if name in prometheus_metrics.OWN_LABELS:
+                labels = (*metric.labels, "le") if name.endswith("_bucket") else metric.labels
+                assert prometheus_metrics.OWN_LABELS[name] == labels, name
+    assert prometheus_metrics.BASE_LABELS == table.BASE_LABELS
 
 
 def test_states_of_a_replica(tmp_path: Path) -> None:
@@ -199,6 +208,7 @@ def test_repeated_values_are_no_scrapes(tmp_path: Path) -> None:
     answer, moments = Answer(), grid(6)
     answer.master(moments, start_s=T0)
     answer.set("rocketmq_scraped_at", dict.fromkeys(moments[2:5], moments[1] - 2.25))
+    answer.flat("rocketmq_messages_in_total", moments, 1, topic="x")
     result = lines_of(read_responses([answer.write(tmp_path / "a.json")]), {})
     assert [line["ts"] for line in result.lines] == [
         moment * 1000 - 2250 for moment in (moments[0], moments[1], moments[5])
@@ -217,6 +227,34 @@ def test_without_scrape_times_a_note_says_what_that_means(tmp_path: Path) -> Non
     result = lines_of(read_responses([answer.write(tmp_path / "a.json")]), {})
     assert [line["ts"] for line in result.lines] == [T0 * 1000, (T0 + 15) * 1000]
     assert "up to 5 minutes in which Prometheus did not scrape look like data" in result.notes[0]
+
+
+@pytest.mark.parametrize(("age_s", "first"), [(190, 1), (15, 1), (14.999, 0), (2.25, 0)])
+def test_the_first_moment_may_only_have_an_old_scrape(
+    tmp_path: Path, age_s: float, first: int
+) -> None:
+    """What is a step old was there before the first moment: between them scrapes are missing."""
+    answer, moments = Answer(), grid(3)
+    answer.master(moments, start_s=T0 - 3600)
+    answer.set("rocketmq_scraped_at", {moments[0]: moments[0] - age_s})
+    lines = imported(tmp_path, answer)
+    assert [line["mono"] for line in lines[-2:]] == [moment * 1000 - 2250 for moment in moments[1:]]
+    assert len(lines) == 3 - first
+    assert lines[-1]["seq"] == 1 + (moments[2] - 2.25 - (T0 - 3600)) // 15
+
+
+def test_whole_files_that_are_missing_are_noted(tmp_path: Path) -> None:
+    answer, moments = Answer(), grid(2)
+    answer.master(moments)
+    result = lines_of(read_responses([answer.write(tmp_path / "a.json")]), {})
+    starts, topics = result.notes
+    assert starts.startswith(
+        "c/b (mq h:5557): without process_start_time_seconds restarts are known only by"
+    )
+    assert topics.startswith("no broker has rocketmq_messages_in_total or rocketmq_throughput_in")
+    answer.master(moments, start_s=T0)
+    answer.flat("rocketmq_messages_in_total", moments, 1, topic="x")
+    assert lines_of(read_responses([answer.write(tmp_path / "a.json")]), {}).notes == []
 
 
 def test_a_moment_without_a_gauge_is_left_out(tmp_path: Path) -> None:
@@ -247,6 +285,18 @@ def test_a_boot_keeps_its_id_in_another_import(tmp_path: Path) -> None:
         answer.master(moments, start_s=T0 - 100)
         boots.append({(line["boot"], line["boot_ts"]) for line in imported(tmp_path, answer)})
     assert boots[0] == boots[1]
+
+
+def test_the_scrape_that_two_dates_have_is_one_line(tmp_path: Path) -> None:
+    """The last moment of one import is the first of the next; the report sees duplicates."""
+    both = []
+    for moments in (grid(3), grid(3, start_s=T0 + 30)):
+        answer = Answer()
+        answer.master(moments, start_s=T0 - 86_407.3)
+        for state in ("in_sync", "catching_up"):
+            answer.flat("rocketmq_ha_state_seconds_total", moments, 7, replica="b:1", state=state)
+        both.append(imported(tmp_path, answer))
+    assert both[0][-1] == both[1][0]
 
 
 def test_a_counter_that_falls_is_a_new_boot(tmp_path: Path) -> None:
@@ -320,6 +370,64 @@ def test_files_are_those_of_a_broker(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {p: p.read_bytes() for p in (tmp_path / "dumps").rglob("*") if p.is_file()} == before
 
 
+def test_a_long_name_has_a_directory(tmp_path: Path) -> None:
+    answer = Answer()
+    answer.master(grid(2), node_id="中" * 28)
+    assert run("--out", tmp_path, answer.write(tmp_path / "a.json")) == 0
+    place = dumped_files(tmp_path)[0].parent.name
+    assert len(place.removeprefix("broker=")) == 247
+    assert re.fullmatch("broker=(%E4%B8%AD){25}%E4%B~[0-9a-f]{16}", place)
+
+
+def dumped_files(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*.jsonl.gz"))
+
+
+def test_a_write_that_fails_names_the_file(tmp_path: Path) -> None:
+    answer = Answer()
+    answer.master(grid(2), start_s=T0)
+    path = answer.write(tmp_path / "a.json")
+    limited = f"ulimit -f 0; exec {sys.executable} -m spark import --out {tmp_path}/dumps {path}"
+    done = subprocess.run(
+        ["sh", "-c", limited], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 3
+    assert re.fullmatch(
+        rf"mqreport: {tmp_path}/dumps/dt=.*\.jsonl\.gz: File too large\n", done.stderr
+    )
+    assert [each for each in (tmp_path / "dumps").rglob("*") if each.is_file()] == []
+
+
+def test_files_are_on_the_disk_before_they_have_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        done.append(f"synced {os.readlink(f'/proc/self/fd/{descriptor}')}")
+        fsync(descriptor)
+
+    def noted_replace(old: str, new: Path) -> None:
+        done.append(f"renamed {old}")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    answer = Answer()
+    answer.master(grid(2, start_s=T0 + 1800), start_s=T0)
+    assert run("--out", tmp_path / "new" / "dumps", answer.write(tmp_path / "a.json")) == 0
+    (written,) = dumped_files(tmp_path)
+    synced_file, renamed, *synced = done
+    assert synced_file.removeprefix("synced ") == renamed.removeprefix("renamed ")
+    above = written.parent
+    expected = {f"synced {above}"}
+    while above != tmp_path:
+        above = above.parent
+        expected.add(f"synced {above}")
+    assert set(synced) == expected
+
+
 def test_parts_in_several_files_are_one(tmp_path: Path) -> None:
     whole, parts = Answer(), [Answer(), Answer()]
     moments = grid(6)
@@ -367,6 +475,34 @@ def test_parts_in_several_files_are_one(tmp_path: Path) -> None:
             '[{"metric":{"__name__":"x"},"histograms":[[1,{}]]}]}}',
             r"native histograms are not understood",
         ),
+        ("[" * 100_000, r"a\.json: is no answer of a Prometheus server: maximum recursion"),
+        ("9" * 5000, r"a\.json: is no answer of a Prometheus server: Exceeds the limit"),
+        (
+            '{"status":"success","warnings":5,"data":{"resultType":"matrix","result":[]}}',
+            r"a\.json: its warnings are no list",
+        ),
+        *(
+            (
+                '{"status":"success","data":{"resultType":"matrix","result":'
+                f'[{{"metric":{{"__name__":"x"}},"values":[[{moment},"1"]]}}]}}}}',
+                rf"a\.json: x\{{\}}: {reason}",
+            )
+            for moment, reason in (
+                ("Infinity", "inf is no moment in seconds since 1970"),
+                ("NaN", "nan is no moment"),
+                ("-1", "-1 is no moment"),
+                ("1e20", r"1e\+20 is no moment"),
+                ("1" + "0" * 400, r"values are no \[moment, text\] pairs: int too large"),
+            )
+        ),
+        *(
+            (
+                '{"status":"success","data":{"resultType":"matrix","result":'
+                f'[{{"metric":{{"__name__":"x",{label}}},"values":[[1,"1"]]}}]}}}}',
+                r"a\.json: series 0: has a label that is no text in UTF-8",
+            )
+            for label in (r'"node_id":"b\ud800"', r'"\udfff":"b"', '"node_id":5')
+        ),
     ],
 )
 def test_answers_that_cannot_be_used(tmp_path: Path, text: str, reason: str) -> None:
@@ -375,7 +511,30 @@ def test_answers_that_cannot_be_used(tmp_path: Path, text: str, reason: str) -> 
         read_responses([tmp_path / "a.json"])
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+@pytest.mark.parametrize(
+    ("name", "labels", "reason"),
+    [
+        ("rocketmq_ha_ack_latency_seconds_bucket", {}, "lacks the label le; import it as the bro"),
+        ("rocketmq_ha_ack_latency_seconds_bucket", {"le": "x"}, 'le="x" is no number'),
+        ("rocketmq_ha_ack_latency_seconds_bucket", {"le": "NaN"}, 'le="NaN" is no number'),
+        ("rocketmq_store_offset_bytes", {}, "lacks the label kind"),
+        ("rocketmq_process_up", {}, "lacks the label process"),
+        ("rocketmq_ha_state_seconds_total", {"replica": "b:1"}, "lacks the label state"),
+        ("rocketmq_ha_replica_connected", {"role": "SYNC_MASTER"}, "lacks the label replica"),
+        ("rocketmq_ha_sync_result_total", {"result": ""}, "lacks the label result"),
+    ],
+)
+def test_labels_that_a_line_is_made_of(
+    tmp_path: Path, name: str, labels: dict[str, str], reason: str
+) -> None:
+    answer, moments = Answer(), grid(2)
+    answer.master(moments)
+    answer.flat(name, moments, 1, **labels)
+    with pytest.raises(ResponseError, match=rf"a\.json: {name}.*{re.escape(reason)}"):
+        imported(tmp_path, answer)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "9.3e18", "-1e300"])
 def test_values_that_no_broker_writes(tmp_path: Path, value: str) -> None:
     answer, moments = Answer(), grid(3)
     answer.master(moments)
@@ -427,8 +586,8 @@ def test_missing_metrics_are_named(tmp_path: Path) -> None:
     with pytest.raises(ResponseError) as caught:
         imported(tmp_path, answer)
     assert str(caught.value).startswith(
-        "c/b (mq h:5557): no values of rocketmq_store_offset_bytes,"
-        " rocketmq_ha_replica_lag_seconds: add the files of all queries"
+        "c/b (mq h:5557): left out: no values of rocketmq_store_offset_bytes,"
+        " rocketmq_ha_replica_lag_seconds; import the files of all queries"
     )
 
 
@@ -452,28 +611,144 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
             run(*arguments)
 
 
-def test_the_printed_queries_cover_the_date(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [
-        "--print-queries",
-        "--date",
-        "2026-03-10",
-        "--step",
-        "5",
-        "--server",
-        "http://p:1/",
-    ]
-    assert run(*arguments) == 0
-    commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
-    assert commands[-1] == ["bin/mqreport", "import", "--out", "DUMPS", "*-2026-03-10-*.json"]
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[list[str]]:
+    """The words of each line of the script."""
+    assert run("--print-queries", *arguments) == 0
+    return [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("step_s", [5, 7, 15])
+def test_the_printed_queries_cover_the_date(
+    capsys: pytest.CaptureFixture[str], step_s: int
+) -> None:
+    """And one step more: what is scraped last is seen at the next moment only."""
+    arguments = ["--date", "2026-03-10", "--step", str(step_s), "--server", "http://p:1/"]
+    first, *curls, last = printed(capsys, *arguments)
+    assert first == ["set", "-e"]
+    files = [words[words.index("-o") + 1] for words in curls]
+    assert last == ["bin/mqreport", "import", "--out", "DUMPS", *files]
+    assert len(set(files)) == len(files)
     moments: dict[str, list[int]] = {}
-    for words in commands[:-1]:
+    for words in curls:
         given = dict(word.split("=", 1) for word in words if "=" in word)
         start, end, step = (int(given[name]) for name in ("start", "end", "step"))
         part = range(start, end + 1, step)
         assert len(part) <= 11_000
         moments.setdefault(given["query"], []).extend(part)
-    assert set(moments) == set(prometheus_import.QUERIES.values())
-    assert all(found == list(range(T0, T0 + 86_400, 5)) for found in moments.values())
+    assert set(moments) == set(prometheus_import.queries().values())
+    for found in moments.values():
+        assert found == list(range(T0, found[-1] + 1, step_s))
+        assert T0 + 86_400 <= found[-1] < T0 + 86_400 + step_s
+
+
+def test_the_manual_has_the_queries() -> None:
+    manual = (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8")
+    assert [query for query in prometheus_import.queries().values() if query not in manual] == []
+
+
+def test_queries_can_be_narrowed(capsys: pytest.CaptureFixture[str]) -> None:
+    matchers = ['node_id=~"a|b"', 'replica!="p\\"1"']
+    lines = printed(capsys, *(word for text in matchers for word in ("--match", text)))
+    inside = ",".join(matchers)
+    for words in lines[1:-1]:
+        query = next(word for word in words if word.startswith("query="))
+        selectors = re.findall(r"rocketmq_ready\{(.*?)\}|\{(__name__.*?)\}", query)
+        assert selectors
+        assert all((one or other).endswith(inside) for one, other in selectors)
+    for text in ("node_id=b", 'node_id="b', 'node_id="b"} or {x="y"', "node_id", '="b"'):
+        with pytest.raises(UsageError, match="--match"):
+            run("--print-queries", "--match", text)
+    with pytest.raises(UsageError, match="--match goes with --print-queries"):
+        run("--out", "x", "--match", 'a="b"', "a.json")
+
+
+@contextlib.contextmanager
+def served(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[int]:
+    """The port at which it answers."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextlib.contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """A server that says this to everything; its URL."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+    with served(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+def run_script(
+    directory: Path, capsys: pytest.CaptureFixture[str], server: str
+) -> subprocess.CompletedProcess[str]:
+    """What --print-queries prints, run by sh."""
+    if shutil.which("curl") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("CI=true, and there is no curl")
+        pytest.skip("there is no curl")
+    assert run("--print-queries", "--date", "2026-03-10", "--server", server) == 0
+    script = capsys.readouterr().out
+    (directory / "bin").mkdir()
+    (directory / "bin" / "mqreport").write_text(
+        f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m spark "$@"\n'
+    )
+    (directory / "bin" / "mqreport").chmod(0o755)
+    return subprocess.run(
+        ["sh"], input=script, cwd=directory, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_the_script_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer()
+    answer.master(grid(2), start_s=T0)
+    with answering(200, json.dumps(answer.json()).encode()) as server:
+        done = run_script(tmp_path, capsys, server)
+    assert done.returncode == 0, done.stderr
+    assert "DUMPS: 2 lines in 2 files" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (
+            422,
+            b'{"status":"error","errorType":"execution","error":"query processing would load'
+            b' too many samples into memory"}',
+            "Prometheus refused the query: execution: query processing would load too many",
+        ),
+        (503, b"Service Unavailable", "is not JSON: Expecting value; it begins with 'Service Un"),
+    ],
+)
+def test_a_refused_query_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, body: bytes, reason: str
+) -> None:
+    with answering(status, body) as server:
+        done = run_script(tmp_path, capsys, server)
+    assert done.returncode == 3
+    assert f"broker-2026-03-10-1.json:1: {reason}" in done.stderr.replace("json: ", "json:1: ")
+
+
+def test_the_script_ends_where_no_server_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_script(tmp_path, capsys, f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == 7  # curl's: could not connect
+    assert "mqreport" not in done.stderr
 
 
 # -- a real server -----------------------------------------------------------------------------
@@ -482,7 +757,7 @@ def test_the_printed_queries_cover_the_date(capsys: pytest.CaptureFixture[str]) 
 def exposition(scrapes: int, start_s: float) -> str:
     base = 'cluster="c",node_type="broker",node_id="b"'
     replica = f'{base},replica="b:1",role="SYNC_MASTER"'
-    values = {f"rocketmq_ready{{{base}}}": 1, "process_start_time_seconds": start_s}
+    values = {f"rocketmq_ready{{{base}}}": 1, f"process_start_time_seconds{{{base}}}": start_s}
     for kind in ("min", "max", "replicated"):
         values[f'rocketmq_store_offset_bytes{{{base},kind="{kind}"}}'] = 100 + scrapes
     values[f'rocketmq_process_up{{{base},process="ha"}}'] = 1
@@ -518,6 +793,17 @@ class Exporter(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class JavaExporter(Exporter):
+    """A broker 5.x on the same Prometheus has some of our names."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        labels = 'cluster="c",node_type="broker",node_id="java",topic="x"'
+        self.wfile.write(f"rocketmq_messages_in_total{{{labels}}} 7\n".encode())
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -525,12 +811,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def prometheus(directory: Path, target_port: int) -> Iterator[str]:
-    """A server that scrapes the target every second; its URL."""
+def prometheus(directory: Path, *ports: int) -> Iterator[str]:
+    """A server that scrapes these every second; its URL."""
+    targets = [f"127.0.0.1:{port}" for port in ports]
     config = directory / "prometheus.yml"
     config.write_text(
         "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: mq\n"
-        f"  static_configs: [{{targets: ['127.0.0.1:{target_port}']}}]\n"
+        f"  static_configs: [{{targets: {json.dumps(targets)}}}]\n"
     )
     address = f"127.0.0.1:{free_port()}"
     with (directory / "prometheus.log").open("wb") as log:
@@ -560,22 +847,20 @@ def test_a_real_server_answers_our_queries(tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     Exporter.scrapes, Exporter.refused = 0, range(6, 9)
     Exporter.start_s = start_s = round(now.timestamp(), 2) - 3.0
-    exporter = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    threading.Thread(target=exporter.serve_forever, daemon=True).start()
-    try:
-        with prometheus(tmp_path, exporter.server_port) as url:
-            wait_until(lambda: Exporter.scrapes >= 14, 60)
-            until_s = int(datetime.datetime.now(datetime.UTC).timestamp())
-            paths = []
-            for name, query in prometheus_import.QUERIES.items():
-                asked = {"query": query, "start": int(start_s), "end": until_s, "step": 1}
-                whole = f"{url}/api/v1/query_range?{urllib.parse.urlencode(asked)}"
-                paths.append(tmp_path / f"{name}.json")
-                with urllib.request.urlopen(whole, timeout=10) as response:
-                    paths[-1].write_bytes(response.read())
-    finally:
-        exporter.shutdown()
-        exporter.server_close()
+    with (
+        served(Exporter) as port,
+        served(JavaExporter) as java_port,
+        prometheus(tmp_path, port, java_port) as url,
+    ):
+        wait_until(lambda: Exporter.scrapes >= 14, 60)
+        until_s = int(datetime.datetime.now(datetime.UTC).timestamp())
+        paths = []
+        for name, query in prometheus_import.queries(['job="mq"']).items():
+            asked = {"query": query, "start": int(start_s), "end": until_s, "step": 1}
+            whole = f"{url}/api/v1/query_range?{urllib.parse.urlencode(asked)}"
+            paths.append(tmp_path / f"{name}.json")
+            with urllib.request.urlopen(whole, timeout=10) as response:
+                paths[-1].write_bytes(response.read())
     result = lines_of(read_responses(paths), {})
     assert result.notes == []
     lines = result.lines
