@@ -6,8 +6,8 @@ program on them with local[2] and a driver of 2 GB; --ten does the same with ten
 Printed: replica rows, bytes, seconds of the whole command and rows a second, the ratio of the two
 sizes, processor time of all processes, the share of this machine that its host gave to others,
 peak resident memory of the JVM and of the Python driver, from Spark's event log the bytes read,
-shuffled and spilled, the tasks' processor and garbage collection time, and the seconds of each of
-the report's stages.
+shuffled and spilled, the tasks' processor and garbage collection time, and the seconds of the start
+and of each of the report's stages: together they are the whole time.
 Figures also go to --json. Dumps of 1x take 0.4 GB of disk, those of 10x 4 GB; they are removed
 unless --dir names a directory for them: what is there already is used again.
 """
@@ -38,6 +38,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FIRST_DATE: Final = datetime.date(2026, 1, 15)
 _STAGE: Final = re.compile(r"\b\d+/\d+ ")
 _HIGH_WATER: Final = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+_HEAP: Final = re.compile(r" -Xmx(\d+)([kmg])\b", re.IGNORECASE)
+_HEAP_UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+START: Final = "start: Python, Java, Spark, until the first stage"
 
 
 @dataclass
@@ -45,8 +48,10 @@ class EventFigures:
     """Sums over all tasks of a run, from the event log; bytes and seconds."""
 
     tasks: int = 0
+    failed_tasks: int = 0
     input_bytes: int = 0
     shuffle_write_bytes: int = 0
+    shuffle_write_records: int = 0
     shuffle_read_bytes: int = 0
     spilled_bytes: int = 0
     output_bytes: int = 0
@@ -56,7 +61,8 @@ class EventFigures:
 
 @dataclass
 class Run:
-    """One size, one run of the report; `stages` are its own, with their seconds."""
+    """One size, one run of the report; `stages` are the start and the report's own, with their
+    seconds, `heap_bytes` is the limit that the JVM was given."""
 
     factor: int
     written: Written
@@ -64,6 +70,7 @@ class Run:
     exit_code: int
     cpu_s: float
     stolen: float
+    heap_bytes: int
     jvm_peak: int
     python_peak: int
     stages: list[tuple[float, str]]
@@ -83,7 +90,7 @@ class ProcessWatch:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ProcessWatch", daemon=True)
         self._cpu_s: dict[int, float] = {}
-        self.jvm = self.python = 0
+        self.jvm = self.python = self.heap = 0
 
     @property
     def cpu_s(self) -> float:
@@ -105,8 +112,15 @@ class ProcessWatch:
                 self._cpu_s[process.pid] = process.cpu_s
                 if "java" in process.title.partition(" ")[0]:
                     self.jvm = max(self.jvm, peak)
+                    self.heap = max(self.heap, heap_limit(process.title))
                 else:
                     self.python = max(self.python, peak)
+
+
+def heap_limit(command: str) -> int:
+    """Bytes of -Xmx in a JVM's command line; 0 without. The last one counts, as for Java."""
+    found = _HEAP.findall(command)
+    return int(found[-1][0]) * _HEAP_UNITS[found[-1][1].lower()] if found else 0
 
 
 def _high_water(pid: int) -> int:
@@ -124,9 +138,10 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-report-") as scratch:
         for factor in (1, 10) if given.ten else (1,):
             directory = (given.dir or Path(scratch)) / f"{factor}x"
-            written = _dumps(given, factor, directory / "dumps")
-            run = _measure(given, factor, directory, written)
-            _print(run)
+            written = dumps(_shape(given, factor, directory / "dumps"))
+            date = FIRST_DATE + datetime.timedelta(days=given.days - 1)
+            run = measure(directory, written, date, given.master, given.memory, factor)
+            show(run)
             runs.append(run)
             if given.dir is None:
                 shutil.rmtree(directory)
@@ -158,8 +173,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _dumps(given: argparse.Namespace, factor: int, out: Path) -> Written:
-    shape = Shape(
+def _shape(given: argparse.Namespace, factor: int, out: Path) -> Shape:
+    return Shape(
         out=out,
         date=FIRST_DATE,
         groups=given.groups * factor,
@@ -168,6 +183,11 @@ def _dumps(given: argparse.Namespace, factor: int, out: Path) -> Written:
         interval_s=given.interval,
         seed=given.seed,
     )
+
+
+def dumps(shape: Shape) -> Written:
+    """Writes the dumps, unless they are there."""
+    out = shape.out
     note = out / "written.json"
     asked = repr(shape)
     if note.exists():
@@ -177,26 +197,32 @@ def _dumps(given: argparse.Namespace, factor: int, out: Path) -> Written:
         return Written(**known["written"])
     began = time.monotonic()
     written = generate(shape)
-    print(f"{factor}x: dumps written in {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{shape.groups} groups written in {time.monotonic() - began:.0f} s", flush=True)
     note.write_text(json.dumps({"shape": asked, "written": asdict(written)}), encoding="utf-8")
     return written
 
 
-def _measure(given: argparse.Namespace, factor: int, directory: Path, written: Written) -> Run:
-    """The report into a fresh directory, as the command does it."""
+def measure(
+    directory: Path,
+    written: Written,
+    date: datetime.date,
+    master: str = "local[2]",
+    memory: str = "2g",
+    factor: int = 1,
+) -> Run:
+    """The report of `date` from directory/dumps into directory/out, as the command does it."""
     out, events = directory / "out", directory / "events"
     for fresh in (out, events):
         shutil.rmtree(fresh, ignore_errors=True)
     events.mkdir(parents=True)
     settings = {
-        "spark.driver.memory": given.memory,
+        "spark.driver.memory": memory,
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.dir": events.resolve().as_uri(),
     }
-    date = FIRST_DATE + datetime.timedelta(days=given.days - 1)
-    command = [sys.executable, "-m", "spark", "--date", str(date), "--master", given.master]
+    command = [sys.executable, "-m", "spark", "--date", str(date), "--master", master]
     command += ["--dumps", str(directory / "dumps"), "--out", str(out)]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
@@ -209,9 +235,10 @@ def _measure(given: argparse.Namespace, factor: int, directory: Path, written: W
             told = [(time.monotonic(), line.decode(errors="replace")) for line in process.stderr]
             exit_code = process.wait()
     ended = time.monotonic()
-    (directory / "report.log").write_text("".join(text for _, text in told), encoding="utf-8")
+    words = "".join(text for _, text in told)
+    (directory / "report.log").write_text(words, encoding="utf-8")
     if exit_code not in (0, 1, 2):
-        print("".join(text for _, text in told), file=sys.stderr)
+        print(words, file=sys.stderr)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     return Run(
         factor,
@@ -220,22 +247,21 @@ def _measure(given: argparse.Namespace, factor: int, directory: Path, written: W
         exit_code,
         watch.cpu_s,
         stolen.share(),
+        watch.heap,
         watch.jvm,
         watch.python,
-        _stages(told, ended),
+        stages(began, told, ended),
         _events(events),
         size,
     )
 
 
-def _stages(told: list[tuple[float, str]], ended: float) -> list[tuple[float, str]]:
-    """What the report says of its progress: seconds from each line to the next."""
-    moments = [*(moment for moment, _ in told), ended]
-    return [
-        (after - moment, text.strip())
-        for (moment, text), after in zip(told, moments[1:], strict=True)
-        if _STAGE.search(text)
-    ]
+def stages(began: float, told: list[tuple[float, str]], ended: float) -> list[tuple[float, str]]:
+    """The start and what the report says of its progress: seconds until the next stage, of the last
+    one until the end. `told` are stderr's lines with their moments."""
+    begun = [(began, START), *((at, text.strip()) for at, text in told if _STAGE.search(text))]
+    ends = [*(at for at, _ in begun[1:]), ended]
+    return [(end - at, text) for (at, text), end in zip(begun, ends, strict=True)]
 
 
 def _environment() -> dict[str, str]:
@@ -248,7 +274,9 @@ def _events(directory: Path) -> EventFigures:
         with file.open(encoding="utf-8") as log:
             for line in log:
                 if '"SparkListenerTaskEnd"' in line:
-                    _add_task(figures, json.loads(line).get("Task Metrics") or {})
+                    event = json.loads(line)
+                    figures.failed_tasks += event["Task End Reason"]["Reason"] != "Success"
+                    _add_task(figures, event.get("Task Metrics") or {})
     return figures
 
 
@@ -260,13 +288,15 @@ def _add_task(figures: EventFigures, metrics: dict[str, Any]) -> None:
     figures.input_bytes += metrics["Input Metrics"]["Bytes Read"]
     figures.output_bytes += metrics["Output Metrics"]["Bytes Written"]
     figures.shuffle_write_bytes += write["Shuffle Bytes Written"]
+    figures.shuffle_write_records += write["Shuffle Records Written"]
     figures.shuffle_read_bytes += read["Remote Bytes Read"] + read["Local Bytes Read"]
     figures.spilled_bytes += metrics["Disk Bytes Spilled"]
     figures.cpu_s += metrics["Executor CPU Time"] / 1e9
     figures.gc_s += metrics["JVM GC Time"] / 1e3
 
 
-def _print(run: Run) -> None:
+def show(run: Run) -> None:
+    """Prints the figures of a run."""
     written, events = run.written, run.events
     print(
         f"{run.factor}x: {written.lines:,} lines, {written.rows:,} replica rows, "
@@ -277,7 +307,7 @@ def _print(run: Run) -> None:
     print(
         f"    {run.seconds:.1f} s, {run.rows_per_s:,.0f} rows/s, exit code {run.exit_code}; "
         f"{run.cpu_s:.0f} s of processor time in all, {run.stolen:.0%} of the machine stolen by "
-        f"its host, JVM peak {run.jvm_peak / MIB:,.0f} MB, "
+        f"its host, JVM peak {run.jvm_peak / MIB:,.0f} MB (heap {run.heap_bytes / MIB:,.0f}), "
         f"Python peak {run.python_peak / MIB:,.0f} MB"
     )
     print(
@@ -287,7 +317,8 @@ def _print(run: Run) -> None:
         f"spilled {events.spilled_bytes / 1e6:,.0f} MB, results {run.result_bytes / 1e6:,.1f} MB"
     )
     print(
-        f"    {events.tasks:,} tasks, {events.cpu_s:.0f} s of processor time in them, "
+        f"    {events.tasks:,} tasks ({events.failed_tasks} failed), "
+        f"{events.cpu_s:.0f} s of processor time in them, "
         f"{events.gc_s:.0f} s of garbage collection"
     )
     for seconds, text in run.stages:

@@ -1,9 +1,11 @@
 """packaging/docker: the steps of the Dockerfile, replayed without Docker: what it copies is there
-and is enough, its commands run, its ports are the defaults. The composed pair names what exists."""
+and is enough for both images, its commands run, its ports are the defaults. The composed pair names
+what exists, and the nightly CronJob the report's image."""
 
 from __future__ import annotations
 
 import configparser
+import datetime
 import json
 import os
 import re
@@ -22,54 +24,80 @@ from broker.broker_startup import load_startup_options
 from broker.supervisor import Supervisor
 from conf.command_line import require_addresses
 from namesrv.namesrv_startup import load_namesrv_options
+from tests.spark.generate_dumps import Shape, generate
 from tests.support.deadline import wait_until
 from tests.tools.test_prepare_venv import calls, fake_venv
 from tools.mqadmin import main as mqadmin
+from tools.prepare_venv import read_requirements
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "packaging" / "docker"
 INSTALLED = "/opt/rocketmq-python-broker"
 SETTINGS = "/etc/rocketmq"
+REPORTS = "/reports"
 SPARK_STAYS_OUT = {"spark"}
-"""The report is a program of its own (docs/nightly.md)."""
+"""The report is a program and an image of its own (docs/nightly.md)."""
+Instructions = list[tuple[str, str]]
+"""(instruction, its text) in order."""
 
 
-def instructions() -> list[tuple[str, str]]:
-    """(instruction, its text) in order, continued lines joined."""
+def stages() -> dict[str, Instructions]:
+    """Every stage by its name, with what it is built upon; continued lines are joined."""
     text = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
     lines = [ln for ln in text.splitlines() if not ln.startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
-    return [
-        (word, rest.strip())
-        for word, _, rest in (line.partition(" ") for line in joined.splitlines() if line)
-    ]
-
-
-def only(name: str) -> str:
-    (text,) = (text for word, text in instructions() if word == name)
-    return text
-
-
-def of(name: str) -> list[str]:
-    return [text for word, text in instructions() if word == name]
-
-
-def home() -> str:
-    """The last WORKDIR: where the user is at home."""
-    return of("WORKDIR")[-1]
-
-
-def copies() -> list[tuple[list[str], str]]:
-    """(sources, target) of every COPY."""
-    found = []
-    for text in of("COPY"):
-        words = [word for word in text.split() if not word.startswith("--")]
-        found.append((words[:-1], words[-1]))
+    found: dict[str, Instructions] = {}
+    for line in filter(None, joined.splitlines()):
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            upon, _, name = rest.partition(" AS ")
+            found[name] = list(found.get(upon, []))
+        else:
+            found[name].append((word, rest.strip()))
     return found
 
 
-def environment() -> dict[str, str]:
-    return dict(word.split("=", 1) for word in shlex.split(only("ENV")))
+class Stage:
+    """The instructions of one image."""
+
+    def __init__(self, name: str) -> None:
+        self._instructions = stages()[name]
+
+    def of(self, name: str) -> list[str]:
+        return [text for word, text in self._instructions if word == name]
+
+    def only(self, name: str) -> str:
+        (text,) = self.of(name)
+        return text
+
+    def run_with(self, words: str) -> str:
+        (text,) = (text for text in self.of("RUN") if words in text)
+        return text
+
+    def home(self) -> str:
+        """The last WORKDIR: where the user is at home."""
+        return self.of("WORKDIR")[-1]
+
+    def copies(self) -> list[tuple[list[str], str]]:
+        """(sources, target) of every COPY."""
+        found = []
+        for text in self.of("COPY"):
+            words = [word for word in text.split() if not word.startswith("--")]
+            found.append((words[:-1], words[-1]))
+        return found
+
+    def copied(self) -> set[str]:
+        return {name.rstrip("/") for sources, _ in self.copies() for name in sources}
+
+    def environment(self) -> dict[str, str]:
+        return dict(word.split("=", 1) for text in self.of("ENV") for word in shlex.split(text))
+
+    def owned(self) -> set[str]:
+        """Directories that belong to the user."""
+        return set(self.run_with("install -d").partition("-o rocketmq -g rocketmq")[2].split())
+
+
+BROKER, REPORT = Stage("broker"), Stage("report")
 
 
 def rooms() -> set[str]:
@@ -79,17 +107,28 @@ def rooms() -> set[str]:
     return {name.partition(".")[0] for name in parser["options"]["packages"].split()}
 
 
+def test_the_broker_is_built_when_no_target_is_named() -> None:
+    assert list(stages()) == ["base", "report", "broker"]
+
+
+def test_the_docs_build_them_alike() -> None:
+    text = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
+    builds = re.findall(r"^#   (docker build .*)$", text, re.MULTILINE)
+    assert len(builds) == 2
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").splitlines()
+    assert [build for build in builds if build not in page] == []
+
+
 def test_every_room_is_copied() -> None:
-    copied = {name.rstrip("/") for sources, _ in copies() for name in sources}
-    assert rooms() - SPARK_STAYS_OUT <= copied
-    (compiled,) = (text for text in of("RUN") if "compileall" in text)
-    assert set(compiled.split()[4:]) == rooms() - SPARK_STAYS_OUT
+    for stage, expected in ((BROKER, rooms() - SPARK_STAYS_OUT), (REPORT, SPARK_STAYS_OUT)):
+        assert expected <= stage.copied()
+        assert set(stage.run_with("compileall").split()[4:]) == expected
 
 
 def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
     lines = (DOCKER / "Dockerfile.dockerignore").read_text(encoding="utf-8").split("\n*\n")[1]
     kept = {line.removeprefix("!") for line in lines.splitlines() if line.startswith("!")}
-    assert kept == {name.partition("/")[0] for sources, _ in copies() for name in sources}
+    assert kept == {name.partition("/")[0] for name in BROKER.copied() | REPORT.copied()}
 
 
 def test_the_ports_are_the_defaults() -> None:
@@ -99,30 +138,30 @@ def test_the_ports_are_the_defaults() -> None:
     assert broker.supervisor.embedded_namesrv_port == namesrv
     metrics = broker.supervisor.metrics_port
     expected = [listen, listen - 2, broker.ha.ha_listen_port, namesrv, metrics]
-    assert [int(word) for word in only("EXPOSE").split()] == expected
-    assert f":{metrics}/readyz" in only("HEALTHCHECK")
+    assert [int(word) for word in BROKER.only("EXPOSE").split()] == expected
+    assert f":{metrics}/readyz" in BROKER.only("HEALTHCHECK")
 
 
 def test_volumes_belong_to_the_user_of_the_container() -> None:
     """A volume takes the owner of the directory that it covers."""
-    user = only("USER")
-    made = next(text for text in of("RUN") if "useradd" in text)
-    owned = shlex.split(made.partition("install -d -o rocketmq -g rocketmq")[2])
-    assert user == "rocketmq"
-    assert {*json.loads(only("VOLUME")), f"{SETTINGS}/conf"} == set(owned)
-    assert {Path(path).parent for path in json.loads(only("VOLUME"))} == {Path(home())}
+    assert BROKER.only("USER") == REPORT.only("USER") == "rocketmq"
+    volumes = json.loads(BROKER.only("VOLUME"))
+    assert {*volumes, f"{SETTINGS}/conf"} == BROKER.owned()
+    assert {Path(path).parent for path in volumes} == {Path(BROKER.home())}
+    assert REPORT.owned() == {REPORTS}
 
 
 class Image:
     """The Dockerfile's file system below a directory, its paths put there. In its virtual
     environment pip only notes its calls, and Python is the one of this test."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, stage: Stage) -> None:
         self.root = root
-        self.home = root / home().lstrip("/")
+        self._stage = stage
+        self.home = root / stage.home().lstrip("/")
         self.home.mkdir(parents=True)
         workdir = self.path(INSTALLED)
-        for sources, target in copies():
+        for sources, target in stage.copies():
             for pattern in sources:
                 self._copy(pattern, workdir / self.translated(target), target)
         (workdir / ".venv").symlink_to(fake_venv(root))
@@ -147,21 +186,27 @@ class Image:
         return text
 
     def env(self) -> dict[str, str]:
-        declared = {key: self.translated(value) for key, value in environment().items()}
+        declared = {key: self.translated(value) for key, value in self._stage.environment().items()}
         declared["PATH"] = declared["PATH"].replace("$PATH", os.environ["PATH"])
         return {**declared, "HOME": str(self.home)}
+
+    def build(self) -> str:
+        """Runs the instructions that need no other user; gives the words of pip's only call."""
+        for instruction in self._stage.of("RUN"):
+            words = shlex.split(self.translated(instruction))
+            if words[0] == "python":
+                command = [sys.executable, *words[1:]]
+                subprocess.run(command, cwd=self.path(INSTALLED), check=True)
+        (call,) = calls(self.root)
+        return call
 
 
 def test_a_container_starts_is_healthy_and_stops(tmp_path: Path) -> None:
     """RUN, CMD, HEALTHCHECK and STOPSIGNAL, on free ports; packages are installed by the first of
     them, and by no other."""
-    image = Image(tmp_path / "image")
-    (build,) = (text for text in of("RUN") if "prepare_venv" in text)
-    words = shlex.split(image.translated(build))
-    assert words[0] == "python"
-    subprocess.run([sys.executable, *words[1:]], cwd=image.path(INSTALLED), check=True)
-    assert len(calls(image.root)) == 1
-    command = [image.translated(word) for word in json.loads(only("CMD"))]
+    image = Image(tmp_path / "image", BROKER)
+    image.build()
+    command = [image.translated(word) for word in json.loads(BROKER.only("CMD"))]
     settings = Path(command[-1])
     free = "".join(f"{key}=0\n" for key in ("listenPort", "metricsPort", "embeddedNamesrvPort"))
     # A test machine's own disk may be full.
@@ -181,12 +226,12 @@ def test_a_container_starts_is_healthy_and_stops(tmp_path: Path) -> None:
         wait_until(lambda: "(ports: " in output.read_text() or container.poll() is not None, 60)
         port = re.search(r"metrics (\d+)", output.read_text())
         assert port is not None, output.read_text()
-        check = json.loads(only("HEALTHCHECK").partition("CMD ")[2])
+        check = json.loads(BROKER.only("HEALTHCHECK").partition("CMD ")[2])
         assert check[0] == "python"
         checking = [sys.executable, *(word.replace("5557", port[1]) for word in check[1:])]
         wait_until(lambda: subprocess.run(checking, capture_output=True).returncode == 0, 60)
     finally:
-        container.send_signal(signal.Signals[only("STOPSIGNAL")])
+        container.send_signal(signal.Signals[BROKER.only("STOPSIGNAL")])
         assert container.wait(60) == 0
     assert {path.name for path in image.home.iterdir() if not path.name.startswith(".")} == {
         "logs",
@@ -196,6 +241,85 @@ def test_a_container_starts_is_healthy_and_stops(tmp_path: Path) -> None:
     assert len(calls(image.root)) == 1
 
 
+def nightly() -> dict[str, Any]:
+    """The documents of the CronJob's file by their kind."""
+    text = (ROOT / "packaging" / "nightly" / "cronjob.yaml").read_text(encoding="utf-8")
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+def nightly_pod() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The CronJob's pod and its one container."""
+    pod = nightly()["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return pod, container
+
+
+def test_the_nightly_pod_runs_the_image_of_the_report() -> None:
+    pod, container = nightly_pod()
+    text = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
+    (tag,) = re.findall(r"^# .* --target report -t (\S+) \.$", text, re.MULTILINE)
+    assert container["image"] == f"{tag}:latest"
+    (uid,) = re.findall(r"useradd --uid (\d+) .* rocketmq$", REPORT.run_with("useradd"))
+    security = pod["securityContext"]
+    assert (security["runAsUser"], security["fsGroup"]) == (int(uid), int(uid))
+    (launcher,) = container["command"]
+    assert str(Path(launcher).relative_to(INSTALLED)) in REPORT.copied()
+
+
+def report_image(root: Path) -> Image:
+    """That of the report, built: with what setup.cfg lists for Spark."""
+    image = Image(root, REPORT)
+    installed = image.build()
+    wanted = read_requirements(ROOT / "setup.cfg", ["spark"])
+    assert installed.endswith(f" {' '.join([*wanted['base'], *wanted['spark']])}")
+    return image
+
+
+def test_the_report_needs_nothing_more_at_its_start(tmp_path: Path) -> None:
+    image = report_image(tmp_path / "image")
+    command = json.loads(REPORT.only("CMD"))
+    told = subprocess.check_output(command, env=image.env(), cwd=image.home, text=True)
+    assert "usage: mqreport" in told
+    assert len(calls(image.root)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_night_in_the_image_of_the_report(tmp_path: Path) -> None:
+    """The CronJob's command over one day of one broker: its files are enough, it installs nothing,
+    and writes to no place but its volumes."""
+    image, (_, container) = report_image(tmp_path / "image"), nightly_pod()
+    volumes = {mount["mountPath"]: tmp_path / mount["name"] for mount in container["volumeMounts"]}
+    for volume in volumes.values():
+        volume.mkdir()
+    for name, content in nightly()["ConfigMap"]["data"].items():
+        (volumes["/etc/mqreport"] / name).write_text(content)
+    date = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)
+    shape = Shape(volumes["/dumps"], date, groups=1, replicas=1, days=1, interval_s=60, seed=1)
+    generate(shape, jobs=1)
+    before = sorted(image.root.rglob("*"))
+
+    def put(word: str) -> str:
+        for path, volume in volumes.items():
+            if Path(word).is_relative_to(path):
+                return f"{volume}{word.removeprefix(path)}"
+        return image.translated(word)
+
+    declared = {item["name"]: put(item["value"]) for item in container["env"]}
+    scratch = {"SPARK_LOCAL_DIRS": put("/tmp"), "TMPDIR": put("/tmp")}
+    result = subprocess.run(
+        [put(word) for word in [*container["command"], *container["args"]]],
+        env=image.env() | declared | scratch,
+        cwd=image.home,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode in (0, 1, 2), result.stderr
+    assert f"{date} " in result.stdout
+    assert (volumes["/reports"] / "report" / f"dt={date}" / "report.html").is_file()
+    assert sorted(image.root.rglob("*")) == before
+
+
 def composed() -> dict[str, Any]:
     text = (DOCKER / "compose.yaml").read_text(encoding="utf-8")
     return dict(yaml.safe_load(text))
@@ -203,7 +327,7 @@ def composed() -> dict[str, Any]:
 
 def test_the_pair_uses_settings_of_the_image() -> None:
     services = composed()["services"]
-    in_image = {target for _, target in copies()}
+    in_image = {target for _, target in BROKER.copies()}
     for name in ("master", "slave"):
         launcher, *arguments = services[name]["command"]
         path = Path(arguments[-1])
@@ -231,7 +355,7 @@ def test_the_pair_is_built_kept_and_stopped_well() -> None:
     ]
     assert {name for name, _ in volumes} == set(pair["volumes"])
     assert len(volumes) == len(pair["volumes"])
-    assert {path for _, path in volumes} == set(json.loads(only("VOLUME")))
+    assert {path for _, path in volumes} == set(json.loads(BROKER.only("VOLUME")))
     for service in pair["services"].values():
         build = service["build"]
         context = (DOCKER / build["context"]).resolve()
