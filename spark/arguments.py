@@ -18,6 +18,7 @@ from spark.sla_config import SlaConfig, default_sla, read_sla
 PROGRAM: Final = "mqreport"
 DEFAULT_MASTER: Final = "local[*]"
 _MOST_DAYS: Final = 400
+_CLOCK_TIME: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])|24:00")
 _TAKEN_SETTINGS: Final = {
     "spark.master": "use --master",
     "spark.sql.session.timeZone": "the report computes in UTC",
@@ -30,24 +31,28 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for. `date` is as written; `master` is None under spark-submit."""
+    """What was asked for. `date` is as written, `between` minutes of the date; `master` is None
+    under spark-submit."""
 
     date: str
     dumps: tuple[str, ...]
     out: str
     sla: SlaConfig
     master: str | None
-    between: tuple[str, str] | None
+    between: tuple[int, int] | None
     catch_up: int | None
     settings: Mapping[str, str]
 
 
-class ArgumentParser(argparse.ArgumentParser):
+class RaisingParser(argparse.ArgumentParser):
     """Raises UsageError where argparse would exit with 2: that says "insufficient data" here."""
 
     def error(self, message: str) -> NoReturn:
         """See argparse."""
         raise UsageError(message)
+
+
+ArgumentParser = RaisingParser  # for spark/prometheus_import.py
 
 
 def is_under_spark_submit(environment: Mapping[str, str]) -> bool:
@@ -74,7 +79,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         out=given.out,
         sla=_sla(given.sla, environment),
         master=None if submitted else given.master or DEFAULT_MASTER,
-        between=tuple(given.between) if given.between else None,
+        between=_between(*given.between) if given.between else None,
         catch_up=given.catch_up,
         settings=dict(given.conf),
     )
@@ -92,7 +97,7 @@ def _check_flags(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> N
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
+    parser = RaisingParser(
         prog=PROGRAM,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -100,7 +105,8 @@ def _parser() -> argparse.ArgumentParser:
         "\nlag, availability, incidents and budgets of each replica, writes Parquet,"
         "\nJSON, CSV and one HTML page.",
         epilog="`mqreport import --help`: dumps from a Prometheus server's answers."
-        "\nExit codes: 0 met, 1 breached, 2 insufficient data, 3 bad input or error."
+        "\nExit codes: 0 met, 1 breached, 2 insufficient data, 3 bad input or error,"
+        "\n130 interrupted."
         "\nAll dates and times are UTC. More: docs/nightly.md.",
     )
     paths = parser.add_argument_group("what to read and write (local, hdfs://, s3a://)")
@@ -109,12 +115,14 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         required=True,
+        type=_path,
         metavar="PATH",
         help="metricsDumpPath of one or more brokers; may be given again",
     )
     paths.add_argument(
         "--out",
         required=True,
+        type=_path,
         metavar="PATH",
         help="results: PATH/parquet and PATH/report/dt=DATE/report.html",
     )
@@ -126,7 +134,11 @@ def _parser() -> argparse.ArgumentParser:
         "--date", default="yesterday", help="YYYY-MM-DD, today (so far) or yesterday (default)"
     )
     when.add_argument(
-        "--between", nargs=2, metavar=("HH:MM", "HH:MM"), help="only this part of the date"
+        "--between",
+        nargs=2,
+        type=_minutes,
+        metavar=("HH:MM", "HH:MM"),
+        help="only this part of the date",
     )
     when.add_argument(
         "--catch-up",
@@ -145,6 +157,28 @@ def _parser() -> argparse.ArgumentParser:
         help="a setting of Spark, such as spark.driver.memory=4g; may be given again",
     )
     return parser
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty: give a path")
+    return text
+
+
+def _minutes(text: str) -> int:
+    match = _CLOCK_TIME.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text} is no time of day; write HH:MM, up to 24:00")
+    return 24 * 60 if match[1] is None else int(match[1]) * 60 + int(match[2])
+
+
+def _between(first: int, last: int) -> tuple[int, int]:
+    if first >= last:
+        raise UsageError(
+            "--between: the first time has to be before the second; a night takes two runs, one for"
+            " each date"
+        )
+    return first, last
 
 
 def _count(text: str) -> int:

@@ -19,14 +19,14 @@ from typing import Final
 from spark import prometheus_import
 from spark.arguments import PROGRAM, Options, UsageError, parse_arguments
 from spark.java_home import JavaError
+from spark.output import say
 from spark.progress import Reporter, make_reporter
+from spark.report_data import BREACHED, EXIT_CODES, EXIT_ERROR, INSUFFICIENT, MET
 from spark.sla_config import SlaError
 
-EXIT_MET: Final = 0
-EXIT_ERROR: Final = 3
 EXIT_INTERRUPTED: Final = 130
-_WORST_FIRST: Final = (EXIT_ERROR, 1, 2)
-"""Error, breached, insufficient data: of several dates the first of these that occurs counts."""
+_WORST_FIRST: Final = (EXIT_ERROR, EXIT_CODES[BREACHED], EXIT_CODES[INSUFFICIENT])
+"""Of several dates the first of these that occurs counts."""
 
 
 def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
@@ -43,8 +43,10 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         _complain("interrupted: whatever was not finished keeps its old result")
         return EXIT_INTERRUPTED
+    except ImportError as error:
+        _complain(f"{error}; what it needs: docs/nightly.md")
     except Exception:  # noqa: BLE001 - a bug; Python's own exit code would say "breached"
-        traceback.print_exc()
+        say(sys.stderr, traceback.format_exc().rstrip())
         _complain("this is a defect of mqreport: please report it with the lines above")
     return EXIT_ERROR
 
@@ -57,7 +59,7 @@ def _report(options: Options, now_ms: Callable[[], int]) -> int:
 
 def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int:
     # Imported now: help and mistakes in the arguments need no PySpark.
-    from spark.days import parse_date
+    from spark.days import parse_date, window
     from spark.hadoop_files import FilesError
     from spark.report_run import ReportRun, RunError
     from spark.schema import InputError
@@ -65,18 +67,19 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
 
     try:
         last = parse_date(options.date, now_ms())
+        window(last, options.between, now_ms())  # what is to come: no Spark is needed to say so
         reporter.note(f"objectives: {options.sla.source}")
         with ReportRun(options, reporter, now_ms) as run:
-            return worst(run.report(date) for date in run.dates(last))
+            return worst(run.exit_codes(last))
     except (InputError, FilesError, JavaError, SessionError, RunError) as error:
         reporter.note(str(error))
         return EXIT_ERROR
 
 
 def worst(codes: Iterable[int]) -> int:
-    """The exit code of several reports; all of them are made."""
-    found = list(codes)
-    return next((code for code in _WORST_FIRST if code in found), EXIT_MET)
+    """The exit code of several reports."""
+    found = set(codes)
+    return next((code for code in _WORST_FIRST if code in found), EXIT_CODES[MET])
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -84,4 +87,4 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(f"{PROGRAM}: {text}\n")
+    say(sys.stderr, f"{PROGRAM}: {text}")

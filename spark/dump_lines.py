@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import (
@@ -31,24 +31,17 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from spark.dump_words import DAY_MS, GROUP, HOUR_MS
 from spark.hadoop_files import HadoopFiles
 from spark.local_frames import local_frame
-from spark.schema import (
-    DAY_MS,
-    GROUP,
-    HOUR_MS,
-    LINE,
-    NULLABLE,
-    NULLABLE_NESTED,
-    Day,
-    InputError,
-)
+from spark.schema import LINE, NULLABLE, NULLABLE_NESTED, Day, InputError
 
 _LOG = logging.getLogger(__name__)
 
 _FILES: Final = "*.jsonl*"
 _LAST_FILES_OF_A_DAY: Final = "2[23]*.jsonl*"
-"""Files turn with the hour: only these can hold what precedes the next day by ten minutes."""
+"""Files turn with the hour: only these can hold what precedes the next day by two hours
+(spark/schema.py, PREDECESSOR_MS)."""
 
 _BAD_TEXT: Final = 1000
 _BYTES_OF_A_PART: Final = 8_000_000
@@ -63,6 +56,13 @@ _LEAST: Final = -(2**63)
 _UNUSED: Final = ("v", "final", "version", "ready", "min_offset", "replicated_offset")
 _NOT_KEPT: Final = ("text", "file", "is_today", "_objects", *_UNUSED)
 _Failure = (Py4JJavaError, PySparkException)
+_PATTERN_SIGNS: Final = frozenset("{}[]*?\\")
+_READING_FAILED: Final = "FAILED_READ_FILE"
+"""Spark's name for whatever happens while it reads a file, and for nothing else."""
+_DAMAGE: Final = frozenset({"EOFException", "ZipException", "ChecksumException"})
+_DECOMPRESSION: Final = "org.apache.hadoop.io.compress."
+"""Where what is no gz file, or a broken one, is found out."""
+_MANY_FILES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class Lines:
     _texts: DataFrame
 
     def smallest_text_hash(self, keys: DataFrame) -> DataFrame:
-        """`keys` (few rows: cluster, broker, broker_id, boot, seq) with `kept_hash`, the hash of
-        the smallest text that the lines of this key have. Reads all dumps again."""
+        """`keys` (cluster, broker, broker_id, boot, seq) with `kept_hash`, the hash of the smallest
+        text that the lines of this key have. Reads all dumps again."""
         names = keys.columns
-        found = self._texts.join(fn.broadcast(keys), names, "left_semi")
+        found = self._texts.join(keys, names, "left_semi")
         return found.groupBy(*names).agg(fn.min_by("text_hash", "text").alias("kept_hash"))
 
     def release(self) -> None:
@@ -95,10 +95,15 @@ def read_lines(spark: SparkSession, paths: Sequence[str], day: Day) -> Lines:
     """Reads the dumps of `day` below each of `paths` (Hadoop paths: local, hdfs://, s3a://).
 
     This is the action that reads. Raises InputError for a path that is not there, and for one
-    that cannot be listed or read.
+    that cannot be listed or read; and what else Spark raises, of which a full disk is an example.
     """
     files = HadoopFiles(spark)
     for path in paths:
+        if _PATTERN_SIGNS.intersection(path):
+            raise InputError(
+                f"{path}: Spark takes a name with one of {' '.join(sorted(_PATTERN_SIGNS))} for a"
+                " pattern; give the directory another name, or --dumps a link to it"
+            )
         if not files.exists(path):
             raise InputError(
                 f"{path}: there is no such directory; --dumps names what metricsDumpPath of the"
@@ -144,7 +149,10 @@ class _Reader:
     def read(self) -> Lines:
         """One attempt. Raises _UnreadableError."""
         seen = Observation()
-        texts = self._texts()
+        try:
+            texts = self._texts()
+        except AnalysisException as error:  # the directory went while it was listed
+            raise _UnreadableError(_cause(error)) from error
         judged = _fields(texts).withColumn("_good", _is_good(self._day))
         bad_file = fn.when(~fn.col("_good") & fn.col("is_today"), fn.col("file"))
         judged = judged.observe(seen, fn.collect_set(bad_file).alias("bad_files"))
@@ -153,12 +161,13 @@ class _Reader:
         try:
             kept.count()
         except _Failure as error:
+            if not _is_of_reading(error):
+                raise
             kept.unpersist()
             raise _UnreadableError(_cause(error)) from error
-        # Bad lines are rare: parsing their files once more is cheaper than carrying all texts
-        # along. Spark does not open the others.
-        in_bad_files = texts.where(fn.col("file").isin(seen.get["bad_files"]))
-        bad = self._damage().unionAll(_bad(_fields(in_bad_files), self._day))
+        bad = self._damage().unionAll(
+            _bad(_fields(_of_files(texts, seen.get["bad_files"])), self._day)
+        )
         every = _fields(texts).where(_is_good(self._day)).drop("_objects", *_UNUSED)
         return Lines(kept, bad, every)
 
@@ -174,14 +183,17 @@ class _Reader:
         return local_frame(self._spark, dict.fromkeys(("file", "reason", "text"), "string"), rows)
 
     def look_for_damage(self) -> bool:
-        """After a failure: whether files that are damaged or gone explain it."""
+        """After a failure: whether files that are damaged or gone explain it. Raises InputError for
+        one that cannot be read though it may be whole."""
         found = False
         for file, error in self._unreadable(self._listed):
-            found = True
             if self._files.exists(file):
+                if not _is_damage(error):
+                    raise InputError(f"{_shown(file)}: cannot be read: {_cause(error)}") from error
                 reason = f"the file breaks off: {_cause(error)}"
                 self._damaged[file] = (self._is_today(file), reason)
                 _LOG.warning("%s: %s", file, reason)
+            found = True
         return found
 
     def _unreadable(self, files: list[str]) -> Iterator[tuple[str, Exception]]:
@@ -191,6 +203,8 @@ class _Reader:
         try:
             self._spark.read.text(files).agg(fn.max(fn.length("value"))).collect()
         except _Failure as error:
+            if not _is_of_reading(error):
+                raise
             if len(files) == 1:
                 yield files[0], error
                 return
@@ -236,6 +250,13 @@ def _size_of(files: DataFrame) -> int:
     """Bytes of the files that `files` reads, from Spark's own statistics."""
     plan: Any = files._jdf.queryExecution().optimizedPlan()
     return int(plan.stats().sizeInBytes())
+
+
+def _of_files(texts: DataFrame, files: Sequence[str]) -> DataFrame:
+    """The texts of some files. Bad lines are rare: parsing their files once more is cheaper than
+    carrying all texts along, and Spark does not open the others. A query with very many names is
+    slower than all files."""
+    return texts.where(fn.col("file").isin(files)) if len(files) <= _MANY_FILES else texts
 
 
 def _of_source(lines: DataFrame, is_today: bool) -> DataFrame:
@@ -367,7 +388,33 @@ def _cause(error: Exception) -> str:
     """The innermost reason of Spark's exception, one line."""
     if not isinstance(error, Py4JJavaError):
         return " ".join(str(error).split())[:300]
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
+    cause = _java_causes(error)[-1]
     return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+
+
+def _java_causes(error: Exception) -> list[Any]:
+    """Java's exception and what caused it, the innermost last; empty where there is none."""
+    cause: Any = getattr(error, "_origin", None)  # what PySpark makes an exception of its own of
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+    causes = []
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.getCause()
+    return causes
+
+
+def _is_of_reading(error: Exception) -> bool:
+    """Whether a file could not be read; else it is Spark's own trouble."""
+    texts = [str(error), *(str(cause.getMessage()) for cause in _java_causes(error))]
+    return any(_READING_FAILED in text for text in texts)
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether what was read of the file is broken."""
+    causes = _java_causes(error)
+    if not causes:
+        return False
+    frames = causes[-1].getStackTrace()
+    is_unpacking = len(frames) > 0 and frames[0].getClassName().startswith(_DECOMPRESSION)
+    return is_unpacking or causes[-1].getClass().getSimpleName() in _DAMAGE

@@ -1,4 +1,5 @@
-"""The words that metrics dumps use for states, results and roles (docs/metrics_dump.md).
+"""The words that metrics dumps use for states, results and roles (docs/metrics_dump.md), the names
+that a replica goes by, and lengths of time.
 
 Plain data for every stage of the report; it must not know Spark, as the page and the import from
 Prometheus do without it.
@@ -14,4 +15,12 @@ STATES: Final = ("in_sync", "catching_up", "disconnected")
 SYNC_RESULTS: Final = ("ok", "flush_slave_timeout", "slave_not_available", "flush_disk_timeout")
 """Of sends that had to wait."""
 
-MASTER_ROLES: Final = ("SYNC_MASTER", "ASYNC_MASTER")
+SYNC_MASTER: Final = "SYNC_MASTER"
+MASTER_ROLES: Final = (SYNC_MASTER, "ASYNC_MASTER")
+
+GROUP: Final = ("cluster", "broker")
+REPLICA: Final = ("cluster", "broker", "replica")
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 86_400_000

@@ -11,8 +11,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
+from spark.dump_words import GROUP
 from spark.samples import DUPLICATES, MASTERS, in_window
-from spark.schema import GROUP, Day
+from spark.schema import Day
 
 _BROKER: Final = (*GROUP, "broker_id")
 _FIRST: Final = ("seq", "ts", "config", "role", "prev_boot", "prev_seq")
@@ -37,7 +38,7 @@ def _lives(distinct: DataFrame) -> DataFrame:
         fn.max("life_end_ms").alias("latest_ts"),
         fn.bool_or(fn.col("stream") == MASTERS).alias("is_master"),
     )
-    before = fn.struct("boot", "last_seq", "last_config", "last_role")
+    before = fn.struct(*("boot", "last_seq", "last_config", "last_role", "latest_ts", "is_master"))
     in_order = Window.partitionBy(*_BROKER).orderBy("boot_ts", "boot")
     earlier = (
         Window.partitionBy(*GROUP)
@@ -57,7 +58,8 @@ def _event(condition: Column, kind: Column | str, text: Column) -> Column:
 
 def _of_lives(lives: DataFrame) -> DataFrame:
     """What a life's beginning tells, at its first sample."""
-    found = fn.explode(fn.array(_restart(), _role(), _config(), _overlap())).alias("_event")
+    kinds = (_restart(), _role(), _other_master(), _config(), _overlap())
+    found = fn.explode(fn.array(*kinds)).alias("_event")
     rows = lives.select(*_BROKER, fn.col("first_ts").alias("ts"), found)
     return rows.where(fn.col("_event").isNotNull()).select(*_BROKER, "ts", "_event.*")
 
@@ -89,6 +91,22 @@ def _moment(ms: Column) -> Column:
 def _role() -> Column:
     before, now = fn.col("_p.last_role"), fn.col("first_role")
     return _event(before != now, "role_change", fn.concat(before, fn.lit(" -> "), now))
+
+
+def _other_master() -> Column:
+    """A master's life that does not come from the master before it: what its broker found on its
+    disk of an earlier life is another one's, or nothing. A failover looks like that."""
+    p = fn.col("_p")
+    is_another = ~fn.coalesce(fn.col("first_prev_boot") == p["boot"], fn.lit(False))
+    text = fn.concat(
+        fn.lit(
+            "another broker became master, or one that lost its dumps: it does not follow boot "
+        ),
+        p["boot"],
+        fn.lit(", master until "),
+        _moment(p["latest_ts"]),
+    )
+    return _event(fn.col("is_master") & p["is_master"] & is_another, "role_change", text)
 
 
 def _config() -> Column:

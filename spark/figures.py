@@ -7,23 +7,29 @@ minutes and incidents are elsewhere. Must not know objectives' criteria, results
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from spark.dump_words import MASTER_ROLES, STATES, SYNC_RESULTS
-from spark.result_tables import METADATA_TYPE
+from spark.distributions import (
+    NANOSECONDS,
+    ack_buckets,
+    ack_figures,
+    bucket_of,
+    exact_sum,
+    histogram,
+    percentiles,
+    ranked,
+    send_count,
+)
+from spark.dump_words import GROUP, MASTER_ROLES, REPLICA, STATES, SYNC_RESULTS
+from spark.result_tables import METADATA_TYPE, PERCENTILES
 from spark.samples import DUPLICATES, MASTERS, counted, in_window
-from spark.schema import GROUP, REPLICA, Day
+from spark.schema import Day
 
-_LAG_PERCENTILES: Final = {"p50": 500, "p90": 900, "p95": 950, "p99": 990, "p999": 999}
-"""Name -> thousandths of the time."""
-_ACK_QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
-_HISTOGRAM_BASE: Final = 1.02
-_MB: Final = 1_000_000
+_MILLION: Final = 1_000_000
 _DEFAULT_INTERVAL_MS: Final = 5_000
 
 
@@ -48,11 +54,20 @@ def replica_figures(samples: DataFrame, segments: DataFrame, day: Day) -> DataFr
     return rows.withColumns(
         {
             "interval_s": interval_ms / 1000,
-            "expected": fn.floor(fn.lit(day.window_ms) / interval_ms + 0.5),
+            "expected": _expected(interval_ms, day),
             "metadata": fn.coalesce("metadata", nothing),
             "input_digest": fn.coalesce("input_digest", fn.lit("")),
         }
-    ).drop("interval_ms")
+    ).drop("interval_ms", "_spoken_ms", "_spoken_millionths")
+
+
+def _expected(interval_ms: Column, day: Day) -> Column:
+    """Samples that should be there: the time that samples speak for by their own interval, the rest
+    of the window by the last one."""
+    nothing = fn.lit(0)
+    rest_ms = day.window_ms - fn.coalesce("_spoken_ms", nothing)
+    rest = fn.floor(rest_ms * _MILLION / interval_ms + 0.5)
+    return fn.floor((fn.coalesce("_spoken_millionths", nothing) + rest) / _MILLION + 0.5)
 
 
 def _sums(segments: DataFrame, window_s: float) -> DataFrame:
@@ -62,6 +77,7 @@ def _sums(segments: DataFrame, window_s: float) -> DataFrame:
     sums = segments.groupBy(*REPLICA, "objective").agg(
         *(_seconds(fn.when(is_it, length)).alias(f"{name}_s") for name, is_it in times.items()),
         _seconds(fn.when(fn.col("kind") == "down", length)).alias("state_down_s"),
+        fn.min(fn.when(times["good"] & (length > 0), fn.col("start_ms"))).alias("first_good_ms"),
         *(_seconds(fn.col(f"state_{name}_ms")).alias(f"state_{name}_s") for name in STATES),
         fn.sum("transferred").alias("transferred_bytes"),
         fn.sum("reconnects").alias("reconnects"),
@@ -71,7 +87,7 @@ def _sums(segments: DataFrame, window_s: float) -> DataFrame:
     )
     judged = fn.round(fn.col("good_s") + fn.col("bad_s"), 3)
     in_states = sum((fn.col(f"state_{name}_s") for name in STATES), fn.col("state_down_s"))
-    speed = fn.col("catch_up_bytes") / _MB / fn.col("catch_up_s")
+    speed = fn.col("catch_up_bytes") / _MILLION / fn.col("catch_up_s")
     return sums.withColumns(
         {
             "window_s": fn.lit(window_s),
@@ -89,52 +105,27 @@ def _seconds(ms: Column) -> Column:
 
 def _lag_figures(segments: DataFrame, measure: str) -> DataFrame:
     """Percentiles, maximum and histogram of `lag_ms` or `lag_bytes` by time."""
-    names = {f"{measure}_{name}": share for name, share in _LAG_PERCENTILES.items()}
     weight = fn.col("end_ms") - fn.col("start_ms")
     values = segments.select(*REPLICA, fn.col(measure).alias("value"), weight.alias("weight"))
-    bucket = fn.when(fn.col("value") < 1, 0).otherwise(
-        1 + fn.floor(fn.log("value") / fn.log(fn.lit(_HISTOGRAM_BASE))).cast("int")
-    )
+    return _distribution(values, REPLICA, measure, PERCENTILES)
+
+
+def _distribution(
+    values: DataFrame, key: Sequence[str], measure: str, names: Mapping[str, int]
+) -> DataFrame:
+    """`<measure>_<name>` of `names`, `<measure>_max` and `<measure>_hist` of each key."""
+    figures = {f"{measure}_{name}": share for name, share in names.items()}
     # By bucket first: the histogram comes from the same sorted rows as the percentiles.
     buckets = (
-        _ranked(values, REPLICA)
-        .groupBy(*REPLICA, bucket.alias("_bucket"))
-        .agg(fn.sum("weight").alias("_ms"), *_percentiles(names), fn.max("value").alias("_max"))
+        ranked(values, key)
+        .groupBy(*key, bucket_of(fn.col("value")).alias("_bucket"))
+        .agg(fn.sum("weight").alias("_ms"), *percentiles(figures), fn.max("value").alias("_max"))
     )
-    histogram = fn.map_from_entries(fn.sort_array(fn.collect_list(fn.struct("_bucket", "_ms"))))
-    return buckets.groupBy(*REPLICA).agg(
-        *(fn.min(name).alias(name) for name in names),
+    return buckets.groupBy(*key).agg(
+        *(fn.min(name).alias(name) for name in figures),
         fn.max("_max").alias(f"{measure}_max"),
-        histogram.alias(f"{measure}_hist"),
+        histogram("_bucket", "_ms").alias(f"{measure}_hist"),
     )
-
-
-def _ranked(values: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Distinct values of each key with `weight`, `_up_to` (the weight of those up to it), `_all`.
-
-    `values`: key, value, weight; what has no value or no weight is left out."""
-    by_key = Window.partitionBy(*key)
-    known = values.where(fn.col("value").isNotNull() & (fn.col("weight") > 0))
-    in_order = by_key.orderBy("value")
-    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    return (
-        known.groupBy(*key, "value")
-        .agg(fn.sum("weight").alias("weight"))
-        .withColumns(
-            {
-                "_up_to": fn.sum("weight").over(
-                    in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-                ),
-                "_all": fn.sum("weight").over(whole),
-            }
-        )
-    )
-
-
-def _percentiles(names: Mapping[str, int]) -> list[Column]:
-    """The smallest value up to which lies at least that share (thousandths) of the weight."""
-    reached = {name: fn.col("_up_to") * 1000 >= fn.col("_all") * n for name, n in names.items()}
-    return [fn.min(fn.when(is_it, fn.col("value"))).alias(name) for name, is_it in reached.items()]
 
 
 def _longest_catch_up(segments: DataFrame) -> DataFrame:
@@ -148,11 +139,11 @@ def _longest_catch_up(segments: DataFrame) -> DataFrame:
 
 def _longest_gap(segments: DataFrame) -> DataFrame:
     in_time = Window.partitionBy(*REPLICA).orderBy("start_ms")
-    gaps = segments.where(fn.col("quality") == "unknown")
+    length = fn.col("end_ms") - fn.col("start_ms")
+    gaps = segments.where((fn.col("quality") == "unknown") & (length > 0))
     begins = fn.coalesce(fn.lag("end_ms").over(in_time) < fn.col("start_ms"), fn.lit(False))
     runs = gaps.withColumn("_begins", begins.cast("int"))
     runs = runs.withColumn("_run", fn.sum("_begins").over(in_time))
-    length = fn.col("end_ms") - fn.col("start_ms")
     lengths = runs.groupBy(*REPLICA, "_run").agg(_seconds(length).alias("_s"))
     return lengths.groupBy(*REPLICA).agg(fn.max("_s").alias("longest_gap_s"))
 
@@ -165,11 +156,16 @@ def _stream_figures(samples: DataFrame, day: Day) -> DataFrame:
     skew = fn.col("ts") - fn.col("mono")
     # A duplicate is one of the master's stream by its role, too.
     is_master = fn.col("role").isin(*MASTER_ROLES)
+    spoken_ms = fn.when(counts_in, _spoken_ms(day))
+    # Whole millionths of a sample: their sum does not depend on the order of the rows.
+    millionths = fn.floor(spoken_ms * _MILLION / fn.col("interval_ms") + 0.5)
     of_boots = samples.groupBy(*GROUP, "boot_ts", "boot").agg(
         fn.count_if(counts_in).alias("received"),
         fn.count_if(~distinct & is_master & in_time).alias("duplicates"),
         fn.count_if(counts_in & fn.col("conflict")).alias("conflicts"),
         fn.count_if(counts_in & fn.col("out_of_order")).alias("out_of_order"),
+        fn.sum(spoken_ms).alias("_spoken_ms"),
+        fn.sum(millionths).alias("_spoken_millionths"),
         fn.max(fn.when(counts_in, skew)).alias("_high"),
         fn.min(fn.when(counts_in, skew)).alias("_low"),
         fn.max_by(
@@ -183,9 +179,10 @@ def _stream_figures(samples: DataFrame, day: Day) -> DataFrame:
         "-", fn.lpad(fn.lower(fn.hex(fn.bit_xor("_digest"))), 16, "0"), fn.sum("_distinct")
     )
     counts = ("received", "duplicates", "conflicts", "out_of_order")
+    sums = (*counts, "_spoken_ms", "_spoken_millionths")
     last = fn.when(fn.col("_interval").isNotNull(), fn.struct("boot_ts", "boot"))
     return of_boots.groupBy(*GROUP).agg(
-        *(fn.sum(name).alias(name) for name in counts),
+        *(fn.sum(name).alias(name) for name in sums),
         fn.max(fn.col("_high") - fn.col("_low")).alias("clock_skew_ms"),
         fn.max_by("_interval", last).alias("interval_ms"),
         digest.alias("input_digest"),
@@ -213,11 +210,11 @@ def _metadata_figures(samples: DataFrame, day: Day) -> DataFrame:
         )
     )
     ages = (
-        _ranked(rows.select(*key, "value", "weight"), key)
+        ranked(rows.select(*key, "value", "weight"), key)
         .groupBy(*key)
         .agg(
             fn.max("value").alias("max_age_ms"),
-            *_percentiles({"p99_age_ms": 990}),
+            *percentiles({"p99_age_ms": PERCENTILES["p99"]}),
             (fn.max("_all") / 1000).alias("covered_s"),
         )
     )
@@ -246,19 +243,17 @@ def group_figures(samples: DataFrame, day: Day) -> DataFrame:
     roles = stream.where(fn.col("rest_ms").isNotNull()).select(*GROUP, "role")
     begins = ~fn.col("same_boot") & (fn.col("follows") | (fn.col("seq") == 1))
     is_first = ~fn.col("follows") & fn.col("prev_boot").isNull()
-    bytes_lost = fn.col("unreplicated_bytes").cast("double") * fn.col("weight")
+    # A double would round, and then the sum would depend on the order of the rows.
+    bytes_lost = fn.col("unreplicated_bytes").cast("decimal(19,0)") * fn.col("weight")
     sums = stream.groupBy(*GROUP).agg(
         fn.count("*").alias("samples"),
-        (fn.sum(bytes_lost) / 1000).alias("exposure_byte_s"),
+        (fn.sum(bytes_lost).cast("double") / 1000).alias("exposure_byte_s"),
         *(fn.sum(f"sync_{name}").alias(f"sync_{name}") for name in SYNC_RESULTS),
         fn.sum("msgs_in").alias("msgs_in"),
         fn.sum("bytes_in").alias("bytes_in"),
         fn.count_if(begins & ~is_first).alias("restarts"),
     )
-    all_sync = functools.reduce(
-        lambda a, b: a + b, (fn.col(f"sync_{name}") for name in SYNC_RESULTS)
-    )
-    ratio = fn.when(all_sync > 0, fn.col("sync_ok") / all_sync)
+    ratio = fn.when(send_count() > 0, fn.col("sync_ok") / send_count())
     key = list(GROUP)
     return (
         sums.withColumn("sync_ok_ratio", ratio)
@@ -271,14 +266,7 @@ def group_figures(samples: DataFrame, day: Day) -> DataFrame:
 
 def _exposed(stream: DataFrame, measure: str) -> DataFrame:
     values = stream.select(*GROUP, fn.col(measure).alias("value"), "weight")
-    return (
-        _ranked(values, GROUP)
-        .groupBy(*GROUP)
-        .agg(
-            fn.max("value").alias(f"{measure}_max"),
-            *_percentiles({f"{measure}_p99": 990}),
-        )
-    )
+    return _distribution(values, GROUP, measure, {"p99": PERCENTILES["p99"]})
 
 
 def _ack_figures(stream: DataFrame) -> DataFrame:
@@ -286,38 +274,9 @@ def _ack_figures(stream: DataFrame) -> DataFrame:
     ends = stream.select(*GROUP, fn.lit(1).alias("sign"), fn.col("ack_end").alias("ack"))
     bases = stream.select(*GROUP, fn.lit(-1).alias("sign"), fn.col("ack_base").alias("ack"))
     both = ends.unionAll(bases).where(fn.col("ack").isNotNull())
-    totals = both.groupBy(*GROUP).agg(fn.sum(fn.col("ack.sum") * fn.col("sign")).alias("ack_sum_s"))
-    bounds = fn.concat("ack.le", fn.array(fn.lit(float("inf"))))
-    buckets = (
-        both.select(*GROUP, "sign", fn.inline(fn.arrays_zip(bounds.alias("le"), "ack.counts")))
-        .groupBy(*GROUP, "le")
-        .agg(fn.sum(fn.col("counts") * fn.col("sign")).alias("count"))
+    totals = both.groupBy(*GROUP).agg(
+        exact_sum(fn.col("ack.sum") * fn.col("sign"), NANOSECONDS).alias("ack_sum_s")
     )
-    in_order = Window.partitionBy(*GROUP).orderBy("le")
-    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    ranked = buckets.withColumns(
-        {
-            "_lower": fn.coalesce(fn.lag("le").over(in_order), fn.lit(0.0)),
-            "_up_to": fn.sum("count").over(in_order),
-            "_all": fn.sum("count").over(whole),
-        }
-    )
-    finite = fn.col("le") < float("inf")
-    figures = ranked.groupBy(*GROUP).agg(
-        *(_ack_quantile(share).alias(f"ack_{name}_s") for name, share in _ACK_QUANTILES.items()),
-        fn.sort_array(fn.collect_list(fn.when(finite, fn.col("le")))).alias("ack_le"),
-        fn.sort_array(fn.collect_list(fn.struct("le", "count")))["count"].alias("ack_counts"),
-    )
-    return figures.join(totals, list(GROUP))
-
-
-def _ack_quantile(share: float) -> Column:
-    """Linear within the first bucket that reaches the rank; the last bucket's lower bound."""
-    rank = fn.col("_all") * share
-    inside = (rank - (fn.col("_up_to") - fn.col("count"))) / fn.col("count")
-    value = fn.when(
-        fn.col("le") < float("inf"),
-        fn.col("_lower") + (fn.col("le") - fn.col("_lower")) * inside,
-    ).otherwise(fn.col("_lower"))
-    reached = (fn.col("count") > 0) & (fn.col("_up_to") >= rank)
-    return fn.min_by(value, fn.when(reached, fn.col("le")))
+    signed = fn.transform("ack.counts", lambda count: count * fn.col("sign"))
+    buckets = ack_buckets(both, GROUP, fn.col("ack.le"), signed)
+    return ack_figures(buckets, GROUP).join(totals, list(GROUP))

@@ -6,10 +6,20 @@ what it means to Spark. Knows nothing of reports.
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+_REMEDIES: Final = {
+    "S3AFileSystem not found": "Spark needs an S3 client: docs/nightly.md, spark.jars.packages",
+    "No FileSystem for scheme": "give a local path, hdfs://... or s3a://...",
+    "UnknownHostException": "there is no such host: check the name, and HADOOP_CONF_DIR",
+    "No space left on device": "make room there",
+    "Disk quota exceeded": "make room there",
+}
 
 
 class FilesError(Exception):
@@ -26,6 +36,11 @@ class HadoopFiles:
         self._configuration = java_context.hadoopConfiguration()
         self._charset = jvm.java.nio.charset.StandardCharsets.UTF_8
         self._streams = jvm.org.apache.commons.io.IOUtils
+
+    def local_directory(self, path: str) -> Path | None:
+        """The absolute path when it is on this machine's file system; None elsewhere."""
+        uri = self._do(path, lambda system, place: system.makeQualified(place).toUri())
+        return Path(uri.getPath()) if uri.getScheme() == "file" else None
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
@@ -85,10 +100,20 @@ class HadoopFiles:
 
     def _do(self, path: str, action: Any) -> Any:
         try:
+            return self._act(path, action)
+        except (Py4JError, ConnectionError) as error:
+            raise FilesError(
+                f"{path}: Spark's JVM does not answer, its log tells more: {error}"
+            ) from error
+
+    def _act(self, path: str, action: Any) -> Any:
+        try:
             place = self._path(path)
             return action(place.getFileSystem(self._configuration), place)
         except Py4JJavaError as error:
             cause = error.java_exception
-            raise FilesError(
-                f"{path}: {cause.getClass().getSimpleName()}: {cause.getMessage()}"
-            ) from None
+            reason = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+        except PySparkException as error:  # what PySpark makes of some of Java's
+            reason = str(error).partition("\n")[0]
+        way_out = next((f"; {_REMEDIES[sign]}" for sign in _REMEDIES if sign in reason), "")
+        raise FilesError(f"{path}: {reason}{way_out}")

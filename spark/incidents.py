@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.window import Window
 
-from spark.schema import REPLICA, Day
+from spark.dump_words import REPLICA
+from spark.schema import Day
 
 
 def incidents(segments: DataFrame, day: Day) -> DataFrame:
@@ -68,7 +69,8 @@ def _cause(first: Column, stuck: Column) -> Column:
 
 
 def incident_sums(incidents: DataFrame) -> DataFrame:
-    """Of each replica that had incidents: how many, how many ended, and their seconds."""
+    """Of each replica that had incidents: how many, how many ended, their seconds, begin and
+    end of the first one and of the one that is open."""
     ended = ~fn.col("open")
     return incidents.groupBy(*REPLICA).agg(
         fn.count("*").alias("incidents"),
@@ -78,6 +80,10 @@ def incident_sums(incidents: DataFrame) -> DataFrame:
         fn.coalesce(sum_of_seconds(fn.when(ended, fn.col("duration_s"))), fn.lit(0.0)).alias(
             "incident_ended_s"
         ),
+        fn.min("start_ms").alias("first_start_ms"),
+        fn.min("end_ms").alias("first_end_ms"),
+        fn.max(fn.when(~ended, fn.col("start_ms"))).alias("open_start_ms"),
+        fn.max(fn.when(~ended, fn.col("end_ms"))).alias("open_end_ms"),
     )
 
 

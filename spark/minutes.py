@@ -9,8 +9,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from spark.result_tables import SPANS_S
-from spark.schema import HOUR_MS, MINUTE_MS, REPLICA, Day
+from spark.distributions import percentiles, ranked
+from spark.dump_words import HOUR_MS, MINUTE_MS, REPLICA
+from spark.result_tables import PERCENTILES, SPANS_S
+from spark.schema import Day
 
 
 def minutes(segments: DataFrame) -> DataFrame:
@@ -36,20 +38,13 @@ def minutes(segments: DataFrame) -> DataFrame:
             for quality in ("good", "bad", "unknown")
         ),
         fn.max(fn.when(takes_time, fn.col("lag_ms"))).alias("lag_ms_max"),
-        fn.max(fn.when(takes_time, fn.col("lag_bytes"))).alias("lag_bytes_max"),
-        fn.sum(fn.coalesce(fn.col("lag_ms") * fn.col("_ms"), fn.lit(0))).alias("lag_weighted_ms"),
-        _sum_of_told(is_told, "transferred").alias("transferred_bytes"),
-        _sum_of_told(is_told, "msgs_in").alias("msgs_in"),
+        fn.sum(fn.when(is_told, fn.coalesce("msgs_in", fn.lit(0))).otherwise(0)).alias("msgs_in"),
         fn.bool_or(is_told & fn.coalesce("written", fn.lit(False))).alias("written"),
     )
 
 
 def _floor(ms: Column) -> Column:
     return ms - ms % MINUTE_MS
-
-
-def _sum_of_told(is_told: Column, difference: str) -> Column:
-    return fn.sum(fn.when(is_told, fn.coalesce(difference, fn.lit(0))).otherwise(0))
 
 
 def minute_counts(minutes: DataFrame) -> DataFrame:
@@ -68,15 +63,30 @@ def minute_counts(minutes: DataFrame) -> DataFrame:
     )
 
 
-def hours(minutes: DataFrame) -> DataFrame:
-    """The rows of table `hours`, without `dt`: times are sums, the lag is the largest."""
+def hours(minutes: DataFrame, segments: DataFrame) -> DataFrame:
+    """The rows of table `hours`, without `dt`: times are sums of D's `minutes`, the lag is the
+    largest, and by time that of 99 % of the hour."""
     hour = fn.col("minute") - fn.col("minute") % HOUR_MS
     times = (
         fn.sum(f"{quality}_ms").alias(f"{quality}_ms") for quality in ("good", "bad", "unknown")
     )
-    return minutes.groupBy(*REPLICA, hour.alias("hour")).agg(
+    rows = minutes.groupBy(*REPLICA, hour.alias("hour")).agg(
         *times, fn.max("lag_ms_max").alias("lag_ms_max")
     )
+    key = [*REPLICA, "hour"]
+    of_lags = ranked(_lags_by_hour(segments), key)
+    lags = of_lags.groupBy(*key).agg(*percentiles({"lag_ms_p99": PERCENTILES["p99"]}))
+    return rows.join(lags, key, "left")
+
+
+def _lags_by_hour(segments: DataFrame) -> DataFrame:
+    """cluster, broker, replica, hour, value (lag, ms), weight (ms)."""
+    known = segments.where(fn.col("lag_ms").isNotNull() & (fn.col("end_ms") > fn.col("start_ms")))
+    first, last = (ms - ms % HOUR_MS for ms in (fn.col("start_ms"), fn.col("end_ms") - 1))
+    hour = fn.explode(fn.sequence(first, last, fn.lit(HOUR_MS))).alias("hour")
+    parts = known.select(*REPLICA, "start_ms", "end_ms", fn.col("lag_ms").alias("value"), hour)
+    begin, end = fn.greatest("start_ms", "hour"), fn.least("end_ms", fn.col("hour") + HOUR_MS)
+    return parts.select(*REPLICA, "hour", "value", (end - begin).alias("weight"))
 
 
 def largest_bad_ms(minutes: DataFrame, before: DataFrame, day: Day) -> DataFrame:

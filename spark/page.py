@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from spark import wording
-from spark.dump_words import SYNC_RESULTS
+from spark.comparisons import days_in_words, sheets
+from spark.dump_words import GROUP, SYNC_RESULTS
 from spark.plot_shapes import Plot
 from spark.plots import Lane, ack_histogram, incident_chart
 from spark.replica_plots import ReplicaPlots, span_of
@@ -27,6 +28,7 @@ from spark.report_data import (
     INSUFFICIENT,
     MAX_PLOTTED,
     MET,
+    METADATA_COLUMNS,
     SEVERITY,
     ReplicaKey,
     ReportData,
@@ -102,7 +104,7 @@ def _environment() -> Environment:
         "count": wording.count,
         "name": wording.name,
         "excerpt": wording.excerpt,
-        "first_capital": _capital,
+        "sentence": wording.sentence,
     }
     environment.globals |= {
         "waited": _waited,
@@ -124,6 +126,8 @@ def _view(data: ReportData) -> dict[str, Any]:
     groups = sorted(
         data.group_days, key=lambda row: (SEVERITY[row["verdict"]], row["cluster"], row["broker"])
     )
+    windows = _windows(data)
+    lengths = tuple(data.window_days)
     return {
         "headline": _how_many(data),
         "window": _window(data),
@@ -135,18 +139,24 @@ def _view(data: ReportData) -> dict[str, Any]:
         "anchors": anchors,
         "objectives": objectives,
         "moment": lambda epoch_ms: wording.moment(epoch_ms, data.date),
+        "lengths": lengths,
+        "lengths_in_words": days_in_words(lengths),
+        "clusters": _part(_clusters(data)),
         "replicas": _part(ordered),
-        "details": [(row, plots.of(row)) for row in ordered[:MAX_PLOTTED]],
-        "incidents": _part(ordered_incidents(data)),
+        "details": [
+            (row, sheets(row, windows.get(key_of(row), {}), lengths), plots.of(row))
+            for row in ordered[:MAX_PLOTTED]
+        ],
+        "incidents": _part(ordered_incidents(data), data.total("incidents")),
         "incident_chart": _incident_chart(data, ordered),
-        "groups": _part(groups),
+        "groups": _part(_group_lengths(data, groups)),
         "ack_plots": [(row, _ack_plot(row)) for row in groups if sum(row["ack_counts"] or ())][
             :MAX_PLOTTED
         ],
         "catch_ups": _part([row for row in ordered if row["catch_up_s"]]),
-        "metadata": _part([(row, item) for row in ordered for item in row["metadata"] or ()]),
-        "windows": _part(_windows(data, ordered)),
-        "events": _part(ordered_events(data)),
+        "metadata": _part(_metadata(ordered, windows, lengths)),
+        "windows": _part(_windows_in_order(ordered, windows)),
+        "events": _part(ordered_events(data), data.total("events")),
         "bad_lines": _part(ordered_bad_lines(data)),
     }
 
@@ -158,8 +168,10 @@ def _window(data: ReportData) -> str:
     return f"{wording.moment(data.w0_ms, data.date)} to {end} UTC"
 
 
-def _part(rows: Sequence[Any]) -> Part:
-    return Part(rows[:MAX_ROWS], max(len(rows) - MAX_ROWS, 0))
+def _part(rows: Sequence[Any], total: int | None = None) -> Part:
+    """`total`: how many there are, where `rows` are not all of them."""
+    shown = rows[:MAX_ROWS]
+    return Part(shown, (len(rows) if total is None else total) - len(shown))
 
 
 def _how_many(data: ReportData) -> str:
@@ -216,19 +228,11 @@ def _why(data: ReportData, ordered: Sequence[Row]) -> list[Reason]:
 
 
 def _sentences(data: ReportData, row: Row, incidents: Sequence[Row]) -> list[str]:
-    found = [f"{_capital(wording.excerpt(reason))}." for reason in row["reasons"] or ()]
-    if not found:
-        objective = data.objective_of(row)
-        found.append(
-            f"Availability {wording.share(row['availability'])}, objective "
-            f"{wording.per_cent(objective['availability_percent'])}: "
-            f"{wording.duration(row['bad_s'])} bad, {wording.duration(row['budget_s'])} allowed, "
-            f"{wording.duration(row['unknown_s'])} unknown."
-        )
+    found = [wording.sentence(reason) for reason in row["reasons"]]
     if incidents:
         longest = max(incidents, key=lambda one: (one["duration_s"], -one["start_ms"]))
         found.append(
-            f"{wording.plural(len(incidents), 'incident', 'incidents')}, the longest "
+            f"{wording.plural(int(row['incidents']), 'incident', 'incidents')}, the longest "
             f"{wording.duration(longest['duration_s'])} from "
             f"{wording.moment(longest['start_ms'], data.date)}: {cause(longest['cause'])}."
         )
@@ -238,10 +242,6 @@ def _sentences(data: ReportData, row: Row, incidents: Sequence[Row]) -> list[str
 def cause(name: str) -> str:
     """A cause in words."""
     return wording.name(name).replace("_", " ")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".")
 
 
 def _tiles(data: ReportData) -> list[tuple[str, str, str]]:
@@ -258,7 +258,11 @@ def _tiles(data: ReportData) -> list[tuple[str, str, str]]:
             wording.share((known - bad) / known if known else None),
             "of the time known",
         ),
-        ("Incidents", wording.count(len(data.incidents)), f"longest {wording.duration(longest)}"),
+        (
+            "Incidents",
+            wording.count(data.total("incidents")),
+            f"longest {wording.duration(longest)}",
+        ),
         ("Lag, p99", wording.lag(_largest(rows, "lag_ms_p99")), "of the worst replica"),
         (
             "Unreplicated",
@@ -311,10 +315,71 @@ def _ack_plot(row: Row) -> Plot:
 _ACK_QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))
 
 
-def _windows(data: ReportData, ordered: Sequence[Row]) -> list[Row]:
-    """7, then 30 days of each replica, in the order of the replicas."""
-    place = {key_of(row): index for index, row in enumerate(ordered)}
-    last = len(ordered)
-    return sorted(
-        data.windows, key=lambda row: (place.get(key_of(row), last), key_of(row), int(row["days"]))
+def _clusters(data: ReportData) -> list[tuple[Row, Sequence[Row | None], float | None]]:
+    """Day, windows, and p99 of the replica that lags most; none where there is one group only."""
+    if len(data.group_days) <= 1 and len({row["cluster"] for row in data.clusters}) <= 1:
+        return []
+    rows = {(row["cluster"], int(row["days"])): row for row in data.clusters}
+    of_day = sorted(
+        (row for row in data.clusters if row["days"] == 1),
+        key=lambda row: (SEVERITY[row["verdict"]], row["cluster"]),
     )
+    replicas: dict[str, list[Row]] = {}
+    for row in data.replica_days:
+        replicas.setdefault(row["cluster"], []).append(row)
+    return [
+        (
+            row,
+            [rows.get((row["cluster"], days)) for days in data.window_days],
+            _largest(replicas.get(row["cluster"], ()), "lag_ms_p99"),
+        )
+        for row in of_day
+    ]
+
+
+def _windows(data: ReportData) -> dict[ReplicaKey, dict[int, Row]]:
+    """Each replica's windows by days."""
+    found: dict[ReplicaKey, dict[int, Row]] = {}
+    for row in sorted(data.windows, key=lambda row: int(row["days"])):
+        found.setdefault(key_of(row), {})[int(row["days"])] = row
+    return found
+
+
+def _windows_in_order(
+    ordered: Sequence[Row], windows: Mapping[ReplicaKey, Mapping[int, Row]]
+) -> list[Row]:
+    """The shortest first, of each replica."""
+    return [window for row in ordered for window in windows.get(key_of(row), {}).values()]
+
+
+def _group_lengths(data: ReportData, groups: Sequence[Row]) -> list[Row]:
+    """Each group's day, then its windows, all with `days` and `role`."""
+    windows: dict[tuple[str, ...], list[Row]] = {}
+    for row in sorted(data.group_windows, key=lambda row: int(row["days"])):
+        windows.setdefault(tuple(row[name] for name in GROUP), []).append(row)
+    found: list[Row] = []
+    for row in groups:
+        role = {"role": row["role"]}
+        found.append({**row, "days": 1})
+        found += [{**one, **role} for one in windows.get(tuple(row[name] for name in GROUP), ())]
+    return found
+
+
+_NO_METADATA = dict.fromkeys(METADATA_COLUMNS)
+
+
+def _metadata(
+    ordered: Sequence[Row],
+    windows: Mapping[ReplicaKey, Mapping[int, Row]],
+    lengths: Sequence[int],
+) -> list[tuple[Row, str, Row, list[Row]]]:
+    """Replica, kind, its figures of the day and of each window."""
+    found = []
+    for row in ordered:
+        of_replica = windows.get(key_of(row), {})
+        each = [row, *(of_replica.get(days) for days in lengths)]
+        by_kind = [{one["kind"]: one for one in (of and of["metadata"]) or ()} for of in each]
+        for kind in dict.fromkeys(kind for figures in by_kind for kind in figures):
+            day, *others = (figures.get(kind, _NO_METADATA) for figures in by_kind)
+            found.append((row, kind, day, others))
+    return found

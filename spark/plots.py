@@ -33,12 +33,11 @@ from spark.plot_shapes import (
     steps,
     thinned,
 )
+from spark.result_tables import HISTOGRAM_BASE
 
 _TEXT_PX = 14
 """Two labels of an axis need this distance."""
 _THINNED_PERCENT = 0.2
-_HIST_BASE = 1.02
-"""Of the histograms' buckets (docs/sla_report.md)."""
 _EDGES: tuple[tuple[float, Anchor], ...] = ((0, "start"), (0.5, "middle"), (1, "end"))
 _NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
@@ -145,8 +144,8 @@ def percentile_ladder(
     total = sum(histogram.values())
     points = [(0, height)]
     done = 0.0
-    for bucket in sorted(histogram):
-        value = _HIST_BASE**bucket if bucket else 0.0
+    for bucket in sorted(bucket for bucket, ms in histogram.items() if ms):
+        value = HISTOGRAM_BASE**bucket if bucket else 0.0
         level = scale.y(min(value, largest_ms) if largest_ms is not None else value)
         points.append((points[-1][0], level))
         done += histogram[bucket]
@@ -247,8 +246,8 @@ def burn_down_minutes(minutes: Sequence[Minute], span: Span, budget_s: float) ->
     return burn_down("Error budget of the window", periods, budget_s, span.ticks(), data)
 
 
-def burn_down_days(days: Sequence[Period], budget_s: float) -> Plot:
-    """The budget of 30 days, by day; `label` of a period is its date."""
+def burn_down_days(days: Sequence[Period], budget_s: float, length: int) -> Plot:
+    """The budget of `length` days, by day; `label` of a period is its date."""
     left = budget_s
     rows = []
     for day in days:
@@ -267,15 +266,17 @@ def burn_down_days(days: Sequence[Period], budget_s: float) -> Plot:
         for index in range(0, len(days), every)
     ]
     data = Data(("Day", "Bad", "Unknown", "Budget left at its end"), rows)
-    title = f"Error budget of 30 days: the last {len(days)}"
+    title = f"Error budget of {length} days: the last {len(days)}"
     return burn_down(title, days, budget_s, ticks, data)
 
 
 @dataclass(frozen=True)
 class Hour:
-    """One cell of a heat map; None stands for an hour without any row."""
+    """One cell of a heat map: lags in ms or None, times in ms."""
 
-    lag_ms: float | None
+    lag_ms_p99: float | None
+    lag_ms_max: float | None
+    good_ms: float
     bad_ms: float
     unknown_ms: float
 
@@ -284,18 +285,25 @@ HEAT_CLASSES = (
     ("heat1", "up to 1 % of the objective"),
     ("heat2", "up to 10 %"),
     ("heat3", "up to the objective"),
-    ("heat4", "above"),
-    ("heat5", "some bad time"),
+    ("heat4", "up to 1 % of the time bad"),
+    ("heat5", "more"),
 )
+_HEAT_PARTS = (("heat1", 0.01), ("heat2", 0.1), ("heat3", 1.0))
+_BAD_PART = 0.01
+"""What p99 leaves out: with more bad time it is above the objective, or the lag is not known."""
+_MARKS = {"heat4": "m0 {h}l9 -{h}", "heat5": "l9 {h}m-9 0l9 -{h}"}
+"""Strokes over a cell with bad time, so that it can be told without colour."""
 
 
 def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: float) -> Plot:
-    """Hour by day: the largest lag of each hour as a class of the objective.
+    """Hour by day: p99 of each hour's lag as a class of the objective, bad hours crossed.
 
-    `days` are (date, 24 hours), the newest last. A hatch over the colour tells of unknown time.
+    `days` are (date, 24 hours), the newest last; None is an hour without any row. A hatch over the
+    colour tells of unknown time.
     """
     row_px = 14
     cells: dict[str, list[str]] = {style: [] for style, _ in HEAT_CLASSES}
+    marks: dict[str, list[str]] = {style: [] for style in _MARKS}
     bands = []
     for lane, (_date, hours) in enumerate(days):
         for hour, cell in enumerate(hours):
@@ -303,18 +311,23 @@ def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: fl
                 box = round(hour * 100 / 24, 2), round(100 / 24, 2), lane * row_px, row_px - 1
                 bands.append(Band(*box, "unknown"))
             if cell is not None and (style := _heat(cell, objective_ms)):
-                cells[style].append(f"M{hour * 10} {lane * row_px}h9v{row_px - 1}h-9z")
+                corner = f"M{hour * 10} {lane * row_px}"
+                cells[style].append(f"{corner}h9v{row_px - 1}h-9z")
+                if style in marks:
+                    marks[style].append(corner + _MARKS[style].format(h=row_px - 1))
     bad = sum(1 for _, hours in days for cell in hours if cell is not None and cell.bad_ms > 0)
+    strokes = {f"{style}-mark": d for style, d in marks.items()}
     return Plot(
-        title="Lag by hour and day",
-        note="Largest lag of each hour, as a part of the objective.",
+        title="Lag p99 by hour and day",
+        note="The lag that 99 % of an hour did not exceed, as a part of the objective; "
+        "hours with bad time are crossed.",
         alternative=(
             f"Heat map of {wording.plural(len(days), 'day', 'days')} by 24 hours: "
             f"{wording.plural(bad, 'hour has', 'hours have')} some bad time."
         ),
         width=240,
         height=row_px * len(days),
-        paths=[Path("".join(d), style) for style, d in cells.items() if d],
+        paths=[Path("".join(d), style) for style, d in (cells | strokes).items() if d],
         bands=joined(bands),
         x_ticks=[
             Tick(round(hour * 100 / 24, 2), f"{hour:02d}", "start") for hour in range(0, 24, 4)
@@ -331,18 +344,23 @@ def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: fl
 
 
 def _heat(cell: Hour, objective_ms: float) -> str | None:
-    if cell.bad_ms > 0:
+    if cell.bad_ms > _BAD_PART * (cell.good_ms + cell.bad_ms):
         return "heat5"
-    if cell.lag_ms is None:
+    if cell.bad_ms > 0:
+        return "heat4"
+    if cell.lag_ms_p99 is None:
         return None
-    part = cell.lag_ms / objective_ms if objective_ms else math.inf
-    return next((f"heat{i}" for i, top in ((1, 0.01), (2, 0.1), (3, 1.0)) if part <= top), "heat4")
+    part = cell.lag_ms_p99 / objective_ms if objective_ms else math.inf
+    # What was good under another objective may be above today's.
+    return next((style for style, top in _HEAT_PARTS if part <= top), "heat5")
 
 
 def _heat_words(cell: Hour | None) -> str:
     if cell is None:
         return "unknown"
-    words = [wording.lag(cell.lag_ms)] if cell.lag_ms is not None else []
+    words = []
+    if cell.lag_ms_max is not None:
+        words = [f"{wording.lag(cell.lag_ms_p99)}, max {wording.lag(cell.lag_ms_max)}"]
     if cell.bad_ms > 0:
         words.append(f"bad {wording.duration(cell.bad_ms / 1000)}")
     if cell.unknown_ms > 0:

@@ -15,6 +15,8 @@ from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElaps
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from spark.output import say
+
 Tasks = Callable[[], tuple[int, int]]
 """Finished and all tasks of the jobs that run now."""
 
@@ -45,25 +47,24 @@ class Reporter(Progress, Protocol):
         """Ends the bar for good; may be called twice."""
 
 
-def make_reporter(program: str, stream: TextIO) -> Reporter:
-    """The bar when `stream` is a terminal that can show one, else lines."""
-    if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+def make_reporter(program: str, stream: TextIO | None) -> Reporter:
+    """The bar when `stream` is a terminal that can show one, else lines; None is a closed one."""
+    if stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         return BarReporter(program, stream)
     return LineReporter(program, stream)
 
 
 class LineReporter:
-    """A line for each stage, for logs of cron and systemd."""
+    """A line for each stage, for logs of cron and systemd; a full one does not end the run."""
 
-    def __init__(self, program: str, stream: TextIO) -> None:
+    def __init__(self, program: str, stream: TextIO | None) -> None:
         self._program = program
         self._stream = stream
         self._heading = ""
 
     def note(self, text: str) -> None:
         """See Reporter."""
-        self._stream.write(f"{self._program}: {text}\n")
-        self._stream.flush()
+        say(self._stream, f"{self._program}: {text}")
 
     def heading(self, text: str) -> None:
         """See Reporter."""

@@ -6,7 +6,7 @@ It must not know Spark or HTML.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 
 from spark import plots
@@ -15,6 +15,7 @@ from spark.report_data import PERCENTILES, STATES, ReplicaKey, ReportData, Row, 
 
 _HOUR_MS = 3_600_000
 _MAX_DAYS = 30
+"""ReportData has the hours and days of so many dates."""
 _LABELS = {
     "p50": "50 %",
     "p90": "90 %",
@@ -58,11 +59,19 @@ class ReplicaPlots:
         of_days = {_text(day["dt"]): day for day in self._days.get(key, ())}
         dates = _dates(self._data.date, of_days)
         if len(dates) > 1:
-            budget_s = (1 - float(objective["availability_percent"]) / 100) * 30 * 86_400
-            found.append(plots.burn_down_days([_period(day, of_days) for day in dates], budget_s))
+            found.append(self._burn_down(dates, of_days, float(objective["availability_percent"])))
             hours = {int(hour["hour"]): hour for hour in self._hours.get(key, ())}
             found.append(plots.heat_map([(day, _day(day, hours)) for day in dates], objective_ms))
         return found
+
+    def _burn_down(
+        self, dates: Sequence[str], of_days: Mapping[str, Row], availability_percent: float
+    ) -> Plot:
+        """Of the longest window, but for what nobody has the days of."""
+        length = min(max(self._data.window_days), _MAX_DAYS)
+        budget_s = (1 - availability_percent / 100) * length * 86_400
+        periods = [_period(day, of_days) for day in dates[-length:]]
+        return plots.burn_down_days(periods, budget_s, length)
 
 
 def span_of(data: ReportData) -> Span:
@@ -122,9 +131,9 @@ def _day(day: str, hours: Mapping[int, Row]) -> list[plots.Hour | None]:
 def _hour(row: Row | None) -> plots.Hour | None:
     if row is None:
         return None
-    return plots.Hour(
-        finite(row["lag_ms_max"]), finite(row["bad_ms"]) or 0, finite(row["unknown_ms"]) or 0
-    )
+    lags = finite(row["lag_ms_p99"]), finite(row["lag_ms_max"])
+    times = (finite(row[f"{kind}_ms"]) or 0 for kind in ("good", "bad", "unknown"))
+    return plots.Hour(*lags, *times)
 
 
 def _text(value: str | date) -> str:

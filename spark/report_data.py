@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from spark import dump_words
+from spark import result_tables
+from spark.dump_words import REPLICA
+from spark.result_tables import METADATA_FIGURES, TABLES
 
 Row = Mapping[str, Any]
 """One row: column name -> None, bool, int, float, text, or lists and dicts of these."""
@@ -20,127 +22,37 @@ ReplicaKey = tuple[str, str, str]
 
 BREACHED, INSUFFICIENT, MET = "breached", "insufficient data", "met"
 EXIT_CODES = {MET: 0, BREACHED: 1, INSUFFICIENT: 2}
+EXIT_ERROR = 3
+"""Of the command, where there is no verdict."""
 SEVERITY = {BREACHED: 0, INSUFFICIENT: 1, MET: 2}
 MAX_PLOTTED = 30
 """So many replicas get plots, the worst; `minutes`, `hours` and `days` have only their rows."""
 
-STATES = (*dump_words.STATES, "down", "unknown")
-PERCENTILES = ("p50", "p90", "p95", "p99", "p999", "max")
-KEY = ("cluster", "broker", "replica")
-REPLICA_DAY_COLUMNS = (
-    *KEY,
-    "objective",
-    "verdict",
-    "reasons",
-    "window_s",
-    "interval_s",
-    "expected",
-    "received",
-    "duplicates",
-    "conflicts",
-    "late",
-    "out_of_order",
-    "longest_gap_s",
-    "clock_skew_ms",
-    "coverage",
-    "good_s",
-    "bad_s",
-    "unknown_s",
-    "availability",
-    *(f"lag_ms_{name}" for name in PERCENTILES),
-    *(f"lag_bytes_{name}" for name in PERCENTILES),
-    *(f"state_{name}_s" for name in STATES),
-    "minutes_good",
-    "minutes_bad",
-    "minutes_unknown",
-    "minutes_written",
-    "minutes_written_good",
-    "incidents",
-    "incident_s",
-    "longest_incident_s",
-    "mttr_s",
-    "mtbf_s",
-    "transferred_bytes",
-    "reconnects",
-    "rejected_acks",
-    "catch_up_s",
-    "catch_up_longest_s",
-    "catch_up_bytes",
-    "catch_up_mb_s",
-    "metadata",
-    "budget_s",
-    "budget_left_s",
-    "budget_used_ratio",
-    "burn_1h",
-    "burn_6h",
-    "burn_24h",
-    "burn_3d",
-    "revision",
-    "input_digest",
+STATES = result_tables.STATES
+PERCENTILES = result_tables.LAG_FIGURES
+KEY = REPLICA
+
+
+def _shown(table: str, *but: str) -> tuple[str, ...]:
+    return tuple(name for name in TABLES[table] if not name.endswith("_hist") and name not in but)
+
+
+REPLICA_DAY_COLUMNS = _shown(
+    "replica_days",
+    # What only later reports need.
+    *("first_received", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms"),
 )
-METADATA_COLUMNS = ("kind", "max_age_ms", "p99_age_ms", "failures", "covered_s")
+METADATA_COLUMNS = tuple(METADATA_FIGURES)
 """Of each element of `metadata` of a replica's day."""
-GROUP_DAY_COLUMNS = (
-    "cluster",
-    "broker",
-    "role",
-    "verdict",
-    "samples",
-    "unreplicated_bytes_max",
-    "unreplicated_bytes_p99",
-    "oldest_unreplicated_ms_max",
-    "oldest_unreplicated_ms_p99",
-    "exposure_byte_s",
-    *(f"sync_{name}" for name in dump_words.SYNC_RESULTS),
-    "sync_ok_ratio",
-    "ack_p50_s",
-    "ack_p99_s",
-    "ack_p999_s",
-    "ack_le",
-    "ack_counts",
-    "ack_sum_s",
-    "msgs_in",
-    "bytes_in",
-    "restarts",
-    "revision",
-)
-WINDOW_COLUMNS = (
-    *KEY,
-    "days",
-    "days_with_data",
-    "verdict",
-    "good_s",
-    "bad_s",
-    "unknown_s",
-    "coverage",
-    "availability",
-    *(f"lag_ms_{name}" for name in ("p50", "p99", "p999", "max")),
-    *(f"lag_bytes_{name}" for name in ("p50", "p99", "p999", "max")),
-    "incidents",
-    "mttr_s",
-    "mtbf_s",
-    "budget_s",
-    "budget_left_s",
-    "budget_used_ratio",
-    "forecast",
-)
-INCIDENT_COLUMNS = (
-    *KEY,
-    "number",
-    "start_ms",
-    "end_ms",
-    "duration_s",
-    "bad_s",
-    "unknown_s",
-    "cause",
-    "open",
-    "max_lag_ms",
-    "max_lag_bytes",
-)
-EVENT_COLUMNS = ("cluster", "broker", "broker_id", "ts", "kind", "text")
+GROUP_DAY_COLUMNS = _shown("group_days")
+WINDOW_COLUMNS = _shown("windows")
+GROUP_WINDOW_COLUMNS = _shown("group_windows")
+CLUSTER_COLUMNS = _shown("clusters")
+INCIDENT_COLUMNS = _shown("incidents")
+EVENT_COLUMNS = _shown("events")
 BAD_LINE_COLUMNS = ("reason", "lines", "files", "example_file", "example_text")
 MINUTE_COLUMNS = (*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "lag_ms_max", "msgs_in")
-HOUR_COLUMNS = (*KEY, "hour", "good_ms", "bad_ms", "unknown_ms", "lag_ms_max")
+HOUR_COLUMNS = _shown("hours")
 DAY_COLUMNS = (*KEY, "dt", "good_s", "bad_s", "unknown_s")
 OBJECTIVE_COLUMNS = (
     "name",
@@ -163,8 +75,10 @@ class ReportData:
     """One date's results. Further columns of rows are allowed and not looked at.
 
     `date` is YYYY-MM-DD (UTC), the window [w0_ms, w1_ms) epoch ms, `verdict` one of EXIT_CODES.
-    - `replica_days`, `group_days`, `windows` (7 and 30 days), `incidents`, `events`: every row of
-      the date. A plotted replica's day also has `lag_ms_hist` (bucket -> ms); others may lack it.
+    - `replica_days`, `group_days`, `windows` and `group_windows` (of `window_days` each),
+      `clusters` (of 1 day and of those): every row of the date, without histograms; but a plotted
+      replica's day has `lag_ms_hist` (bucket -> ms).
+    - `incidents`, `events`: rows of the date, perhaps not all; `total` says how many it has.
     - `bad_lines`: one row for each reason: `lines` and `files` are counts, with one example.
     - `minutes` of the date, `hours` and `days` of up to 30 days that end with the date, with
       `minute` and `hour` in epoch ms: of the plotted replicas only (`plotted_keys`).
@@ -181,6 +95,8 @@ class ReportData:
     replica_days: Sequence[Row] = ()
     group_days: Sequence[Row] = ()
     windows: Sequence[Row] = ()
+    group_windows: Sequence[Row] = ()
+    clusters: Sequence[Row] = ()
     incidents: Sequence[Row] = ()
     events: Sequence[Row] = ()
     bad_lines: Sequence[Row] = ()
@@ -188,6 +104,9 @@ class ReportData:
     hours: Sequence[Row] = ()
     days: Sequence[Row] = ()
     objectives: Sequence[Row] = ()
+    window_days: Sequence[int] = (7, 30)
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """Of `incidents` and `events`, where there are more than the rows given."""
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT_CODES:
@@ -209,6 +128,10 @@ class ReportData:
         """How often this date's result was written with a change; above 1 it is a revised one."""
         return max((int(row["revision"] or 1) for row in self.replica_days), default=1)
 
+    def total(self, table: str) -> int:
+        """How many `incidents` or `events` the date has."""
+        return self.totals.get(table, len(getattr(self, table)))
+
     def objective_of(self, row: Row) -> Row:
         """The objective of a replica's day.
 
@@ -224,6 +147,8 @@ _REQUIRED = {
     "replica_days": REPLICA_DAY_COLUMNS,
     "group_days": GROUP_DAY_COLUMNS,
     "windows": WINDOW_COLUMNS,
+    "group_windows": GROUP_WINDOW_COLUMNS,
+    "clusters": CLUSTER_COLUMNS,
     "incidents": INCIDENT_COLUMNS,
     "events": EVENT_COLUMNS,
     "bad_lines": BAD_LINE_COLUMNS,

@@ -16,29 +16,32 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Final, Self
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark.arguments import Options
-from spark.days import missing_days, report_directory, window
+from spark.catch_up import CatchUp
+from spark.days import window
 from spark.hadoop_files import HadoopFiles
 from spark.java_home import find_java
+from spark.output import say
 from spark.progress import Reporter
-from spark.report_data import MET, ReportData, worst_first
+from spark.report_data import EXIT_ERROR, MET, ReportData, key_of, worst_first
+from spark.results import report_directory, summary_path
 from spark.sla_report import ReportRequest, run
 from spark.spark_session import (
+    SPARK_ERRORS,
     count_tasks,
     explain,
-    local_directory,
     start_session,
     stop_session,
 )
+from spark.wording import excerpt, name
 
-EXIT_ERROR: Final = 3
 _MAX_REASONS: Final = 3
+_Failure = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 
 class RunError(Exception):
@@ -46,60 +49,78 @@ class RunError(Exception):
 
 
 class ReportRun:
-    """A context that has Spark; `dates` and `report` belong inside it."""
+    """A context that has Spark; `exit_codes` belongs inside it. Main thread only."""
 
     def __init__(self, options: Options, reporter: Reporter, now_ms: Callable[[], int]) -> None:
         self._options = options
         self._reporter = reporter
         self._now_ms = now_ms
-        self._scratch = Path(tempfile.mkdtemp(prefix="mqreport-"))
-        self._log = self._scratch / "spark.log"
+        self._scratch: Path
+        self._log: Path
         self._keep_log = False
         self._open = contextlib.ExitStack()
         self._spark: SparkSession
+        self._files: HadoopFiles
+        self._local_out: Path | None
 
     def __enter__(self) -> Self:
+        self._scratch = _scratch_directory()
+        self._log = self._scratch / "spark.log"
         with contextlib.ExitStack() as opening:
             opening.callback(self._put_away)
+            opening.push(self._look_at)
             opening.enter_context(_logging_to(self._log, self._reporter))
             self._spark = opening.enter_context(self._session())
-            opening.enter_context(_locked(local_directory(self._spark, self._options.out)))
-            opening.callback(self._reporter.close)  # before Spark goes: it asks for its tasks
+            self._files = HadoopFiles(self._spark)
+            self._local_out = self._files.local_directory(self._options.out)
+            opening.enter_context(_locked(self._local_out))
             self._open = opening.pop_all()
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        self._open.close()
+    def __exit__(self, *failure: *_Failure) -> None:
+        self._open.__exit__(*failure)
 
-    def dates(self, last: datetime.date) -> list[datetime.date]:
-        """What is to be reported on, oldest first."""
+    def exit_codes(self, last: datetime.date) -> list[int]:
+        """Makes the reports that were asked for; their exit codes, and those of results that no
+        exit code has told yet (spark/catch_up.py).
+
+        Raises InputError and FilesError, which another date would, too.
+        """
         options, count = self._options, self._options.catch_up
         if count is None:
-            return [last]
-        files = HadoopFiles(self._spark)
-        dates = missing_days(files, options.dumps, options.out, last, count)
-        if not dates:
+            return [self._report(last)]
+        catch_up = CatchUp(self._files, options.dumps, options.out, last, count)
+        for date, code in catch_up.untold.items():
+            self._reporter.note(
+                f"{date}: its exit code {code} counts, too: made by a run that did not come to its"
+                f" end; {summary_path(options.out, date)}"
+            )
+        if not catch_up.missing:
             self._reporter.note(
                 f"nothing to catch up with: of {count} dates up to {last} none lacks its result"
             )
-        return dates
+        catch_up.begin()
+        codes = [self._report(date) for date in catch_up.missing]
+        if EXIT_ERROR not in codes:
+            catch_up.end()
+        return [*catch_up.untold.values(), *codes]
 
-    def report(self, date: datetime.date) -> int:
+    def _report(self, date: datetime.date) -> int:
         """Makes one date's report and prints its line; returns its exit code.
 
         What Spark cannot do for this date is told and gives 3: the next date may go better.
-        Raises InputError and FilesError, which the next date would, too.
         """
         self._reporter.heading(str(date))
         try:
             data = self._compute(date)
-        except (PySparkException, Py4JError) as error:
+        except SPARK_ERRORS as error:
             self._keep_log = True
             self._reporter.note(f"{date}: Spark gave up: {explain(error, self._log)}")
             return EXIT_ERROR
         self._reporter.pause()
-        sys.stdout.write(verdict_line(data, self._page(date)) + "\n")
-        sys.stdout.flush()
+        line = verdict_line(data, self._page(date))
+        if not say(sys.stdout, line):
+            self._reporter.note(f"stdout cannot be written: {line}")
         return data.exit_code
 
     def _compute(self, date: datetime.date) -> ReportData:
@@ -117,26 +138,36 @@ class ReportRun:
                 self._reporter.note(f"passed over: {reason}")
             self._reporter.note(f"starting Spark on Java {java.version} ({java.origin})")
             os.environ["JAVA_HOME"] = str(java.home)
-        try:
-            spark = start_session(options.master, options.settings, self._log)
-        except BaseException:
-            self._keep_log = True
-            raise
+        spark = start_session(options.master, options.settings, self._log)
         try:
             self._reporter.watch(lambda: count_tasks(spark))
             yield spark
         finally:
+            self._reporter.close()  # it asks Spark for its tasks
             stop_session(spark)
 
     def _page(self, date: datetime.date) -> str:
-        local = local_directory(self._spark, self._options.out)
-        return f"{report_directory(str(local or self._options.out), date)}/report.html"
+        return f"{report_directory(str(self._local_out or self._options.out), date)}/report.html"
+
+    def _look_at(self, *failure: *_Failure) -> None:
+        """Whatever fails may have its reason in Spark's log, but for what we refuse ourselves."""
+        if isinstance(failure[1], Exception) and not isinstance(failure[1], RunError):
+            self._keep_log = True
 
     def _put_away(self) -> None:
         if self._keep_log and self._log.exists() and self._log.stat().st_size:
             self._reporter.note(f"Spark's log: {self._log}")
         else:
-            shutil.rmtree(self._scratch)
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _scratch_directory() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="mqreport-"))
+    except OSError as error:
+        raise RunError(
+            f"no scratch directory: {error.strerror}; make room, or set TMPDIR to another directory"
+        ) from error
 
 
 class _Notes(logging.Handler):
@@ -151,10 +182,17 @@ class _Notes(logging.Handler):
         self._reporter.note(record.getMessage())
 
 
+class _ScratchLog(logging.FileHandler):
+    """A log on a full disk is not worth a traceback on stderr for each of its lines."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """See Handler."""
+
+
 @contextlib.contextmanager
 def _logging_to(log: Path, reporter: Reporter) -> Iterator[None]:
     """What libraries log goes to the JVM's log: py4j logs every call that a Ctrl-C breaks off."""
-    everything, notes = logging.FileHandler(log), _Notes(reporter)
+    everything, notes = _ScratchLog(log), _Notes(reporter)
     root, ours = logging.getLogger(), logging.getLogger("spark")
     root.addHandler(everything)
     ours.addHandler(notes)
@@ -163,7 +201,8 @@ def _logging_to(log: Path, reporter: Reporter) -> Iterator[None]:
     finally:
         root.removeHandler(everything)
         ours.removeHandler(notes)
-        everything.close()
+        with contextlib.suppress(OSError):  # a full disk: what it still holds is lost
+            everything.close()
 
 
 @contextlib.contextmanager
@@ -193,8 +232,8 @@ def verdict_line(data: ReportData, page: str) -> str:
     why = []
     for row in worst_first(data.replica_days):
         if row["verdict"] == data.verdict != MET:
-            reasons = ", ".join(row["reasons"])
-            why.append(f"{row['cluster']}/{row['broker']}/{row['replica']}: {reasons}")
+            replica = "/".join(map(name, key_of(row)))
+            why.append(f"{replica}: {', '.join(map(excerpt, row['reasons']))}")
     if not data.replica_days:
         why.append("no dump and no earlier result names a replica")
     more = len(why) - _MAX_REASONS
@@ -202,4 +241,5 @@ def verdict_line(data: ReportData, page: str) -> str:
     count = len(data.replica_days)
     text = "; ".join(shown) or f"{count} replica{'s' if count != 1 else ''}"
     revised = f" (revision {data.revision})" if data.revision > 1 else ""
-    return " ".join(f"{data.date} {data.verdict}{revised}: {text}; page: {page}".split())
+    plain = " ".join(text.split())  # no line breaks, no spaces that only a page needs
+    return f"{data.date} {data.verdict}{revised}: {plain}; page: {page}"

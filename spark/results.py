@@ -4,11 +4,14 @@ Called on the driver. All tables of a date are first written beside the others, 
 marker then says that they are whole, and renames put them in place. Whoever comes after a crash
 either finishes the renames (marker there) or throws the staged tables away (no marker), so that
 the old or the new result of the date is there, never a mixture. One run at a time for one `out`.
-Knows the tables, not what their figures mean.
+Beside them is `<out>/report/dt=D/`, written by spark/sla_report.py. Knows the tables, not what
+their figures mean.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 from collections.abc import Iterable
 from typing import Final
@@ -16,16 +19,18 @@ from typing import Final
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
-from spark.hadoop_files import HadoopFiles
+from spark.dump_words import GROUP, REPLICA
+from spark.hadoop_files import FilesError, HadoopFiles
 from spark.local_frames import local_frame
 from spark.result_tables import TABLES, ddl
-from spark.schema import GROUP, REPLICA
 
 _MARKER: Final = "_COMMITTED"
 _ORDER: Final[dict[str, tuple[str, ...]]] = {
     "replica_days": REPLICA,
     "group_days": GROUP,
     "windows": (*REPLICA, "days"),
+    "group_windows": (*GROUP, "days"),
+    "clusters": ("cluster", "days"),
     "incidents": (*REPLICA, "number"),
     "events": (*GROUP, "ts", "broker_id", "kind", "text"),
     "minutes": (*REPLICA, "minute"),
@@ -35,6 +40,16 @@ _ORDER: Final[dict[str, tuple[str, ...]]] = {
 }
 _MANY_FILES: Final = {"minutes", "bad_lines"}
 """Tables that may be large: written by as many tasks as computed them. Others are one file each."""
+
+
+def report_directory(out: str, date: datetime.date) -> str:
+    """Where the page and the files for programs of a date are."""
+    return f"{out.rstrip('/')}/report/dt={date}"
+
+
+def summary_path(out: str, date: datetime.date) -> str:
+    """The file that says that a date's result is complete: written last, removed first."""
+    return f"{report_directory(out, date)}/summary.json"
 
 
 class Results:
@@ -136,9 +151,11 @@ class StagedDay:
         return self._spark.read.schema(frame.schema).parquet(path)
 
     def discard(self) -> None:
-        """Gives up what was not committed; nothing to do after a commit."""
-        if not self._files.exists(f"{self._path}/{_MARKER}"):
-            self._files.delete(self._path)
+        """Gives up what was not committed; nothing to do after a commit. What cannot be removed
+        now, the next run removes: the failure before it is the one to tell."""
+        with contextlib.suppress(FilesError):
+            if not self._files.exists(f"{self._path}/{_MARKER}"):
+                self._files.delete(self._path)
 
     def read(self, table: str) -> DataFrame:
         """What was written, with `dt`: of use until the commit."""
@@ -163,7 +180,8 @@ def revised(rows: DataFrame, before: DataFrame, *, reported: bool) -> DataFrame:
     `before`: the stored rows of the date, `reported`: whether the date was reported for the same
     window before. The first report is revision 1. A replica's revision rises when its samples,
     its objective, its seconds or its verdict are others than before, or when it was not there.
-    `late` counts samples beyond those of the first report. Another window begins anew.
+    `late` counts samples beyond those of the first report; they are the group's, and so is a
+    replica's first report that did not have it. Another window begins anew.
     """
     if not reported:
         return rows.withColumns(
@@ -175,11 +193,13 @@ def revised(rows: DataFrame, before: DataFrame, *, reported: bool) -> DataFrame:
         fn.col("revision").alias("_revision"),
         fn.col("first_received").alias("_first"),
     )
+    of_groups = before.groupBy(*GROUP).agg(fn.max("first_received").alias("_first_of_group"))
     same = fn.col("_result").eqNullSafe(fn.struct(*_RESULT))
     known = fn.coalesce("_revision", fn.lit(1))
-    first = fn.coalesce("_first", fn.lit(0))
+    first = fn.coalesce("_first", "_first_of_group", fn.lit(0))
     return (
         rows.join(old, list(REPLICA), "left")
+        .join(of_groups, list(GROUP), "left")
         .withColumns(
             {
                 "revision": fn.when(same, known).otherwise(known + 1),
@@ -187,7 +207,7 @@ def revised(rows: DataFrame, before: DataFrame, *, reported: bool) -> DataFrame:
                 "first_received": first,
             }
         )
-        .drop("_result", "_revision", "_first")
+        .drop("_result", "_revision", "_first", "_first_of_group")
     )
 
 

@@ -7,15 +7,15 @@ Must not know objectives or figures; whoever needs a difference between two line
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from spark.dump_lines import Lines
-from spark.dump_words import MASTER_ROLES, SYNC_RESULTS
-from spark.local_frames import local_frame
-from spark.schema import GROUP, PREDECESSOR_MS, Day
+from spark.dump_words import GROUP, MASTER_ROLES, REPLICA, SYNC_RESULTS
+from spark.schema import PREDECESSOR_MS, Day
 
 MASTERS: Final = -1
 """Stream of all samples with a master's role; a slave's stream is its broker id."""
@@ -24,6 +24,8 @@ DUPLICATES: Final = -2
 
 _HAIR_MS: Final = 10
 """What the two clocks of a line may be apart, being read one after the other in whole ms."""
+_FEW: Final = 100_000
+"""Keys that may be sent to every executor: some 10 MB."""
 _KEY: Final = (*GROUP, "broker_id", "boot", "seq")
 _LIFE: Final = ("boot_ts", "boot", "seq")
 _BEFORE: Final = (
@@ -44,9 +46,11 @@ def samples(lines: Lines, day: Day) -> DataFrame:
     conflict: lines of this sample differ
     in_window: ts lies in the window; else the sample only precedes others
     follows, same_boot, proved: has a predecessor; of the same boot; of another, nothing missing
+    from_zero: the boot began in the window as far as counters go: what it counted is the window's
     before_ts, mono_ms: ts of the predecessor; mono since then (same boot)
     life_end_ms: on the last sample of its boot: the latest ts of the boot; null on others
     out_of_order: its boot had a later ts before
+    overtaken: a boot before its own tells of this moment, so that its own segment has no length
     from_ms, down_ms, start_ms: [from_ms, down_ms) is down, [down_ms, start_ms) unknown,
         [start_ms, ts) the sample's segment; start_ms is ts when there is none
     rest_ms, rest_known: the rest of the window begins here (last sample only); it speaks for it
@@ -58,14 +62,71 @@ def samples(lines: Lines, day: Day) -> DataFrame:
     before_config, before_processes, processes: where they differ from the predecessor's (same boot)
     """
     near = fn.col("ts").between(day.w0_ms - PREDECESSOR_MS, day.w1_ms - 1)
-    return _in_order(_distinct(lines, lines.good.where(near)), day)
+    kinds = _kinds(lines.good.where(near))
+    return _in_order(_distinct(lines, lines.good.where(near), kinds), day, kinds)
 
 
 def replica_names(samples: DataFrame, day: Day) -> DataFrame:
-    """cluster, broker, replica with at least one row in a master's sample of the window."""
-    rows = in_window(samples, day).where(fn.col("stream") == MASTERS)
-    ids = rows.select(*GROUP, fn.col("replicas.id").alias("_ids")).distinct()
-    return ids.select(*GROUP, fn.explode("_ids").alias("replica")).distinct()
+    """cluster, broker, replica, since_ms: replicas with a row in a master's sample of the window,
+    since the ts of the first one; and slaves with samples of their own there, since w1_ms.
+
+    `renamed` are left out. A name may come twice.
+    """
+    within = in_window(samples, day)
+    place = fn.struct(*_LIFE)
+    lists = (
+        within.where(fn.col("stream") == MASTERS)
+        .groupBy(*GROUP, fn.col("replicas.id").alias("_ids"))
+        .agg(fn.min("ts").alias("since_ms"), fn.max(place).alias("_last"))
+    )
+    rows = (
+        lists.select("*", fn.explode("_ids").alias("replica"))
+        .groupBy(*REPLICA)
+        .agg(fn.min("since_ms").alias("since_ms"), fn.max("_last").alias("_last"))
+    )
+    gone = _last_renaming(within)
+    returned = fn.col("_renamed").isNull() | (fn.col("_last") > fn.col("_renamed"))
+    masters = rows.join(gone, list(REPLICA), "left").where(returned)
+    own_name = fn.concat_ws(":", "broker", "broker_id").alias("replica")
+    slaves = within.where(fn.col("stream") > 0).select(*GROUP, own_name).distinct()
+    return masters.select(*REPLICA, "since_ms").unionAll(
+        slaves.withColumn("since_ms", fn.lit(day.w1_ms))
+    )
+
+
+def renamed(samples: DataFrame, day: Day) -> DataFrame:
+    """cluster, broker, replica: rows under an ip whose connection got its name in the window.
+
+    A connection without a name goes by its ip until the master hears whose it is. Such a row is
+    connected in one sample and missing in the next one of the boot, in which another row is newly
+    connected. One that has a row again after that is there under its ip, too.
+    """
+    return _last_renaming(in_window(samples, day)).select(*REPLICA)
+
+
+def _last_renaming(within: DataFrame) -> DataFrame:
+    """cluster, broker, replica, `_renamed`: the last sample that lacks a row which was renamed."""
+    ids, ids_before = fn.col("replicas.id"), fn.col("before_replicas.id")
+    changes = within.where((fn.col("stream") == MASTERS) & (ids != ids_before)).select(
+        *GROUP,
+        fn.struct(*_LIFE).alias("_place"),
+        ids.alias("_ids"),
+        connected_ids("replicas").alias("_now"),
+        connected_ids("before_replicas").alias("_before"),
+    )
+    gone = changes.where(fn.size(fn.array_except("_now", "_before")) > 0).select(
+        *GROUP, "_place", fn.explode(fn.array_except("_before", "_ids")).alias("replica")
+    )
+    is_named = fn.startswith("replica", fn.concat("broker", fn.lit(":")))
+    return gone.where(~is_named).groupBy(*REPLICA).agg(fn.max("_place").alias("_renamed"))
+
+
+def connected_ids(rows: str) -> Column:
+    """Of an array of replicas' rows: the ids of those that are connected."""
+    # Field by field: the other fields of the rows need not be read.
+    names = ("id", "connected")
+    pairs = fn.arrays_zip(*(fn.col(f"{rows}.{name}").alias(name) for name in names))
+    return fn.filter(pairs, lambda row: row["connected"])["id"]
 
 
 def in_window(samples: DataFrame, day: Day) -> DataFrame:
@@ -75,28 +136,44 @@ def in_window(samples: DataFrame, day: Day) -> DataFrame:
     )
 
 
-def _distinct(lines: Lines, near: DataFrame) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """What lines there are; stages that only few dumps need are left out for the others."""
+
+    has_duplicates: bool
+    conflicts: int
+    """Pairs of lines of one sample that differ, at least one for each such sample."""
+    is_in_time: bool
+    """In every boot, samples come in the order of their ts."""
+
+
+def _kinds(near: DataFrame) -> _Kinds:
+    in_order = Window.partitionBy(*GROUP, "boot").orderBy("broker_id", "seq")
+    names = ("broker_id", "seq", "ts", "text_hash")
+    before, now = fn.col("_before"), fn.struct(*names)
+    rows = near.select(*GROUP, "boot", *names).withColumn("_before", fn.lag(now).over(in_order))
+    is_one_broker = before["broker_id"] == fn.col("broker_id")
+    is_again = is_one_broker & (before["seq"] == fn.col("seq"))
+    differs = is_again & (before["text_hash"] != fn.col("text_hash"))
+    # Two brokers with one boot do not happen; if they did, their samples would be in one order.
+    is_late = ~is_one_broker | (before["ts"] > fn.col("ts"))
+    (found,) = rows.agg(
+        fn.count_if(is_again).alias("again"),
+        fn.count_if(differs).alias("conflicts"),
+        fn.count_if(is_late).alias("late"),
+    ).collect()
+    return _Kinds(found["again"] > 0, found["conflicts"], found["late"] == 0)
+
+
+def _distinct(lines: Lines, near: DataFrame, kinds: _Kinds) -> DataFrame:
     """`stream` and `conflict` of every line: of those that are one sample, one stays a sample."""
-    several = (
-        near.groupBy(*_KEY)
-        .agg(
-            fn.count("*").alias("_count"),
-            fn.min("text_hash").alias("_low"),
-            fn.max("text_hash").alias("_high"),
-        )
-        .where(fn.col("_count") > 1)
-    )
-    differ = fn.when(fn.col("_low") != fn.col("_high"), fn.struct(*_KEY))
-    found = several.agg(fn.count("*").alias("several"), fn.collect_list(differ).alias("differ"))
-    (several_and_conflicts,) = found.collect()
-    has_several, conflicts = several_and_conflicts["several"] > 0, several_and_conflicts["differ"]
     is_again, conflict = fn.lit(False), fn.lit(False)
-    if conflicts:
-        keys = local_frame(near.sparkSession, dict(near.select(*_KEY).dtypes), conflicts)
-        near = near.join(fn.broadcast(lines.smallest_text_hash(keys)), list(_KEY), "left")
+    if kinds.conflicts:
+        kept = lines.smallest_text_hash(_sent(_with_conflict(near), kinds))
+        near = near.join(_sent(kept, kinds), list(_KEY), "left")
         conflict = fn.col("kept_hash").isNotNull()
         near = near.withColumn("_passed_over", fn.col("kept_hash") != fn.col("text_hash"))
-    if has_several:  # else the lines need not be sorted once more
+    if kinds.has_duplicates:  # else the lines need not be sorted once more
         passed_over = ["_passed_over"] if "_passed_over" in near.columns else []
         order = Window.partitionBy(*GROUP).orderBy("broker_id", "boot", "seq", *passed_over)
         key = fn.struct("broker_id", "boot", "seq")
@@ -109,10 +186,24 @@ def _distinct(lines: Lines, near: DataFrame) -> DataFrame:
     return near.withColumns({"stream": stream.cast("long"), "conflict": conflict})
 
 
-def _in_order(distinct: DataFrame, day: Day) -> DataFrame:
+def _with_conflict(near: DataFrame) -> DataFrame:
+    """Keys of samples whose lines differ."""
+    hashes = near.groupBy(*_KEY).agg(
+        fn.min("text_hash").alias("_low"), fn.max("text_hash").alias("_high")
+    )
+    return hashes.where(fn.col("_low") != fn.col("_high")).select(*_KEY)
+
+
+def _sent(keys: DataFrame, kinds: _Kinds) -> DataFrame:
+    """To every executor when there are few of them, so that the lines stay where they are."""
+    return fn.broadcast(keys) if kinds.conflicts <= _FEW else keys
+
+
+def _in_order(distinct: DataFrame, day: Day, kinds: _Kinds) -> DataFrame:
     """The columns that a sample has from those around it."""
     stream = Window.partitionBy(*GROUP, "stream").orderBy(*_LIFE)
     earlier = stream.rowsBetween(Window.unboundedPreceding, -1)
+    so_far = stream.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     whole = stream.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     place = fn.col("ts") >= day.w0_ms
     ha = fn.array_position("processes.name", fn.lit("ha")).cast("int") - 1
@@ -121,8 +212,12 @@ def _in_order(distinct: DataFrame, day: Day) -> DataFrame:
             "in_window": place,
             "ha_up": fn.get("processes.up", ha),
             "ha_restarts": fn.get("processes.restarts", ha),
+            "from_zero": _is_from_zero(day),
         }
     )
+    if not kinds.is_in_time:  # else the predecessor is the one before in time, too
+        in_time = Window.partitionBy(*GROUP, "stream", "boot_ts", "boot").orderBy("ts", "seq")
+        rows = rows.withColumn("_ts_before", fn.lag("ts").over(in_time))
     rows = rows.withColumns(
         {
             "_p": fn.lag(fn.struct(*_BEFORE)).over(stream),
@@ -135,6 +230,10 @@ def _in_order(distinct: DataFrame, day: Day) -> DataFrame:
         }
     )
     same_boot = fn.coalesce(fn.col("_p.boot") == fn.col("boot"), fn.lit(False))
+    ts_before = fn.when(same_boot, fn.col("_p.ts")) if kinds.is_in_time else fn.col("_ts_before")
+    # It only grows from boot to boot: the largest so far is that of this boot.
+    boots_before = fn.max(fn.when(~same_boot, fn.col("_latest"))).over(so_far)
+    rows = rows.withColumns({"_boots_before": boots_before, "_told": ts_before})
     rows = rows.withColumns(
         {
             "follows": fn.col("_p").isNotNull(),
@@ -148,11 +247,22 @@ def _in_order(distinct: DataFrame, day: Day) -> DataFrame:
             ),
             "before_ts": fn.col("_p.ts"),
             "mono_ms": fn.when(same_boot, fn.col("mono") - fn.col("_p.mono")),
-            "_from": fn.greatest(fn.col("_latest"), fn.lit(day.w0_ms)),
+            "overtaken": fn.coalesce(fn.col("_boots_before") >= fn.col("ts"), fn.lit(False)),
+            "_from": fn.greatest("_boots_before", "_told", fn.lit(day.w0_ms)),
         }
     )
     rows = rows.withColumn("_start", _start())
     return rows.select(*_of_line(), *_of_time(day), *_since_before())
+
+
+def _is_from_zero(day: Day) -> Column:
+    """Whether what the boot counted up to this sample came in the window, as far as is known.
+
+    A line that the import from Prometheus makes of a life whose start nobody knows claims to be
+    the first moment of the boot, but has a number that does not fit.
+    """
+    lines_fit = fn.col("seq") - 2 <= (fn.col("ts") - fn.col("boot_ts")) / fn.col("interval_ms")
+    return (fn.col("seq") == 1) | ((fn.col("boot_ts") >= day.w0_ms) & lines_fit)
 
 
 def _start() -> Column:
@@ -175,7 +285,8 @@ def _of_line() -> list[Column]:
         *(*GROUP, "stream", "broker_id", "role", *_LIFE, "prev_boot", "prev_seq", "ts", "mono"),
         *("interval_ms", "config", "unreplicated_bytes", "oldest_unreplicated_ms"),
         *("replicas", "metadata", "text_hash", "conflict", "in_window"),
-        *("follows", "same_boot", "proved", "before_ts", "mono_ms", "ha_up"),
+        *("follows", "same_boot", "proved", "from_zero", "before_ts", "mono_ms", "ha_up"),
+        "overtaken",
     )
     return [fn.col(name) for name in names]
 
@@ -209,7 +320,7 @@ def _since_before() -> list[Column]:
     goes_on = (fn.col("_next.boot") == fn.col("boot")) & fn.col("_next.in_window")
     ends = fn.col("in_window") & ~fn.coalesce(goes_on, fn.lit(False))
     ack = fn.col("ack_latency")
-    base = fn.when(same, p["ack_latency"]).when(fn.col("seq") > 1, ack)
+    base = fn.when(same, p["ack_latency"]).when(~fn.col("from_zero"), ack)
     restarts = fn.col("processes.restarts")
     moved = same & (
         (restarts != fn.col("_p.processes.restarts"))
@@ -236,10 +347,8 @@ def _since_before() -> list[Column]:
 
 
 def counted(value: Column, before: Column) -> Column:
-    """What a counter counted since the predecessor: all of it in a boot's first sample, nothing
-    where neither is known. For rows of `samples`; `before` is null where it has no predecessor."""
-    return (
-        fn.when(fn.col("same_boot"), value - fn.coalesce(before, fn.lit(0)))
-        .when(fn.col("seq") == 1, value)
-        .otherwise(0)
-    )
+    """What a counter counted since the predecessor, never below 0: all of it where the boot began
+    in the window, nothing where neither is known. For rows of `samples`; `before` is null where it
+    has no predecessor."""
+    rise = fn.greatest(value - fn.coalesce(before, fn.lit(0)), fn.lit(0))
+    return fn.when(fn.col("same_boot"), rise).when(fn.col("from_zero"), value).otherwise(0)

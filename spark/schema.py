@@ -1,4 +1,4 @@
-"""The shape of a metrics dump's line, and the words that every stage of the report shares.
+"""The shape of a metrics dump's line, and the date and window that are reported on.
 
 Driver only: plain descriptions, no session is needed to import them. docs/metrics_dump.md tells
 what the fields mean, docs/sla_report.md what is computed from them. Must not know where dumps
@@ -22,17 +22,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark.dump_words import STATES, SYNC_RESULTS
+from spark.dump_words import DAY_MS, HOUR_MS, STATES, SYNC_RESULTS
 
-MINUTE_MS: Final = 60_000
-HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 86_400_000
-
-PREDECESSOR_MS: Final = 10 * MINUTE_MS
-"""Samples this long before the window tell what its first samples follow."""
-
-GROUP: Final = ("cluster", "broker")
-REPLICA: Final = ("cluster", "broker", "replica")
+PREDECESSOR_MS: Final = 2 * HOUR_MS
+"""Samples this long before the window tell what its first samples follow: two lines of the longest
+interval, and as far as files of the day before are read (spark/dump_lines.py)."""
 
 
 class InputError(Exception):

@@ -10,29 +10,18 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from spark.dump_words import STATES
-from spark.samples import MASTERS, counted, in_window
-from spark.schema import GROUP, REPLICA, Day
-from spark.sla_config import pattern_regex
+from spark.dump_words import GROUP, REPLICA, STATES
+from spark.samples import MASTERS, connected_ids, counted, in_window
+from spark.schema import Day
+from spark.sla_config import Objective, pattern_regex
 
 _COUNTERS: Final = ("transferred", "reconnects", "rejected_acks")
-
-
-class Objective(Protocol):
-    """What decides which replicas an objective is for, and what it calls good."""
-
-    @property
-    def patterns(self) -> tuple[str, str, str]:
-        """Of cluster, broker group, replica: see spark/sla_config.py."""
-
-    @property
-    def lag_seconds(self) -> float:
-        """The largest lag that is good."""
+_WANTED: Final = ("replica", "objective", "limit_ms", "since_ms", "other_from_ms", "other_to_ms")
 
 
 def segments(
@@ -40,8 +29,10 @@ def segments(
 ) -> DataFrame:
     """Every ms of the window of every replica exactly once, in rows.
 
-    `samples`: of spark/samples.py. `replicas`: cluster, broker, replica; those without any sample
-    get one row, unknown. `objectives`: the first that matches counts; the last should match all.
+    `samples`: of spark/samples.py. `replicas`: cluster, broker, replica, since_ms (before that a
+    replica without a row is not missed; the smallest of several counts); those whose group has no
+    sample get one row, unknown. `objectives`: the first that matches counts; the last should match
+    all.
 
     | column | |
     |---|---|
@@ -50,7 +41,7 @@ def segments(
     | start_ms, end_ms | long, epoch ms, within the window |
     | kind | 'sample', 'down', 'unknown' |
     | quality | 'good', 'bad', 'unknown' |
-    | state | 'in_sync', 'catching_up', 'disconnected'; null unless kind is 'sample' |
+    | state | 'in_sync', 'catching_up', 'disconnected'; null unless a sample tells of it |
     | lag_ms, lag_bytes, ack_offset | long; null unless a sample has them |
     | boot, boot_ts, seq, ts | of the sample, or of the one after 'down' and 'unknown' |
     | in_head | true: the rest of the window behind the last sample, for which that one speaks |
@@ -67,11 +58,10 @@ def segments(
     rejected_acks, catch_up_ms, catch_up_bytes, catch_up_begins.
     Order of rows in time: start_ms, end_ms.
     """
-    wanted = _with_objectives(replicas, objectives)
-    per_group = wanted.groupBy(*GROUP).agg(
-        fn.collect_list(fn.struct("replica", "objective", "limit_ms")).alias("_wanted")
-    )
     stream = in_window(samples, day).where(fn.col("stream") == MASTERS)
+    wanted = _with_objectives(replicas, objectives)
+    told = wanted.join(_elsewhere(stream), list(REPLICA), "left")
+    per_group = told.groupBy(*GROUP).agg(fn.collect_list(fn.struct(*_WANTED)).alias("_wanted"))
     pieces = _pieces(stream, day).join(fn.broadcast(per_group), list(GROUP))
     pieces = pieces.withColumns(
         {"_ids": fn.col("replicas.id"), "_before_ids": fn.col("before_replicas.id")}
@@ -83,21 +73,36 @@ def segments(
             "_q": fn.when(_is_told(), _row_of("before_replicas", "_before_ids")),
         }
     )
+    rows = rows.withColumn("_unseen", fn.col("_row").isNull() & (_is_early() | _is_elsewhere()))
     rows = rows.select(*REPLICA, "objective", *_of_time(), *_of_row(), *_since_before(day))
     silent = wanted.join(fn.broadcast(stream.select(*GROUP).distinct()), list(GROUP), "left_anti")
     return rows.unionByName(_unknown_all_day(silent, day), allowMissingColumns=True)
 
 
 def _with_objectives(replicas: DataFrame, objectives: Sequence[Objective]) -> DataFrame:
-    """cluster, broker, replica, objective, limit_ms: the first objective whose patterns match."""
-    matches = [_matches(item.patterns) for item in objectives]
+    """cluster, broker, replica, since_ms, objective, limit_ms: the first objective whose patterns
+    match."""
+    matches = [is_named_by(item.patterns) for item in objectives]
     index = fn.coalesce(*(fn.when(match, i) for i, match in enumerate(matches)))
     limits = fn.array(*(fn.lit(item.lag_seconds * 1000) for item in objectives))
-    found = replicas.select(*REPLICA).distinct().withColumn("objective", index.cast("int"))
+    found = replicas.groupBy(*REPLICA).agg(fn.min("since_ms").alias("since_ms"))
+    found = found.withColumn("objective", index.cast("int"))
     return found.withColumn("limit_ms", fn.get(limits, fn.col("objective")))
 
 
-def _matches(patterns: tuple[str, str, str]) -> Column:
+def _elsewhere(stream: DataFrame) -> DataFrame:
+    """cluster, broker, replica, other_from_ms, other_to_ms: while one master told of the group,
+    another one was there, too, and had the replica."""
+    others = stream.where("overtaken").select(
+        *GROUP, "ts", fn.explode(connected_ids("replicas")).alias("replica")
+    )
+    return others.groupBy(*REPLICA).agg(
+        fn.min("ts").alias("other_from_ms"), fn.max("ts").alias("other_to_ms")
+    )
+
+
+def is_named_by(patterns: tuple[str, str, str]) -> Column:
+    """Whether a row's cluster, broker and replica match the patterns of sla.yaml."""
     named = zip(REPLICA, patterns, strict=True)
     return functools.reduce(
         operator.and_, (fn.col(name).rlike(pattern_regex(pattern)) for name, pattern in named)
@@ -143,6 +148,19 @@ def _row_of(rows: str, ids: str) -> Column:
     return fn.get(rows, fn.array_position(ids, fn.col("replica")).cast("int") - 1)
 
 
+def _is_early() -> Column:
+    """Time before the replica was there, as far as anybody knows."""
+    return (fn.col("kind") != "unknown") & (fn.col("end_ms") <= fn.col("since_ms"))
+
+
+def _is_elsewhere() -> Column:
+    """A sample's time in which another master had the replica."""
+    is_then = (fn.col("start_ms") < fn.col("other_to_ms")) & (
+        fn.col("ts") >= fn.col("other_from_ms")
+    )
+    return fn.coalesce((fn.col("kind") == "sample") & is_then, fn.lit(False))
+
+
 def _of_time() -> list[Column]:
     return [
         fn.col(name)
@@ -152,16 +170,24 @@ def _of_time() -> list[Column]:
 
 def _state() -> Column:
     known = fn.coalesce(fn.col("_row.state"), fn.lit("disconnected"))
-    return fn.when(fn.col("kind") == "sample", known)
+    return fn.when((fn.col("kind") == "sample") & ~fn.col("_unseen"), known)
+
+
+def _quality() -> Column:
+    row = fn.col("_row")
+    is_elsewhere = _is_elsewhere() & (row["state"] == "disconnected")
+    is_good = (row["state"] == "in_sync") & (row["lag_ms"] <= fn.col("limit_ms"))
+    # The lag may be any above the one that is told.
+    is_vague = is_good & ~row["lag_exact"] & (row["lag_bytes"] > 0)
+    return (
+        fn.when((fn.col("kind") == "unknown") | fn.col("_unseen"), "unknown")
+        .when(is_elsewhere | is_vague, "unknown")
+        .when(is_good, "good")
+        .otherwise("bad")
+    )
 
 
 def _of_row() -> list[Column]:
-    is_good = (_state() == "in_sync") & (fn.col("_row.lag_ms") <= fn.col("limit_ms"))
-    quality = (
-        fn.when(fn.col("kind") == "unknown", "unknown")
-        .when(fn.coalesce(is_good, fn.lit(False)), "good")
-        .otherwise("bad")
-    )
     is_restart = ~fn.col("same_boot") & ~fn.col("proved") & fn.col("follows")
     is_first = ~fn.col("same_boot") & ~fn.col("proved") & (fn.col("seq") == 1)
     is_sample = fn.col("kind") == "sample"
@@ -169,7 +195,7 @@ def _of_row() -> list[Column]:
         fn.col("ha_restarted"), fn.lit(False)
     )
     return [
-        quality.alias("quality"),
+        _quality().alias("quality"),
         _state().alias("state"),
         *(fn.col(f"_row.{name}").alias(name) for name in ("lag_ms", "lag_bytes", "ack_offset")),
         (is_sample & ha_restarted).alias("ha_restarted"),
@@ -204,20 +230,21 @@ def _since_before(day: Day) -> list[Column]:
 def _state_ms(name: str, day: Day) -> Column:
     """Time in a state: by its counter, else the length of a sample's segment under its state."""
     length = fn.col("end_ms") - fn.col("start_ms")
-    by_length = fn.when(_state() == name, length).otherwise(0).cast("double")
-    rise = (fn.col("_row.state_ms")[name] - fn.col("_q.state_ms")[name]).cast("double")
+    by_length = fn.when(_state() == name, length).otherwise(0)
+    rise = fn.col("_row.state_ms")[name] - fn.col("_q.state_ms")[name]
     inside = fn.least(fn.col("ts") - day.w0_ms, fn.col("mono_ms"))
     over_w0 = (fn.col("before_ts") < day.w0_ms) & (fn.col("mono_ms") > 0)
-    share = fn.when(over_w0, inside / fn.col("mono_ms")).otherwise(1.0)
+    # Whole ms: a sum of them does not depend on the order of the rows.
+    share = fn.floor(rise * (inside / fn.col("mono_ms")) + 0.5)
     both = _is_told() & fn.col("_row").isNotNull() & fn.col("_q").isNotNull()
-    return fn.when(both, rise * share).otherwise(by_length)
+    return fn.when(both, fn.when(over_w0, share).otherwise(rise)).otherwise(by_length)
 
 
 def _unknown_all_day(silent: DataFrame, day: Day) -> DataFrame:
     """One row for each replica whose group has no sample."""
     nothing = {name: fn.lit(0) for name in ("msgs_in", *_COUNTERS, "catch_up_ms", "catch_up_bytes")}
     no = {name: fn.lit(False) for name in _FLAGS}
-    states = {f"state_{name}_ms": fn.lit(0.0) for name in STATES}
+    states = {f"state_{name}_ms": fn.lit(0) for name in STATES}
     times = {"start_ms": fn.lit(day.w0_ms), "end_ms": fn.lit(day.w1_ms)}
     kinds = {"kind": fn.lit("unknown"), "quality": fn.lit("unknown")}
     return silent.select(*REPLICA, "objective").withColumns(

@@ -19,6 +19,11 @@ import yaml
 
 DEFAULT_NAME: Final = "default"
 """Name of the objective that is added when the file has none that matches everything."""
+DEFAULT_WINDOWS: Final = (7, 30)
+"""Days of the windows that end with the date of the report."""
+_MAX_WINDOWS: Final = 4
+_MAX_WINDOW_DAYS: Final = 90
+_MAX_BYTES: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _STR_TAG: Final = "tag:yaml.org,2002:str"
 _BOOL_TAG: Final = "tag:yaml.org,2002:bool"
@@ -93,16 +98,19 @@ class ReplicaPattern:
 
 @dataclass(frozen=True, slots=True)
 class SlaConfig:
-    """A whole sla.yaml. The last objective matches everything; the first that matches counts."""
+    """A whole sla.yaml. The last objective matches everything; the first that matches counts.
+
+    `windows`: days, ascending."""
 
     objectives: tuple[Objective, ...]
     expect: tuple[ReplicaName, ...] = ()
     retired: tuple[ReplicaPattern, ...] = ()
+    windows: tuple[int, ...] = DEFAULT_WINDOWS
     source: str = "built-in defaults"
 
 
 def default_sla() -> SlaConfig:
-    """What holds without a file: 99.9 %, 10 s, coverage 99 % for everything."""
+    """What holds without a file: 99.9 %, 10 s, coverage 99 % for everything; 7 and 30 days."""
     return SlaConfig((Objective(DEFAULT_NAME),))
 
 
@@ -127,6 +135,10 @@ def parse_sla(text: str, source: str) -> SlaConfig:
         mark = error.problem_mark or error.context_mark
         where = f"{source}:{mark.line + 1}" if mark else source
         raise SlaError([f"{where}: not valid YAML: {error.problem or error.context}"]) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        shown = f"the character U+{error.character:04X} must not be in it"
+        raise SlaError([f"{source}:{line}: not valid YAML: {shown}"]) from error
     except yaml.YAMLError as error:
         raise SlaError([f"{source}: not valid YAML: {' '.join(str(error).split())}"]) from error
     reader = _Reader(source)
@@ -162,8 +174,10 @@ def _whole_bytes(reader: _Reader, key: str, node: yaml.Node) -> int | None:
     value = reader.number(key, node, "bytes")
     if value is None:
         return None
-    if value < 0 or value != int(value):
-        reader.problem(node, f"{key} is {node.value}: it has to be a whole number of bytes, >= 0")
+    # int() comes last: 1e999 is a number, too.
+    if not 0 <= value < _MAX_BYTES or value != int(value):
+        limits = f"a whole number of bytes, >= 0 and below {_MAX_BYTES:,}"
+        reader.problem(node, f"{key} is {node.value}: it has to be {limits}")
         return None
     return int(value)
 
@@ -217,7 +231,7 @@ _OBJECTIVE: Final[Mapping[str, _Parser]] = {
     "metadata_required": _flag,
 }
 _EVERYTHING: Final = ("*", "*", "*")
-_SECTIONS: Final = ("objectives", "expect", "retired")
+_SECTIONS: Final = ("objectives", "windows", "expect", "retired")
 
 
 class _Reader:
@@ -249,7 +263,9 @@ class _Reader:
                     " a broker or a replica",
                 )
         expect = self._expected(sections.get("expect"), [pattern for pattern, _ in retired])
-        return SlaConfig(objectives, expect, tuple(item for item, _ in retired), self._source)
+        windows = self._windows(sections.get("windows"))
+        patterns = tuple(item for item, _ in retired)
+        return SlaConfig(objectives, expect, patterns, windows, self._source)
 
     def number(self, key: str, node: yaml.Node, unit: str) -> float | None:
         """A number, as written; None (and a problem) for anything else."""
@@ -303,7 +319,7 @@ class _Reader:
         required: Sequence[str] = (),
     ) -> Iterator[tuple[dict[str, Any], yaml.Node]]:
         """The entries of a list of mappings: parsed values by key (what is wrong left out)."""
-        if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == _NULL_TAG):
+        if node is None or _is_empty(node):
             return
         if not isinstance(node, yaml.SequenceNode):
             self.problem(
@@ -353,6 +369,32 @@ class _Reader:
             text = "metadata_required: true judges nothing without metadata_age_seconds"
             self.problem(entry, f"{text}; set that, too")
 
+    def _windows(self, node: yaml.Node | None) -> tuple[int, ...]:
+        """Days of each window, ascending."""
+        if node is None or _is_empty(node):
+            return DEFAULT_WINDOWS
+        example = f"write a list of days, like [{', '.join(map(str, DEFAULT_WINDOWS))}]"
+        if not isinstance(node, yaml.SequenceNode):
+            self.problem(node, f"windows is {_shown(node)}: {example}")
+            return DEFAULT_WINDOWS
+        if not 1 <= len(node.value) <= _MAX_WINDOWS:
+            text = f"windows has {len(node.value)} entries: it has to have 1 to {_MAX_WINDOWS}"
+            self.problem(node, f"{text}; {example}")
+        found: dict[int, int] = {}
+        for item in node.value:
+            days = self.number("windows", item, "days")
+            if days is None:
+                continue
+            if not 2 <= days <= _MAX_WINDOW_DAYS or days != int(days):
+                limits = f"a whole number of days, at least 2 and at most {_MAX_WINDOW_DAYS}"
+                self.problem(item, f"windows has {item.value}: it has to be {limits}")
+            elif int(days) in found:
+                text = f"windows has {int(days)} twice, first in line {found[int(days)]}"
+                self.problem(item, f"{text}; remove one of them")
+            else:
+                found[int(days)] = item.start_mark.line + 1
+        return tuple(sorted(found))
+
     def _expected(
         self, node: yaml.Node | None, retired: Sequence[ReplicaPattern]
     ) -> tuple[ReplicaName, ...]:
@@ -369,6 +411,10 @@ class _Reader:
                 )
             expected[name] = None
         return tuple(expected)
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == _NULL_TAG
 
 
 def _shown(node: yaml.Node) -> str:

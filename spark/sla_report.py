@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from spark.dump_lines import read_lines
-from spark.dump_words import SYNC_RESULTS
+from spark.dump_words import GROUP, REPLICA, SYNC_RESULTS
 from spark.events import events
 from spark.figures import group_figures, replica_figures
 from spark.hadoop_files import HadoopFiles
@@ -26,17 +26,25 @@ from spark.local_frames import local_frame
 from spark.minutes import burn_rates, hours, largest_bad_ms, minute_counts, minutes
 from spark.page import report_html
 from spark.progress import Progress
-from spark.report_data import ReportData
+from spark.report_data import INSUFFICIENT, ReportData
 from spark.report_rows import dates_until, report_data
 from spark.result_tables import TABLES
-from spark.results import Results, StagedDay, revised
-from spark.samples import replica_names, samples
-from spark.schema import GROUP, REPLICA, Day
-from spark.segments import segments
-from spark.sla_config import SlaConfig, pattern_regex
+from spark.results import Results, StagedDay, report_directory, revised, summary_path
+from spark.samples import renamed, replica_names, samples
+from spark.schema import Day
+from spark.segments import is_named_by, segments
+from spark.sla_config import SlaConfig
 from spark.summary import incidents_csv, replicas_csv, summary_json
-from spark.verdicts import budget_s, judged, objectives_frame, worst, worst_of
-from spark.windows import windows
+from spark.verdicts import (
+    budget_columns,
+    budget_s,
+    judged,
+    objectives_frame,
+    waiting_groups,
+    worst,
+    worst_of,
+)
+from spark.windows import clusters, group_windows, windows
 
 STAGES: Final = (
     "looking at the stored results",
@@ -46,12 +54,11 @@ STAGES: Final = (
     "minutes and incidents",
     "figures of the day",
     "verdicts",
-    "7 and 30 days",
+    "several days",
     "putting the results in place",
     "writing the report",
 )
-_REMEMBERED_DAYS: Final = 7
-_WINDOW_DAYS: Final = 30
+_REMEMBERED_RESULTS: Final = 7
 _BURN_DAYS: Final = 3
 _GROUP_CRITERIA: Final = (
     "samples",
@@ -77,8 +84,9 @@ class ReportRequest:
 def run(spark: SparkSession, request: ReportRequest, progress: Progress) -> ReportData:
     """Computes the date, replaces its results below `out`, writes the report's files.
 
-    Until the last but one stage nothing of the old result changes. Raises InputError (a path of
-    dumps), FilesError (`out`), and what Spark raises.
+    Until the last but one stage nothing of the old result changes; from then until the last file
+    is written there is no summary.json, and the date counts as not reported. Raises InputError (a
+    path of dumps), FilesError (`out`), and what Spark raises.
     """
     with contextlib.ExitStack() as cleanup:
         return _Pipeline(spark, request, progress, cleanup).run()
@@ -118,11 +126,11 @@ class _Pipeline:
         found = staged.keep("samples", samples(lines, self._day))
         lines.release()
         self._next_stage()
-        replicas = staged.keep("replicas", self._replicas(replica_names(found, self._day)))
+        replicas = staged.keep("replicas", self._replicas(found))
         parts = staged.keep("segments", segments(found, replicas, self._sla.objectives, self._day))
         self._next_stage()
         staged.write("minutes", minutes(parts))
-        staged.write("hours", hours(staged.read("minutes")))
+        staged.write("hours", hours(staged.read("minutes"), parts))
         staged.write("incidents", incidents(parts, self._day))
         self._next_stage()
         staged.write("events", events(found, self._day))
@@ -134,6 +142,8 @@ class _Pipeline:
         self._write_windows(staged)
         self._next_stage()
         self._write_report_row(staged)
+        # From here on it would speak of tables that are others: see _write_files.
+        HadoopFiles(self._spark).delete(summary_path(self._request.out, self._day.date))
         staged.commit()
         self._next_stage()
         data = report_data(self._results, self._day, self._sla)
@@ -144,16 +154,32 @@ class _Pipeline:
         number, name = next(self._stages)
         self._progress.stage(name, number, len(STAGES))
 
-    def _replicas(self, seen: DataFrame) -> DataFrame:
-        """cluster, broker, replica of D: seen, remembered or expected, less the retired."""
-        before = dates_until(self._day.date, _REMEMBERED_DAYS + 1)[1:]
-        remembered = self._results.read("replica_days", before).select(*REPLICA)
+    def _replicas(self, found: DataFrame) -> DataFrame:
+        """cluster, broker, replica, since_ms of D (as `segments` wants them): seen, remembered or
+        expected, less the retired.
+
+        Remembered are those of the last results before D. As these hold what they remembered
+        themselves, nobody is forgotten but who is retired, however long the nights without report.
+        Those of D's own result are remembered, too, but nobody misses them before their first row.
+        """
+        before = [date for date in self._results.dates("replica_days") if date < self._date]
         names = [astuple(name) for name in self._sla.expect]
         expected = local_frame(self._spark, dict.fromkeys(REPLICA, "string"), names)
-        missed = remembered.unionAll(expected)
+        remembered = self._remembered(before[-_REMEMBERED_RESULTS:], since_ms=0)
+        own = self._remembered([self._date], since_ms=self._day.w1_ms)
+        unnamed = renamed(found, self._day)
+        every = (
+            replica_names(found, self._day)
+            .unionByName(remembered.unionAll(own).join(unnamed, list(REPLICA), "left_anti"))
+            .unionByName(expected.withColumn("since_ms", fn.lit(0)))
+        )
         for retired in self._sla.retired:
-            missed = missed.where(~_matches(retired.patterns))
-        return seen.unionAll(missed).distinct()
+            every = every.where(~is_named_by(retired.patterns))
+        return every.groupBy(*REPLICA).agg(fn.min("since_ms").alias("since_ms"))
+
+    def _remembered(self, dates: Sequence[str], since_ms: int) -> DataFrame:
+        rows = self._results.read("replica_days", dates).select(*REPLICA)
+        return rows.withColumn("since_ms", fn.lit(since_ms))
 
     def _replica_days(self, staged: StagedDay, figures: DataFrame) -> DataFrame:
         """Rows of replica_days, without verdict and revision; with the objective's columns."""
@@ -179,9 +205,8 @@ class _Pipeline:
             {
                 "mttr_s": fn.when(ended > 0, fn.col("incident_ended_s") / ended),
                 "mtbf_s": fn.when(count > 0, fn.col("good_s") / count),
-                "budget_s": budget,
-                "budget_left_s": budget - fn.col("bad_s"),
-                "budget_used_ratio": fn.when(budget > 0, fn.col("bad_s") / budget),
+                **budget_columns(budget, fn.col("bad_s")),
+                **_carried(),
                 **burn_rates(fn.col("availability_percent")),
             }
         )
@@ -208,21 +233,33 @@ class _Pipeline:
         return any((row.w0_ms, row.w1_ms) == window for row in found)
 
     def _write_windows(self, staged: StagedDay) -> None:
-        before = dates_until(self._day.date, _WINDOW_DAYS)[1:]
-        days = self._results.read("replica_days", before).unionByName(staged.read("replica_days"))
-        staged.write(
-            "windows",
-            windows(days, objectives_frame(self._spark, self._sla.objectives), self._date),
-        )
+        """Tables windows, group_windows and clusters."""
+        lengths = self._sla.windows
+        before = dates_until(self._day.date, max(lengths))[1:]
+
+        def days(table: str) -> DataFrame:
+            return self._results.read(table, before).unionByName(staged.read(table))
+
+        objectives = objectives_frame(self._spark, self._sla.objectives)
+        staged.write("windows", windows(days("replica_days"), objectives, self._date, lengths))
+        of_replicas = staged.read("windows")
+        rows = group_windows(days("group_days"), of_replicas, self._date, lengths)
+        staged.write("group_windows", rows)
+        of_groups = staged.read("group_windows")
+        replicas, groups = staged.read("replica_days"), staged.read("group_days")
+        staged.write("clusters", clusters(replicas, of_replicas, groups, of_groups))
 
     def _write_report_row(self, staged: StagedDay) -> None:
         """That this date was reported, also when it has no replica."""
-        verdicts = [row.verdict for row in staged.read("replica_days").select("verdict").collect()]
+        replicas = staged.read("replica_days")
+        verdicts = [row.verdict for row in replicas.select("verdict").distinct().collect()]
+        if not waiting_groups(staged.read("group_days"), replicas).isEmpty():
+            verdicts.append(INSUFFICIENT)
         row = {
             "w0_ms": self._day.w0_ms,
             "w1_ms": self._day.w1_ms,
             "verdict": worst_of(verdicts),
-            "replicas": len(verdicts),
+            "replicas": staged.rows("replica_days"),
             "bad_lines": staged.rows("bad_lines"),
         }
         columns = {name: TABLES["reports"][name] for name in row}
@@ -230,19 +267,21 @@ class _Pipeline:
 
     def _write_files(self, data: ReportData) -> None:
         """summary.json last: where it is, the others are."""
-        directory = f"{self._request.out.rstrip('/')}/report/dt={self._date}"
+        directory = report_directory(self._request.out, self._day.date)
         files = HadoopFiles(self._spark)
         files.make_directories(directory)
         files.write(f"{directory}/report.html", report_html(data))
         files.write(f"{directory}/replicas.csv", replicas_csv(data))
         files.write(f"{directory}/incidents.csv", incidents_csv(data))
-        files.write(f"{directory}/summary.json", summary_json(data))
+        files.write(summary_path(self._request.out, self._day.date), summary_json(data))
 
 
-def _matches(patterns: tuple[str, str, str]) -> Column:
-    """Whether a replica's names match the patterns of sla.yaml, the same way as there."""
-    cluster, broker, replica = (
-        fn.col(name).rlike(pattern_regex(pattern))
-        for name, pattern in zip(REPLICA, patterns, strict=True)
-    )
-    return cluster & broker & replica
+def _carried() -> dict[str, Column]:
+    """The first incident, when no good time comes before it: it may be the end of one of the day
+    before."""
+    good, first = fn.col("first_good_ms"), fn.col("first_start_ms")
+    is_it = good.isNull() | (first < good)
+    return {
+        "carried_start_ms": fn.when(is_it, first),
+        "carried_end_ms": fn.when(is_it, fn.col("first_end_ms")),
+    }

@@ -7,6 +7,7 @@ named when something fails and removed when nothing did: stdout and stderr stay 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import subprocess
@@ -49,14 +50,22 @@ LOCAL: Final = {
     ),
 }
 """Further settings of a local master: two cores and 2 GB do a day of 200 broker groups."""
+DISK_FULL: Final = (
+    "make room where --out is and for scratch files (/tmp), or set SPARK_LOCAL_DIRS to a larger"
+    " directory for these"
+)
+_GONE: Final = "Answer from Java side is empty"
 _REMEDIES: Final = {
     "OutOfMemoryError": "give it more memory: --conf spark.driver.memory=4g",
     "GC overhead limit": "give it more memory: --conf spark.driver.memory=4g",
-    "No space left on device": "make room, or set SPARK_LOCAL_DIRS to a larger directory",
+    "No space left on device": DISK_FULL,
+    "Disk quota exceeded": DISK_FULL,
     "Permission denied": "check the owner of --out and --dumps",
-    "Answer from Java side is empty": "the JVM was killed: is the machine short of memory?",
+    _GONE: "the JVM was killed: is the machine short of memory?",
 }
 _STOP_SECONDS: Final = 20.0
+SPARK_ERRORS: Final = (PySparkException, Py4JError, ConnectionError)
+"""What any call of Spark may raise; the last one when its JVM died."""
 
 
 class SessionError(Exception):
@@ -76,9 +85,11 @@ def start_session(master: str | None, settings: Mapping[str, str], log: Path) ->
         conf.setAppName("mqreport")
     try:
         spark = SparkSession(_context(conf, log))
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         raise SessionError(f"Spark does not start: {explain(error, log)}") from error
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    # A context that was there before us (spark-submit's) has not read our conf: the session has to.
+    for name, value in ALWAYS.items():
+        spark.conf.set(name, value)
     if spark.version != pyspark.__version__:
         found = f"SPARK_HOME={os.environ.get('SPARK_HOME', '')} is Spark {spark.version}"
         stop_session(spark)
@@ -89,7 +100,7 @@ def start_session(master: str | None, settings: Mapping[str, str], log: Path) ->
 def stop_session(spark: SparkSession) -> None:
     """Ends the session; a JVM of our own has ended, too, when this returns."""
     gateway: Any = SparkContext._gateway
-    with contextlib.suppress(Py4JError, OSError):  # a JVM that died cannot be stopped
+    with contextlib.suppress(*SPARK_ERRORS):  # a JVM that died cannot be stopped
         spark.stop()
     if gateway is None or gateway.proc is None:
         return
@@ -103,16 +114,6 @@ def stop_session(spark: SparkSession) -> None:
     SparkContext._gateway = SparkContext._jvm = None
 
 
-def local_directory(spark: SparkSession, path: str) -> Path | None:
-    """The absolute path of `path` when it is on this machine's file system, as Spark sees it."""
-    jvm: Any = spark.sparkContext._jvm
-    java_context: Any = spark.sparkContext._jsc
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    system = place.getFileSystem(java_context.hadoopConfiguration())
-    uri = system.makeQualified(place).toUri()
-    return Path(uri.getPath()) if uri.getScheme() == "file" else None
-
-
 def _context(conf: SparkConf, log: Path) -> SparkContext:
     if is_under_spark_submit(os.environ):
         return SparkContext.getOrCreate(conf)
@@ -121,11 +122,17 @@ def _context(conf: SparkConf, log: Path) -> SparkContext:
         try:
             gateway = launch(conf, {"stdout": output, "stderr": output})
         except OSError as error:
-            way_out = "unset SPARK_HOME, or set it to a Spark of the version of PySpark"
-            raise SessionError(
-                f"cannot run {error.filename}: {error.strerror}; {way_out}"
-            ) from error
+            raise SessionError(_not_launched(error)) from error
     return SparkContext(conf=conf, gateway=gateway)
+
+
+def _not_launched(error: OSError) -> str:
+    """PySpark makes a scratch directory, then runs a script of Spark's."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        way_out = "make room, or set TMPDIR to another directory"
+        return f"no scratch directory: {error.filename}: {error.strerror}; {way_out}"
+    way_out = "unset SPARK_HOME, or set it to a Spark of the version of PySpark"
+    return f"cannot run {error.filename}: {error.strerror}; {way_out}"
 
 
 def _last_words(log: Path) -> str:
@@ -139,9 +146,13 @@ def _last_words(log: Path) -> str:
 
 
 def count_tasks(spark: SparkSession) -> tuple[int, int]:
-    """Finished and all tasks of the jobs that run now; (0, 0) when none does."""
-    tracker = spark.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+    """Finished and all tasks of the jobs that run now; (0, 0) when none does, or the JVM died:
+    whoever waits for a job tells that."""
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+    except SPARK_ERRORS:
+        return 0, 0
     known = [stage for stage in stages if stage is not None]
     return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
 
@@ -149,6 +160,8 @@ def count_tasks(spark: SparkSession) -> tuple[int, int]:
 def explain(error: Exception, log: Path) -> str:
     """One line for what Spark threw: its innermost cause, and the way out where one is known."""
     text = f"{error}\n{_last_words(log)}"
+    if isinstance(error, ConnectionError):
+        text += _GONE
     for sign, remedy in _REMEDIES.items():
         if sign in text:
             return f"{sign}; {remedy}"

@@ -13,10 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from spark.dump_words import GROUP
 from spark.report_data import (
     BREACHED,
+    CLUSTER_COLUMNS,
     EVENT_COLUMNS,
     GROUP_DAY_COLUMNS,
+    GROUP_WINDOW_COLUMNS,
     INCIDENT_COLUMNS,
     INSUFFICIENT,
     KEY,
@@ -25,7 +28,6 @@ from spark.report_data import (
     OBJECTIVE_COLUMNS,
     REPLICA_DAY_COLUMNS,
     WINDOW_COLUMNS,
-    ReplicaKey,
     ReportData,
     Row,
     finite,
@@ -37,12 +39,15 @@ VERSION = 1
 """Of summary.json: raised by a change that would mislead a reader; new fields do not raise it."""
 METADATA_KINDS = ("topics", "consumer_offsets", "delay_offsets", "subscription_groups")
 _WINDOW_FIGURES = tuple(name for name in WINDOW_COLUMNS if name not in {*KEY, "days"})
+_CSV_WINDOW_FIGURES = tuple(name for name in _WINDOW_FIGURES if name != "metadata")
+_GROUP_WINDOW_FIGURES = tuple(n for n in GROUP_WINDOW_COLUMNS if n not in {*KEY, "days"})
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def summary_json(data: ReportData) -> bytes:
     """UTF-8, one JSON object, a final newline; what is not known or not finite is null."""
-    windows = _windows_of(data)
+    windows = _windows_of(data.windows, KEY, _WINDOW_FIGURES)
+    of_groups = _windows_of(data.group_windows, GROUP, _GROUP_WINDOW_FIGURES)
     summary = {
         "version": VERSION,
         "date": data.date,
@@ -54,6 +59,7 @@ def summary_json(data: ReportData) -> bytes:
         "verdict": data.verdict,
         "exit_code": data.exit_code,
         "revision": data.revision,
+        "window_days": list(data.window_days),
         "counts": counts(data),
         "objectives": [
             _pick(row, OBJECTIVE_COLUMNS)
@@ -63,7 +69,14 @@ def summary_json(data: ReportData) -> bytes:
             _pick(row, REPLICA_DAY_COLUMNS) | {"windows": windows.get(key_of(row), {})}
             for row in worst_first(data.replica_days)
         ],
-        "groups": [_pick(row, GROUP_DAY_COLUMNS) for row in sorted(data.group_days, key=_group)],
+        "groups": [
+            _pick(row, GROUP_DAY_COLUMNS) | {"windows": of_groups.get(_group(row), {})}
+            for row in sorted(data.group_days, key=_group)
+        ],
+        "clusters": [
+            _pick(row, CLUSTER_COLUMNS)
+            for row in sorted(data.clusters, key=lambda row: (row["cluster"], row["days"]))
+        ],
         "incidents": [_pick(row, INCIDENT_COLUMNS) for row in ordered_incidents(data)],
         "events": [_pick(row, EVENT_COLUMNS) for row in ordered_events(data)],
         "bad_lines": [_pick(row, tuple(row)) for row in ordered_bad_lines(data)],
@@ -81,9 +94,9 @@ def replicas_csv(data: ReportData) -> bytes:
         "date",
         *plain,
         *(f"metadata_{name}" for name in metadata),
-        *(f"d{days}_{name}" for days in (7, 30) for name in _WINDOW_FIGURES),
+        *(f"d{days}_{name}" for days in data.window_days for name in _CSV_WINDOW_FIGURES),
     ]
-    windows = _windows_of(data)
+    windows = _windows_of(data.windows, KEY, _WINDOW_FIGURES)
     rows = []
     for row in worst_first(data.replica_days):
         ages = {item["kind"]: item for item in row["metadata"] or ()}
@@ -98,9 +111,9 @@ def replicas_csv(data: ReportData) -> bytes:
                     for name in METADATA_COLUMNS[1:]
                 ),
                 *(
-                    of_days.get(days, {}).get(name)
-                    for days in ("7", "30")
-                    for name in _WINDOW_FIGURES
+                    of_days.get(str(days), {}).get(name)
+                    for days in data.window_days
+                    for name in _CSV_WINDOW_FIGURES
                 ),
             ]
         )
@@ -132,7 +145,8 @@ def counts(data: ReportData) -> dict[str, int]:
         "breached": verdicts.count(BREACHED),
         "insufficient_data": verdicts.count(INSUFFICIENT),
         "groups": len(data.group_days),
-        "incidents": len(data.incidents),
+        "incidents": data.total("incidents"),
+        "events": data.total("events"),
         "bad_lines": sum(int(row["lines"]) for row in data.bad_lines),
     }
 
@@ -166,10 +180,14 @@ def _group(row: Row) -> tuple[str, str]:
     return row["cluster"], row["broker"]
 
 
-def _windows_of(data: ReportData) -> dict[ReplicaKey, dict[str, dict[str, Any]]]:
-    found: dict[ReplicaKey, dict[str, dict[str, Any]]] = {}
-    for row in sorted(data.windows, key=lambda row: (key_of(row), int(row["days"]))):
-        found.setdefault(key_of(row), {})[str(row["days"])] = _pick(row, _WINDOW_FIGURES)
+def _windows_of(
+    rows: Sequence[Row], key: Sequence[str], figures: Sequence[str]
+) -> dict[tuple[str, ...], dict[str, dict[str, Any]]]:
+    """Of each replica or group: days (as text) -> figures."""
+    found: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (*(row[name] for name in key), int(row["days"]))):
+        name = tuple(row[name] for name in key)
+        found.setdefault(name, {})[str(row["days"])] = _pick(row, figures)
     return found
 
 

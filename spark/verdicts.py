@@ -14,6 +14,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from spark.distributions import send_count
+from spark.dump_words import GROUP, SYNC_MASTER
 from spark.local_frames import local_frame
 from spark.report_data import BREACHED, INSUFFICIENT, MET
 from spark.sla_config import Objective
@@ -101,9 +103,24 @@ def worst_of(verdicts: Iterable[str]) -> str:
     return MET if found == {MET} else INSUFFICIENT
 
 
+def waiting_groups(groups: DataFrame, replicas: DataFrame) -> DataFrame:
+    """The groups of a date whose master waits for slaves and has none: nothing could be met."""
+    waiting = groups.where(fn.col("role") == SYNC_MASTER)
+    return waiting.join(replicas.select(*GROUP), list(GROUP), "left_anti")
+
+
 def budget_s(availability_percent: Column, length_s: Column) -> Column:
     """Seconds that may be bad; whole ms, so that 0.1 % of a day is 86.4 s and nothing else."""
     return fn.round((fn.lit(100.0) - availability_percent) * length_s / 100, 3)
+
+
+def budget_columns(budget: Column, bad_s: Column) -> dict[str, Column]:
+    """What a budget of seconds became, of a day or of several."""
+    return {
+        "budget_s": budget,
+        "budget_left_s": budget - bad_s,
+        "budget_used_ratio": fn.when(budget > 0, bad_s / budget),
+    }
 
 
 def availability_verdict(
@@ -128,10 +145,10 @@ def _covered() -> Column:
 
 def _coverage_gap() -> Column:
     return _sentence(
-        "coverage %s %% < %s %%: %s s unknown",
+        "coverage %s %% < %s %%: %s unknown",
         _floored(fn.coalesce("coverage", fn.lit(0.0)) * 100),
         _plain(fn.col("min_coverage_percent")),
-        _plain(fn.coalesce("unknown_s", fn.col("window_s"))),
+        duration(fn.coalesce("unknown_s", fn.col("window_s"))),
     )
 
 
@@ -152,8 +169,10 @@ def _availability() -> _Criterion:
 def _lag_p99() -> _Criterion:
     figure, limit = fn.col("lag_ms_p99") / 1000, fn.col("lag_p99_seconds")
     texts = (_plain(figure), _plain(limit))
+    # A share of what is known proves nothing when next to nothing is known.
+    above = (figure > limit) & _covered()
     return _Criterion(
-        fn.when(limit.isNotNull(), _verdict(figure > limit, figure.isNotNull(), _covered())),
+        fn.when(limit.isNotNull(), _verdict(above, figure.isNotNull(), _covered())),
         _sentence("lag p99 %s s > %s s", *texts),
         fn.when(figure.isNotNull(), _coverage_gap()).otherwise(
             _sentence("lag p99 not known, objective %s s", _plain(limit))
@@ -166,11 +185,9 @@ def _sync_ok() -> _Criterion:
     ratio, limit = fn.col("sync_ok_ratio"), fn.col("sync_ok_percent")
     # Without a ratio either nobody sent synchronously, or nothing is known of the group.
     is_judged = limit.isNotNull() & ~(ratio.isNull() & (fn.coalesce("samples", fn.lit(0)) > 0))
-    sends = fn.col("sync_ok")
-    for result in ("flush_slave_timeout", "slave_not_available", "flush_disk_timeout"):
-        sends = sends + fn.col(f"sync_{result}")
+    sends = send_count()
     texts = (_floored(ratio * 100), _plain(limit), _whole(sends - fn.col("sync_ok")), _whole(sends))
-    below = fn.round(ratio * 100, 9) < limit
+    below = (fn.round(ratio * 100, 9) < limit) & _covered()
     return _Criterion(
         fn.when(is_judged, _verdict(below, ratio.isNotNull(), _covered())),
         _sentence("sync ok %s %% < %s %%: %s of %s sends failed", *texts),
@@ -231,6 +248,23 @@ def _plain(number: Column) -> Column:
     """A number with at most three decimals and no trailing zeros."""
     text = fn.format_string("%.3f", number.cast("double"))
     return fn.when(number.isNotNull(), fn.regexp_replace(text, r"\.?0+$", ""))
+
+
+def duration(seconds: Column) -> Column:
+    """As spark/wording.py writes it, with plain blanks: `12 s`, `4 min 10 s`, `3 h 05 min`."""
+    whole = fn.round(seconds).cast("bigint")
+    return (
+        fn.when(seconds < 59.95, fn.concat(_plain(seconds), fn.lit(" s")))
+        .when(whole < 3600, _two_units(whole, 60, "min", 1, "s"))
+        .when(whole < 86_400, _two_units(whole, 3600, "h", 60, "min"))
+        .when(whole.isNotNull(), _two_units(whole, 86_400, "d", 3600, "h"))
+    )
+
+
+def _two_units(whole: Column, large_s: int, large: str, small_s: int, small: str) -> Column:
+    rest = fn.floor(whole % large_s / small_s)
+    text = fn.format_string(f"%d {large} %02d {small}", fn.floor(whole / large_s), rest)
+    return fn.regexp_replace(text, f" 00 {small}$", "")
 
 
 def _floored(percent: Column) -> Column:

@@ -7,6 +7,7 @@ becomes part of a page is escaped there.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any
@@ -24,11 +25,12 @@ _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 
 
 def duration(seconds: Any) -> str:
-    """`12.5 s`, `4 min 10 s`, `3 h 05 min`, `2 d 04 h`."""
+    """`12.5 s`, `4 min 10 s`, `3 h 05 min`, `2 d 04 h`; to the ms: no report measures less."""
     number = finite(seconds)
     if number is None:
         return NOTHING
-    sign, number = ("−", -number) if number < 0 else ("", number)
+    number = round(number, 3)
+    sign, number = "−" if number < 0 else "", abs(number)
     if number < 59.95:
         return f"{sign}{_short(number)}{_SPACE}s"
     whole = round(number)
@@ -41,7 +43,8 @@ def duration(seconds: Any) -> str:
 
 def brief(seconds: float) -> str:
     """One unit, for an axis: `43.2 min`."""
-    sign, number = ("−", -seconds) if seconds < 0 else ("", seconds)
+    number = round(seconds, 3)
+    sign, number = "−" if number < 0 else "", abs(number)
     unit, length = next(one for one in _BRIEF_UNITS if number >= one[1] or one[1] == 1)
     return f"{sign}{_short(number / length)}{_SPACE}{unit}"
 
@@ -51,7 +54,7 @@ def lag(milliseconds: Any) -> str:
     number = finite(milliseconds)
     if number is None:
         return NOTHING
-    if number < 1000:
+    if round(number) < 1000:
         return f"{round(number)}{_SPACE}ms"
     if number < 10_000:
         return f"{_trim(f'{number / 1000:.2f}')}{_SPACE}s"
@@ -90,7 +93,7 @@ def used(ratio: Any) -> str:
     number = finite(ratio)
     if number is None:
         return NOTHING
-    if number >= 10:
+    if round(number * 100) >= 1000:
         return f"{round(number):,}{_SPACE}×"
     return f"{_short(number * 100)}{_SPACE}%"
 
@@ -135,6 +138,12 @@ def excerpt(text: Any) -> str:
     return _shortened(text, _EXCERPT_LENGTH)
 
 
+def sentence(reason: Any) -> str:
+    """A verdict's reason as a sentence in which no figure is parted from its unit."""
+    text = re.sub(r"(?<=\d) (?=\S)", _SPACE, excerpt(reason))
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
 def isolated(text: Any) -> str:
     """A name within a sentence: its writing direction does not turn the words around it."""
     return f"{_ISOLATE}{name(text)}{_END_ISOLATE}"
@@ -168,7 +177,7 @@ def _short(number: float) -> str:
         return _trim(f"{number:.1f}")
     if magnitude >= 0.01 or magnitude == 0:
         return _trim(f"{number:.2f}")
-    return f"{number:.1g}"
+    return f"{number:.1g}" if magnitude >= 0.001 else "< 0.001"
 
 
 def _trim(text: str) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import hashlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -170,6 +172,24 @@ class Browser:
             if message["method"] == "Network.requestWillBeSent":
                 self.requests.append(message["params"]["request"]["url"])
         return message
+
+
+_DIGEST_KEY = b"page-sha256\0"
+_END_OF_HEADER = 33
+"""Of a PNG: its signature and its first chunk."""
+
+
+def with_digest_of_page(png: bytes, page: bytes) -> bytes:
+    """The PNG, with the digest of the page that it shows as a tEXt chunk."""
+    body = b"tEXt" + _DIGEST_KEY + hashlib.sha256(page).hexdigest().encode()
+    chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+    return png[:_END_OF_HEADER] + chunk + png[_END_OF_HEADER:]
+
+
+def digest_of_page(png: bytes) -> str | None:
+    """What `with_digest_of_page` wrote."""
+    found = re.search(re.escape(b"tEXt" + _DIGEST_KEY) + rb"([0-9a-f]{64})", png)
+    return found[1].decode() if found else None
 
 
 def pixels(png: bytes) -> tuple[int, int, bytes]:

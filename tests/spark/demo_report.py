@@ -1,8 +1,9 @@
 """A day as it might be: ReportData for tests of the page and for the picture in the README.
 
 Simulated in steps of 5 s, every figure computed from the same steps: what the page shows together
-fits together. Group broker-a breached its objective with one replica (a cut connection, then a
-slow disk), its other replica met it; broker-b is known for two thirds of the day only.
+fits together; its sentences are the program's own (tests/spark/test_demo_report.py). Group broker-a
+breached its objective with one replica (a cut connection, then a slow disk), its other replica met
+it; broker-b is known for two thirds of the day only.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from spark.report_data import BREACHED, INSUFFICIENT, MET, ReportData, Row, plotted_keys
+from spark.report_data import BREACHED, INSUFFICIENT, MET, STATES, ReportData, Row, plotted_keys
 
 DATE = "2026-03-14"
 W0_MS = int(datetime(2026, 3, 14, tzinfo=UTC).timestamp() * 1000)
@@ -149,9 +150,17 @@ class Replica:
                     "hour": W0_MS + hour * 3_600_000,
                     **{n: sum(r[n] for r in part) for n in ("good_ms", "bad_ms", "unknown_ms")},
                     "lag_ms_max": max(lags) if lags else None,
+                    "lag_ms_p99": self._p99_of_hour(hour),
                 }
             )
+        for row in rows[:-24]:
+            row["lag_ms_p99"] = None if row["lag_ms_max"] is None else round(row["lag_ms_max"] / 3)
         return rows
+
+    def _p99_of_hour(self, hour: int) -> int | None:
+        steps = self.steps[hour * 720 : hour * 720 + 720]
+        lags = sorted(lag for _, lag in steps if lag is not None)
+        return round(lags[math.ceil(0.99 * len(lags)) - 1]) if lags else None
 
     def days(self) -> list[dict[str, Any]]:
         sums: dict[str, dict[str, Any]] = {}
@@ -206,7 +215,9 @@ class Replica:
             "minutes_written": 1440 - dark_minutes,
             "minutes_written_good": 1440 - bad_minutes - dark_minutes,
             "incidents": len(incidents),
+            "incidents_ended": len(incidents),
             "incident_s": sum(lengths),
+            "incident_ended_s": sum(lengths),
             "longest_incident_s": max(lengths) if lengths else None,
             "mttr_s": sum(lengths) / len(lengths) if lengths else None,
             "mtbf_s": good / len(lengths) if lengths else None,
@@ -233,37 +244,69 @@ class Replica:
 
     def window(self, days: int) -> dict[str, Any]:
         recent = self.days()[-days:]
-        good, bad, unknown = (
-            sum(day[f"{k}_s"] for day in recent) for k in ("good", "bad", "unknown")
-        )
+        good, bad = (sum(day[f"{kind}_s"] for day in recent) for kind in ("good", "bad"))
         row = self.row()
         budget = BUDGET_S * days
+        window_s = days * 86_400.0
+        # The days before were in sync, and every bad hour of theirs had one incident.
+        before = good + bad - row["good_s"] - row["bad_s"]
+        first_ms = W0_MS - (days - 1) * DAY_MS
+        bad_hours = sum(first_ms <= h["hour"] < W0_MS and h["bad_ms"] > 0 for h in self.hours())
+        incidents = row["incidents"] + bad_hours
+        states = {name: row[f"state_{name}_s"] for name in STATES if name != "unknown"}
+        states["in_sync"] += before
+        states["unknown"] = window_s - sum(states.values())
+        good_minutes = row["minutes_good"] + int(before // 60) - bad_hours
+        left_out = {"objective", "reasons", "interval_s", "revision", "input_digest", "lag_ms_hist"}
         return {
-            **self.key,
+            **{name: value for name, value in row.items() if name not in left_out},
             "days": days,
             "days_with_data": len(recent),
-            "verdict": BREACHED if bad > budget else INSUFFICIENT if days == 30 else row["verdict"],
+            "verdict": _verdict_of_window(bad, budget, (good + bad) / window_s),
+            "window_s": window_s,
+            "expected": STEPS * days,
+            "received": row["received"] + int(before // STEP_S),
+            "longest_gap_s": 86_400.0 if days > len(recent) else row["longest_gap_s"],
             "good_s": good,
             "bad_s": bad,
-            "unknown_s": unknown + (days - len(recent)) * 86_400,
-            "coverage": (good + bad) / (days * 86_400),
+            "unknown_s": window_s - good - bad,
+            "coverage": (good + bad) / window_s,
             "availability": good / (good + bad),
-            **{
-                k: v
-                for k, v in row.items()
-                if k.startswith("lag_") and k[-3:] in WINDOW_PERCENTILES
-            },
-            "incidents": row["incidents"] + 2,
-            "mttr_s": 48.0,
-            "mtbf_s": good / (row["incidents"] + 2),
+            **{f"state_{name}_s": value for name, value in states.items()},
+            "minutes_good": good_minutes,
+            "minutes_bad": row["minutes_bad"] + bad_hours,
+            "minutes_unknown": days * 1440 - good_minutes - row["minutes_bad"] - bad_hours,
+            "minutes_written": row["minutes_written"] + int(before // 60),
+            "minutes_written_good": good_minutes,
+            "incidents": incidents,
+            "incidents_ended": incidents,
+            "incident_s": bad,
+            "incident_ended_s": bad,
+            "mttr_s": bad / incidents if incidents else None,
+            "mtbf_s": good / incidents if incidents else None,
+            "transferred_bytes": row["transferred_bytes"] * len(recent),
+            "metadata": [
+                {name: value for name, value in entry.items() if name != "p99_age_ms"}
+                | {"covered_s": entry["covered_s"] * len(recent)}
+                for entry in row["metadata"]
+            ],
             "budget_s": budget,
             "budget_left_s": budget - bad,
             "budget_used_ratio": bad / budget,
-            "forecast": "2026-04-09" if days == 30 and row["verdict"] == BREACHED else None,
+            "forecast": self._forecast(budget - bad) if days == 30 else None,
         }
 
+    def _forecast(self, left_s: float) -> str | None:
+        """At the rate of the last 7 days, all of which are known."""
+        rate = sum(day["bad_s"] for day in self.days()[-7:]) / 7
+        end = datetime.fromisoformat(DATE) + timedelta(days=left_s // rate if rate else 0)
+        return end.strftime("%Y-%m-%d") if rate else None
 
-WINDOW_PERCENTILES = {"p50", "p99", "999", "max"}
+
+def _verdict_of_window(bad_s: float, budget_s: float, coverage: float) -> str:
+    if bad_s > budget_s:
+        return BREACHED
+    return MET if coverage >= 0.99 else INSUFFICIENT
 
 
 def messages_of_a_day(seed: int, peak: int) -> list[int]:
@@ -322,14 +365,18 @@ def _replicas() -> list[Replica]:
     put(met, "18:02:30", 3, lambda _: ("down", None))
     dark = quiet_steps(13, load_b, 60)
     put(dark, "15:12:00", 6336, lambda _: ("unknown", None))
-    short = ["availability 99.68 % < 99.9 %: 275 s bad of 86 s allowed"]
-    gap = ["coverage 63.3 % < 99 %: 8 h 48 min of the day are unknown"]
+    short = ["availability 99.681 % < 99.9 %: 275 s bad of 86.4 s allowed"]
+    gap = ["coverage 63.333 % < 99 %: 8 h 48 min unknown"]
+    near = [
+        "availability 99.953 %, objective 99.9 %: 40 s bad of 86.4 s allowed",
+        "lag p99 0.128 s, objective 2 s",
+    ]
     causes = ["disconnected", "slow", "master_restart"]
     return [
         Replica(
             "broker-a", "broker-a:1", BREACHED, short, breached, load_a, causes, _ages(41_800, 3)
         ),
-        Replica("broker-a", "broker-a:2", MET, [], met, load_a, causes[1:], _ages(19_900, 0)),
+        Replica("broker-a", "broker-a:2", MET, near, met, load_a, causes[1:], _ages(19_900, 0)),
         Replica("broker-b", "broker-b:1", INSUFFICIENT, gap, dark, load_b, causes),
     ]
 
@@ -384,6 +431,59 @@ def _group(broker: str, role: str, verdict: str, replicas: list[Replica]) -> dic
     }
 
 
+def _worst(rows: Sequence[Row]) -> str:
+    verdicts = [str(row["verdict"]) for row in rows]
+    return min(verdicts, key=[BREACHED, INSUFFICIENT, MET].index)
+
+
+def _group_window(group: dict[str, Any], days: int, verdict: str) -> dict[str, Any]:
+    """As if every one of the days with data had been like the one of the report."""
+    added = ["samples", "exposure_byte_s", "ack_sum_s", "msgs_in", "bytes_in", "restarts"]
+    added += ["sync_ok", "sync_flush_slave_timeout", "sync_slave_not_available"]
+    row = {name: value for name, value in group.items() if name not in ("role", "revision")}
+    with_data = min(days, 14)
+    row |= {name: group[name] * with_data for name in added}
+    row |= {"ack_counts": [count * with_data for count in group["ack_counts"]]}
+    return row | {"days": days, "days_with_data": with_data, "verdict": verdict}
+
+
+_CLUSTER_MAXIMA = ("unreplicated_bytes_max", "oldest_unreplicated_ms_max")
+
+
+def _clusters(
+    replicas: list[dict[str, Any]], groups: list[dict[str, Any]], days: int
+) -> dict[str, Any]:
+    """The one cluster over so many days, from rows of replicas and groups."""
+    worst = max(replicas, key=lambda row: row["lag_ms_max"])
+    added = ["window_s", "good_s", "bad_s", "unknown_s", "incidents", "incidents_ended"]
+    added += ["incident_s", "incident_ended_s", "transferred_bytes", "reconnects", "rejected_acks"]
+    added += [name for name in worst if name.startswith(("state_", "minutes_"))]
+    lags = {name: value for name, value in worst.items() if name.startswith("lag_")}
+    verdicts = [row["verdict"] for row in replicas]
+    found = {
+        **_group_window(groups[0], days, _worst(replicas)),
+        **{name: value for name, value in lags.items() if not name.endswith("_hist")},
+        **{name: sum(row[name] for row in replicas) for name in added},
+        "cluster": CLUSTER,
+        "groups": len(groups),
+        "replicas": len(replicas),
+        "replicas_met": verdicts.count(MET),
+        "replicas_breached": verdicts.count(BREACHED),
+        "replicas_insufficient": verdicts.count(INSUFFICIENT),
+        "longest_incident_s": max(row["longest_incident_s"] or 0 for row in replicas),
+        "days": days,
+        **{name: max(group[name] for group in groups) for name in _CLUSTER_MAXIMA},
+    }
+    known, minutes = found["good_s"] + found["bad_s"], found["minutes_good"] + found["minutes_bad"]
+    return found | {
+        "coverage": known / found["window_s"],
+        "availability": found["good_s"] / known,
+        "minutes_good_ratio": found["minutes_good"] / minutes,
+        "mttr_s": found["incident_ended_s"] / found["incidents_ended"],
+        "mtbf_s": found["good_s"] / found["incidents"],
+    }
+
+
 def _event(broker: str, clock: str, kind: str, text: str) -> dict[str, Any]:
     ts = datetime.fromisoformat(f"{DATE}T{clock}+00:00").timestamp() * 1000
     row = {"cluster": CLUSTER, "broker": broker, "broker_id": 0, "ts": int(ts)}
@@ -408,30 +508,47 @@ def demo_objective() -> dict[str, Any]:
 def demo_report() -> ReportData:
     """The day described above, with 13 days before it in heat maps and windows."""
     replicas = _replicas()
-    restart = "boot 6d0c41f3 after 4be2a907, proved: nothing missing"
+    rows = [replica.row() for replica in replicas]
+    windows = [replica.window(days) for replica in replicas for days in (7, 30)]
+    groups = [
+        _group("broker-a", "SYNC_MASTER", BREACHED, replicas[:2]),
+        _group("broker-b", "ASYNC_MASTER", INSUFFICIENT, replicas[2:]),
+    ]
+    restart = "started at 2026-03-14 18:02:45 UTC; nothing is missing between the two lives"
+    config = "settings changed, digest 90c1be22a4f7 -> 17d3550be1aa"
     return ReportData(
         date=DATE,
         w0_ms=W0_MS,
         w1_ms=W0_MS + DAY_MS,
         verdict=BREACHED,
-        replica_days=[replica.row() for replica in replicas],
-        group_days=[
-            _group("broker-a", "SYNC_MASTER", BREACHED, replicas[:2]),
-            _group("broker-b", "ASYNC_MASTER", INSUFFICIENT, replicas[2:]),
+        replica_days=rows,
+        group_days=groups,
+        windows=windows,
+        group_windows=[
+            _group_window(
+                group,
+                days,
+                _worst([w for w in windows if (w["days"], w["broker"]) == (days, group["broker"])]),
+            )
+            for group in groups
+            for days in (7, 30)
         ],
-        windows=[replica.window(days) for replica in replicas for days in (7, 30)],
+        clusters=[
+            _clusters(rows, groups, 1),
+            *(_clusters([w for w in windows if w["days"] == n], groups, n) for n in (7, 30)),
+        ],
         incidents=[incident for replica in replicas for incident in replica.incidents()],
         events=[
-            _event("broker-a", "18:02:30", "config_change", "config 90c1be22a4f7 → 17d3550be1aa"),
-            _event("broker-a", "18:02:45", "restart", restart),
-            _event("broker-b", "03:20:10", "process_restart", "process ha: 0 → 1 restarts"),
+            _event("broker-a", "18:02:50", "config_change", config),
+            _event("broker-a", "18:02:50", "restart", restart),
+            _event("broker-b", "03:20:10", "process_restart", "process ha was restarted"),
         ],
         bad_lines=[
             {
-                "reason": "not JSON",
+                "reason": "not one JSON object",
                 "lines": 1,
                 "files": 1,
-                "example_file": "dt=2026-03-14/cluster=DefaultCluster/broker=broker-b/"
+                "example_file": "/dumps/dt=2026-03-14/cluster=DefaultCluster/broker=broker-b/"
                 "1500-0-5f21c0aa-00010801.jsonl",
                 "example_text": '{"v":1,"ts":1773501120004,"mono":88213',
             }
@@ -461,6 +578,7 @@ def one_replica_report(name: str = "broker-a:1", broker: str = "broker-a") -> Re
         replica_days=of(demo.replica_days),
         group_days=[{**row, "broker": broker} for row in demo.group_days[:1]],
         windows=of(demo.windows),
+        group_windows=[{**row, "broker": broker} for row in demo.group_windows[:2]],
         incidents=of(demo.incidents),
         minutes=of(demo.minutes),
         events=[{**demo.events[0], "broker": broker, "text": name}],
@@ -477,13 +595,18 @@ def large_report(groups: int) -> ReportData:
     rows: list[Row] = []
     group_days: list[Row] = []
     windows: list[Row] = []
+    group_windows: list[Row] = []
     incidents: list[Row] = []
     minutes: list[Row] = []
     hours: list[Row] = []
     days: list[Row] = []
     for number in range(groups):
         broker = f"broker-{number:04d}"
+        like = demo.group_days[number % 2]["broker"]
         group_days.append({**demo.group_days[number % 2], "broker": broker})
+        group_windows += [
+            {**r, "broker": broker} for r in demo.group_windows if r["broker"] == like
+        ]
         for slave in (1, 2):
             like = ("broker-a:1", "broker-a:2", "broker-b:1")[(number + slave) % 3]
             renamed = {"broker": broker, "replica": f"{broker}:{slave}"}
@@ -499,6 +622,7 @@ def large_report(groups: int) -> ReportData:
         replica_days=rows,
         group_days=group_days,
         windows=windows,
+        group_windows=group_windows,
         incidents=incidents,
         minutes=minutes,
         hours=hours,

@@ -12,7 +12,7 @@ import datetime
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,6 +148,34 @@ class Life:
             "fields": self.fields,
         }
         return Life(**(values | changes))
+
+
+class Cases:
+    """Ways to make lines, each for a broker group of its own: a decorator. A case is called what
+    its function is, without underscores around it.
+
+    case = Cases()
+
+    @case
+    def _quiet(life: Life) -> list[Line]: ...
+    """
+
+    def __init__(self) -> None:
+        self._makers: dict[str, Callable[[Life], list[Line]]] = {}
+
+    def __call__(self, make: Callable[[Life], list[Line]]) -> Callable[[Life], list[Line]]:
+        self._makers[make.__name__.strip("_")] = make
+        return make
+
+    @property
+    def names(self) -> set[str]:
+        """Of the groups."""
+        return set(self._makers)
+
+    def write(self, root: Path) -> None:
+        """The lines of all cases, as one dump."""
+        for name, make in self._makers.items():
+            write_dump(root, make(Life(broker=name)))
 
 
 def every(first_ms: int, last_ms: int, step_ms: int = INTERVAL_MS) -> range:

@@ -7,10 +7,11 @@ as lists of dictionaries with the column names of the Parquet results.
 
 from __future__ import annotations
 
-import datetime
 import fnmatch
+import itertools
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,9 +26,12 @@ from tests.spark.plain_samples import (
     Sample,
     Tables,
     Window,
+    elsewhere,
     histogram_of,
     in_order,
     read_dumps,
+    replicas_renamed,
+    replicas_seen,
     rise_of_field,
     rise_of_row,
     weighted,
@@ -40,9 +44,9 @@ from tests.spark.plain_verdicts import (
     metadata_of,
     named,
     verdict_of,
-    window_row,
     worst,
 )
+from tests.spark.plain_windows import several_days
 
 MINUTE_MS: Final = 60_000
 SPANS_MS: Final = {"1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": DAY_MS, "3d": 3 * DAY_MS}
@@ -71,13 +75,26 @@ class Replica:
     key: Key
     objective: PlainObjective
     stream: list[Sample]
-    segments: list[Segment]
+    since: int
+    """Before this nobody misses its row."""
+    other: tuple[int, int] | None
+    """From when to when a master that another one overtook had it."""
+    segments: list[Segment] = field(default_factory=list)
     incidents: list[Json] = field(default_factory=list)
     minutes: dict[int, Json] = field(default_factory=dict)
 
     @property
     def inside(self) -> list[Sample]:
         return [sample for sample in self.stream if sample.in_window]
+
+    def is_elsewhere(self, sample: Sample, start: int) -> bool:
+        return self.other is not None and start < self.other[1] and sample.ts >= self.other[0]
+
+    def is_unseen(self, sample: Sample, start: int, end: int, *, down: bool = False) -> bool:
+        """Time that a sample's lack of a row says nothing of."""
+        if not down and sample.row(self.key[2]) is not None:
+            return False
+        return end <= self.since or (not down and self.is_elsewhere(sample, start))
 
     def total_ms(self, quality: str) -> int:
         return sum(s.length_ms for s in self.segments if s.quality == quality)
@@ -91,8 +108,10 @@ def plain_report(
     expect: list[Key] | None = None,
     retired: list[Key] | None = None,
     history: list[Tables] | None = None,
+    lengths: Sequence[int] = (7, 30),
 ) -> Tables:
-    """All tables of one date. `history`: what this function gave for earlier dates."""
+    """All tables of one date. `history`: what this function gave for earlier dates; `lengths`:
+    days of the windows."""
     found = read_dumps(dumps, window)
     masters: dict[tuple[str, str], list[Sample]] = defaultdict(list)
     slaves: dict[tuple[str, str, int], list[Sample]] = defaultdict(list)
@@ -107,8 +126,8 @@ def plain_report(
         for (cluster, broker, broker_id), samples in slaves.items()
     }
     earlier = [day for day in history or [] if date_of(day) < window.date]
-    tables: Tables = {name: [] for name in ("replica_days", "group_days", "windows")}
-    tables |= {name: [] for name in ("incidents", "minutes")}
+    tables: Tables = {name: [] for name in ("replica_days", "group_days")}
+    tables |= {name: [] for name in ("incidents", "minutes", "hours", "pieces")}
     tables["bad_lines"] = [{"file": file, "text": text} for file, text in found.bad_lines]
     tables["dt"] = [{"dt": window.date}]
     groups = {
@@ -116,70 +135,85 @@ def plain_report(
         for group, stream in streams.items()
         if any(sample.in_window for sample in stream)
     }
-    for key in _replicas_of(streams, earlier, window, expect or [], retired or []):
+    own_dumps = {key for key, lines in slaves.items() if any(line.in_window for line in lines)}
+    everybody = _replicas_of(streams, own_dumps, history or [], window, expect or [], retired or [])
+    for key, since in sorted(everybody.items()):
         stream = streams.get(key[:2], [])
         objective = next(o for o in objectives if o.matches(key))
-        replica = Replica(key, objective, stream, _timeline(key[2], stream, objective, window))
+        replica = Replica(key, objective, stream, since, elsewhere(stream, key[2]))
+        replica.segments = _timeline(replica, window)
         replica.incidents = _incidents(replica, window)
         replica.minutes = _minutes(replica, window)
         day = _replica_day(replica, window, metadata.get(key, []), groups.get(key[:2]), earlier)
         tables["replica_days"].append(day)
         tables["incidents"] += replica.incidents
         tables["minutes"] += replica.minutes.values()
-        tables["windows"] += [window_row(n, key, objective, day, earlier, window) for n in (7, 30)]
+        tables["hours"] += _hours(replica)
+        tables["pieces"] += [
+            named(key) | {"start": s.start, "end": s.end, "quality": s.quality}
+            for s in replica.segments
+        ]
     for group in {key_of(row)[:2] for row in tables["replica_days"]} - groups.keys():
         groups[group] = group_day(group, [], window)
     for group, row in groups.items():
         verdicts = [d["verdict"] for d in tables["replica_days"] if key_of(d)[:2] == group]
         row["verdict"] = worst(verdicts)
         tables["group_days"].append(row)
+    several_days(lengths, objectives, tables, earlier, window)
     return tables
 
 
 def _replicas_of(
     streams: dict[tuple[str, str], list[Sample]],
-    earlier: list[Tables],
+    slaves: set[tuple[str, str, int]],
+    history: list[Tables],
     window: Window,
     expect: list[Key],
     retired: list[Key],
-) -> list[Key]:
-    seen = {
-        (*group, row["id"])
+) -> dict[Key, int]:
+    """The replicas of D, each with the moment since which its row is missed."""
+    results = sorted((day for day in history if day["replica_days"]), key=date_of)
+    last = [day for day in results if date_of(day) < window.date][-7:]
+    own = [day for day in results if date_of(day) == window.date]
+    renamed = {
+        (*group, name)
         for group, stream in streams.items()
-        for sample in stream
-        if sample.in_window
-        for row in sample.line.get("replicas") or []
+        for name in replicas_renamed(group, stream)
     }
-    remembered = {
-        key_of(row)
-        for day in earlier
-        if window.date - date_of(day) <= datetime.timedelta(days=7)
-        for row in day["replica_days"]
-    }
-    missed = {
-        key
-        for key in remembered | set(expect)
+    found: list[tuple[Key, int]] = [(key, 0) for key in expect]
+    for days, since in ((last, 0), (own, window.w1)):
+        keys = {key_of(row) for day in days for row in day["replica_days"]}
+        found += [(key, since) for key in keys - renamed]
+    for group, stream in streams.items():
+        found += [((*group, name), ts) for name, ts in replicas_seen(group, stream).items()]
+    for cluster, broker, broker_id in slaves:
+        if broker_id == 0:
+            continue
+        found.append(((cluster, broker, f"{broker}:{broker_id}"), window.w1))
+    return {
+        key: min(since for other, since in found if other == key)
+        for key, _ in found
         if not any(all(map(fnmatch.fnmatchcase, key, patterns)) for patterns in retired)
     }
-    return sorted(seen | missed)
 
 
 # -- the time of a replica -------------------------------------------------------------------
 
 
-def _timeline(
-    replica: str, stream: list[Sample], objective: PlainObjective, window: Window
-) -> list[Segment]:
+def _timeline(replica: Replica, window: Window) -> list[Segment]:
     """The whole window, cut into segments without gap or overlap."""
     known = []
-    for sample in stream:
-        row = sample.row(replica)
-        quality = "good" if _is_good(row, objective) else "bad"
+    for sample in replica.stream:
+        row = sample.row(replica.key[2])
         for start, end in ((sample.start, sample.end), (sample.tail_start, sample.tail_end)):
             if start < end:
+                quality = _quality(replica, sample, start, end)
                 known.append(Segment(start, end, quality, False, sample, row))
-        if sample.down_start < sample.down_end:
-            known.append(Segment(sample.down_start, sample.down_end, "bad", True, sample))
+        start, end = sample.down_start, sample.down_end
+        if start < end:
+            is_unseen = replica.is_unseen(sample, start, end, down=True)
+            quality = "unknown" if is_unseen else "bad"
+            known.append(Segment(start, end, quality, True, sample))
     segments: list[Segment] = []
     at = window.w0
     for segment in sorted(known, key=lambda s: s.start):
@@ -193,11 +227,16 @@ def _timeline(
     return segments
 
 
-def _is_good(row: Json | None, objective: PlainObjective) -> bool:
-    if row is None or row["state"] != "in_sync":
-        return False
-    within: bool = row["lag_ms"] <= objective.lag_seconds * 1000
-    return within
+def _quality(replica: Replica, sample: Sample, start: int, end: int) -> str:
+    row = sample.row(replica.key[2])
+    if replica.is_unseen(sample, start, end):
+        return "unknown"
+    if row is None or row["state"] == "disconnected":
+        return "unknown" if replica.is_elsewhere(sample, start) else "bad"
+    if row["state"] != "in_sync" or row["lag_ms"] > replica.objective.lag_seconds * 1000:
+        return "bad"
+    is_known = row["lag_exact"] or row["lag_bytes"] <= 0
+    return "good" if is_known else "unknown"
 
 
 # -- a replica's day -------------------------------------------------------------------------
@@ -218,7 +257,7 @@ def _replica_day(
         "objective": objective.name,
         "window_s": length_s,
         "interval_s": interval_ms / 1000,
-        "expected": math.floor(window.length_ms / interval_ms + 0.5),
+        "expected": _expected(inside, interval_ms, window),
         "received": len(inside),
         "duplicates": sum(sample.duplicates for sample in inside),
         "conflicts": sum(sample.conflict for sample in inside),
@@ -241,6 +280,7 @@ def _replica_day(
     day |= _state_seconds(replica, window)
     day |= _minute_counts(replica)
     day |= _incident_figures(replica.incidents, good)
+    day |= _at_the_borders(replica)
     for column, name in (
         ("transferred_bytes", "transferred"),
         ("reconnects", "reconnects"),
@@ -260,6 +300,15 @@ def _replica_day(
     return day
 
 
+def _expected(inside: list[Sample], interval_ms: int, window: Window) -> int:
+    """By each sample's own interval for its time, by the last one for the rest; millionths."""
+    known_ms = sum(sample.length_ms for sample in inside)
+    times = [(sample.length_ms, sample.interval_ms) for sample in inside]
+    times.append((window.length_ms - known_ms, interval_ms))
+    millionths: int = sum(math.floor(ms * 1e6 / interval + 0.5) for ms, interval in times)
+    return math.floor(millionths / 1e6 + 0.5)
+
+
 def _out_of_order(stream: list[Sample]) -> int:
     latest: dict[str, int] = {}
     count = 0
@@ -271,7 +320,8 @@ def _out_of_order(stream: list[Sample]) -> int:
 
 
 def _longest_gap_ms(segments: list[Segment]) -> int:
-    return max((s.length_ms for s in segments if s.quality == "unknown"), default=0)
+    runs = itertools.groupby(segments, key=lambda s: s.quality == "unknown")
+    return max((sum(s.length_ms for s in run) for is_gap, run in runs if is_gap), default=0)
 
 
 def _clock_skew_ms(inside: list[Sample]) -> int | None:
@@ -288,16 +338,19 @@ def _state_seconds(replica: Replica, window: Window) -> Json:
         if sample.same_boot and sample.predecessor is not None:
             before = sample.predecessor.row(replica.key[2])
         state = "disconnected" if row is None else row["state"]
-        spent_ms[state] += sample.tail_end - sample.tail_start
+        if not replica.is_unseen(sample, sample.tail_start, sample.tail_end):
+            spent_ms[state] += sample.tail_end - sample.tail_start
         if row is None or before is None:
-            spent_ms[state] += sample.end - sample.start
+            if not replica.is_unseen(sample, sample.start, sample.end):
+                spent_ms[state] += sample.end - sample.start
             continue
         share = 1.0
         if sample.predecessor is not None and sample.predecessor.ts < window.w0:
             mono = sample.mono - sample.predecessor.mono
             share = min(1.0, (sample.ts - window.w0) / mono) if mono > 0 else 0.0
         for state in STATES:
-            spent_ms[state] += share * (row["state_ms"][state] - before["state_ms"][state])
+            rise = row["state_ms"][state] - before["state_ms"][state]
+            spent_ms[state] += math.floor(share * rise + 0.5)
     spent_ms["down"] += sum(s.length_ms for s in replica.segments if s.down)
     spent_ms["unknown"] = max(0.0, window.length_ms - sum(spent_ms.values()))
     return {f"state_{state}_s": spent / 1000 for state, spent in spent_ms.items()}
@@ -336,10 +389,9 @@ def _catch_up(replica: Replica) -> Json:
 def _minutes(replica: Replica, window: Window) -> dict[int, Json]:
     minutes: dict[int, Json] = {}
     for begin in range(window.w0 - window.w0 % MINUTE_MS, window.w1, MINUTE_MS):
-        counts = {"good_ms": 0, "bad_ms": 0, "unknown_ms": 0, "lag_weighted_ms": 0}
-        counts |= {"transferred_bytes": 0, "msgs_in": 0}
+        counts = {"good_ms": 0, "bad_ms": 0, "unknown_ms": 0, "msgs_in": 0}
         minutes[begin] = named(replica.key) | {"minute": begin} | counts
-        minutes[begin] |= {"lag_ms_max": None, "lag_bytes_max": None, "written": False}
+        minutes[begin] |= {"lag_ms_max": None, "written": False}
     for segment in replica.segments:
         at = segment.start
         while at < segment.end:
@@ -347,19 +399,35 @@ def _minutes(replica: Replica, window: Window) -> dict[int, Json]:
             end = min(segment.end, minute["minute"] + MINUTE_MS)
             minute[f"{segment.quality}_ms"] += end - at
             if segment.row is not None:
-                minute["lag_weighted_ms"] += segment.row["lag_ms"] * (end - at)
-                for name in ("lag_ms", "lag_bytes"):
-                    largest = minute[f"{name}_max"]
-                    minute[f"{name}_max"] = max(largest or 0, segment.row[name])
+                minute["lag_ms_max"] = max(minute["lag_ms_max"] or 0, segment.row["lag_ms"])
             at = end
     for sample in replica.inside:
         minute = minutes[sample.ts - sample.ts % MINUTE_MS]
-        minute["transferred_bytes"] += rise_of_row(sample, replica.key[2], "transferred")
         minute["msgs_in"] += rise_of_field(sample, "msgs_in")
         before = sample.predecessor
         if before is not None and sample.same_boot and sample.max_offset > before.max_offset:
             minute["written"] = True
     return minutes
+
+
+def _hours(replica: Replica) -> list[Json]:
+    hours: dict[int, Json] = {}
+    for minute in replica.minutes.values():
+        begin = minute["minute"] - minute["minute"] % HOUR_MS
+        nothing = {"good_ms": 0, "bad_ms": 0, "unknown_ms": 0, "lag_ms_max": None}
+        hour = hours.setdefault(begin, named(replica.key) | {"hour": begin} | nothing)
+        for quality in ("good", "bad", "unknown"):
+            hour[f"{quality}_ms"] += minute[f"{quality}_ms"]
+        lags = [lag for lag in (hour["lag_ms_max"], minute["lag_ms_max"]) if lag is not None]
+        hour["lag_ms_max"] = max(lags, default=None)
+    for begin, hour in hours.items():
+        lags = [
+            (s.row["lag_ms"], min(s.end, begin + HOUR_MS) - max(s.start, begin))
+            for s in replica.segments
+            if s.row is not None
+        ]
+        hour["lag_ms_p99"] = weighted(lags)["p99"]
+    return list(hours.values())
 
 
 def _quality_of(minute: Json) -> str:
@@ -422,7 +490,7 @@ def _incidents(replica: Replica, window: Window) -> list[Json]:
             run.pop()
         if not run:
             continue
-        rows = [segment.row for segment in run if segment.row is not None]
+        rows = [s.row for s in run if s.row is not None and s.quality == "bad"]
         incidents.append(
             named(replica.key)
             | {
@@ -455,7 +523,7 @@ def _cause(run: list[Segment], replica: str) -> str:
         return "disconnected"
     if first.row["state"] == "catching_up":
         return "fell_behind"
-    in_run = [segment.sample for segment in run if segment.sample is not None and not segment.down]
+    in_run = [s.sample for s in run if s.sample is not None and s.quality == "bad" and not s.down]
     return "stalled" if any(_is_stuck(sample, replica) for sample in in_run) else "slow"
 
 
@@ -495,4 +563,17 @@ def _incident_figures(incidents: list[Json], good_s: float) -> Json:
         "mtbf_s": good_s / len(incidents) if incidents else None,
         "incidents_ended": len(ended),
         "incident_ended_s": sum(ended),
+    }
+
+
+def _at_the_borders(replica: Replica) -> Json:
+    """Incidents that may go on in the day before, or in the day after."""
+    good = [s.start for s in replica.segments if s.quality == "good" and s.length_ms]
+    first = [i for i in replica.incidents if not good or i["end_ms"] <= good[0]]
+    last = [i for i in replica.incidents if i["open"]]
+    return {
+        "carried_start_ms": first[0]["start_ms"] if first else None,
+        "carried_end_ms": first[0]["end_ms"] if first else None,
+        "open_start_ms": last[0]["start_ms"] if last else None,
+        "open_end_ms": last[0]["end_ms"] if last else None,
     }

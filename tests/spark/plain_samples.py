@@ -8,6 +8,8 @@ anything of spark/. Continued by plain_report.py.
 from __future__ import annotations
 
 import datetime
+import functools
+import itertools
 import json
 import math
 import zlib
@@ -21,7 +23,7 @@ Json = dict[str, Any]
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
-PREDECESSOR_REACH_MS: Final = 600_000
+PREDECESSOR_REACH_MS: Final = 2 * HOUR_MS
 """How far before the window a sample still serves as somebody's predecessor."""
 
 MASTER_ROLES: Final = ("SYNC_MASTER", "ASYNC_MASTER")
@@ -86,6 +88,8 @@ class Sample:
     in_window: bool = False
     covered_ms: int = 0
     proved: bool = False
+    from_zero: bool = False
+    overtaken: bool = False
     start: int = 0
     end: int = 0
     tail_start: int = 0
@@ -108,8 +112,14 @@ class Sample:
         """The time it speaks for, the rest of the window included where it does."""
         return self.end - self.start + self.tail_end - self.tail_start
 
+    @functools.cached_property
+    def rows(self) -> dict[str, Json]:
+        """By name; of two with one name the first."""
+        rows = reversed(self.line.get("replicas") or [])
+        return {row["id"]: row for row in rows}
+
     def row(self, replica: str) -> Json | None:
-        return next((row for row in self.line.get("replicas") or [] if row["id"] == replica), None)
+        return self.rows.get(replica)
 
 
 @dataclass
@@ -209,14 +219,20 @@ def _is_good_row(row: object) -> bool:
 def in_order(samples: list[Sample], window: Window) -> list[Sample]:
     """A stream: samples in order, each with its predecessor and its time laid out."""
     stream = sorted(samples, key=lambda s: (s.boot_ts, s.boot, s.seq))
-    told_until = -1
-    predecessor = None
-    for sample in stream:
+    for predecessor, sample in zip([None, *stream], stream, strict=False):
         sample.predecessor = predecessor
         sample.in_window = window.w0 <= sample.ts
-        _lay_out(sample, told_until, window)
-        told_until = max(told_until, sample.ts)
-        predecessor = sample
+        lines_before = (sample.ts - sample.boot_ts) / sample.interval_ms
+        began_inside = sample.boot_ts >= window.w0 and sample.seq - 2 <= lines_before
+        sample.from_zero = sample.seq == 1 or began_inside
+    told_until = -1
+    for _, of_boot in itertools.groupby(stream, key=lambda s: (s.boot_ts, s.boot)):
+        told_by_others = told_until
+        # A boot's own clock may have been set: its samples share the time in the order of ts.
+        for sample in sorted(of_boot, key=lambda s: (s.ts, s.seq)):
+            sample.overtaken = told_by_others >= sample.ts
+            _lay_out(sample, told_until, window)
+            told_until = max(told_until, sample.ts)
     inside = [sample for sample in stream if sample.in_window]
     rest_start = max(told_until, window.w0)
     if inside and window.w1 - rest_start <= inside[-1].interval_ms:
@@ -247,7 +263,7 @@ def _lay_out(sample: Sample, told_until: int, window: Window) -> None:
     sample.start, sample.end = _clipped(start, sample.ts, window)
     if sample.proved and before is not None:
         sample.down_start, sample.down_end = _clipped(
-            max(before.ts, told_until), min(sample.boot_ts, sample.ts), window
+            max(told_until, window.w0), min(sample.boot_ts, sample.ts), window
         )
 
 
@@ -255,6 +271,59 @@ def _clipped(start: int, end: int, window: Window) -> tuple[int, int]:
     """The part inside the window; (w0, w0) where there is none."""
     start, end = max(start, window.w0), min(end, window.w1)
     return (start, end) if start < end else (window.w0, window.w0)
+
+
+# -- which replicas there are ----------------------------------------------------------------
+
+
+def replicas_seen(group: tuple[str, str], stream: list[Sample]) -> dict[str, int]:
+    """Names of a stream's rows in the window, with the ts of the first one; without connections
+    that went by their ip until they got their name."""
+    inside = [sample for sample in stream if sample.in_window]
+    since: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for place, sample in enumerate(inside):
+        for name in sample.rows:
+            since[name] = min(sample.ts, since.get(name, sample.ts))
+            last[name] = place
+    gone = _renamings(group, inside)
+    return {name: ts for name, ts in since.items() if last[name] > gone.get(name, -1)}
+
+
+def replicas_renamed(group: tuple[str, str], stream: list[Sample]) -> set[str]:
+    """The names that connections had before they got their own, in the window."""
+    return set(_renamings(group, [sample for sample in stream if sample.in_window]))
+
+
+def _renamings(group: tuple[str, str], inside: list[Sample]) -> dict[str, int]:
+    """Name -> place of the last sample that lacks it because it was another's."""
+    found: dict[str, int] = {}
+    for place, sample in enumerate(inside):
+        if sample.predecessor is None or not sample.same_boot:
+            continue
+        before, now = sample.predecessor.rows, sample.rows
+        connected = {name for name, row in before.items() if row["connected"]}
+        came = {name for name, row in now.items() if row["connected"]} - connected
+        for name in connected - now.keys():
+            if came and not name.startswith(f"{group[1]}:"):
+                found[name] = place
+    return found
+
+
+def elsewhere(stream: list[Sample], replica: str) -> tuple[int, int] | None:
+    """From when to when a master that another one overtook had this replica."""
+    moments = [
+        sample.ts
+        for sample in stream
+        if sample.in_window
+        and sample.overtaken
+        and replica in sample.rows
+        and sample.rows[replica]["connected"]
+    ]
+    return (min(moments), max(moments)) if moments else None
+
+
+# -- the time it speaks for ------------------------------------------------------------------
 
 
 def weighted(values: list[tuple[int, int]]) -> Json:
@@ -297,8 +366,8 @@ def rise(sample: Sample, now: int | float | None, before: int | float | None) ->
     if now is None:
         return 0
     if sample.same_boot:
-        return now - (before or 0)
-    return now if sample.seq == 1 else 0
+        return max(0, now - (before or 0))
+    return now if sample.from_zero else 0
 
 
 def rise_of_row(sample: Sample, replica: str, name: str) -> int:

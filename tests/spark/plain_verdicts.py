@@ -1,4 +1,4 @@
-"""The nightly report once more, slow and obvious: groups, verdicts, 7 and 30 days.
+"""The nightly report once more, slow and obvious: groups and verdicts.
 
 Standard library only, like plain_report.py, which uses this.
 """
@@ -20,12 +20,12 @@ from tests.spark.plain_samples import (
     Sample,
     Tables,
     Window,
+    histogram_of,
     rise,
     rise_of_field,
     weighted,
 )
 
-DAY_S: Final = 86_400
 BREACHED, INSUFFICIENT, MET = "breached", "insufficient data", "met"
 WORST_FIRST: Final = (BREACHED, INSUFFICIENT, MET)
 
@@ -87,6 +87,7 @@ def group_day(group: tuple[str, str], stream: list[Sample], window: Window) -> J
         known = [(s.line[name], s.length_ms) for s in inside if s.line[name] is not None]
         figures = weighted(known)
         row |= {f"{name}_max": figures["max"], f"{name}_p99": figures["p99"]}
+        row[f"{name}_hist"] = histogram_of(known)
     exposed = [
         s.unreplicated_bytes * s.length_ms
         for s in inside
@@ -118,20 +119,25 @@ def _rise_of_sync(sample: Sample, name: str) -> int:
 
 def _ack_latency(inside: list[Sample]) -> Json:
     sums: dict[float, int] = {}
-    total_s = 0.0
+    total_ns = 0
     for sample in inside:
         now = _buckets(sample)
         before = _buckets(sample.predecessor) if sample.predecessor else {}
         for bound, count in now.items():
             sums[bound] = sums.get(bound, 0) + int(rise(sample, count, before.get(bound)))
-        earlier = sample.predecessor.ack_latency["sum"] if sample.predecessor else None
-        total_s += rise(sample, sample.ack_latency["sum"], earlier)
+        earlier = _whole_ns(sample.predecessor) if sample.predecessor else None
+        total_ns += int(rise(sample, _whole_ns(sample), earlier))
     bounds = sorted(sums)[:-1]
     counts = [sums[bound] for bound in sorted(sums)]
-    row: Json = {"ack_le": bounds, "ack_counts": counts, "ack_sum_s": total_s}
+    row: Json = {"ack_le": bounds, "ack_counts": counts, "ack_sum_s": total_ns / 1e9}
     for name in ("p50", "p99", "p999"):
-        row[f"ack_{name}_s"] = _bucket_quantile(float(QUANTILES[name]), bounds, counts)
+        row[f"ack_{name}_s"] = bucket_quantile(float(QUANTILES[name]), bounds, counts)
     return row
+
+
+def _whole_ns(sample: Sample) -> int:
+    seconds: float = sample.ack_latency["sum"]
+    return math.floor(seconds * 1e9 + 0.5)
 
 
 def _buckets(sample: Sample) -> dict[float, int]:
@@ -140,7 +146,7 @@ def _buckets(sample: Sample) -> dict[float, int]:
     return dict(zip([*latency["le"], math.inf], latency["counts"], strict=True))
 
 
-def _bucket_quantile(share: float, bounds: list[float], counts: list[int]) -> float | None:
+def bucket_quantile(share: float, bounds: list[float], counts: list[int]) -> float | None:
     rank, below = share * sum(counts), 0
     for index, count in enumerate(counts):
         if count and below + count >= rank:
@@ -188,15 +194,17 @@ def _kinds(sample: Sample | None) -> dict[str, Json]:
 def verdict_of(objective: PlainObjective, day: Json, group: Json | None) -> str:
     """The worst of a replica's criteria."""
     covered = day["coverage"] * 100 >= objective.min_coverage_percent
-    verdicts = [_judged(day["bad_s"] > day["budget_s"], covered)]
+    verdicts = [judged(day["bad_s"] > day["budget_s"], covered)]
     if objective.lag_p99_seconds is not None:
-        verdicts.append(_above(day["lag_ms_p99"], objective.lag_p99_seconds * 1000, covered))
+        # A share of what is known: it says nothing when too little is known.
+        above = day["lag_ms_p99"] if covered else None
+        verdicts.append(_above(above, objective.lag_p99_seconds * 1000, covered))
     if objective.sync_ok_percent is not None:
         if group is None:
             verdicts.append(INSUFFICIENT)
         elif group["sync_ok_ratio"] is not None:
             too_low = group["sync_ok_ratio"] * 100 < objective.sync_ok_percent
-            verdicts.append(_judged(too_low, covered))
+            verdicts.append(judged(too_low and covered, covered))
     if objective.rpo_bytes is not None:
         at_risk = group["unreplicated_bytes_max"] if group else None
         verdicts.append(_above(at_risk, objective.rpo_bytes, covered))
@@ -215,94 +223,14 @@ def _metadata_verdict(objective: PlainObjective, day: Json, covered: bool) -> st
     known = bool(day["metadata"]) and all(
         kind["max_age_ms"] is not None and kind["covered_s"] >= wanted_s for kind in day["metadata"]
     )
-    return _judged(False, covered and known)
+    return judged(False, covered and known)
 
 
-def _judged(breached: bool, covered: bool) -> str:
+def judged(breached: bool, covered: bool) -> str:
     if breached:
         return BREACHED
     return MET if covered else INSUFFICIENT
 
 
 def _above(value: float | None, limit: float, covered: bool) -> str:
-    return INSUFFICIENT if value is None else _judged(value > limit, covered)
-
-
-# -- 7 and 30 days ---------------------------------------------------------------------------
-
-
-def window_row(
-    days: int,
-    key: Key,
-    objective: PlainObjective,
-    today: Json,
-    earlier: list[Tables],
-    window: Window,
-) -> Json:
-    """Sums over the days that end with D, of those whose results are there."""
-    rows = {window.date: today}
-    for tables in earlier:
-        if window.date - date_of(tables) < datetime.timedelta(days=days):
-            for row in tables["replica_days"]:
-                if key_of(row) == key:
-                    rows[date_of(tables)] = row
-    good = sum(row["good_s"] for row in rows.values())
-    bad = sum(row["bad_s"] for row in rows.values())
-    length_s = (days - 1) * DAY_S + window.length_ms / 1000
-    budget = objective.budget_s(length_s)
-    result = named(key) | {
-        "days": days,
-        "days_with_data": sum(row["good_s"] + row["bad_s"] > 0 for row in rows.values()),
-        "good_s": good,
-        "bad_s": bad,
-        "unknown_s": length_s - good - bad,
-        "coverage": (good + bad) / length_s,
-        "availability": good / (good + bad) if good + bad else None,
-    }
-    for name in ("lag_ms", "lag_bytes"):
-        result |= _merged_percentiles(name, list(rows.values()))
-    ended = sum(row["incidents_ended"] for row in rows.values())
-    ended_s = sum(row["incident_ended_s"] for row in rows.values())
-    incidents = sum(row["incidents"] for row in rows.values())
-    result |= {
-        "incidents": incidents,
-        "mttr_s": ended_s / ended if ended else None,
-        "mtbf_s": good / incidents if incidents else None,
-        "budget_s": budget,
-        "budget_left_s": budget - bad,
-        "budget_used_ratio": bad / budget if budget else None,
-    }
-    result["forecast"] = _forecast(result, rows, window) if days == 30 else None
-    covered = result["coverage"] * 100 >= objective.min_coverage_percent
-    result["verdict"] = _judged(bad > budget, covered)
-    return result
-
-
-def _merged_percentiles(name: str, rows: list[Json]) -> Json:
-    merged: dict[int, int] = defaultdict(int)
-    for row in rows:
-        for bucket, length_ms in (row[f"{name}_hist"] or {}).items():
-            merged[bucket] += length_ms
-    largest = max((r[f"{name}_max"] for r in rows if r[f"{name}_max"] is not None), default=None)
-    figures = weighted(list(merged.items()))
-    result: Json = {f"{name}_max": largest}
-    for share in ("p50", "p99", "p999"):
-        bucket = figures[share]
-        if bucket is None or largest is None:
-            result[f"{name}_{share}"] = None
-        else:
-            result[f"{name}_{share}"] = min(0.0 if bucket == 0 else 1.02**bucket, largest)
-    return result
-
-
-def _forecast(month: Json, rows: dict[datetime.date, Json], window: Window) -> str | None:
-    if month["bad_s"] and month["budget_left_s"] <= 0:
-        return "exhausted"
-    week = [r for date, r in rows.items() if window.date - date < datetime.timedelta(days=7)]
-    known = [row for row in week if row["good_s"] + row["bad_s"] > 0]
-    bad = sum(row["bad_s"] for row in week)
-    if not bad:
-        return None
-    rate = bad / len(known)
-    whole_days = int(month["budget_left_s"] / rate)
-    return (window.date + datetime.timedelta(days=whole_days)).isoformat()
+    return INSUFFICIENT if value is None else judged(value > limit, covered)

@@ -77,6 +77,7 @@ class _Replica:
             ack_offset=self.ack_offset,
             lag_bytes=lag_bytes,
             lag_ms=self.lag_ms,
+            lag_exact=chance.random() < 0.9,
             transferred=self.transferred,
             reconnects=self.reconnects,
             rejected_acks=self.rejected,
@@ -95,7 +96,7 @@ class _Broker:
 
     def _begin_boot(self) -> None:
         chance = self.chance
-        self.msgs = self.sum_s = 0
+        self.msgs, self.sum_s = 0, 0.0
         self.bounds = ACK_LE if chance.random() < 0.8 else OTHER_LE
         self.counts = [0] * 5
         self.sync = dict.fromkeys(
@@ -156,7 +157,7 @@ class _Broker:
         for index in range(5):
             self.counts[index] += chance.randrange(4) if self.sends_wait else 0
         if self.sends_wait:
-            self.sum_s += chance.randrange(3)
+            self.sum_s += chance.random()
             self.sync["ok"] += chance.randrange(30)
             self.sync[chance.choice(list(self.sync))] += chance.random() < 0.1
         self.ha_restarts += chance.random() < 0.02

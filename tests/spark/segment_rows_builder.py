@@ -37,7 +37,6 @@ COLUMNS = {
     "boot_unproved": "boolean",
     "written": "boolean",
     "msgs_in": "bigint",
-    "transferred": "bigint",
 }
 Row = dict[str, Any]
 
@@ -72,7 +71,7 @@ class Timeline:
         flags = ("in_head", "stuck", "ha_restarted", "boot_unproved", "written")
         row = dict.fromkeys(COLUMNS) | dict.fromkeys(flags, False) | self._key
         row |= {"objective": 0, "start_ms": self.at_ms, "end_ms": end_ms, "ts": end_ms}
-        row |= {"kind": kind, "quality": quality, "msgs_in": 0, "transferred": 0} | fields
+        row |= {"kind": kind, "quality": quality, "msgs_in": 0} | fields
         self.rows.append(row)
         self.at_ms = end_ms
         return self

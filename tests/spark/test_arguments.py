@@ -30,7 +30,7 @@ def test_everything() -> None:
         "--master", "local[2]", "--conf", "spark.a=b=c", "--conf", "spark.d=",
     )  # fmt: skip
     assert options.dumps == ("a", "b", "hdfs://c/d")
-    assert (options.date, options.between) == ("2026-03-10", ("1:00", "24:00"))
+    assert (options.date, options.between) == ("2026-03-10", (60, 1440))
     assert (options.master, options.settings) == ("local[2]", {"spark.a": "b=c", "spark.d": ""})
     assert parse("--catch-up", "7").catch_up == 7
 
@@ -45,6 +45,14 @@ def test_everything() -> None:
         (["--catch-up", "many"], "many is no number of days"),
         (["--catch-up", "7", "--between", "1:00", "2:00"], "--between is for one date, --catch-up"),
         (["--between", "1:00"], "--between: expected 2 arguments"),
+        (["--between", "25:00", "26:00"], "--between: 25:00 is no time of day; write HH:MM"),
+        (["--between", "1", "02:00"], "--between: 1 is no time of day"),
+        (["--between", "00:00", "24:01"], "--between: 24:01 is no time of day"),
+        (["--between", "10:60", "11:00"], "--between: 10:60 is no time of day"),
+        (["--between", "02:00", "02:00"], "the first time has to be before the second; a night"),
+        (["--between", "23:00", "01:00"], "the first time has to be before"),
+        (["--out", ""], "--out: is empty: give a path"),
+        (["--dumps", "a", ""], "--dumps: is empty: give a path"),
         (["--conf", "a=b"], r"'a=b' is no setting: write spark\.some\.key=value"),
         (["--conf", "spark.master=yarn"], "spark.master: use --master"),
         (["--conf", "spark.sql.session.timeZone=CET"], "the report computes in UTC"),

@@ -72,6 +72,10 @@ def test_the_worst_of_several_dates_counts() -> None:
         (["--dmps", "x"], "mqreport: unknown argument --dmps; did you mean --dumps?"),
         (["--dumps", "d", "--out", "o", "--date", "x"], "mqreport: --date x: is no date"),
         (["--dumps", "d", "--out", "o", "--date", "2999-01-01"], "is to come; in UTC it is 2026-"),
+        (
+            ["--dumps", "d", "--out", "o", "--date", "today", "--between", "23:59", "24:00"],
+            "mqreport: the window of 2026-03-13 begins at 23:59 UTC: that is to come",
+        ),
         (["import", "--out", "x"], "mqreport: import needs --out DUMPS and the files"),
         (
             ["import", "--out", "x", "none.json"],
@@ -113,6 +117,46 @@ def test_a_defect_is_no_verdict(
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--bogus"],
+        ["--dumps", "d", "--out", "o", "--date", "2999-01-01"],
+        ["--dumps", "d", "--out", "o", "--sla", "none.yaml"],
+    ],
+)
+def test_a_mistake_that_cannot_be_told_is_no_verdict(arguments: list[str], stderr: str) -> None:
+    """Python's own exit code for it is 1: breached."""
+    assert _exit_code_with(stderr, command(*arguments)) == 3
+
+
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+def test_a_defect_that_cannot_be_told_is_no_verdict(stderr: str) -> None:
+    program = "import sys; from spark import command_line as c; c._report = None\n"
+    program += "sys.exit(c.main(['--dumps', 'd', '--out', 'o'], lambda: 0))"
+    assert _exit_code_with(stderr, [sys.executable, "-c", program]) == 3
+
+
+def _exit_code_with(redirection: str, words: list[str]) -> int:
+    shell = ["sh", "-c", f'exec "$@" {redirection}', "sh", *words]
+    return subprocess.run(shell, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60).returncode
+
+
+@pytest.mark.parametrize("missing", ["rich", "spark.command_line", "pyspark"])
+def test_a_library_that_is_missing_is_no_verdict(missing: str) -> None:
+    """On a cluster's driver, say."""
+    program = f"import runpy, sys; sys.modules[{missing!r}] = None\n"
+    program += "sys.argv = ['x', '--dumps', 'd', '--out', 'o']\n"
+    program += "runpy.run_module('spark', run_name='__main__', alter_sys=True)"
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 3
+    assert missing in result.stderr
+    assert result.stderr.endswith("; what it needs: docs/nightly.md\n")
+
+
 def test_help_needs_no_spark() -> None:
     program = "import sys; sys.modules['pyspark'] = None; sys.argv = ['x', '--help']\n"
     program += "from spark.command_line import main\nmain(sys.argv[1:], lambda: 0)"
@@ -121,6 +165,7 @@ def test_help_needs_no_spark() -> None:
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert "Exit codes: 0 met, 1 breached, 2 insufficient data, 3 bad input" in result.stdout
+    assert "130 interrupted" in result.stdout
 
 
 def test_a_setup_that_fails_is_no_verdict(tmp_path: Path) -> None:
@@ -225,24 +270,103 @@ def test_a_spark_that_does_not_start(
 @pytest.mark.slow
 @pytest.mark.timeout(MOST_S)
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_out_that_spark_cannot_reach(tmp_path: Path) -> None:
     write_day(tmp_path / "dumps", 0)
+    result = run("--dumps", tmp_path / "dumps", "--out", "s3a://bucket/x", "--date", "2026-03-10",
+                 "--master", "local[1]", *SETTINGS, TMPDIR=str(tmp_path))  # fmt: skip
+    assert (result.returncode, result.stdout) == (3, "")
+    lines = result.stderr.splitlines()
+    assert lines[-1].startswith("mqreport: s3a://bucket/x: ")
+    assert lines[-1].endswith("Spark needs an S3 client: docs/nightly.md, spark.jars.packages")
+    log = Path(lines[-2].removeprefix("mqreport: Spark's log: "))
+    assert log.stat().st_size
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(MOST_S)
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("stdout", [">/dev/full", "| true"])
+def test_a_stdout_that_cannot_be_written_loses_no_report(tmp_path: Path, stdout: str) -> None:
+    """The next date is made, too, and the exit code is the verdict."""
+    write_day(tmp_path / "dumps", 0, "disconnected")
+    write_day(tmp_path / "dumps", 1)
+    words = command("--dumps", tmp_path / "dumps", "--out", tmp_path / "out", "--date",
+                    "2026-03-11", "--catch-up", "2", "--master", "local[1]", *SETTINGS,
+                    *INTERPRETED)  # fmt: skip
+    script = f'{{ "$@"; echo "exit $?" >&2; }} {stdout}'
+    result = subprocess.run(["sh", "-c", script, "sh", *words], cwd=ROOT, capture_output=True,
+                            text=True, timeout=MOST_S)  # fmt: skip
+    lines = result.stderr.splitlines()
+    unwritten = "mqreport: stdout cannot be written: 2026-03-1"
+    assert [line[len(unwritten) :][:9] for line in lines if line.startswith(unwritten)] == [
+        "0 breache",
+        "1 met: 1 ",
+    ]
+    assert lines[-1] == "exit 1"
+    assert "Traceback" not in result.stderr
+    assert len(list((tmp_path / "out").glob("report/*/summary.json"))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(MOST_S)
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_stopped_leaves_the_old_result(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    write_day(tmp_path / "dumps", 0)
+    old = old_result(tmp_path / "out")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     paths = ["--dumps", tmp_path / "dumps", "--out", tmp_path / "out", "--date", "2026-03-10"]
     with _started(command(*paths, "--master", "local[1]", *SETTINGS), scratch) as process:
         log = tmp_path / "scratch" / "stderr"
-        wait_until(lambda: "2026-03-10: 2/" in log.read_text(), 300)
+        wait_until(lambda: "2026-03-10: 4/" in log.read_text(), 300)
         children = _children(process.pid)
         assert children
         process.send_signal(number)
-        assert process.wait(60) == 130
-    assert log.read_text().splitlines()[-1].startswith("mqreport: interrupted: whatever was not")
+        is_killed = number == signal.SIGKILL
+        assert process.wait(60) == (-number if is_killed else 130)
     assert "Traceback" not in log.read_text()
-    assert not [child for child in children if _runs(child)]
-    assert [path.name for path in scratch.iterdir() if path.name.startswith("mqreport")] == []
-    assert not list((tmp_path / "out").glob("report/*/summary.json"))
+    if is_killed:  # Java ends by itself: nobody holds its stdin any more
+        wait_until(lambda: not any(_runs(child) for child in children), 60)
+    else:
+        assert log.read_text().splitlines()[-1].startswith("mqreport: interrupted: whatever was")
+        assert not [child for child in children if _runs(child)]
+        assert [path.name for path in scratch.iterdir() if path.name.startswith("mqreport")] == []
+    assert {path: path.read_text() for path in old} == old
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(MOST_S)
+@pytest.mark.usefixtures("java")
+def test_a_jvm_that_is_killed_is_an_error(tmp_path: Path) -> None:
+    write_day(tmp_path / "dumps", 0)
+    old = old_result(tmp_path / "out")
+    paths = ["--dumps", tmp_path / "dumps", "--out", tmp_path / "out", "--date", "2026-03-10"]
+    with _started(command(*paths, "--master", "local[1]", *SETTINGS), tmp_path) as process:
+        log = tmp_path / "stderr"
+        wait_until(lambda: "2026-03-10: 4/" in log.read_text(), 300)
+        for child in _children(process.pid):
+            os.kill(child, signal.SIGKILL)
+        assert process.wait(60) == 3
+    lines = log.read_text().splitlines()
+    assert "2026-03-10: Spark gave up: " in lines[-2]
+    assert "the JVM was killed: is the machine short of memory?" in lines[-2]
+    assert lines[-1].startswith("mqreport: Spark's log: ")
+    assert "Traceback" not in log.read_text()
+    assert {path: path.read_text() for path in old} == old
+
+
+def old_result(out: Path) -> dict[Path, str]:
+    """Files of a date's result that a run reads at its very end, if at all."""
+    names = [f"report/dt=2026-03-10/{name}" for name in ("report.html", "summary.json")]
+    names += [f"parquet/{name}/dt=2026-03-10/part.parquet" for name in ("incidents", "minutes")]
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text(f"old {name}")
+    return {out / name: f"old {name}" for name in names}
 
 
 @contextlib.contextmanager

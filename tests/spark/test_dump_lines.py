@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit, raise_error
 
+from spark import dump_lines
 from spark.dump_lines import Lines, read_lines
 from spark.schema import LINE, NULLABLE, Day, InputError
 from tests.spark.dump_lines_builder import (
@@ -180,6 +184,37 @@ def test_damaged_files_count_and_give_what_they_can(spark: SparkSession, tmp_pat
     assert kept == list(range(701, 701 + len(kept)))
 
 
+def test_what_is_not_damage_is_no_bad_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is there and cannot be read; and Spark's own trouble, such as a full disk."""
+    line = Life().line(T0 + 5_000)
+    path = directory_of(tmp_path, line) / f"{file_name(line)}.gz"
+    write_file(path.with_suffix(""), [line])
+    path.with_suffix("").rename(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(dump_lines, "_DECOMPRESSION", "elsewhere.")
+        with pytest.raises(InputError, match=f"{path}: cannot be read: IOException: not a gzip"):
+            read_lines(spark, [str(tmp_path)], DAY)
+    full = raise_error(lit("No space left on device")).isNull()
+    monkeypatch.setattr(dump_lines, "_is_good", lambda _: full)
+    path.rename(path.with_suffix(""))
+    with pytest.raises((Py4JJavaError, PySparkException), match="No space left on device"):
+        read_lines(spark, [str(tmp_path)], DAY)
+
+
+def test_bad_lines_of_more_files_than_a_query_names(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dump_lines, "_MANY_FILES", 1)
+    line = Life().line(T0 + 5_000)
+    for name in ("0000-0-a", "0000-0-b"):
+        write_file(directory_of(tmp_path, line) / f"{name}.jsonl", [line, "garbage"])
+    _, seqs, bad = _read(spark, tmp_path)
+    assert seqs == [1, 1]
+    assert [file for file, _ in bad] == ["0000-0-a.jsonl", "0000-0-b.jsonl"]
+
+
 def test_only_the_end_of_the_day_before(spark: SparkSession, tmp_path: Path) -> None:
     life = Life(start_ms=T0 - 4 * HOUR_MS)
     lines = [life.line(T0 - hours * HOUR_MS) for hours in (3, 2, 1)] + [life.line(T0 + 5_000)]
@@ -223,6 +258,16 @@ def test_several_directories(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_date_without_dumps(spark: SparkSession, tmp_path: Path) -> None:
     assert _read(spark, tmp_path)[1:] == ([], [])
+
+
+def test_a_path_that_spark_would_take_for_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    """It would read `a` instead of `[a]`."""
+    for name in ("a", "[a]"):
+        write_dump(tmp_path / name, [Life().line(T0 + 5_000)])
+    with pytest.raises(
+        InputError, match=r"/\[a\]: Spark takes a name with one of .* for a pattern"
+    ):
+        read_lines(spark, [str(tmp_path / "[a]")], DAY)
 
 
 def test_a_path_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,19 +11,14 @@ from spark.dump_lines import read_lines
 from spark.events import events
 from spark.samples import samples
 from spark.schema import Day
-from tests.spark.dump_lines_builder import DATE, T0, Life, Line, processes, write_dump
+from tests.spark.dump_lines_builder import DATE, T0, Cases, Life, Line, processes
 
 pytestmark = pytest.mark.slow
 W0 = T0 + 600_000
 DAY = Day(DATE, W0, W0 + 600_000)
 Event = tuple[int, int, str, str]
 
-CASES: dict[str, Callable[[Life], list[Line]]] = {}
-
-
-def _case(function: Callable[[Life], list[Line]]) -> Callable[[Life], list[Line]]:
-    CASES[function.__name__.strip("_")] = function
-    return function
+_case = Cases()
 
 
 @_case
@@ -55,7 +49,18 @@ def _back_after_long(life: Life) -> list[Line]:
 @_case
 def _role(life: Life) -> list[Line]:
     lines = life.lines(W0 + 5_000, 1)
-    return lines + life.restarted(W0 + 20_000, role="SLAVE").lines(W0 + 21_000, 1)
+    return lines + life.restarted(W0 + 20_000, role="SYNC_MASTER").lines(W0 + 21_000, 1)
+
+
+@_case
+def _failover(life: Life) -> list[Line]:
+    """The slave, on a host that was no master before, takes over as broker 0; then the first one
+    is back."""
+    slave = Life(broker=life.broker, broker_id=1, role="SLAVE", boot="000000aa" * 2)
+    lines = life.lines(W0 + 5_000, 2) + slave.lines(W0 + 7_000, 2)
+    promoted = slave.restarted(W0 + 60_000, proved=False, broker_id=0, role="ASYNC_MASTER")
+    lines += promoted.lines(W0 + 61_000, 2)
+    return lines + life.restarted(W0 + 120_000).lines(W0 + 121_000, 1)
 
 
 @_case
@@ -96,8 +101,7 @@ def _before_the_window(life: Life) -> list[Line]:
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Event]]:
     """(broker id, ms after W0, kind, text) of each case, in time."""
     root = tmp_path_factory.mktemp("dump")
-    for name, make in CASES.items():
-        write_dump(root, make(Life(broker=name)))
+    _case.write(root)
     read = read_lines(spark, [str(root)], DAY)
     rows = events(samples(read, DAY), DAY).orderBy("ts", "kind", "text").collect()
     read.release()
@@ -112,11 +116,19 @@ def test_nothing_happened(found: dict[str, list[Event]]) -> None:
         assert found[case] == []
 
 
+def another(boot: str, until: str) -> str:
+    return (
+        "another broker became master, or one that lost its dumps: it does not follow boot"
+        f" {boot}, master until 2026-03-10 {until} UTC"
+    )
+
+
 def test_restarts(found: dict[str, list[Event]]) -> None:
     proved = "started at 2026-03-10 00:10:20 UTC; nothing is missing between the two lives"
     unproved = "started at 2026-03-10 00:11:00 UTC; samples may be missing before it"
     assert found["restarts"] == [
         (0, 21_000, "restart", proved),
+        (0, 62_000, "role_change", another("0000000200000002", "00:10:21")),
         (0, 62_000, "unproved_restart", unproved),
     ]
     long = "started at 2026-03-10 00:10:20 UTC; its life before is not in the dumps"
@@ -126,7 +138,16 @@ def test_restarts(found: dict[str, list[Event]]) -> None:
 
 def test_role(found: dict[str, list[Event]]) -> None:
     [_, change] = sorted(found["role"], key=lambda event: event[2] == "role_change")
-    assert change == (0, 21_000, "role_change", "ASYNC_MASTER -> SLAVE")
+    assert change == (0, 21_000, "role_change", "ASYNC_MASTER -> SYNC_MASTER")
+
+
+def test_another_broker_becomes_master(found: dict[str, list[Event]]) -> None:
+    """Masters have id 0 whoever they are: only the life before tells them apart."""
+    changes = [event for event in found["failover"] if event[2] == "role_change"]
+    assert changes == [
+        (0, 61_000, "role_change", another("0000000100000001", "00:10:10")),
+        (0, 121_000, "role_change", another("000000ab000000ab", "00:11:06")),
+    ]
 
 
 def test_settings(found: dict[str, list[Event]]) -> None:

@@ -6,7 +6,6 @@ One dump holds a broker group for each case; the window is 00:10 to 00:20 unless
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.spark.dump_lines_builder import (
     ACK_LE,
     DATE,
     T0,
+    Cases,
     Life,
     Line,
     ack_latency,
@@ -43,13 +43,8 @@ OBJECTIVES = (Objective("rest", lag_seconds=10.0),)
 MOMENTS = list(every(W0 + 5_000, W1 - 5_000))
 """119 samples; with the rest, for which the last one speaks, they cover the window."""
 
-CASES: dict[str, Callable[[Life], list[Line]]] = {}
+_case = Cases()
 Row = dict[str, Any]
-
-
-def _case(function: Callable[[Life], list[Line]]) -> Callable[[Life], list[Line]]:
-    CASES[function.__name__.strip("_")] = function
-    return function
 
 
 @_case
@@ -128,6 +123,14 @@ def _intervals(life: Life) -> list[Line]:
 
 
 @_case
+def _faster(life: Life) -> list[Line]:
+    """500 s with a sample every 5 s, then the interval is set to 1 s."""
+    slow = [life.line(ts) for ts in every(W0 + 5_000, W0 + 500_000)]
+    life.interval_ms = 1_000
+    return slow + [life.line(ts) for ts in range(W0 + 501_000, W1, 1_000)]
+
+
+@_case
 def _catch_up(life: Life) -> list[Line]:
     """Runs of 10 s (2.5 MB) and of 25 s over two missing lines (5 MB); one of a single sample."""
     states = ["catching_up"] * 3 + ["in_sync"] + ["catching_up"] * 4 + ["in_sync", "catching_up"]
@@ -189,8 +192,7 @@ def figures(
 ) -> tuple[dict[str, Row], dict[str, Row]]:
     """Of replica b:1 of each case (slave_view:1 of that), and of each group."""
     root = tmp_path_factory.mktemp("dump")
-    for name, make in CASES.items():
-        write_dump(root, make(Life(broker=name)))
+    _case.write(root)
     return _figures(spark, root)
 
 
@@ -199,8 +201,9 @@ def _figures(
 ) -> tuple[dict[str, Row], dict[str, Row]]:
     read = read_lines(spark, [str(root)], day)
     ordered = samples(read, day).persist(StorageLevel.DISK_ONLY)
-    names = "cluster string, broker string, replica string"
-    wanted = replica_names(ordered, day).unionAll(spark.createDataFrame(list(expect), names))
+    names = "cluster string, broker string, replica string, since_ms bigint"
+    expected = spark.createDataFrame([(*key, 0) for key in expect], names)
+    wanted = replica_names(ordered, day).unionAll(expected)
     parts = segments(ordered, wanted, OBJECTIVES, day).persist(StorageLevel.DISK_ONLY)
     replicas = [row.asDict() for row in replica_figures(ordered, parts, day).collect()]
     groups = [row.asDict() for row in group_figures(ordered, day).collect()]
@@ -276,9 +279,12 @@ def test_clock(figures: Figures) -> None:
     assert row["received"] == 5
 
 
-def test_expected_samples_by_the_last_interval(figures: Figures) -> None:
+def test_expected_samples_by_each_samples_interval(figures: Figures) -> None:
+    """5 s at 5 s, 4 s at 16 s, and what nobody speaks for at the last interval."""
     row = figures[0]["intervals"]
-    assert _some(row, "interval_s", "expected") == [16.0, 38]  # 37.5, half up
+    assert _some(row, "interval_s", "expected") == [16.0, 38]  # 1 + 0.25 + 36.9375
+    faster = figures[0]["faster"]
+    assert _some(faster, "received", "expected", "coverage") == [199, 200, 1.0]
 
 
 def test_catch_up(figures: Figures) -> None:
@@ -302,9 +308,12 @@ def test_group_sums(figures: Figures) -> None:
 def test_exposure(figures: Figures) -> None:
     """300 B for 5 s, 100 B for 5 s, 50 B for 4 s: 99 % of the 14 s reach into the 300 B."""
     row = figures[1]["sums"]
-    assert row["exposure_byte_s"] == pytest.approx(1_500 + 500 + 200)
+    assert row["exposure_byte_s"] == 1_500 + 500 + 200
     assert _some(row, "unreplicated_bytes_max", "unreplicated_bytes_p99") == [300, 300]
     assert _some(row, "oldest_unreplicated_ms_max", "oldest_unreplicated_ms_p99") == [40, 40]
+    # 1 + ln 300 / ln 1.02 = 289.03, and so on.
+    assert row["unreplicated_bytes_hist"] == {198: 4_000, 233: 5_000, 289: 5_000}
+    assert sum(row["oldest_unreplicated_ms_hist"].values()) == 14_000
 
 
 def test_ack_latency(figures: Figures) -> None:
@@ -312,7 +321,7 @@ def test_ack_latency(figures: Figures) -> None:
     row = figures[1]["sums"]
     assert row["ack_le"] == list(ACK_LE)
     assert row["ack_counts"] == [7, 4, 4, 0, 1]
-    assert row["ack_sum_s"] == pytest.approx(2.0 + 0.5)
+    assert row["ack_sum_s"] == 2.0 + 0.5
     assert row["ack_p50_s"] == pytest.approx(0.001 + 0.009 * 1 / 4)
     assert row["ack_p99_s"] == 1.0
     assert row["ack_p999_s"] == 1.0

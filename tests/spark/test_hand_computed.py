@@ -196,6 +196,56 @@ def clock_step() -> list[Line]:
     return master.lines
 
 
+def glitch() -> list[Line]:
+    """The wall clock is two hours ahead for the line of 10:30; the slave is gone 11:00 to 11:55."""
+    master = Master("glitch").tell("09:55", "10:55").tell("11:00", "11:55", "disconnected")
+    lines = master.tell("12:00", "12:55").lines
+    lines[7]["ts"] += 2 * 3_600_000
+    return lines
+
+
+def lost() -> list[Line]:
+    """Restarted at 11:00; of the new life the lines of 11:00 to 11:10 are lost, in which 100 sends
+    got no answer from the slave."""
+    after = Master("lost").tell("09:55", "10:55").back("11:00", prev_seq=13)
+    after.tell("11:00", "11:10").lose(3)
+    return after.tell("11:15", "12:55", sync=sync(ok=100, slave_timeout=100)).lines
+
+
+def added() -> list[Line]:
+    """The slave is new: before 11:00 there was none."""
+    return Master("added").tell("09:55", "10:55", replicas=[]).tell("11:00", "12:55").lines
+
+
+def torn() -> list[Line]:
+    """A second master since 11:01, to which the slave went. The first one goes on."""
+    first = Master("torn").tell("09:55", "11:00").tell("11:05", "12:55", "disconnected")
+    return first.lines + Master("torn", "11:01", 2).tell("11:05", "12:55").lines
+
+
+def vague() -> list[Line]:
+    """In the line of 11:00 the lag is at least 5 ms: it may be above the objective."""
+    master = Master("vague").tell("09:55", "10:55").tell("11:00", lag_ms=5, acknowledged=1)
+    lines = master.tell("11:05", "12:55", acknowledged=99_999).lines
+    lines[13]["replicas"][0]["lag_exact"] = False
+    return lines
+
+
+def named() -> list[Line]:
+    """In two lines a connection goes by its ip, then by its name."""
+    master = Master("named").tell("09:55", "12:55")
+    for line in master.lines[10:]:
+        name = "10.0.0.7" if line["ts"] < at("10:55") else "named:2"
+        line["replicas"].append(replica(name))
+    return master.lines
+
+
+def quiet() -> list[Line]:
+    """A slave tells all the time, its master never."""
+    slave = Life(at("00:00"), CLUSTER, "quiet", 1, "SLAVE", "61" * 8, STEP_MS)
+    return [slave.line(ts) for ts in range(at("09:55"), at("12:55") + 1, STEP_MS)]
+
+
 def causes() -> list[Line]:
     """Five ways to be bad for one line (300 s) each, with good time between them."""
     master = Master("causes").tell("09:55", "10:25")
@@ -222,7 +272,7 @@ def copies() -> list[Line]:
 
 STORIES: tuple[Callable[[], list[Line]], ...] = (
     *(perfect, its_slave, stopped, missing_hour, restart_proved, restart_not_proved, killed),
-    *(clock_step, causes, copies),
+    *(clock_step, causes, copies, glitch, lost, added, torn, vague, named, quiet),
 )
 
 REPLICA_DAYS: dict[str, dict[str, Any]] = {
@@ -388,16 +438,56 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
         "verdict": "met",
     },
     "clock": {
-        # 11:35 (really 11:05) speaks for 11:30 - 11:35. 11:30 ... 11:55, when the clock is right
-        # again, tell of time that was told already.
+        # 11:30, when the clock is right again, speaks for 11:25 - 11:30. 11:35 to 11:55 come twice.
         "received": 36,
-        "good_s": 9_000,
-        "unknown_s": 1_800,
-        "longest_gap_s": 1_800,
+        "good_s": 9_300,
+        "unknown_s": 1_500,
+        "longest_gap_s": 1_500,
         # 11:30, 11:35, 11:40, 11:45, 11:50 are before 11:55.
         "out_of_order": 5,
         "clock_skew_ms": 1_800_000,
-        "coverage": 9_000 / 10_800,
+        "coverage": 9_300 / 10_800,
+        "verdict": "insufficient data",
+    },
+    "glitch": {
+        # 10:25 - 10:30 is told by nobody, 12:25 - 12:30 by the line of 10:30.
+        "good_s": 6_900,
+        "bad_s": 3_600,
+        "unknown_s": 300,
+        "state_disconnected_s": 3_600,
+        "incidents": 1,
+        "verdict": "breached",
+    },
+    "added": {
+        # The line of 11:00 speaks for 10:55 - 11:00.
+        "good_s": 7_500,
+        "bad_s": 0,
+        "unknown_s": 3_300,
+        "state_in_sync_s": 7_500,
+        "state_disconnected_s": 0,
+        "state_unknown_s": 3_300,
+        "incidents": 0,
+        "verdict": "insufficient data",
+    },
+    "torn": {
+        # Until 11:00 all is well; at the end only the second master speaks for 12:55 - 13:00.
+        "good_s": 3_900,
+        "bad_s": 0,
+        "unknown_s": 6_900,
+        "verdict": "insufficient data",
+    },
+    "vague": {
+        "good_s": 10_500,
+        "bad_s": 0,
+        "unknown_s": 300,
+        "lag_ms_max": 5,
+        "verdict": "met",
+    },
+    "quiet": {
+        "received": 0,
+        "good_s": 0,
+        "bad_s": 0,
+        "unknown_s": 10_800,
         "verdict": "insufficient data",
     },
     "causes": {
@@ -450,6 +540,10 @@ GROUP_DAYS: dict[str, dict[str, Any]] = {
     # Until 11:00 13 lines, then 22 (line 1 counts from 0): the two that are lost are not known of.
     "killed": {"msgs_in": 3_500, "restarts": 1},
     "missing": {"msgs_in": 3_600, "restarts": 0},
+    # 12 lines until 10:55; the first one that is left of the new boot has 400, 20 more follow. Its
+    # 100 sends with an answer and 100 without are the day's.
+    "lost": {"msgs_in": 3_600, "sync_flush_slave_timeout": 100, "sync_ok_ratio": 0.5},
+    "quiet": {"samples": 0, "verdict": "insufficient data"},
     "stopped": {"msgs_in": 3_600, "verdict": "breached"},
 }
 
@@ -458,6 +552,7 @@ INCIDENTS: dict[str, list[tuple[str, str, int, str, int | None]]] = {
     "stopped": [("10:55", "11:25", 1_800, "disconnected", 1_200_000)],
     "proved": [("11:00", "11:02", 120, "master_restart", None)],
     "killed": [("11:12", "11:13", 60, "master_restart", 60_000)],
+    "glitch": [("10:55", "11:55", 3_600, "disconnected", 0)],
     "causes": [
         ("10:25", "10:30", 300, "slow", 11_000),
         ("10:55", "11:00", 300, "stalled", 11_000),
@@ -518,6 +613,11 @@ def test_a_replicas_day(tables: Tables, name: str) -> None:
 def test_a_groups_day(tables: Tables, name: str) -> None:
     (row,) = [row for row in tables["group_days"] if row["broker"] == name]
     assert wrong(row, GROUP_DAYS[name]) == {}
+
+
+def test_a_connection_without_a_name_is_no_replica(tables: Tables) -> None:
+    replicas = {row["replica"] for row in tables["replica_days"] if row["broker"] == "named"}
+    assert replicas == {"named:1", "named:2"}
 
 
 def test_expected_replicas_that_no_line_names(tables: Tables) -> None:

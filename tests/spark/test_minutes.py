@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
+from spark.dump_words import HOUR_MS, MINUTE_MS
 from spark.minutes import burn_rates, hours, largest_bad_ms, minute_counts, minutes
 from spark.result_tables import TABLES
-from spark.schema import HOUR_MS, MINUTE_MS, Day
+from spark.schema import Day
 from tests.spark.dump_lines_builder import DATE, T0
 from tests.spark.segment_rows_builder import Timeline, frame, rows_frame
 
@@ -28,7 +29,7 @@ def times(row: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def test_a_segment_is_cut_at_the_minutes(spark: SparkSession) -> None:
-    timeline = Timeline().good(58, lag_ms=10, lag_bytes=7).bad(4, lag_ms=20_000).unknown(118)
+    timeline = Timeline().good(58, lag_ms=10).bad(4, lag_ms=20_000).unknown(118)
     first, second, third = rows_of(spark, timeline)
     assert [row["minute"] for row in (first, second, third)] == [
         T0,
@@ -38,24 +39,17 @@ def test_a_segment_is_cut_at_the_minutes(spark: SparkSession) -> None:
     assert times(first) == (58_000, 2_000, 0)
     assert times(second) == (0, 2_000, 58_000)
     assert times(third) == (0, 0, 60_000)
-    assert (first["lag_ms_max"], first["lag_bytes_max"]) == (20_000, 500)
-    assert first["lag_weighted_ms"] == 58_000 * 10 + 2_000 * 20_000
-    assert (third["lag_ms_max"], third["lag_bytes_max"], third["lag_weighted_ms"]) == (
-        None,
-        None,
-        0,
-    )
+    assert [row["lag_ms_max"] for row in (first, second, third)] == [20_000, 20_000, None]
 
 
 def test_what_a_sample_counted_belongs_to_the_minute_of_the_sample(spark: SparkSession) -> None:
-    timeline = Timeline().good(57, msgs_in=5, transferred=50, written=True)
-    timeline.good(5, msgs_in=7, transferred=70)  # speaks for 3 s of the first minute, ts in the 2nd
-    timeline.good(58, msgs_in=1, transferred=10, written=True)  # ts is the third minute's first ms
-    timeline.good(0, msgs_in=2, transferred=20)  # takes no time, counts nevertheless
+    timeline = Timeline().good(57, msgs_in=5, written=True)
+    timeline.good(5, msgs_in=7)  # speaks for 3 s of the first minute, ts in the 2nd
+    timeline.good(58, msgs_in=1, written=True)  # ts is the third minute's first ms
+    timeline.good(0, msgs_in=2)  # takes no time, counts nevertheless
     timeline.good(60, in_head=True)
     first, second, third = rows_of(spark, timeline)
     assert [row["msgs_in"] for row in (first, second, third)] == [5, 7, 3]
-    assert [row["transferred_bytes"] for row in (first, second, third)] == [50, 70, 30]
     assert [row["written"] for row in (first, second, third)] == [True, False, True]
     assert times(third) == (60_000, 0, 0)
 
@@ -74,16 +68,21 @@ def test_good_minutes(spark: SparkSession) -> None:
     assert (row.minutes_written, row.minutes_written_good) == (2, 1)
 
 
-def test_hours_are_sums_and_the_largest_lag(spark: SparkSession) -> None:
-    timeline = Timeline().good(3_000).bad(1_200, lag_ms=30_000).unknown(6_600)
-    rows = hours(minutes(frame(spark, timeline))).orderBy("hour").collect()
+def test_hours_are_sums_the_largest_lag_and_that_of_99_percent(spark: SparkSession) -> None:
+    # Of the hour 3,000 s with lag 0, 564 s (15.7 %) with 7 ms, 36 s (1 %) with 30 s: 99 % of the
+    # time ends with the 7 ms. The segment with 30 s reaches into the second hour.
+    timeline = Timeline().good(3_000).good(564, lag_ms=7)
+    timeline.bad(636, lag_ms=30_000).unknown(6_600)
+    parts = frame(spark, timeline)
+    rows = hours(minutes(parts), parts).orderBy("hour").collect()
     assert [row.hour for row in rows] == [T0, T0 + HOUR_MS, T0 + 2 * HOUR_MS]
     assert [times(row.asDict()) for row in rows] == [
-        (3_000_000, 600_000, 0),
+        (3_564_000, 36_000, 0),
         (0, 600_000, 3_000_000),
         (0, 0, 3_600_000),
     ]
     assert [row.lag_ms_max for row in rows] == [30_000, 30_000, None]
+    assert [row.lag_ms_p99 for row in rows] == [7, 30_000, None]
 
 
 def burns(spark: SparkSession, today: dict[int, int], before: dict[int, int]) -> dict[str, float]:

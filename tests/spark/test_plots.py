@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from spark import plots
 from spark.plot_shapes import (
     Band,
@@ -138,7 +140,8 @@ def test_the_ladder_climbs_where_the_time_was() -> None:
     numbers = [int(n) for n in re.findall(r"[HV](\d+)", plot.paths[0].d)]
     assert 250 in numbers, "90 % is the first nine, a quarter of the width"
     assert LagScale(150, 60_000).y(100) in numbers
-    assert plots.percentile_ladder({}, None, [("50 %", None)], 10_000).paths == []
+    for nothing in ({}, {0: 0}):
+        assert plots.percentile_ladder(nothing, None, [("50 %", None)], 10_000).paths == []
 
 
 def test_the_budget_burns_by_bad_time_only() -> None:
@@ -164,32 +167,62 @@ def test_no_budget_at_all() -> None:
 
 def test_days_without_rows_are_hatched_in_the_budget_of_30_days() -> None:
     days = [plots.Period("2026-03-13", 0, 0, 86_400), plots.Period("2026-03-14", 86_000, 400, 0)]
-    plot = plots.burn_down_days(days, 2592)
+    plot = plots.burn_down_days(days, 2592, 30)
+    assert plot.title == "Error budget of 30 days: the last 2"
     assert [(band.left, band.width) for band in plot.bands] == [(0, 50)]
     assert plot.data is not None
     assert plot.data.rows[1][3] == "36\u00a0min\u00a032\u00a0s"
 
 
-def test_the_heat_map_classes_by_the_objective() -> None:
+def hour(p99_ms: float | None, bad_ms: float = 0, unknown_ms: float = 0) -> plots.Hour:
+    largest = None if p99_ms is None else p99_ms * 2
+    return plots.Hour(p99_ms, largest, 3_600_000 - bad_ms - unknown_ms, bad_ms, unknown_ms)
+
+
+HEAT = [
+    (hour(100), "heat1"),
+    (hour(101), "heat2"),
+    (hour(10_000), "heat3"),
+    (hour(5, bad_ms=36_000), "heat4"),
+    (hour(5, bad_ms=36_001), "heat5"),
+    (hour(10_001), "heat5"),
+    (hour(None, bad_ms=3_600_000), "heat5"),
+    (hour(None), None),
+    (hour(None, unknown_ms=3_600_000), None),
+]
+
+
+@pytest.mark.parametrize(("cell", "style"), HEAT)
+def test_an_hour_is_classed_by_its_p99_and_its_bad_time(
+    cell: plots.Hour, style: str | None
+) -> None:
+    plot = plots.heat_map([("2026-03-14", [cell, *[None] * 23])], 10_000)
+    marked = style in ("heat4", "heat5")
+    assert [path.style for path in plot.paths] == [
+        name for name in (style, f"{style}-mark" if marked else None) if name
+    ]
+
+
+def test_a_heat_map_hatches_what_is_unknown_and_tells_the_largest_lag() -> None:
     hours: list[plots.Hour | None] = [None] * 24
-    hours[0], hours[1], hours[2] = (
-        plots.Hour(50, 0, 0),
-        plots.Hour(9_000, 0, 0),
-        plots.Hour(20_000, 0, 0),
-    )
-    hours[3], hours[4] = plots.Hour(5, 1000, 0), plots.Hour(500, 0, 60_000)
+    hours[0], hours[3] = hour(250, unknown_ms=60_000), hour(5, bad_ms=1000)
     plot = plots.heat_map([("2026-03-14", hours)], 10_000)
-    assert {path.style: path.d.count("M") for path in plot.paths} == {
-        "heat1": 1,
-        "heat2": 1,
-        "heat3": 1,
-        "heat4": 1,
-        "heat5": 1,
-    }
-    assert [band.left for band in plot.bands] == [16.67], "from the fifth hour on, one band"
+    assert [band.left for band in plot.bands] == [0, 16.67], "but for the fourth hour"
     assert plot.data is not None
-    assert plot.data.rows[0][5] == "500\u00a0ms, unknown 1\u00a0min"
-    assert plot.data.rows[0][6] == "unknown"
+    words = [cell.replace("\u00a0", " ") for cell in plot.data.rows[0]]
+    assert words[1] == "250 ms, max 500 ms, unknown 1 min"
+    assert words[4] == "5 ms, max 10 ms, bad 1 s"
+    assert words[5] == "unknown"
+
+
+def test_strokes_stay_within_their_cell() -> None:
+    hours = [hour(5, bad_ms=1), hour(5, bad_ms=3_600_000), *[None] * 22]
+    plot = plots.heat_map([("2026-03-13", [None] * 24), ("2026-03-14", hours)], 10_000)
+    strokes = {path.style: path.d for path in plot.paths if path.style.endswith("-mark")}
+    assert strokes == {
+        "heat4-mark": "M0 14m0 13l9 -13",
+        "heat5-mark": "M10 14l9 13m-9 0l9 -13",
+    }
 
 
 def test_dots_where_messages_and_lag_are_known() -> None:

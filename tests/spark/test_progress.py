@@ -41,6 +41,12 @@ def test_lines() -> None:
     ]
 
 
+def test_a_log_that_cannot_be_written_does_not_end_the_run() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as stream:
+        a_run(make_reporter("mqreport", stream))
+    a_run(make_reporter("mqreport", None))
+
+
 def test_the_kind_of_stream_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     assert isinstance(make_reporter("m", io.StringIO()), LineReporter)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark.report_data import ReportData
-from spark.report_run import RunError, _locked, verdict_line
+from spark.arguments import parse_arguments
+from spark.progress import LineReporter
+from spark.report_data import EXIT_ERROR, ReportData
+from spark.report_run import ReportRun, RunError, _locked, _scratch_directory, verdict_line
+from tests.spark.local_results import LocalFiles, dumps
+from tests.spark.local_results import report as stored_report
 
 
 @dataclasses.dataclass
@@ -63,9 +69,80 @@ def test_a_date_without_replicas() -> None:
     )
 
 
+def test_names_that_others_chose_do_no_harm_to_a_terminal() -> None:
+    evil = {"broker": "\x1b[2J" + "x" * 20_000, "cluster": "a\nb"}
+    days = [day("\u202eb:1", "breached", 5, "\x07 low", "y" * 5_000) | evil]
+    told = line(Data("breached", days))
+    assert told.isprintable()
+    assert len(told) < 600
+    assert told.startswith("2026-03-10 breached: a\\u000ab/\\u001b[2Jxxx")
+    assert "/\\u202eb:1: \\u0007 low, yyy" in told
+
+
+def test_the_page_is_told_as_it_lies_there() -> None:
+    told = verdict_line(Data("met", []), "/a  b/report.html")  # type: ignore[arg-type]
+    assert told.endswith("; page: /a  b/report.html")
+
+
 def test_report_data_fits() -> None:
     data = ReportData("2026-03-10", 0, 1000, "insufficient data")
     assert verdict_line(data, "p").startswith("2026-03-10 insufficient data: no dump")
+
+
+def test_a_full_scratch_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_names: str) -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/x']")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(RunError, match=r"No usable temporary .*; make room, or set TMPDIR"):
+        _scratch_directory()
+
+
+class Notes(LineReporter):
+    """Remembers what was told."""
+
+    def __init__(self) -> None:
+        super().__init__("mqreport", None)
+        self.told: list[str] = []
+
+    def note(self, text: str) -> None:
+        """See Reporter."""
+        self.told.append(text)
+
+
+def test_a_second_try_tells_the_breach_that_the_first_one_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Job's: the first try fails on its second date, the second try makes that one alone."""
+    dates = {"2026-03-09": 1, "2026-03-10": EXIT_ERROR}
+    out = tmp_path / "o"
+    given = ["--dumps", dumps(tmp_path / "d", *dates), "--out", str(out), "--catch-up", "7"]
+    made = []
+
+    def make(_run: ReportRun, date: datetime.date) -> int:
+        made.append(str(date))
+        code = dates[str(date)]
+        if code != EXIT_ERROR:
+            stored_report(out, str(date), exit_code=code)
+        return code
+
+    def attempt() -> tuple[list[int], list[str]]:
+        notes = Notes()
+        run = ReportRun(parse_arguments(given, {}), notes, lambda: 0)
+        run._files = LocalFiles()  # type: ignore[assignment]
+        return run.exit_codes(datetime.date(2026, 3, 10)), notes.told
+
+    monkeypatch.setattr(ReportRun, "_report", make)
+    assert attempt() == ([1, EXIT_ERROR], [])
+    dates["2026-03-10"] = 0
+    codes, told = attempt()
+    assert (codes, made) == ([1, 0], ["2026-03-09", "2026-03-10", "2026-03-10"])
+    (note,) = told
+    assert note.startswith("2026-03-09: its exit code 1 counts, too: ")
+    assert note.endswith("/report/dt=2026-03-09/summary.json")
+    codes, told = attempt()
+    assert codes == []
+    assert told[0].startswith("nothing to catch up with: of 7 dates up to 2026-03-10 none")
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:

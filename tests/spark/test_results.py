@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from spark import results as results_module
@@ -205,8 +206,42 @@ def test_trouble_names_the_path(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "parquet").write_text("a file where a directory belongs")
     with pytest.raises(FilesError, match=f"{tmp_path}/parquet/"):
         HadoopFiles(spark).write(f"{tmp_path}/parquet/x", b"")
-    with pytest.raises(FilesError, match="nosuch"):
-        HadoopFiles(spark).names("nosuch://place/x")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("nosuch://place/x", 'No FileSystem for scheme "nosuch"; give a local path, hdfs:'),
+        ("s3a://bucket/x", "S3AFileSystem not found; Spark needs an S3 client: docs/nightly.md"),
+        ("hdfs://nowhere.invalid:8020/x", "there is no such host: check the name"),
+        ("", "empty string"),
+    ],
+)
+def test_a_place_that_spark_cannot_reach(spark: SparkSession, path: str, reason: str) -> None:
+    with pytest.raises(FilesError) as caught:
+        HadoopFiles(spark).local_directory(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert reason in str(caught.value)
+
+
+def test_which_paths_are_local(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark)
+    assert files.local_directory(f"file://{tmp_path}/a b") == tmp_path / "a b"
+    assert files.local_directory("relative") == Path.cwd() / "relative"
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "x")]
+)
+def test_a_jvm_that_died(spark: SparkSession, tmp_path: Path, error: Exception) -> None:
+    files = HadoopFiles(spark)
+
+    def dead(*_path: str) -> None:
+        raise error
+
+    files._path = dead
+    with pytest.raises(FilesError, match=f"{tmp_path}: Spark's JVM does not answer"):
+        files.exists(str(tmp_path))
 
 
 def day_row(replica: str = "b:1", **fields: Any) -> Row:
@@ -262,8 +297,10 @@ def test_whatever_changes_the_result_revises(spark: SparkSession, change: Row) -
     assert revisions(spark, [day_row(**change)], [first]) == {"b:1": (2, 0, 100)}
 
 
-def test_a_replica_that_the_first_report_did_not_have_is_late(spark: SparkSession) -> None:
+def test_a_replica_that_the_first_report_did_not_have_revises(spark: SparkSession) -> None:
+    """Its samples are its group's: late are those that the group did not have either."""
     first = day_row(revision=1, late=0, first_received=100)
-    found = revisions(spark, [day_row(), day_row("b:2")], [first])
-    assert found == {"b:1": (1, 0, 100), "b:2": (2, 100, 0)}
+    other = day_row("x:1", broker="x", received=70)
+    found = revisions(spark, [day_row(), day_row("b:2", received=120), other], [first])
+    assert found == {"b:1": (1, 0, 100), "b:2": (2, 20, 100), "x:1": (2, 70, 0)}
     assert revisions(spark, [day_row()], []) == {"b:1": (2, 100, 0)}

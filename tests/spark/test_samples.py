@@ -6,19 +6,20 @@ One dump holds a broker group for each case; the window is 00:10 to 00:20.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import desc
 
 from spark.dump_lines import read_lines
-from spark.samples import DUPLICATES, MASTERS, replica_names, samples
+from spark.samples import DUPLICATES, MASTERS, renamed, replica_names, samples
 from spark.schema import Day
 from tests.spark.dump_lines_builder import (
     DATE,
     T0,
+    Cases,
     Life,
     Line,
     directory_of,
@@ -34,13 +35,8 @@ W0 = T0 + 600_000
 W1 = W0 + 600_000
 DAY = Day(DATE, W0, W1)
 
-CASES: dict[str, Callable[[Life], list[Line]]] = {}
+_case = Cases()
 Span = tuple[int, int, int, int]
-
-
-def _case(function: Callable[[Life], list[Line]]) -> Callable[[Life], list[Line]]:
-    CASES[function.__name__.strip("_")] = function
-    return function
 
 
 @_case
@@ -101,7 +97,14 @@ def _predecessor_gap(life: Life) -> list[Line]:
 
 @_case
 def _too_old(life: Life) -> list[Line]:
-    return [life.line(T0 - 1_000), life.line(W0 + 30_000, mono=9_000_000)]
+    return [life.line(W0 - 7_200_001), life.line(W0 + 30_000, mono=9_000_000)]
+
+
+@_case
+def _long_down(life: Life) -> list[Line]:
+    life.start_ms = W0 - 4_000_000
+    lines = [life.line(W0 - 3_600_000)]
+    return [*lines, life.restarted(W0 + 300_000).line(W0 + 301_000)]
 
 
 @_case
@@ -121,6 +124,23 @@ def _back(life: Life) -> list[Line]:
         life.line(W0 + 12_000, mono=mono + 15_000),
         life.line(W0 + 17_000, mono=mono + 20_000),
     ]
+
+
+@_case
+def _ahead(life: Life) -> list[Line]:
+    """For two lines the wall clock is five minutes ahead; it comes there once more."""
+    mono = 5_000_000
+    moments = (5_000, 10_000, 315_000, 320_000, 25_000, 30_000, 318_000)
+    true = (5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 318_000)
+    return [life.line(W0 + ts, mono=mono + now) for ts, now in zip(moments, true, strict=True)]
+
+
+@_case
+def _ahead_then_restarted(life: Life) -> list[Line]:
+    """The next life tells of nothing before the moment that the wrong clock showed."""
+    lines = [life.line(W0 + 5_000), life.line(W0 + 100_000, mono=1_610_000)]
+    after = life.restarted(W0 + 20_000)
+    return lines + [after.line(W0 + ms) for ms in (21_000, 99_000, 104_000)]
 
 
 @_case
@@ -153,8 +173,7 @@ def _long_after(life: Life) -> list[Line]:
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """The stream of each case, in order, whole rows."""
     root = tmp_path_factory.mktemp("dump")
-    for name, make in CASES.items():
-        write_dump(root, make(Life(broker=name)))
+    _case.write(root)
     return _samples(spark, root)
 
 
@@ -188,11 +207,28 @@ SPANS: dict[str, list[Span]] = {
     "predecessor": [(0, 0, 0, 3_000)],
     "predecessor_gap": [(0, 0, 25_000, 30_000)],
     "too_old": [(0, 0, 25_000, 30_000)],
+    "long_down": [(0, 300_000, 300_000, 301_000)],
     "down_over_the_beginning": [(0, 20_000, 20_000, 21_000)],
-    "back": [
+    "ahead": [
         (0, 0, 0, 5_000),
         (5_000, 5_000, 5_000, 10_000),
-        (7_000, 7_000, 7_000, 7_000),
+        (30_000, 30_000, 310_000, 315_000),
+        (318_000, 318_000, 318_000, 320_000),
+        (10_000, 10_000, 20_000, 25_000),
+        (25_000, 25_000, 25_000, 30_000),
+        (315_000, 315_000, 315_000, 318_000),
+    ],
+    "ahead_then_restarted": [
+        (0, 0, 0, 5_000),
+        (5_000, 5_000, 95_000, 100_000),
+        (21_000, 21_000, 21_000, 21_000),
+        (99_000, 99_000, 99_000, 99_000),
+        (100_000, 100_000, 100_000, 104_000),
+    ],
+    "back": [
+        (0, 0, 0, 5_000),
+        (7_000, 7_000, 7_000, 10_000),
+        (5_000, 5_000, 5_000, 7_000),
         (10_000, 10_000, 10_000, 12_000),
         (12_000, 12_000, 12_000, 17_000),
     ],
@@ -221,7 +257,7 @@ def test_spans(found: dict[str, list[Any]], case: str) -> None:
 
 
 def test_every_case_is_told() -> None:
-    assert set(SPANS) == set(CASES)
+    assert set(SPANS) == _case.names
 
 
 @pytest.mark.parametrize(
@@ -238,12 +274,25 @@ def test_the_rest_of_the_window(
 
 def test_out_of_order(found: dict[str, list[Any]]) -> None:
     assert [row.seq for row in found["back"] if row.out_of_order] == [3]
+    assert [row.seq for row in found["ahead"] if row.out_of_order] == [5, 6, 7]
     assert not any(row.out_of_order for row in found["split_brain"])
 
 
 def test_proved(found: dict[str, list[Any]]) -> None:
     proved = {case for case, rows in found.items() if any(row.proved for row in rows)}
-    assert proved == {"proved", "proved_slow_start", "down_over_the_beginning"}
+    assert proved == {
+        *("proved", "proved_slow_start", "down_over_the_beginning"),
+        *("long_down", "ahead_then_restarted"),
+    }
+
+
+def test_overtaken(found: dict[str, list[Any]]) -> None:
+    """Samples of moments that a boot before theirs told of."""
+    late = {case: [row.ts - W0 for row in rows if row.overtaken] for case, rows in found.items()}
+    assert {case: moments for case, moments in late.items() if moments} == {
+        "split_brain": [15_000, 20_000, 25_000],
+        "ahead_then_restarted": [21_000, 99_000],
+    }
 
 
 def test_duplicates_and_conflicts(spark: SparkSession, tmp_path: Path) -> None:
@@ -265,10 +314,10 @@ def test_duplicates_and_conflicts(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_the_day_before_lends_predecessors(spark: SparkSession, tmp_path: Path) -> None:
-    """Of its last ten minutes; a line after midnight in its directory is the new day's."""
-    life = Life(start_ms=T0 - 3_600_000)
-    old, last, late = (life.line(T0 + ms) for ms in (-601_000, -2_000, 1_000))
-    write_file(directory_of(tmp_path, last) / "2300-0-x.jsonl", [old, last, late])
+    """Of its last two hours; a line after midnight in its directory is the new day's."""
+    life = Life(start_ms=T0 - 10_000_000)
+    old, last, late = (life.line(T0 + ms) for ms in (-7_200_001, -2_000, 1_000))
+    write_file(directory_of(tmp_path, last) / "2200-0-x.jsonl", [old, last, late])
     write_dump(tmp_path, [life.line(T0 + 6_000)])
     rows = _samples(spark, tmp_path, Day.whole(DATE))["b"]
     assert [(row.seq, row.in_window) for row in rows] == [(2, False), (3, True), (4, True)]
@@ -278,11 +327,14 @@ def test_the_day_before_lends_predecessors(spark: SparkSession, tmp_path: Path) 
 def test_differences(spark: SparkSession, tmp_path: Path) -> None:
     """Within a boot, over holes; a boot's first line counts from 0, an unknown past not at all."""
     unknown = Life(broker="unknown")
+    hourly = Life(broker="hourly", start_ms=W0 - 4_000_000, interval_ms=3_600_000)
     life = Life()
     after = life.restarted(W0 + 40_000)
     lines = [
         unknown.line(W0 + 5_000, skip=3, msgs_in=100),
         unknown.line(W0 + 10_000, skip=3, msgs_in=103),
+        hourly.line(W0 - 3_500_000, msgs_in=20),
+        hourly.line(W0 + 100_000, msgs_in=26),
         life.line(W0 - 5_000, msgs_in=10, max_offset=50),
         life.line(W0 + 5_000, msgs_in=14, max_offset=60, sync=sync(1, 2, 3, 4)),
         life.line(W0 + 10_000, msgs_in=15, max_offset=60, sync=sync(2, 4, 6, 8)),
@@ -291,10 +343,43 @@ def test_differences(spark: SparkSession, tmp_path: Path) -> None:
     write_dump(tmp_path, lines)
     found = _samples(spark, tmp_path)
     assert [row.msgs_in for row in found["unknown"]] == [0, 3]
+    assert [row.msgs_in for row in found["hourly"][1:]] == [6]
     assert [row.msgs_in for row in found["b"][1:]] == [4, 1, 5]
     assert [row.written for row in found["b"][1:]] == [True, False, False]
     assert [row.sync_ok for row in found["b"][1:]] == [1, 1, 1]
     assert [row.sync_flush_disk_timeout for row in found["b"][1:]] == [4, 4, 0]
+
+
+def test_a_boot_whose_first_lines_are_lost_counts_since_it_began(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """In the window, as far as is known. One that the import does not know the start of has a
+    number that does not fit its time."""
+    lost = Life(broker="lost", start_ms=W0 + 40_000)
+    before = Life(broker="before", start_ms=W0 - 1)
+    imported = Life(broker="imported", start_ms=W0 + 5_000, seq=354_000_000)
+    counts = {"msgs_in": 50, "sync": sync(1, 100)}
+    lines = [
+        lost.line(W0 + 100_000, skip=12) | counts,
+        before.line(W0 + 10_000, skip=1) | counts,
+        imported.line(W0 + 5_000) | counts,
+        imported.line(W0 + 10_000) | counts | {"msgs_in": 57},
+    ]
+    write_dump(tmp_path, lines)
+    found = _samples(spark, tmp_path)
+    assert [row.msgs_in for row in found["lost"]] == [50]
+    assert found["lost"][0].sync_flush_slave_timeout == 100
+    assert found["lost"][0].ack_base is None
+    assert [row.msgs_in for row in found["before"]] == [0]
+    assert [row.msgs_in for row in found["imported"]] == [0, 7]
+
+
+def test_a_counter_that_goes_back_counts_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    life = Life()
+    write_dump(
+        tmp_path, [life.line(W0 + 5_000 * n, msgs_in=c) for n, c in ((1, 9), (2, 4), (3, 6))]
+    )
+    assert [row.msgs_in for row in _samples(spark, tmp_path)["b"]] == [9, 0, 2]
 
 
 def test_process_ha(spark: SparkSession, tmp_path: Path) -> None:
@@ -311,19 +396,51 @@ def test_process_ha(spark: SparkSession, tmp_path: Path) -> None:
     assert [bool(row.ha_restarted) for row in rows] == [False, True, False, False]
 
 
+def _names(spark: SparkSession, root: Path, day: Day = DAY) -> dict[str, Any]:
+    """Replicas and the ms of the window since which they are there; `renamed` ones: None."""
+    read = read_lines(spark, [str(root)], day)
+    ordered = samples(read, day)
+    gone = renamed(ordered, day).collect()
+    seen = replica_names(ordered, day).orderBy(desc("since_ms")).collect()
+    read.release()
+    found: dict[str, Any] = {row.replica: None for row in gone}
+    return found | {row.replica: row.since_ms - day.w0_ms for row in seen}
+
+
 def test_replica_names(spark: SparkSession, tmp_path: Path) -> None:
-    """Of masters' samples of the window."""
+    """Of masters' samples of the window, and of slaves that have some themselves."""
     life = Life()
-    slave = Life(broker_id=1, role="SLAVE", boot="000000aa" * 2)
+    slaves = [Life(broker_id=n, role="SLAVE", boot=f"{n:08x}" * 2) for n in (1, 4, 5)]
     lines = [
         life.line(W0 - 5_000, replicas=[replica("b:9")]),
         life.line(W0 + 5_000, replicas=[replica("b:1"), replica("10.0.0.7")]),
-        life.line(W0 + 10_000, replicas=[replica("b:2"), replica("b:1")]),
+        life.line(W0 + 10_000, replicas=[replica("b:2"), replica("b:1"), replica("10.0.0.7")]),
         life.line(W1, replicas=[replica("b:8")]),
-        slave.line(W0 + 5_000, replicas=[replica("b:7")]),
+        *(slaves[0].line(W0 + 5_000 * n, replicas=[replica("b:7")]) for n in (1, 2)),
+        slaves[1].line(W0 + 7_000),
+        slaves[2].line(W0 - 7_000),
     ]
     write_dump(tmp_path, lines)
-    read = read_lines(spark, [str(tmp_path)], DAY)
-    names = sorted(row.replica for row in replica_names(samples(read, DAY), DAY).collect())
-    read.release()
-    assert names == ["10.0.0.7", "b:1", "b:2"]
+    whole = W1 - W0
+    assert _names(spark, tmp_path) == {"10.0.0.7": 5_000, "b:1": 5_000, "b:2": 10_000, "b:4": whole}
+
+
+def test_a_connection_that_got_its_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Its row goes by the ip until then: no replica, unless the row returns. A row that goes while
+    nobody comes, or that was not connected, has gone for another reason."""
+    nameless, gone = replica("10.0.0.7"), replica("b:3", "disconnected")
+    lists = [
+        [replica("10.0.0.8"), replica("b:2")],  # before the window
+        [replica("b:2"), replica("b:1"), nameless, replica("10.0.0.9"), replica("10.0.0.6"), gone],
+        [replica("b:1"), replica("b:2"), replica("b:3"), replica("10.0.0.6")],
+        [replica("b:1"), replica("b:3"), replica("10.0.0.9")],
+        [replica("b:1"), replica("b:3")],
+    ]
+    life = Life()
+    write_dump(
+        tmp_path, [life.line(W0 + 5_000 * (n - 1) + 1, replicas=r) for n, r in enumerate(lists)]
+    )
+    assert _names(spark, tmp_path, Day(DATE, W0, W1)) == {
+        "10.0.0.8": None, "10.0.0.7": None, "10.0.0.6": None,
+        "b:1": 1, "b:2": 1, "b:3": 1, "10.0.0.9": 1,
+    }  # fmt: skip

@@ -60,6 +60,7 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     assert None not in (orders.lag_p99_seconds, orders.sync_ok_percent, orders.metadata_age_seconds)
     assert config.expect == (ReplicaName("prod-1", "orders-1", "orders-1:1"),)
     assert config.retired == (ReplicaPattern("prod-1", "old-*"),)
+    assert "\nwindows: [7, 30]\n" in text
 
 
 def test_every_value() -> None:
@@ -80,6 +81,7 @@ objectives:
     metadata_required: yes
 expect: [{cluster: c, broker: b, replica: "b:1"}, {cluster: c, broker: b, replica: "b:1"}]
 retired: [{broker: old}]
+windows: [30, 90, 7]
 """,
         "sla.yaml",
     )
@@ -103,13 +105,18 @@ retired: [{broker: old}]
         ),
         (ReplicaName("c", "b", "b:1"),),
         (ReplicaPattern(broker="old"),),
+        (7, 30, 90),
         "sla.yaml",
     )
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "objectives:\n", "objectives: []\nexpect:\n"])
+@pytest.mark.parametrize(
+    "text", ["", "# nothing\n", "objectives:\n", "objectives: []\nexpect:\nwindows:\n"]
+)
 def test_nothing_written_is_the_default(text: str) -> None:
-    assert parse_sla(text, "x").objectives == default_sla().objectives
+    found = parse_sla(text, "x")
+    assert found.objectives == default_sla().objectives
+    assert found.windows == default_sla().windows == (7, 30)
 
 
 def test_the_first_objective_that_matches_counts() -> None:
@@ -143,7 +150,10 @@ objectives:
             "objectives:\n- name: a\n  broker: b\n  lag_second: 3",
             "sla.yaml:4: objectives: unknown key 'lag_second'; did you mean lag_seconds?",
         ),
-        ("zzz: 1", "sla.yaml:1: unknown key 'zzz'; known are objectives, expect, retired"),
+        (
+            "zzz: 1",
+            "sla.yaml:1: unknown key 'zzz'; known are objectives, windows, expect, retired",
+        ),
         (
             "objectives:\n- name: a\n  broker: b\n\n  broker: c",
             "sla.yaml:5: objectives: broker stands twice, first in line 3; remove one of them",
@@ -173,7 +183,15 @@ objectives:
         ),
         (
             "objectives:\n- name: a\n  rpo_bytes: 1.5",
-            "sla.yaml:3: rpo_bytes is 1.5: it has to be a whole number of bytes, >= 0",
+            "sla.yaml:3: rpo_bytes is 1.5: it has to be a whole number of bytes, >= 0 and below",
+        ),
+        *(
+            (
+                f"objectives:\n- name: a\n  rpo_bytes: {value}",
+                f"sla.yaml:3: rpo_bytes is {value}: it has to be a whole number of bytes, >= 0 and"
+                " below 9,223,372,036,854,775,807",
+            )
+            for value in ("1e999", "1e30", "9223372036854775808")
         ),
         ("objectives:\n- name: a\n  rpo_bytes: -1", "sla.yaml:3: rpo_bytes is -1: it has to be"),
         (
@@ -193,7 +211,21 @@ objectives:
         ("objectives:\n- broker: b", "sla.yaml:2: objectives: this entry lacks name"),
         ("objectives:\n- name", "sla.yaml:2: objectives: 'name' stands where keys are expected"),
         ("objectives: {name: a}", "sla.yaml:1: objectives is a mapping: write a list"),
-        ("- name: a", "sla.yaml:1: a list stands where keys are expected: objectives:, expect:"),
+        ("- name: a", "sla.yaml:1: a list stands where keys are expected: objectives:, windows:"),
+        ("expect:\nwindows: 7", "sla.yaml:2: windows is '7': write a list of days, like [7, 30]"),
+        ("windows: {7: 30}", "sla.yaml:1: windows is a mapping: write a list of days"),
+        ("windows: []", "sla.yaml:1: windows has 0 entries: it has to have 1 to 4; write a list"),
+        ("windows: [2, 3, 4, 5, 6]", "sla.yaml:1: windows has 5 entries: it has to have 1 to 4;"),
+        *(
+            (
+                f"windows:\n- 7\n- {value}",
+                f"sla.yaml:3: windows has {value}: it has to be a whole number of days, at least 2"
+                " and at most 90",
+            )
+            for value in ("1", "91", "-7", "7.5", "1e999")
+        ),
+        ("windows:\n- 7\n- week", "sla.yaml:3: windows is 'week': write a plain number of days"),
+        ("windows:\n- 7\n- 30\n- 7.0", "sla.yaml:4: windows has 7 twice, first in line 2;"),
         (
             "objectives:\n- name: all\n- name: orders\n  broker: o-*",
             "sla.yaml:3: objective 'orders' can never match: 'all' in line 2 matches all of it;",
@@ -226,7 +258,8 @@ objectives:
         ("a: b: c", "sla.yaml:1: not valid YAML"),
         ("a: 1\n---\nb: 2", "sla.yaml:2: not valid YAML"),
         ("objectives: !!python/object:os.system x", "sla.yaml:1: objectives is 'x': write a list"),
-        ("a: \x07", "sla.yaml: not valid YAML"),
+        ("a: \x07", "sla.yaml:1: not valid YAML: the character U+0007 must not be in it"),
+        ("# a\n\n# \x00", "sla.yaml:3: not valid YAML: the character U+0000 must not be in it"),
     ],
 )
 def test_mistakes(text: str, expected: str) -> None:

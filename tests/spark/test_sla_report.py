@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark import sla_report
 from spark.report_data import ReportData
+from spark.results import StagedDay
 from spark.schema import Day, InputError
 from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.sla_report import STAGES, ReportRequest, run
@@ -73,13 +75,14 @@ def steady(day: Day = TEN_MINUTES, life: Life | None = None) -> list[Line]:
     return [life.line(ts) for ts in every(day.w0_ms - 5_000, day.w1_ms)]
 
 
-def with_outage(day: Day = TEN_MINUTES) -> list[Line]:
+def with_outage(day: Day = TEN_MINUTES, life: Life | None = None) -> list[Line]:
     """The replica is gone in the samples of the window's seconds 65 to 85: bad for 25 s."""
-    life = a_life(day)
+    life = life or a_life(day)
     lines = []
     for ts in every(day.w0_ms - 5_000, day.w1_ms):
         away = day.w0_ms + 65_000 <= ts <= day.w0_ms + 85_000
-        row = replica(state="disconnected" if away else "in_sync", lag_ms=30_000 if away else 3)
+        state, lag_ms = ("disconnected", 30_000) if away else ("in_sync", 3)
+        row = replica(f"{life.broker}:1", state, lag_ms=lag_ms)
         lines.append(life.line(ts, replicas=[row]))
     return lines
 
@@ -191,10 +194,53 @@ def test_missing_data_is_unknown_and_nobody_is_forgotten(
         assert row["revision"] == 2  # this date had a report without them
     assert [(row["broker"], row["samples"]) for row in data.group_days] == [("b", 0), ("x", 0)]
     # Retired ones are not expected any more; the partition of what is empty now is gone.
-    gone = report(spark, tmp_path, retired=(ReplicaPattern("c", "*", "b:?"),))
+    gone = report(spark, tmp_path, retired=(ReplicaPattern("c", "*", "b:?|x:?"),))
     assert (gone.replica_days, gone.verdict) == ([], "insufficient data")
     assert not (tmp_path / "out/parquet/replica_days" / f"dt={DATE}").exists()
     assert (tmp_path / "out/parquet/replica_days" / f"dt={YESTERDAY}").exists()
+
+
+def test_nobody_goes_from_a_result_because_its_dumps_went(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    other = Life(start_ms=TEN_MINUTES.w0_ms - 60_000, broker="b2")
+    write_dump(tmp_path / "dumps", steady())
+    write_dump(tmp_path / "lost", with_outage(life=other))
+    both = [str(tmp_path / "dumps"), str(tmp_path / "lost")]
+    assert report(spark, tmp_path, dumps=both).verdict == "breached"
+    for _ in range(2):
+        data = report(spark, tmp_path)
+        rows = {row["replica"]: row for row in data.replica_days}
+        found = {name: (row["verdict"], row["revision"]) for name, row in rows.items()}
+        assert found == {"b:1": ("met", 1), "b2:1": ("insufficient data", 2)}
+        assert (rows["b2:1"]["unknown_s"], data.verdict) == (600, "insufficient data")
+
+
+def test_a_group_that_nobody_else_tells_of(spark: SparkSession, tmp_path: Path) -> None:
+    """A slave whose master has no dumps, and a master whose slaves never came: the day is not
+    `met`. A master that waits for no slave may have none."""
+    slave = a_life(broker="b2", broker_id=1, role="SLAVE")
+    alone = a_life(broker="b4", fields={"replicas": []})
+    write_dump(tmp_path / "dumps", steady() + steady(life=alone))
+    assert report(spark, tmp_path).verdict == "met"
+    write_dump(tmp_path / "dumps", steady(life=slave))
+    data = report(spark, tmp_path)
+    (row,) = (row for row in data.replica_days if row["broker"] == "b2")
+    assert (row["replica"], row["unknown_s"]) == ("b2:1", 600)
+    assert (row["verdict"], data.verdict) == ("insufficient data", "insufficient data")
+    waiting = a_life(broker="b3", role="SYNC_MASTER", fields={"replicas": []})
+    write_dump(tmp_path / "dumps", steady(life=waiting))
+    data = report(spark, tmp_path, retired=(ReplicaPattern(broker="b2"),))
+    assert [row["verdict"] for row in data.replica_days] == ["met"]
+    assert (data.verdict, data.exit_code) == ("insufficient data", 2)
+
+
+def test_retired_replicas_are_gone_also_while_they_have_rows(
+    spark: SparkSession, made: Made, tmp_path: Path
+) -> None:
+    shutil.copytree(made.root, tmp_path, dirs_exist_ok=True)
+    data = report(spark, tmp_path, retired=(ReplicaPattern("c", "b", "b:1"),))
+    assert (data.replica_days, data.verdict) == ([], "insufficient data")
 
 
 def test_bad_lines_are_kept_aside_and_objectives_by_pattern(
@@ -207,6 +253,59 @@ def test_bad_lines_are_kept_aside_and_objectives_by_pattern(
     assert sum(row["lines"] for row in data.bad_lines) == 2
     assert [row["name"] for row in data.objectives] == ["lax"]
     assert data.verdict == "met"
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_run_that_dies_while_its_result_is_put_in_place_is_done_again(
+    spark: SparkSession,
+    made: Made,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_new: bool,
+) -> None:
+    """Between the tables and the files, or right before the tables: what lies there is of one run
+    or of two, but no summary.json calls it whole: --catch-up makes it again (test_catch_up.py)."""
+    shutil.copytree(made.root, tmp_path, dirs_exist_ok=True)
+    directory = tmp_path / "out/report" / f"dt={DATE}"
+    old = tables(spark, tmp_path)
+    write_dump(tmp_path / "dumps", steady(life=a_life(cluster="other")))
+
+    def dying(*_arguments: object) -> None:
+        raise KeyboardInterrupt("the power went")
+
+    with monkeypatch.context() as patch:
+        if is_new:
+            patch.setattr(sla_report, "report_data", dying)
+        else:
+            patch.setattr(StagedDay, "commit", dying)
+        with pytest.raises(KeyboardInterrupt):
+            report(spark, tmp_path)
+    assert (tables(spark, tmp_path) != old) == is_new
+    page = (directory / "report.html").read_bytes()
+    assert page == (made.root / "out/report" / f"dt={DATE}" / "report.html").read_bytes()
+    assert not (directory / "summary.json").exists()
+
+    data = report(spark, tmp_path)
+    assert len(data.replica_days) == 2
+    assert len(json.loads((directory / "summary.json").read_text())["replicas"]) == 2
+    assert (directory / "report.html").read_bytes() != page
+
+
+def test_nobody_is_forgotten_until_retired(spark: SparkSession, tmp_path: Path) -> None:
+    """However long a replica's broker is dead, and however long nobody reported."""
+    date = DATE - datetime.timedelta(days=60)
+    begin = Day.whole(date).w0_ms + HOUR_MS
+    then = Day(date, begin, begin + 600_000)
+    write_dump(tmp_path / "dumps", steady(then))
+    report(spark, tmp_path, day=then)
+    (row,) = report(spark, tmp_path).replica_days
+    assert (row["replica"], row["verdict"]) == ("b:1", "insufficient data")
+    # ... nor by the reports that followed: they remember what they were told.
+    shutil.rmtree(tmp_path / "out/parquet/replica_days" / f"dt={date}")
+    after = DATE + datetime.timedelta(days=8)
+    w0_ms = Day.whole(after).w0_ms
+    (row,) = report(spark, tmp_path, day=Day(after, w0_ms, w0_ms + 600_000)).replica_days
+    assert row["replica"] == "b:1"
 
 
 def test_dumps_that_are_not_there_leave_the_old_result(

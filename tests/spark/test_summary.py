@@ -46,6 +46,7 @@ def test_the_summary_says_what_the_data_say() -> None:
         "insufficient_data": 1,
         "groups": 2,
         "incidents": 5,
+        "events": 3,
         "bad_lines": 1,
     }
     assert [row["replica"] for row in summary["replicas"]] == [
@@ -56,7 +57,8 @@ def test_the_summary_says_what_the_data_say() -> None:
     worst = summary["replicas"][0]
     assert (worst["bad_s"], worst["reasons"]) == (275, data.replica_days[0]["reasons"])
     assert set(worst["windows"]) == {"7", "30"}
-    assert worst["windows"]["30"]["forecast"] == "2026-04-09"
+    assert summary["window_days"] == [7, 30]
+    assert worst["windows"]["30"]["forecast"] == "2026-05-01"
     assert [item["kind"] for item in worst["metadata"]][:2] == ["topics", "consumer_offsets"]
     assert len(summary["incidents"]) == 5
     starts = [row["start_ms"] for row in summary["incidents"]]
@@ -94,9 +96,34 @@ def test_the_table_of_replicas_has_windows_and_metadata_as_columns() -> None:
     assert (worst["date"], worst["bad_s"]) == (DATE, "275.0")
     assert worst["metadata_topics_max_age_ms"] == "41800"
     assert rows[1]["metadata_topics_max_age_ms"] == ""
-    assert worst["d30_forecast"] == "2026-04-09"
+    assert worst["d30_forecast"] == "2026-05-01"
     assert worst["d7_days_with_data"] == "7"
     assert all(None not in row for row in rows), "a row longer than the header"
+
+
+def test_groups_have_windows_and_clusters_are_told() -> None:
+    summary = json.loads(summary_json(demo_report()))
+    of_group = summary["groups"][0]["windows"]
+    assert set(of_group) == {"7", "30"}
+    assert of_group["30"]["sync_flush_slave_timeout"] == 14 * 214
+    assert [row["days"] for row in summary["clusters"]] == [1, 7, 30]
+    assert summary["clusters"][0]["replicas_breached"] == 1
+    assert not any(name.endswith("_hist") for row in summary["clusters"] for name in row)
+
+
+def test_windows_as_sla_yaml_asks_for_them() -> None:
+    data = demo_report()
+    rows = [{**row, "days": 14} for row in data.windows if row["days"] == 7]
+    other = dataclasses.replace(data, windows=rows, window_days=(14,))
+    (header, *_) = replicas_csv(other).decode().splitlines()
+    assert {name.partition("_")[0] for name in header.split(",") if name[1:2].isdigit()} == {"d14"}
+    assert read_csv(replicas_csv(other))[0]["d14_days_with_data"] == "7"
+
+
+def test_what_is_left_out_is_counted() -> None:
+    data = dataclasses.replace(demo_report(), totals={"incidents": 300_000, "events": 7})
+    counts = json.loads(summary_json(data))["counts"]
+    assert (counts["incidents"], counts["events"]) == (300_000, 7)
 
 
 def test_the_table_of_incidents() -> None:

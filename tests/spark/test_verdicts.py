@@ -70,7 +70,7 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
         B,
         ["availability 99.899 % < 99.9 %: 86.401 s bad of 86.4 s allowed"],
     ),
-    (LITTLE, I, ["coverage 50 % < 99 %: 43200 s unknown"]),
+    (LITTLE, I, ["coverage 50 % < 99 %: 12 h unknown"]),
     ({"coverage": 0.99, "unknown_s": 864.0}, M, ["availability 100 %"]),
     ({"coverage": 0.98999, "unknown_s": 864.9}, I, ["coverage 98.999 % < 99 %"]),
     (
@@ -78,13 +78,19 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
         B,
         ["availability 99.768 % < 99.9 %: 100 s bad of 86.4 s allowed"],
     ),
-    (NOTHING, I, ["coverage 0 % < 99 %: 86400 s unknown"]),
-    (dict.fromkeys(GOOD), I, ["coverage 0 % < unknown %: unknown s unknown"]),
+    (NOTHING, I, ["coverage 0 % < 99 %: 1 d unknown"]),
+    (dict.fromkeys(GOOD), I, ["coverage 0 % < unknown %: unknown unknown"]),
     # lag p99
     ({"lag_p99_seconds": 2.0, "lag_ms_p99": 2_000}, M, ["availability", "lag p99 2 s, objective"]),
     ({"lag_p99_seconds": 2.0, "lag_ms_p99": 2_001}, B, ["lag p99 2.001 s > 2 s"]),
     (LITTLE | {"lag_p99_seconds": 2.0, "lag_ms_p99": 0}, I, ["coverage 50 %"]),
-    (LITTLE | {"lag_p99_seconds": 2.0, "lag_ms_p99": 2_001}, B, ["lag p99", "coverage 50 %"]),
+    # A share of the little that is known proves nothing.
+    (LITTLE | {"lag_p99_seconds": 2.0, "lag_ms_p99": 2_001}, I, ["coverage 50 %"]),
+    (
+        {"coverage": 0.0007, "unknown_s": 86_340.0, "lag_p99_seconds": 2.0, "lag_ms_p99": 20_000},
+        I,
+        ["coverage 0.07 %"],
+    ),
     ({"lag_p99_seconds": 2.0}, I, ["lag p99 not known, objective 2 s"]),
     # sync ok
     (THOUSAND | {"sync_ok_percent": 99.9, "sync_ok_ratio": 0.999}, M, ["availability", "sync ok"]),
@@ -101,6 +107,7 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
         ["coverage 0 %", "sync ok not known, objective 99.9 %"],
     ),
     (LITTLE | THOUSAND | {"sync_ok_percent": 99.9, "sync_ok_ratio": 0.999}, I, ["coverage"]),
+    (LITTLE | THOUSAND | {"sync_ok_percent": 99.95, "sync_ok_ratio": 0.999}, I, ["coverage"]),
     # RPO
     ({"rpo_bytes": 100, "unreplicated_bytes_max": 100}, M, ["availability", "unreplicated"]),
     (
@@ -111,6 +118,8 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"rpo_bytes": 0, "unreplicated_bytes_max": 0}, M, ["availability", "unreplicated at worst 0"]),
     ({"rpo_bytes": 100}, I, ["unreplicated bytes not known, objective 100 bytes"]),
     (LITTLE | {"rpo_bytes": 100, "unreplicated_bytes_max": 1}, I, ["coverage"]),
+    # One moment above the limit is proof enough.
+    (LITTLE | {"rpo_bytes": 0, "unreplicated_bytes_max": 1}, B, ["unreplicated", "coverage"]),
     # metadata age
     (
         {"metadata_age_seconds": 60.0, "metadata": [kind(60_000), kind(5)]},

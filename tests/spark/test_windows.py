@@ -1,17 +1,21 @@
-"""7 and 30 days from stored days: sums, missing days, merged histograms, budget and forecast."""
+"""Several days from stored days: sums, missing days, merged histograms, incidents over midnight,
+budget and forecast; groups and clusters."""
 
 from __future__ import annotations
 
 import datetime
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.dump_words import REPLICA
 from spark.result_tables import TABLES
-from spark.windows import windows
+from spark.results import Results
+from spark.windows import clusters, group_windows, windows
 from tests.spark.dump_lines_builder import DATE
 from tests.spark.segment_rows_builder import rows_frame
 
@@ -35,6 +39,8 @@ def stored(back: int, replica: str = "b:1", **figures: Any) -> Stored:
         "incidents": 0,
         "incidents_ended": 0,
         "incident_ended_s": 0.0,
+        "incident_s": 0.0,
+        "longest_incident_s": 0.0,
         "dt": str(DATE - datetime.timedelta(days=back)),
     }
     return row | figures
@@ -47,8 +53,8 @@ def computed(
     values = {"name": "default", "availability_percent": 99.9, "min_coverage_percent": 99.0}
     columns = dict(zip(values, ("string", "double", "double"), strict=True))
     objectives = rows_frame(spark, [values | objective], columns)
-    found = windows(days, objectives, str(DATE)).collect()
-    return {(row.replica, row.days): row.asDict() for row in found}
+    found = windows(days, objectives, str(DATE), (7, 30)).collect()
+    return {(row.replica, row.days): row.asDict(recursive=True) for row in found}
 
 
 def test_sums_over_days_that_are_all_there(spark: SparkSession) -> None:
@@ -185,3 +191,328 @@ def test_the_forecast_takes_the_rate_of_the_days_that_are_known(spark: SparkSess
     # 100 s in two known days: 50 s a day, 2492 s left.
     found = computed(spark, [stored(0, bad_s=100.0), stored(2), stored(4, unknown_s=DAY_S)])
     assert found["b:1", 30]["forecast"] == str(DATE + datetime.timedelta(days=49))
+
+
+HOUR_MS = 3_600_000
+MIDNIGHT_MS = 1_773_100_800_000
+"""At which D begins."""
+
+
+def with_incident(back: int, first_h: float, last_h: float, **figures: Any) -> Stored:
+    """A day with one incident between two of its hours; at 0 it is carried, at 24 it is open."""
+    begin = MIDNIGHT_MS - back * 24 * HOUR_MS
+    start, end = (round(begin + hour * HOUR_MS) for hour in (first_h, last_h))
+    length_s = (end - start) / 1000
+    row = stored(back, bad_s=length_s, incidents=1, incident_s=length_s, **figures)
+    row["longest_incident_s"] = length_s
+    if first_h == 0:
+        row |= {"carried_start_ms": start, "carried_end_ms": end}
+    if last_h == 24:
+        return row | {"open_start_ms": start, "open_end_ms": end}
+    return row | {"incidents_ended": 1, "incident_ended_s": length_s}
+
+
+def silent(back: int) -> Stored:
+    return stored(back, unknown_s=DAY_S)
+
+
+# incidents, ended, seconds of all, of those that ended, of the longest
+OVER_MIDNIGHT: dict[str, tuple[list[Stored], tuple[float, ...]]] = {
+    "from 23:00 to 01:00": (
+        [with_incident(1, 23, 24), with_incident(0, 0, 1)],
+        (1, 1, 7_200, 7_200, 7_200),
+    ),
+    "two that do not touch midnight": (
+        [with_incident(1, 22, 23), with_incident(0, 1, 2)],
+        (2, 2, 7_200, 7_200, 3_600),
+    ),
+    "it ended at midnight": ([with_incident(1, 23, 24), stored(0)], (1, 1, 3_600, 3_600, 3_600)),
+    "it ended at midnight, and another came": (
+        [with_incident(1, 23, 24), with_incident(0, 1, 2)],
+        (2, 2, 7_200, 7_200, 3_600),
+    ),
+    "over a whole day": (
+        [with_incident(2, 23, 24), with_incident(1, 0, 24), with_incident(0, 0, 1)],
+        (1, 1, 26 * 3_600, 26 * 3_600, 26 * 3_600),
+    ),
+    "still open": (
+        [with_incident(1, 23, 24), with_incident(0, 0, 24)],
+        (1, 0, 25 * 3_600, 0, 25 * 3_600),
+    ),
+    "over a day of which nothing is known": (
+        [with_incident(2, 23, 24), silent(1), with_incident(0, 0, 1)],
+        (1, 1, 26 * 3_600, 26 * 3_600, 26 * 3_600),
+    ),
+    "over a day without result": (
+        [with_incident(2, 23, 24), with_incident(0, 0, 1)],
+        (1, 1, 26 * 3_600, 26 * 3_600, 26 * 3_600),
+    ),
+    "nothing is known since": (
+        [with_incident(1, 23, 24), silent(0)],
+        (1, 0, 3_600, 0, 3_600),
+    ),
+    "begun before the window": ([stored(1), with_incident(0, 0, 1)], (1, 1, 3_600, 3_600, 3_600)),
+}
+
+
+def test_incidents_over_midnight(spark: SparkSession) -> None:
+    rows = [row | {"replica": case} for case, (days, _) in OVER_MIDNIGHT.items() for row in days]
+    found = computed(spark, rows)
+    names = ("incidents", "incidents_ended", "incident_s", "incident_ended_s", "longest_incident_s")
+    for case, (_, expected) in OVER_MIDNIGHT.items():
+        week = found[case, 7]
+        assert tuple(week[name] for name in names) == expected, case
+        assert week["mttr_s"] == (expected[3] / expected[1] if expected[1] else None), case
+        assert week["bad_s"] <= expected[2], case
+
+
+def test_whatever_can_be_added_up(spark: SparkSession) -> None:
+    """Two stored days and five missing ones."""
+    topics = ("topics", 5_000, 4_000, 1, 80_000.0)
+    one = stored(
+        0,
+        expected=17_280,
+        received=17_280,
+        minutes_good=1_400,
+        minutes_bad=30,
+        minutes_unknown=10,
+        minutes_written=100,
+        minutes_written_good=90,
+        duplicates=3,
+        late=2,
+        state_in_sync_s=80_000.0,
+        state_down_s=400.0,
+        burn_1h=2.0,
+        burn_3d=0.5,
+        transferred_bytes=7,
+        catch_up_s=10.0,
+        catch_up_longest_s=6.0,
+        catch_up_bytes=20_000_000,
+        longest_gap_s=100.0,
+        clock_skew_ms=3,
+        metadata=[("offsets", 1, 1, 0, 1.0), topics],
+    )
+    other = stored(
+        2,
+        expected=10,
+        minutes_good=1_439,
+        minutes_bad=1,
+        minutes_unknown=0,
+        clock_skew_ms=9,
+        state_in_sync_s=86_399.5,
+        burn_1h=1.5,
+        transferred_bytes=1,
+        catch_up_s=0.0,
+        longest_gap_s=4.0,
+        metadata=[("topics", 7_000, 10, 5, 86_400.0)],
+    )
+    week = computed(spark, [one, other])["b:1", 7]
+    expected = {
+        "window_s": 7 * DAY_S,
+        "expected": 17_290,
+        "received": 17_280,
+        "duplicates": 3,
+        "late": 2,
+        "longest_gap_s": DAY_S,
+        "clock_skew_ms": 9,
+        "state_in_sync_s": 166_399.5,
+        "state_down_s": 400.0,
+        "state_unknown_s": 7 * DAY_S - 166_799.5,
+        "minutes_good": 2_839,
+        "minutes_bad": 31,
+        "minutes_unknown": 7 * 1_440 - 2_870,
+        "minutes_written": 100,
+        "minutes_written_good": 90,
+        "transferred_bytes": 8,
+        "catch_up_s": 10.0,
+        "catch_up_longest_s": 6.0,
+        "catch_up_mb_s": 2.0,
+        "burn_1h": 2.0,
+        "burn_3d": 0.5,
+        "burn_6h": None,
+    }
+    assert {name: week[name] for name in expected} == expected
+    assert week["metadata"] == [
+        {"kind": "offsets", "max_age_ms": 1, "failures": 0, "covered_s": 1.0},
+        {"kind": "topics", "max_age_ms": 7_000, "failures": 6, "covered_s": 166_400.0},
+    ]
+
+
+def test_gaps_of_days_that_are_all_there(spark: SparkSession) -> None:
+    rows = [stored(back, longest_gap_s=float(back)) for back in range(30)]
+    found = computed(spark, rows)
+    assert [found["b:1", days]["longest_gap_s"] for days in (7, 30)] == [6.0, 29.0]
+
+
+def test_the_forecast_is_that_of_the_longest_window(spark: SparkSession) -> None:
+    frame = rows_frame(
+        spark,
+        [stored(n, bad_s=10.0) for n in range(14)],
+        TABLES["replica_days"] | {"dt": "string"},
+    )
+    values = {"name": "default", "availability_percent": 99.9, "min_coverage_percent": 99.0}
+    columns = dict(zip(values, ("string", "double", "double"), strict=True))
+    found = windows(frame, rows_frame(spark, [values], columns), str(DATE), (2, 14)).collect()
+    # Of 1209.6 s are 1069.6 left, at 10 s a day.
+    assert {row.days: row.forecast for row in found} == {2: None, 14: "2026-06-24"}
+
+
+def group(back: int, broker: str = "b", **figures: Any) -> Stored:
+    dt = str(DATE - datetime.timedelta(days=back))
+    return {"cluster": "c", "broker": broker, "samples": 0, "verdict": "met", "dt": dt} | figures
+
+
+SENDS = {"sync_ok": 90, "sync_flush_slave_timeout": 10}
+SENDS |= {"sync_slave_not_available": 0, "sync_flush_disk_timeout": 0}
+
+
+def of_group(back: int, broker: str = "b", **figures: Any) -> Stored:
+    exposed = {"unreplicated_bytes_max": 100, "unreplicated_bytes_hist": {0: 990, 233: 10}}
+    counts = {"samples": 10, "msgs_in": 5, "bytes_in": 50, "restarts": 1}
+    acks = {"ack_le": [0.001, 0.01], "ack_counts": [90, 9, 1], "ack_sum_s": 0.1}
+    known = exposed | counts | acks | SENDS | {"exposure_byte_s": 0.1}
+    return group(back, broker, **(known | figures))
+
+
+@pytest.fixture(scope="module")
+def groups(spark: SparkSession) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Of group b three days, of `quiet` one without a sample, of `old` one without histogram; and
+    the clusters that they are, as broker `*`."""
+    rows = [
+        of_group(0),
+        *(of_group(back, unreplicated_bytes_hist={0: 1_000}, ack_sum_s=0.2) for back in (1, 2)),
+        group(0, "quiet"),
+        group(0, "gone") | {"dt": str(DATE - datetime.timedelta(days=1))},
+        of_group(0, "old", unreplicated_bytes_hist=None),
+        of_group(0, "lone", cluster="w", role="SYNC_MASTER"),
+        of_group(0, "full", cluster="w", role="SYNC_MASTER"),
+    ]
+    days = rows_frame(spark, rows, TABLES["group_days"] | {"dt": "string"})
+    keys = [("c", "b", "b:1", "met"), ("c", "b", "b:2", "breached"), ("c", "old", "old:1", "met")]
+    keys.append(("w", "full", "full:1", "met"))
+    replicas = [
+        stored(0, replica, cluster=cluster, broker=broker, verdict=verdict)
+        | {"lag_ms_max": 5, "lag_ms_hist": {0: 97, 82: 3}, "minutes_good": 30, "minutes_bad": 10}
+        for cluster, broker, replica, verdict in keys
+    ]
+    of_windows = [
+        row | {"days": days, "verdict": "met", "window_s": days * DAY_S, "lag_ms_max": 5.0}
+        for row in replicas
+        for days in (7, 30)
+    ]
+    several = rows_frame(spark, of_windows, TABLES["windows"])
+    of_groups = group_windows(days, several, str(DATE), (7, 30))
+    wanted = rows_frame(
+        spark, [row.asDict() for row in of_groups.collect()], TABLES["group_windows"]
+    )
+    of_day = rows_frame(spark, replicas, TABLES["replica_days"])
+    found = clusters(of_day, several, days.where(f"dt = '{DATE}'").drop("dt"), wanted).collect()
+    every = [row.asDict() for row in wanted.collect()]
+    every += [row.asDict() | {"broker": "*"} for row in found]
+    return {(row["cluster"], row["broker"], row["days"]): row for row in every}
+
+
+Rows = dict[tuple[str, str, int], dict[str, Any]]
+
+
+def test_groups_that_d_has(groups: Rows) -> None:
+    names = {broker for cluster, broker, _ in groups if cluster == "c"}
+    assert names == {"b", "quiet", "old", "*"}
+
+
+def test_a_group_over_days(groups: Rows) -> None:
+    row = groups["c", "b", 7]
+    expected = {
+        "days_with_data": 3,
+        "samples": 30,
+        "msgs_in": 15,
+        "bytes_in": 150,
+        "restarts": 3,
+        "sync_ok": 270,
+        "sync_flush_slave_timeout": 30,
+        "sync_ok_ratio": 0.9,
+        "exposure_byte_s": 0.3,
+        "ack_sum_s": 0.5,
+        "ack_le": [0.001, 0.01],
+        "ack_counts": [270, 27, 3],
+        "unreplicated_bytes_max": 100,
+    }
+    # Of 3,000 ms are 10 above 0: 99 % have nothing unreplicated.
+    assert row["unreplicated_bytes_p99"] == 0.0
+    assert row["ack_p50_s"] == pytest.approx(0.001 * 150 / 270)
+    assert row["ack_p99_s"] == pytest.approx(0.001 + 0.009 * 27 / 27)
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_the_verdict_of_a_group_is_the_worst_of_its_windows(groups: Rows) -> None:
+    found = [groups["c", broker, 7]["verdict"] for broker in ("b", "quiet")]
+    assert found == ["met", "insufficient data"]
+
+
+def test_a_group_of_which_nothing_is_known(groups: Rows) -> None:
+    row = groups["c", "quiet", 30]
+    assert (row.pop("samples"), row.pop("days_with_data"), row.pop("days")) == (0, 0, 30)
+    told = {name for name, value in row.items() if value is not None}
+    assert told == {"cluster", "broker", "verdict"}
+
+
+def test_a_day_of_an_earlier_version_has_no_percentile_of_what_was_at_risk(groups: Rows) -> None:
+    row = groups["c", "old", 7]
+    assert (row["unreplicated_bytes_max"], row["unreplicated_bytes_p99"]) == (100, None)
+
+
+def test_clusters(groups: Rows) -> None:
+    day, week = groups["c", "*", 1], groups["c", "*", 7]
+    expected = {
+        "verdict": "breached",
+        "groups": 3,
+        "replicas": 3,
+        "replicas_met": 2,
+        "replicas_breached": 1,
+        "replicas_insufficient": 0,
+        "window_s": 3 * DAY_S,
+        "good_s": 3 * DAY_S,
+        "coverage": 1.0,
+        "availability": 1.0,
+        "minutes_good": 90,
+        "minutes_good_ratio": 0.75,
+        "lag_ms_p50": 0.0,
+        "lag_ms_max": 5.0,
+        "incidents": 0,
+        "samples": 20,
+        "sync_ok": 180,
+        "sync_ok_ratio": 0.9,
+        "ack_counts": [180, 18, 2],
+        "unreplicated_bytes_max": 100,
+        "exposure_byte_s": 0.2,
+        "mttr_s": None,
+    }
+    assert {name: day[name] for name in expected} == expected
+    # 3 % of each have 1.02 ** 82 = 5.07 ms, which is more than the largest.
+    assert [day[f"lag_ms_{name}"] for name in ("p95", "p99")] == [0.0, 5.0]
+    assert (week["verdict"], week["replicas_met"], week["samples"]) == ("met", 3, 40)
+    assert week["coverage"] == pytest.approx(1 / 7)
+
+
+def test_a_cluster_with_a_master_that_waits_for_nobody(groups: Rows) -> None:
+    """The other group's replica met its objective: the cluster did not."""
+    row = groups["w", "*", 1]
+    assert (row["groups"], row["replicas"], row["replicas_met"]) == (2, 1, 1)
+    assert row["verdict"] == groups["w", "*", 30]["verdict"] == "insufficient data"
+
+
+def test_results_of_an_earlier_version_lack_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """They are read as nulls, and windows count what is there."""
+    old = [*REPLICA, "objective", "window_s", "good_s", "bad_s", "unknown_s", "incidents"]
+    old += ["incidents_ended", "incident_ended_s"]
+    columns = {name: TABLES["replica_days"][name] for name in old}
+    yesterday = stored(1, bad_s=10.0, incidents=1, incidents_ended=1, incident_ended_s=10.0)
+    path = tmp_path / "parquet" / "replica_days" / f"dt={yesterday['dt']}"
+    rows_frame(spark, [yesterday], columns).write.parquet(str(path))
+    read = Results(spark, str(tmp_path)).read("replica_days", [yesterday["dt"]])
+    (row,) = read.collect()
+    assert (row.bad_s, row.carried_start_ms, row.lag_ms_hist, row.metadata) == (10.0, *[None] * 3)
+    week = computed(spark, [row.asDict(), with_incident(0, 0, 1)])["b:1", 7]
+    assert (week["incidents"], week["bad_s"], week["mttr_s"]) == (2, 3_610.0, 1_805.0)
+    groups = Results(spark, str(tmp_path)).read("group_windows", [yesterday["dt"]])
+    assert groups.collect() == []
