@@ -52,9 +52,6 @@ class RaisingParser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-ArgumentParser = RaisingParser  # for spark/prometheus_import.py
-
-
 def is_under_spark_submit(environment: Mapping[str, str]) -> bool:
     """Whether spark-submit runs this program: then there is a JVM, and the master is its option."""
     return "PYSPARK_GATEWAY_PORT" in environment

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from spark.arguments import PROGRAM, ArgumentParser, UsageError
+from spark.arguments import PROGRAM, RaisingParser, UsageError
+from spark.output import say
 from spark.prometheus_lines import Imported, Line, lines_of
 from spark.prometheus_metrics import OF_BROKER, PER_TOPIC, PROCESS_START, READY, SCRAPED_AT
 from spark.prometheus_response import ResponseError, read_responses
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         if given.files:
             raise UsageError("--print-queries takes no files: it says how to get them")
         commands = _commands(given.server, given.date, given.step, given.match)
-        sys.stdout.write("\n".join(commands) + "\n")
+        say(sys.stdout, "\n".join(commands))
         return 0
     if not given.files or given.out is None:
         raise UsageError("import needs --out DUMPS and the files with Prometheus' answers")
@@ -54,14 +55,14 @@ def main(arguments: Sequence[str]) -> int:
         imported = lines_of(read_responses(given.files), dict(given.broker_id))
         count = write_dumps(Path(given.out), imported.lines)
     except ResponseError as error:
-        sys.stderr.write(f"{PROGRAM}: {error}\n")
+        say(sys.stderr, f"{PROGRAM}: {error}")
         return EXIT_ERROR
     except OSError as error:
-        sys.stderr.write(f"{PROGRAM}: {error.filename}: {error.strerror}\n")
+        say(sys.stderr, f"{PROGRAM}: {error.filename}: {error.strerror}")
         return EXIT_ERROR
     for note in imported.notes:
-        sys.stderr.write(f"{PROGRAM}: {note}\n")
-    sys.stdout.write(f"{given.out}: {_summary(imported, count)}\n")
+        say(sys.stderr, f"{PROGRAM}: {note}")
+    say(sys.stdout, f"{given.out}: {_summary(imported, count)}")
     return 0
 
 
@@ -173,7 +174,7 @@ def _component(name: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
+    parser = RaisingParser(
         prog=f"{PROGRAM} import",
         allow_abbrev=False,
         description="Turns range-query answers (JSON) of a Prometheus server that scrapes brokers"
