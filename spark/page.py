@@ -200,6 +200,17 @@ def _notices(data: ReportData) -> list[str]:
             f"Revised: this is revision {data.revision} of the day's result; "
             f"{wording.plural(late, 'sample', 'samples')} came after the first one."
         )
+    if waiting := data.waiting_groups:
+        names = ", ".join(
+            f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"
+            for row in waiting[:_NAMED_IN_WHY]
+        )
+        rest = len(waiting) - _NAMED_IN_WHY
+        more = f" and {rest:,} more" if rest > 0 else ""
+        found.append(
+            f"Insufficient data: no replica of {names}{more} is known, though a SYNC_MASTER waits "
+            "for its slaves."
+        )
     if bad := counts(data)["bad_lines"]:
         lines = wording.plural(bad, "bad line was", "bad lines were")
         found.append(f"{lines} kept aside; what only such a line told is unknown.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark import result_tables
-from spark.dump_words import REPLICA
+from spark.dump_words import REPLICA, SYNC_MASTER
 from spark.result_tables import METADATA_FIGURES, TABLES
 
 Row = Mapping[str, Any]
@@ -127,6 +127,15 @@ class ReportData:
     def revision(self) -> int:
         """How often this date's result was written with a change; above 1 it is a revised one."""
         return max((int(row["revision"] or 1) for row in self.replica_days), default=1)
+
+    @property
+    def waiting_groups(self) -> list[Row]:
+        """Groups whose master waits for slaves and has none: nothing could be met, as
+        spark/verdicts.py says of the stored rows."""
+        with_replicas = {key_of(row)[:2] for row in self.replica_days}
+        waiting = [row for row in self.group_days if row["role"] == SYNC_MASTER]
+        names = {(row["cluster"], row["broker"]): row for row in waiting}
+        return [names[name] for name in sorted(names.keys() - with_replicas)]
 
     def total(self, table: str) -> int:
         """How many `incidents` or `events` the date has."""

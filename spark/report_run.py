@@ -28,7 +28,7 @@ from spark.hadoop_files import HadoopFiles
 from spark.java_home import find_java
 from spark.output import say
 from spark.progress import Reporter
-from spark.report_data import EXIT_ERROR, MET, ReportData, key_of, worst_first
+from spark.report_data import EXIT_ERROR, INSUFFICIENT, MET, ReportData, key_of, worst_first
 from spark.results import report_directory, summary_path
 from spark.sla_report import ReportRequest, run
 from spark.spark_session import (
@@ -234,10 +234,15 @@ def verdict_line(data: ReportData, page: str) -> str:
         if row["verdict"] == data.verdict != MET:
             replica = "/".join(map(name, key_of(row)))
             why.append(f"{replica}: {', '.join(map(excerpt, row['reasons']))}")
-    if not data.replica_days:
+    if data.verdict == INSUFFICIENT:
+        why += [
+            f"{name(row['cluster'])}/{name(row['broker'])}: a SYNC_MASTER without a replica"
+            for row in data.waiting_groups
+        ]
+    if not data.replica_days and not why:
         why.append("no dump and no earlier result names a replica")
     more = len(why) - _MAX_REASONS
-    shown = [*why[:_MAX_REASONS], *([f"and {more} more replicas"] if more > 0 else [])]
+    shown = [*why[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])]
     count = len(data.replica_days)
     text = "; ".join(shown) or f"{count} replica{'s' if count != 1 else ''}"
     revised = f" (revision {data.revision})" if data.revision > 1 else ""

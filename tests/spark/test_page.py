@@ -70,6 +70,18 @@ def rows_of(page: Element, caption: str) -> list[list[str]]:
     return [[cell.text() for cell in row.all("th", "td")] for row in body.all("tr")]
 
 
+def test_a_master_without_its_slaves_is_named_below_the_verdict() -> None:
+    demo = demo_report()
+    alone = {**demo.group_days[0], "broker": "<b2>", "role": "SYNC_MASTER"}
+    async_master = {**alone, "broker": "b3", "role": "ASYNC_MASTER"}
+    data = dataclasses.replace(demo, group_days=[*demo.group_days, alone, async_master])
+    notices = [e.text() for e in page_of(data).walk() if "notice" in e.classes]
+    assert notices[0] == (
+        "Insufficient data: no replica of <b2> of DefaultCluster is known, though a SYNC_MASTER "
+        "waits for its slaves."
+    )
+
+
 def test_the_verdict_comes_first_in_colour_word_and_sign() -> None:
     page = page_of(demo_report())
     verdict = next(e for e in page.walk() if "verdict" in e.classes)

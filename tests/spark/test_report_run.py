@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,30 @@ import pytest
 
 from spark.arguments import parse_arguments
 from spark.progress import LineReporter
-from spark.report_data import EXIT_ERROR, ReportData
+from spark.report_data import EXIT_ERROR, GROUP_DAY_COLUMNS, REPLICA_DAY_COLUMNS, ReportData
 from spark.report_run import ReportRun, RunError, _locked, _scratch_directory, verdict_line
 from tests.spark.local_results import LocalFiles, dumps
 from tests.spark.local_results import report as stored_report
 
 
-@dataclasses.dataclass
-class Data:
-    """The part of ReportData that the line needs."""
-
-    verdict: str
-    replica_days: list[dict[str, Any]]
-    date: str = "2026-03-10"
-    revision: int = 1
-
-
 def day(replica: str, verdict: str, bad_s: float = 0.0, *reasons: str) -> dict[str, Any]:
     key = {"cluster": "c", "broker": "b", "replica": replica}
-    return key | {"verdict": verdict, "bad_s": bad_s, "unknown_s": 0.0, "reasons": list(reasons)}
+    figures = {"verdict": verdict, "bad_s": bad_s, "unknown_s": 0.0, "reasons": list(reasons)}
+    return dict.fromkeys(REPLICA_DAY_COLUMNS) | key | figures
 
 
-def line(data: Data) -> str:
-    return verdict_line(data, "/o/report.html")  # type: ignore[arg-type]
+def group(broker: str, role: str) -> dict[str, Any]:
+    return dict.fromkeys(GROUP_DAY_COLUMNS) | {"cluster": "c", "broker": broker, "role": role}
+
+
+def line(
+    verdict: str,
+    days: list[dict[str, Any]],
+    groups: Sequence[dict[str, Any]] = (),
+    page: str = "/o/report.html",
+) -> str:
+    data = ReportData("2026-03-10", 0, 1000, verdict, replica_days=days, group_days=groups)
+    return verdict_line(data, page)
 
 
 def test_the_line_says_verdict_reason_and_page() -> None:
@@ -43,27 +44,27 @@ def test_the_line_says_verdict_reason_and_page() -> None:
         day("b:2", "breached", 5, "availability low", "sync ok low"),
         day("b:3", "insufficient data", 0, "coverage low"),
     ]
-    assert line(Data("breached", days)) == (
+    assert line("breached", days) == (
         "2026-03-10 breached: c/b/b:2: availability low, sync ok low; page: /o/report.html"
     )
 
 
 def test_the_worst_come_first_and_the_rest_is_counted() -> None:
     days = [day(f"b:{n}", "breached", n, "low") for n in range(1, 6)]
-    assert line(Data("breached", days)) == (
-        "2026-03-10 breached: c/b/b:5: low; c/b/b:4: low; c/b/b:3: low; and 2 more replicas;"
+    assert line("breached", days) == (
+        "2026-03-10 breached: c/b/b:5: low; c/b/b:4: low; c/b/b:3: low; and 2 more;"
         " page: /o/report.html"
     )
 
 
 def test_a_revised_date_and_one_that_is_met() -> None:
-    assert line(Data("met", [day("b:1", "met"), day("b:2", "met")], revision=2)) == (
+    assert line("met", [day("b:1", "met"), day("b:2", "met") | {"revision": 2}]) == (
         "2026-03-10 met (revision 2): 2 replicas; page: /o/report.html"
     )
 
 
 def test_a_date_without_replicas() -> None:
-    assert line(Data("insufficient data", [])) == (
+    assert line("insufficient data", []) == (
         "2026-03-10 insufficient data: no dump and no earlier result names a replica;"
         " page: /o/report.html"
     )
@@ -72,7 +73,7 @@ def test_a_date_without_replicas() -> None:
 def test_names_that_others_chose_do_no_harm_to_a_terminal() -> None:
     evil = {"broker": "\x1b[2J" + "x" * 20_000, "cluster": "a\nb"}
     days = [day("\u202eb:1", "breached", 5, "\x07 low", "y" * 5_000) | evil]
-    told = line(Data("breached", days))
+    told = line("breached", days)
     assert told.isprintable()
     assert len(told) < 600
     assert told.startswith("2026-03-10 breached: a\\u000ab/\\u001b[2Jxxx")
@@ -80,13 +81,16 @@ def test_names_that_others_chose_do_no_harm_to_a_terminal() -> None:
 
 
 def test_the_page_is_told_as_it_lies_there() -> None:
-    told = verdict_line(Data("met", []), "/a  b/report.html")  # type: ignore[arg-type]
+    told = line("met", [day("b:1", "met")], page="/a  b/report.html")
     assert told.endswith("; page: /a  b/report.html")
 
 
-def test_report_data_fits() -> None:
-    data = ReportData("2026-03-10", 0, 1000, "insufficient data")
-    assert verdict_line(data, "p").startswith("2026-03-10 insufficient data: no dump")
+@pytest.mark.parametrize("days", [[], [day("b:1", "met")]], ids=["alone", "beside"])
+def test_a_master_that_waits_for_slaves_nobody_has_seen(days: list[dict[str, Any]]) -> None:
+    groups = [group("b2", "SYNC_MASTER"), group("b", "ASYNC_MASTER")]
+    assert line("insufficient data", days, groups) == (
+        "2026-03-10 insufficient data: c/b2: a SYNC_MASTER without a replica; page: /o/report.html"
+    )
 
 
 def test_a_full_scratch_disk(monkeypatch: pytest.MonkeyPatch) -> None:
