@@ -112,9 +112,11 @@ def test_sums_of_a_replica(spark: SparkSession) -> None:
         name: {"cluster": "c", "broker": "b", "replica": name}
         | {"incidents": count, "incident_s": all_s, "longest_incident_s": longest_s}
         | {"incidents_ended": ended, "incident_ended_s": ended_s}
-        for name, count, all_s, longest_s, ended, ended_s in (
-            ("two", 2, 20.0, 15.0, 2, 20.0),
-            ("open", 2, 25.0, 15.0, 1, 10.0),
-            ("all", 1, 60.0, 60.0, 0, 0.0),
+        | {"first_start_ms": T0 + first[0], "first_end_ms": T0 + first[1]}
+        | {"open_start_ms": last and T0 + last[0], "open_end_ms": last and T0 + last[1]}
+        for name, count, all_s, longest_s, ended, ended_s, first, last in (
+            ("two", 2, 20.0, 15.0, 2, 20.0, (0, 5_000), None),
+            ("open", 2, 25.0, 15.0, 1, 10.0, (30_000, 40_000), (45_000, 60_000)),
+            ("all", 1, 60.0, 60.0, 0, 0.0, (0, 60_000), (0, 60_000)),
         )
     }
