@@ -81,6 +81,8 @@ class ChildState:
     spec: ChildSpec
     process: subprocess.Popen[bytes] | None = None
     last_beat: int = -1
+    has_beaten: bool = False
+    """Since it was started: its interpreter is up."""
     beat_at_ms: int = 0
     started_ms: int = 0
     """When it was started last."""
@@ -102,6 +104,7 @@ class Supervisor:
         *,
         home: Path,
         hang_timeout_ms: int,
+        start_timeout_ms: int = 30_000,
         stop_timeout_ms: int = 10_000,
         on_tick: Callable[[], None] = lambda: None,
         on_reopen: Callable[[], None] = lambda: None,
@@ -109,6 +112,8 @@ class Supervisor:
     ) -> None:
         """`specs` are in start order; they are stopped in the reverse order.
 
+        start_timeout_ms: until the first beat, where hang_timeout_ms is less. An interpreter takes
+        long to start on a busy machine, and one that is ended for it never comes up.
         on_reopen: nobody has the store open now; make what else the children share as new.
         on_stop: the broker shall stop, its children still run.
         """
@@ -117,6 +122,7 @@ class Supervisor:
         self._clock = clock
         self._home = home
         self._hang_timeout_ms = hang_timeout_ms
+        self._start_timeout_ms = max(start_timeout_ms, hang_timeout_ms)
         self._stop_timeout_ms = stop_timeout_ms
         self._on_tick = on_tick
         self._on_reopen = on_reopen
@@ -210,7 +216,7 @@ class Supervisor:
         finally:
             os.close(fd)
         self._page.counters[STARTS + spec.index] += 1
-        child.last_beat = self._page.beats(spec.index)
+        child.last_beat, child.has_beaten = self._page.beats(spec.index), False
         child.beat_at_ms = child.started_ms = self._clock.monotonic_ms()
         child.aborted_at_ms = child.start_at_ms = 0
         log.info("%s: started, pid %s", spec.name, child.process.pid)
@@ -276,12 +282,13 @@ class Supervisor:
         assert child.process is not None
         beat = self._page.beats(child.spec.index)
         if beat != child.last_beat:
-            child.last_beat, child.beat_at_ms = beat, now_ms
+            child.last_beat, child.beat_at_ms, child.has_beaten = beat, now_ms, True
             return
+        timeout_ms = self._hang_timeout_ms if child.has_beaten else self._start_timeout_ms
         if child.aborted_at_ms:
             if now_ms - child.aborted_at_ms > _ABORT_GRACE_MS:
                 child.process.kill()
-        elif now_ms - child.beat_at_ms > self._hang_timeout_ms:
+        elif now_ms - child.beat_at_ms > timeout_ms:
             silent_ms = now_ms - child.beat_at_ms
             log.error("%s: no beat for %s ms: dumping its stacks", child.spec.name, silent_ms)
             child.aborted_at_ms = now_ms

@@ -108,7 +108,8 @@ class SupervisorConfig:
         default=30_000,
         metadata={
             "key": "processHangTimeoutMillis",
-            "doc": "a process whose beat stands still this long is dumped and restarted",
+            "doc": "a process whose beat stands still this long is dumped and restarted; "
+            "until its first beat at least 30 s",
             "unit": "ms",
             "min": 1000,
         },
