@@ -57,6 +57,8 @@ def samples(lines: Lines, day: Day) -> DataFrame:
     ha_up, ha_restarted: of process `ha`, null when the line does not list it
     written, msgs_in, bytes_in, sync_*: since the predecessor (docs/sla_report.md, counters)
     before_replicas, before_metadata: of the predecessor (same boot)
+    gone_ids: ids of connected rows of the predecessor (same boot) that this sample lacks, where it
+        has another row newly connected; else null
     ack_end, ack_base: ack_latency at the last and before the first sample of a run of one boot in
         the window, so that Σ ack_end - Σ ack_base is the sum of differences; base null: 0
     before_config, before_processes, processes: where they differ from the predecessor's (same boot)
@@ -73,23 +75,17 @@ def replica_names(samples: DataFrame, day: Day) -> DataFrame:
     `renamed` are left out. A name may come twice.
     """
     within = in_window(samples, day)
-    place = fn.struct(*_LIFE)
-    lists = (
-        within.where(fn.col("stream") == MASTERS)
-        .groupBy(*GROUP, fn.col("replicas.id").alias("_ids"))
-        .agg(fn.min("ts").alias("since_ms"), fn.max(place).alias("_last"))
+    masters = within.where(fn.col("stream") == MASTERS)
+    # Lists of ids first: there are few different ones.
+    lists = masters.groupBy(*GROUP, fn.col("replicas.id").alias("_ids")).agg(
+        fn.min("ts").alias("since_ms")
     )
-    rows = (
-        lists.select("*", fn.explode("_ids").alias("replica"))
-        .groupBy(*REPLICA)
-        .agg(fn.min("since_ms").alias("since_ms"), fn.max("_last").alias("_last"))
-    )
-    gone = _last_renaming(within)
-    returned = fn.col("_renamed").isNull() | (fn.col("_last") > fn.col("_renamed"))
-    masters = rows.join(gone, list(REPLICA), "left").where(returned)
+    rows = lists.select(*GROUP, "since_ms", fn.explode("_ids").alias("replica"))
+    rows = rows.groupBy(*REPLICA).agg(fn.min("since_ms").alias("since_ms"))
+    named = rows.join(renamed(samples, day), list(REPLICA), "left_anti")
     own_name = fn.concat_ws(":", "broker", "broker_id").alias("replica")
     slaves = within.where(fn.col("stream") > 0).select(*GROUP, own_name).distinct()
-    return masters.select(*REPLICA, "since_ms").unionAll(
+    return named.select(*REPLICA, "since_ms").unionAll(
         slaves.withColumn("since_ms", fn.lit(day.w1_ms))
     )
 
@@ -101,24 +97,16 @@ def renamed(samples: DataFrame, day: Day) -> DataFrame:
     connected in one sample and missing in the next one of the boot, in which another row is newly
     connected. One that has a row again after that is there under its ip, too.
     """
-    return _last_renaming(in_window(samples, day)).select(*REPLICA)
-
-
-def _last_renaming(within: DataFrame) -> DataFrame:
-    """cluster, broker, replica, `_renamed`: the last sample that lacks a row which was renamed."""
-    ids, ids_before = fn.col("replicas.id"), fn.col("before_replicas.id")
-    changes = within.where((fn.col("stream") == MASTERS) & (ids != ids_before)).select(
-        *GROUP,
-        fn.struct(*_LIFE).alias("_place"),
-        ids.alias("_ids"),
-        connected_ids("replicas").alias("_now"),
-        connected_ids("before_replicas").alias("_before"),
-    )
-    gone = changes.where(fn.size(fn.array_except("_now", "_before")) > 0).select(
-        *GROUP, "_place", fn.explode(fn.array_except("_before", "_ids")).alias("replica")
-    )
+    masters = in_window(samples, day).where(fn.col("stream") == MASTERS)
+    place = fn.struct(*_LIFE)
     is_named = fn.startswith("replica", fn.concat("broker", fn.lit(":")))
-    return gone.where(~is_named).groupBy(*REPLICA).agg(fn.max("_place").alias("_renamed"))
+    gone = masters.select(*GROUP, place.alias("_place"), fn.explode("gone_ids").alias("replica"))
+    gone = gone.where(~is_named).groupBy(*REPLICA).agg(fn.max("_place").alias("_renamed"))
+    # Few groups have such rows: only their samples are looked at.
+    theirs = masters.join(fn.broadcast(gone.select(*GROUP).distinct()), list(GROUP), "left_semi")
+    later = theirs.select(*GROUP, place.alias("_place"), fn.explode("replicas.id").alias("replica"))
+    returned = later.join(fn.broadcast(gone), list(REPLICA)).where("_place > _renamed")
+    return gone.select(*REPLICA).join(returned.select(*REPLICA), list(REPLICA), "left_anti")
 
 
 def connected_ids(rows: str) -> Column:
@@ -338,12 +326,24 @@ def _since_before() -> list[Column]:
         ),
         fn.when(same, p["replicas"]).alias("before_replicas"),
         fn.when(same, p["metadata"]).alias("before_metadata"),
+        _gone_ids(same).alias("gone_ids"),
         fn.when(starts, base).alias("ack_base"),
         fn.when(ends, ack).alias("ack_end"),
         fn.when(same & (fn.col("config") != p["config"]), p["config"]).alias("before_config"),
         fn.when(moved, p["processes"]).alias("before_processes"),
         fn.when(moved, fn.col("processes")).alias("processes"),
     ]
+
+
+def _gone_ids(same_boot: Column) -> Column:
+    ids, now, before = (
+        fn.col("replicas.id"),
+        connected_ids("replicas"),
+        connected_ids("_p.replicas"),
+    )
+    is_new = (ids != fn.col("_p.replicas.id")) & (fn.size(fn.array_except(now, before)) > 0)
+    gone = fn.array_except(before, ids)
+    return fn.when(same_boot & is_new & (fn.size(gone) > 0), gone)
 
 
 def counted(value: Column, before: Column) -> Column:
