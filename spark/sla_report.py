@@ -16,6 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from spark.at_once import at_once
 from spark.dump_lines import read_lines
 from spark.dump_words import GROUP, REPLICA, SYNC_RESULTS
 from spark.events import events
@@ -129,13 +130,16 @@ class _Pipeline:
         replicas = staged.keep("replicas", self._replicas(found))
         parts = staged.keep("segments", segments(found, replicas, self._sla.objectives, self._day))
         self._next_stage()
-        staged.write("minutes", minutes(parts))
-        staged.write("hours", hours(staged.read("minutes"), parts))
-        staged.write("incidents", incidents(parts, self._day))
+        at_once(
+            lambda: self._write_minutes(staged, parts),
+            lambda: staged.write("incidents", incidents(parts, self._day)),
+        )
         self._next_stage()
-        staged.write("events", events(found, self._day))
-        groups = staged.keep("groups", group_figures(found, self._day))
-        figures = staged.keep("figures", replica_figures(found, parts, self._day))
+        figures, groups, _ = at_once(
+            lambda: staged.keep("figures", replica_figures(found, parts, self._day)),
+            lambda: staged.keep("groups", group_figures(found, self._day)),
+            lambda: staged.write("events", events(found, self._day)),
+        )
         self._next_stage()
         self._write_verdicts(staged, self._replica_days(staged, figures), groups)
         self._next_stage()
@@ -180,6 +184,11 @@ class _Pipeline:
     def _remembered(self, dates: Sequence[str], since_ms: int) -> DataFrame:
         rows = self._results.read("replica_days", dates).select(*REPLICA)
         return rows.withColumn("since_ms", fn.lit(since_ms))
+
+    def _write_minutes(self, staged: StagedDay, parts: DataFrame) -> None:
+        """Tables minutes and hours."""
+        staged.write("minutes", minutes(parts))
+        staged.write("hours", hours(staged.read("minutes"), parts))
 
     def _replica_days(self, staged: StagedDay, figures: DataFrame) -> DataFrame:
         """Rows of replica_days, without verdict and revision; with the objective's columns."""

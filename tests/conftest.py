@@ -3,12 +3,16 @@ chance, never a silent one, for tests whose peers are processes (docs/testing.md
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.support.stolen_time import WORKERS
 
 # No example has a deadline of its own: a busy host would fail what is right.
 hypothesis.settings.register_profile("house", deadline=None)
@@ -38,11 +42,34 @@ def hangup_as_usual() -> None:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test against real processes may fail for the machine's reasons: it is run once more."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test against real processes may fail for the machine's reasons: it is run once more.
+
+    Workers that share the machine have their limits multiplied.
+    """
+    if WORKERS > 1:
+        items[:] = _in_turn(items)
     for item in items:
+        marker = item.get_closest_marker("timeout")
+        limit_s = float(marker.args[0] if marker else config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(limit_s * WORKERS), append=False)
         if "interop" in item.keywords or "tests/faults/" in item.path.as_posix():
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
+    """For several workers: files that compute and files that wait for processes take turns, so that
+    workers seldom want the same; the scale test, which takes longest, is first."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+
+    def of(*rooms: str) -> list[Path]:
+        return [path for path in files if path.parent.name in rooms]
+
+    turns = itertools.zip_longest(of("spark"), of("interop", "faults"))
+    order = [*of("bench"), *(path for turn in turns for path in turn if path), *files]
+    return [item for path in dict.fromkeys(order) for item in files[path]]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

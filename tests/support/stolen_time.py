@@ -1,7 +1,9 @@
-"""Time that the host of a virtual machine took away: figures and deadlines leave it out.
+"""Time that others took away, the host of a virtual machine or other tests: figures leave out the
+first, deadlines both.
 
-A machine whose host gives its processors to others for a while is as slow as if it had fewer. No
-test is about that: what has thirty seconds has thirty seconds of the machine's own time.
+A machine whose host gives its processors to others for a while is as slow as if it had fewer, and
+so is one on which several workers run tests. No test is about that: what has thirty seconds has
+thirty seconds of the machine's own time, and of its own share of that.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from pathlib import Path
 from typing import Final
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1)
+
+WORKERS: Final = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+"""How many of pytest's processes run tests on this machine."""
 
 
 class StolenTime:
@@ -29,8 +34,9 @@ class StolenTime:
 
 
 def own_s() -> float:
-    """A clock that stands still while all processors are stolen, and runs slower when some are."""
-    return time.monotonic() - _processor_ticks()[0] / _TICKS_PER_S
+    """A clock for deadlines: it stands still while all processors are stolen, and runs slower when
+    some are or other workers run tests."""
+    return (time.monotonic() - _processor_ticks()[0] / _TICKS_PER_S) / WORKERS
 
 
 def _processor_ticks() -> tuple[int, int]:
