@@ -311,10 +311,14 @@ def test_a_stdout_that_cannot_be_written_loses_no_report(tmp_path: Path, stdout:
 @pytest.mark.slow
 @pytest.mark.timeout(MOST_S)
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "stage"),
+    [(signal.SIGINT, 4), (signal.SIGTERM, 6), (signal.SIGKILL, 4)],
+)
 def test_a_run_that_is_stopped_leaves_the_old_result(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, stage: int
 ) -> None:
+    """In stage 4 one job runs, in stage 6 several do."""
     write_day(tmp_path / "dumps", 0)
     old = old_result(tmp_path / "out")
     scratch = tmp_path / "scratch"
@@ -322,7 +326,7 @@ def test_a_run_that_is_stopped_leaves_the_old_result(
     paths = ["--dumps", tmp_path / "dumps", "--out", tmp_path / "out", "--date", "2026-03-10"]
     with _started(command(*paths, "--master", "local[1]", *SETTINGS), scratch) as process:
         log = tmp_path / "scratch" / "stderr"
-        wait_until(lambda: "2026-03-10: 4/" in log.read_text(), 300)
+        wait_until(lambda: f"2026-03-10: {stage}/" in log.read_text(), 300)
         children = _children(process.pid)
         assert children
         process.send_signal(number)
