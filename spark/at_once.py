@@ -1,8 +1,8 @@
 """Several jobs of Spark at the same time, from threads of the driver.
 
 A report of few lines is mostly planning, and of a large one the last tasks of each job leave
-processors idle: while one job does so, another one works. The threads are the driver's only ones
-beside its own; what they call must not share a frame that is being written.
+processors idle: while one job does so, another one works. Each job must write something else.
+Knows neither tables nor stages.
 """
 
 from __future__ import annotations

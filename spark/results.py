@@ -109,7 +109,10 @@ class Results:
 
 
 class StagedDay:
-    """A date's new tables while they are written; `commit` makes them the result."""
+    """A date's new tables while they are written; `commit` makes them the result.
+
+    Different tables may be written on different threads.
+    """
 
     def __init__(
         self, results: Results, spark: SparkSession, files: HadoopFiles, path: str, date: str

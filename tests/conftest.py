@@ -1,5 +1,6 @@
-"""What holds for every test: a home of its own, no interop test skipped in silence, and a second
-chance, never a silent one, for tests whose peers are processes (docs/testing.md)."""
+"""What holds for every test: a home of its own, no interop test skipped in silence, a second
+chance, never a silent one, for tests whose peers are processes, and order and limits for workers
+that share a machine (docs/testing.md)."""
 
 from __future__ import annotations
 

@@ -123,6 +123,7 @@ def comes_stops_goes_on_and_dies(sync: SyncGroup) -> None:
     sync.wait_for(SEND_OK)
     slave.kill()
     sync.wait_for(absent)
+    assert sync.says(absent)
     assert sync.does_not_wait()
 
 

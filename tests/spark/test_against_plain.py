@@ -1,8 +1,7 @@
 """Random dumps through the Spark program and the plain one: every column of every table equal.
 
-One seed for each window, or REPORT_SEEDS of them; compiled code where most rules meet, at an hour's
-end, and for the last of three days. A failure tells all that differs; the same seed makes the same
-files again.
+One seed for each window, or REPORT_SEEDS of them. A failure tells all that differs; the same seed
+makes the same files again.
 """
 
 from __future__ import annotations
@@ -71,16 +70,12 @@ def write_dumps(chance: random.Random, root: Path, begin_ms: int, end_ms: int, g
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("REPORT_SEEDS", "1"))))
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=list(WINDOWS))
-def test_one_window(
-    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, window: Window, seed: int
-) -> None:
-    if window is WINDOWS["over an hour"]:
-        spark = request.getfixturevalue("compiled")
+def test_one_window(compiled: SparkSession, tmp_path: Path, window: Window, seed: int) -> None:
     chance = random.Random(f"{window.w0} {seed}")
     write_dumps(chance, tmp_path / "dumps", window.w0, window.w1, groups=16)
     question = Question([tmp_path / "dumps"], window, OBJECTIVES, EXPECTED, [("*", "b3", "*")])
     found = differences(
-        spark_tables(spark, question, tmp_path / "out"),
+        spark_tables(compiled, question, tmp_path / "out"),
         plain_tables(question),
     )
     assert not found, "\n".join(found[:80])

@@ -1,4 +1,4 @@
-"""Jobs side by side: results in their order, nothing is left running, no failure is lost."""
+"""Jobs side by side: results in their order; a failure is raised, and nothing is left running."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pyspark.sql import SparkSession
 
 from spark.at_once import at_once
 
+pytestmark = pytest.mark.slow
+
 WAIT_S = 60
 
 
-@pytest.mark.slow
 def test_they_run_at_the_same_time_and_come_in_their_order(spark: SparkSession) -> None:
     both_run = threading.Barrier(2)
 
@@ -23,7 +24,6 @@ def test_they_run_at_the_same_time_and_come_in_their_order(spark: SparkSession) 
     assert at_once(lambda: count(3), lambda: count(5)) == [3, 5]
 
 
-@pytest.mark.slow
 def test_a_failure_is_raised_when_the_others_have_ended(spark: SparkSession) -> None:
     failed = threading.Event()
     ended: list[int] = []

@@ -313,7 +313,7 @@ def test_a_stdout_that_cannot_be_written_loses_no_report(tmp_path: Path, stdout:
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(
     ("number", "stage"),
-    [(signal.SIGINT, 4), (signal.SIGTERM, 6), (signal.SIGKILL, 4)],
+    [(signal.SIGINT, 4), (signal.SIGTERM, 4), (signal.SIGTERM, 6), (signal.SIGKILL, 4)],
 )
 def test_a_run_that_is_stopped_leaves_the_old_result(
     tmp_path: Path, number: signal.Signals, stage: int
