@@ -88,7 +88,8 @@ class ClientManageProcessor(TableProcessor):
         if header.producer_group is not None:
             self._producers.unregister_producer(header.producer_group, connection)
         if header.consumer_group is not None:
-            config = self._groups.find_or_create(header.consumer_group)
+            # Java makes the group here; a producer of the C++ client names the group "".
+            config = self._groups.find(header.consumer_group)
             notify = config is None or config.notify_consumer_ids_changed_enable
             self._consumers.unregister_consumer(header.consumer_group, connection, notify=notify)
         return request.response(ResponseCode.SUCCESS, ext_fields={})
