@@ -106,7 +106,7 @@ def _find_name(text: str, names: Sequence[str]) -> str | None:
 def _whole_number(value: Any) -> int:
     """A number of any kind, true as 1, without its fraction."""
     if isinstance(value, int):
-        return value
+        return int(value)
     if isinstance(value, Decimal):
         if value.adjusted() > _MAX_DIGITS:
             raise ValueError(f"{value!s:.60} is out of range")
