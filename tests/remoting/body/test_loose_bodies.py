@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from random import Random
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.body.json_bean import JsonBean
 from remoting.errors import BodyError
+from tests.remoting.golden_bodies import golden_beans
 from tests.support.loose_bodies import CASES, REFUSED, LooseBody, normalized
+from tests.support.loose_writer import LooseWriter
+
+GOLDEN_BODIES = golden_beans()
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -16,3 +25,23 @@ def test_ours_reads_what_java_reads(case: LooseBody) -> None:
         return
     written = case.cls.from_json_bytes(case.text).to_json_bytes()
     assert normalized(case.seen(written)) == normalized(case.ours)
+
+
+@given(number=st.integers(0, len(GOLDEN_BODIES) - 1), random=st.randoms(use_true_random=False))
+def test_a_golden_body_keeps_its_meaning_however_loosely_it_is_written(
+    number: int, random: Random
+) -> None:
+    golden = GOLDEN_BODIES[number]
+    text = LooseWriter(random).write(golden)
+    assert type(golden).from_json_bytes(text) == golden, text.decode()
+
+
+@pytest.mark.parametrize(
+    "cls", {type(body) for body in GOLDEN_BODIES}, ids=lambda cls: cls.__name__
+)
+def test_every_kind_of_golden_body_is_among_them(cls: type[JsonBean]) -> None:
+    found = [body for body in GOLDEN_BODIES if type(body) is cls]
+    texts = {LooseWriter(Random(seed)).write(body) for body in found for seed in range(20)}
+    assert len(texts) > 15, "the writer makes different texts"
+    for body in found:
+        assert cls.from_json_bytes(body.to_json_bytes()) == body

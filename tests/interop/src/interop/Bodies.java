@@ -18,9 +18,11 @@ import java.util.Base64;
 public final class Bodies {
     private static final String[] PACKAGES = {
         "common.", "common.admin.", "common.message.", "common.subscription.", "common.protocol.body.",
-        "common.protocol.header.", "common.protocol.heartbeat.", "common.protocol.route.", "remoting.protocol.",
+        "common.protocol.header.", "common.protocol.heartbeat.", "common.protocol.route.",
+        "common.protocol.topic.", "remoting.protocol.",
         "remoting.protocol.admin.", "remoting.protocol.body.", "remoting.protocol.header.",
         "remoting.protocol.heartbeat.", "remoting.protocol.route.", "remoting.protocol.subscription.",
+        "remoting.protocol.topic.",
     };
 
     private Bodies() {
