@@ -9,6 +9,8 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
+import java.util.HashMap;
+import java.util.Map;
 
 /**
  * What RocketMQ's RemotingSerializable reads in a body. Each line on stdin is "class TAB body in base64"; each line on
@@ -35,11 +37,14 @@ public final class Bodies {
         Class<?> serializable = Class.forName("org.apache.rocketmq.remoting.protocol.RemotingSerializable");
         Method decode = serializable.getMethod("decode", byte[].class, Class.class);
         Method encode = serializable.getMethod("encode", Object.class);
+        Map<String, Class<?>> types = new HashMap<>();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             int tab = line.indexOf('\t');
             byte[] body = Base64.getDecoder().decode(line.substring(tab + 1));
-            out.println(answer(decode, encode, find(line.substring(0, tab)), body));
+            String name = line.substring(0, tab);
+            if (!types.containsKey(name)) types.put(name, find(name));
+            out.println(answer(decode, encode, types.get(name), body));
         }
         out.flush();
     }
