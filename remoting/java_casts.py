@@ -42,10 +42,7 @@ def cast_int(value: Any, bound: int) -> int | None:
     if isinstance(value, str):
         if value in _NO_VALUE:
             return None
-        text = value.replace(",", "")
-        if _INTEGER_TEXT.fullmatch(text) is None:
-            raise ValueError(f"{value:.60} is not an integer")
-        number = int(text.partition(".")[0])
+        number = int(value) if value.isdecimal() else _number_in(value)
     else:
         number = _whole_number(value)
     if not -bound <= number < bound:
@@ -101,6 +98,13 @@ def _find_name(text: str, names: Sequence[str]) -> str | None:
         return text
     upper = text.upper()
     return upper if upper in names else None
+
+
+def _number_in(text: str) -> int:
+    plain = text.replace(",", "")
+    if _INTEGER_TEXT.fullmatch(plain) is None:
+        raise ValueError(f"{text:.60} is not an integer")
+    return int(plain.partition(".")[0])
 
 
 def _whole_number(value: Any) -> int:

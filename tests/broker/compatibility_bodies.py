@@ -38,12 +38,13 @@ headers that are not as they should be are read by the same casts.
 | a byte order mark, comments, single quotes, bare names, superfluous commas, `+1`, `01`, `1.`, `5L`, `NaN`, `undefined`, `\\x41`, zero bytes at the end | as fastjson does |
 | bytes that are not UTF-8 | U+FFFD in a body, as 4.9.8; refused in headers and files, as 5.3.3 does with headers |
 
-Not as Java: a name without which Java's code fails (clientID, groupName, topic, consumerGroup) is
-refused by name, with the code 1 that Java's NullPointerException gives, at once; a field of
-extFields that is no number is refused, where Java 4.9.8 logs it and leaves it out; the names in a
-JSON header itself (`code`, `extFields`) are taken as they are. Of two equal members the last one
-counts, which in Java depends. Dates as text for numbers, `Set[…]`, and a semicolon for a comma are
-not read. What the checked cases show beside:
+Not as Java: the names that a body is about (clientID, clientId, groupName, consumerGroup, topic,
+topicName, brokerName) have to be there, else code 1 names the missing one; for most of them Java's
+NullPointerException has the same code. A field of extFields that is no number is refused, where
+Java logs it and goes on without (not in sends and pulls). The names in a JSON header itself
+(`code`, `extFields`) are taken as they are. Of two equal members the last one counts, which in Java
+depends. Dates as text for numbers, `Set[…]`, and a semicolon for a comma are not read. What the
+checked cases show beside:
 
 | class | body | Java | ours |
 |---|---|---|---|"""  # noqa: E501
