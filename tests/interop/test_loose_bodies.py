@@ -19,7 +19,7 @@ from remoting.body.consumer_offset import DelayOffsetSerializeWrapper
 from remoting.remoting_serializable import loads_lenient
 from tests.interop.java_peers import CLIENT_VERSIONS, QUICK_JVM, driver_classpath, java_command
 from tests.remoting.golden_bodies import golden_beans
-from tests.support.loose_bodies import CASES, REFUSED, normalized
+from tests.support.loose_bodies import ABSENT, CASES, HEADERS, REFUSED, normalized
 from tests.support.loose_writer import LooseWriter
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -62,6 +62,21 @@ def test_java_reads_what_the_table_says(version: str, java_reads: Read) -> None:
         if normalized(seen) != normalized(expected):
             wrong.append(f"{case}: {answer!r}, not {expected!r}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_java_reads_in_headers_what_the_table_says(version: str, java_reads: Read) -> None:
+    answers = java_reads([("RemotingCommand", header.text) for header in HEADERS])
+    wrong = []
+    for header, answer in zip(HEADERS, answers, strict=True):
+        expected = header.java if version in header.lines else None
+        seen = REFUSED if isinstance(answer, str) else _member(answer, header.member)
+        if expected is not None and normalized(seen) != normalized(expected):
+            wrong.append(f"{header}: {answer!r}, not {expected!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _member(written: bytes, name: str) -> object:
+    return loads_lenient(written).get(name, ABSENT)
 
 
 def test_java_reads_the_golden_meaning_however_loosely_it_is_written(java_reads: Read) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from remoting import remoting_codec
 from remoting.errors import EncodeError, FrameError
-from remoting.language_code import LANGUAGE_CODES, LanguageCode
+from remoting.language_code import LANGUAGE_CODES, LanguageCode, language_name
 from remoting.remoting_codec import (
     MAX_EXT_FIELDS,
     MAX_FRAME,
@@ -26,6 +26,7 @@ from remoting.remoting_codec import (
 )
 from remoting.remoting_command import RemotingCommand, SerializeType
 from tests.remoting.golden_frames import GoldenFrame, as_parameters, golden_frames
+from tests.support.loose_bodies import ABSENT, HEADERS, REFUSED, LooseHeader, normalized
 
 JSON = SerializeType.JSON
 ROCKETMQ = SerializeType.ROCKETMQ
@@ -283,6 +284,24 @@ def test_loose_json_header(header: bytes) -> None:
     command = decode_whole(frame_of(header))[0]
     assert (command.code, command.opaque, command.ext_fields) == (10, 7, {"a": "b"})
     assert (command.flag, command.version, command.remark) == (0, 0, None)
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=str)
+def test_ours_reads_in_a_loose_header_what_java_reads(header: LooseHeader) -> None:
+    try:
+        command = decode_command(header.text, 0)
+    except FrameError:
+        assert header.ours == REFUSED
+        return
+    seen = {
+        "code": command.code,
+        "language": language_name(command.language),
+        "version": command.version,
+        "flag": command.flag,
+        "remark": ABSENT if command.remark is None else command.remark,
+        "extFields": dict(command.ext_fields) if command.has_ext_fields else ABSENT,
+    }
+    assert normalized(seen[header.member]) == normalized(header.ours)
 
 
 def test_ext_values_of_any_type_become_text() -> None:

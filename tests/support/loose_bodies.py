@@ -1,4 +1,4 @@
-"""Bodies as careless peers write them, and what Java's RemotingSerializable reads in them.
+"""Bodies and JSON headers as careless peers write them, and what Java reads in them.
 
 Every case says what the real fastjson (1.2.69 in 4.9.8, 1.2.83 in 5.3.3) made of it:
 tests/interop/test_loose_bodies.py asks it again, tests/remoting/body/test_loose_bodies.py holds
@@ -310,4 +310,53 @@ UNDECODABLE: Final = LooseBody(
 CASES: Final = [
     *(*ENUMS, *ORDINALS, *BOOLEANS, *STRINGS, *INTEGERS, *DOUBLES, *LISTS, *BEANS, *MAPS),
     *(*NAMES, *TEXTS, UNDECODABLE),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LooseHeader:
+    """One JSON header, and a member of Java's RemotingCommand after reading it."""
+
+    text: bytes
+    member: str
+    java: Any
+    ours: Any
+    lines: frozenset[str] = BOTH
+
+    def __str__(self) -> str:
+        return self.text.decode()
+
+
+def _headers(
+    member: str, java: Any, *values: str, ours: Any = None, lines: frozenset[str] = BOTH
+) -> list[LooseHeader]:
+    texts = (f'{{"opaque":1,"{member}":{value}}}'.encode() for value in values)
+    return [
+        LooseHeader(text, member, java, java if ours is None else ours, lines) for text in texts
+    ]
+
+
+HEADERS: Final = [
+    *_headers("code", 10, "10", '"10"', "10.7", "+10", "010", '"10.0"', '"1,0"', "/**/10//\n"),
+    *_headers("code", 0, "null", '""', '"null"', "NaN"),
+    *_headers("code", 1, "true"),
+    *_headers("code", REFUSED, '"x"', "2147483648", "{}", "[]", '"10.5"'),
+    *_headers("language", "CPP", '"CPP"', "1", '"cpp"', '"Cpp"', "'CPP'"),
+    *_headers("language", ABSENT, "null", '"1"', '"COBOL"', '""', ours="OTHER"),
+    *_headers("language", REFUSED, "99", "{}", ours="OTHER"),
+    *_headers("language", "NODE_JS", '"NODE_JS"', "13", lines=frozenset(("5.3.3",))),
+    *_headers("version", 409, "409", '"409"'),
+    *_headers("flag", 2, "2", '"2"', "2.0"),
+    *_headers("remark", "5.50", "5.50", '"5.50"'),
+    *_headers("remark", '{"a":1}', "{a:1}"),
+    *_headers("remark", ABSENT, "null"),
+    *_headers(
+        "extFields",
+        {"a": "5", "c": "true", "d": '{"x":1}', "e": "[1]", "f": "1.50"},
+        '{"a":5,"b":null,"c":true,"d":{"x":1},"e":[1],"f":1.50}',
+    ),
+    *_headers("extFields", {"a": "?"}, '{"a":"\\ud800"}', "{a:'\\ud800',}"),
+    *_headers("extFields", ABSENT, "null"),
+    *_headers("extFields", REFUSED, "[]", '"x"', "5"),
+    *_headers("extFields", REFUSED, '{5:"x"}', ours={"5": "x"}),
 ]
