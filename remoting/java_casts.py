@@ -3,7 +3,7 @@
 Pure functions, any thread: the one place that knows how loose a peer's values may be. Each takes
 a parsed JSON value that is not null and gives the field's value, or None where Java leaves the
 field as it is; ValueError where Java throws. Used for bodies, and for JSON headers that are not
-as they should be. Checked against the real fastjson by tests/interop/test_lenient_bodies.py.
+as they should be. Checked against the real fastjson by tests/interop/test_loose_bodies.py.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def cast_int(value: Any, bound: int) -> int | None:
     else:
         number = _whole_number(value)
     if not -bound <= number < bound:
-        raise ValueError(f"{number} is out of range")
+        raise ValueError(f"{number!s:.60} is out of range")
     return number
 
 

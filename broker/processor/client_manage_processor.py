@@ -88,7 +88,7 @@ class ClientManageProcessor(TableProcessor):
         if header.producer_group is not None:
             self._producers.unregister_producer(header.producer_group, connection)
         if header.consumer_group is not None:
-            # Java makes the group here; a producer of the C++ client names the group "".
+            # Java creates the group here; the C++ client's producers leave the consumer group "".
             config = self._groups.find(header.consumer_group)
             notify = config is None or config.notify_consumer_ids_changed_enable
             self._consumers.unregister_consumer(header.consumer_group, connection, notify=notify)

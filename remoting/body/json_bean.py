@@ -4,9 +4,9 @@ A body is a frozen dataclass derived from JsonBean. An attribute `queue_id` is t
 `queueId`; exceptions stand in WIRE_NAMES. Written: members in alphabetical order, what is None
 left out, dict[Int32 or Int64, ...] with bare keys, dict[MessageQueue, ...] with object keys,
 floats as Java's doubles. Read as leniently as Java reads: unknown members ignored, names in other
-spellings (group_name), values of other types cast (remoting/java_casts.py); a member that is
-missing, null or casts to nothing takes the default; a field without default is required. It knows
-no body in particular.
+spellings (group_name), values of other types cast (remoting/java_casts.py). A member that is
+missing, null or without a value after its cast takes the default; a field without default is
+required. It knows no body in particular.
 """
 
 from __future__ import annotations
