@@ -90,6 +90,7 @@ def test_java_reads_the_golden_meaning_however_loosely_it_is_written(java_reads:
     plain = [(bean, bean.to_json_bytes()) for bean, _ in loose]
     read = java_reads([(type(bean).__name__, text) for bean, text in plain + loose])
     meanings, answers = read[: len(plain)], read[len(plain) :]
+    assert all(isinstance(meaning, bytes) for meaning in meanings)
     wrong = [
         f"{type(bean).__name__} {text.decode()}: {answer!r}"
         for (bean, text), meaning, answer in zip(loose, meanings, answers, strict=True)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.body.json_bean import JsonBean
 from remoting.errors import BodyError
 from tests.remoting.golden_bodies import golden_beans
 from tests.support.loose_bodies import CASES, REFUSED, LooseBody, normalized
@@ -36,12 +35,8 @@ def test_a_golden_body_keeps_its_meaning_however_loosely_it_is_written(
     assert type(golden).from_json_bytes(text) == golden, text.decode()
 
 
-@pytest.mark.parametrize(
-    "cls", {type(body) for body in GOLDEN_BODIES}, ids=lambda cls: cls.__name__
-)
-def test_every_kind_of_golden_body_is_among_them(cls: type[JsonBean]) -> None:
-    found = [body for body in GOLDEN_BODIES if type(body) is cls]
-    texts = {LooseWriter(Random(seed)).write(body) for body in found for seed in range(20)}
-    assert len(texts) > 15, "the writer makes different texts"
-    for body in found:
-        assert cls.from_json_bytes(body.to_json_bytes()) == body
+@pytest.mark.parametrize("number", range(0, len(GOLDEN_BODIES), 7))
+def test_the_writer_of_loose_texts_makes_different_ones(number: int) -> None:
+    texts = {LooseWriter(Random(seed)).write(GOLDEN_BODIES[number]) for seed in range(20)}
+    assert len(texts) > 15
+    assert GOLDEN_BODIES[number].to_json_bytes() not in texts
