@@ -23,6 +23,7 @@ from broker.scheduled_executor import ScheduledExecutor
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import RETRY_GROUP_TOPIC_PREFIX, SystemTopics, is_system_group
 from broker.topic_config_manager import TopicConfigManager
+from remoting.body.heartbeat import ConsumeType
 from remoting.language_code import language_name
 from remoting.mq_version import version_name
 from store.clock import Clock
@@ -123,7 +124,7 @@ class BrokerGauges:
             info = self._from.consumers.find_group(group)
             if info is None:
                 continue
-            mode = _MODES.get(info.consume_type, info.consume_type.lower())
+            mode = _UNKNOWN if info.consume_type is None else _MODES[info.consume_type]
             system = table.flag(is_system_group(group))
             for member in info.infos():
                 language = language_name(member.language).lower()
@@ -172,4 +173,9 @@ class BrokerGauges:
         return behind, oldest_ms
 
 
-_MODES: Final = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push"}
+_MODES: Final = {
+    ConsumeType.CONSUME_ACTIVELY: "pull",
+    ConsumeType.CONSUME_PASSIVELY: "push",
+    ConsumeType.CONSUME_POP: "pop",
+}
+_UNKNOWN: Final = "unknown"

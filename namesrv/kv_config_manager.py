@@ -16,7 +16,7 @@ from typing import Final
 
 from conf.atomic_file import write_atomic
 from remoting.body.kv_table import KVConfigSerializeWrapper
-from remoting.errors import BodyError
+from remoting.remoting_serializable import loads_lenient
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,8 @@ class KVConfigManager:
 
 def _parse(path: Path, data: bytes) -> _Table:
     try:
-        return KVConfigSerializeWrapper.from_json_bytes(data).config_table
-    except BodyError as error:
+        # Not from_json_bytes: what is read into a file's damaged bytes would be saved again.
+        return KVConfigSerializeWrapper.from_json(loads_lenient(data)).config_table
+    except ValueError as error:
         way_out = f"repair it, or put {path.name}.bak in its place, or remove it"
-        raise KVConfigError(f"{path}: cannot be used ({error.remark}); {way_out}") from error
+        raise KVConfigError(f"{path}: cannot be used ({error}); {way_out}") from error

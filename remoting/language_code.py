@@ -41,5 +41,6 @@ def language_name(code: int) -> str:
 
 
 def language_code(name: str) -> int:
-    """The number of a language name; OTHER for a name nobody defines (Java reads null)."""
-    return LANGUAGE_CODES.get(name, int(LanguageCode.OTHER))
+    """The number of a language name, in any case; OTHER for a name nobody defines (Java: null)."""
+    code = LANGUAGE_CODES.get(name)
+    return LANGUAGE_CODES.get(name.upper(), int(LanguageCode.OTHER)) if code is None else code

@@ -18,10 +18,11 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from remoting.errors import EncodeError, FrameError
+from remoting.java_casts import cast_int, cast_string
 from remoting.java_text import to_java_escapes
 from remoting.language_code import LANGUAGE_NAMES, LanguageCode, language_code, language_name
 from remoting.remoting_command import RemotingCommand, SerializeType, next_opaque
-from remoting.remoting_serializable import JsonError, json_text, loads_lenient
+from remoting.remoting_serializable import JsonError, loads_exact
 from remoting.rocketmq_serializable import decode_rocketmq_header, encode_rocketmq_header
 
 MAX_FRAME: Final = 16777216
@@ -213,7 +214,7 @@ def _decode_lenient_header(
     if len(header) > LENIENT_HEADER_LIMIT:
         raise FrameError(f"JSON header of {len(header)} bytes: {strict_error}") from strict_error
     try:
-        return _command_of(loads_lenient(header), body)
+        return _command_of(loads_exact(header), body)
     except JsonError as error:
         raise FrameError(f"JSON header of {len(header)} bytes: {error}") from error
 
@@ -230,7 +231,7 @@ def _command_of(read: Any, body: bytes) -> RemotingCommand:
         version=_lenient_int(read, "version"),
         opaque=next_opaque() if opaque is None else _lenient_int(read, "opaque"),
         flag=_lenient_int(read, "flag"),
-        remark=None if remark is None else json_text(remark),
+        remark=None if remark is None else cast_string(remark),
         ext_fields=_lenient_ext_fields(read.get("extFields")),
         body=body,
     )
@@ -239,15 +240,12 @@ def _command_of(read: Any, body: bytes) -> RemotingCommand:
 def _lenient_int(read: dict[str, Any], key: str) -> int:
     """An int32 given as number, as text, or not at all."""
     value = read.get(key)
-    if value is None or value == "":
+    if value is None:
         return 0
     try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise FrameError(f"JSON header: {key} is {value!r:.100}, not a number") from error
-    if not -(2**31) <= number < 2**31:
-        raise FrameError(f"JSON header: {key} does not fit an int32")
-    return number
+        return cast_int(value, 2**31) or 0
+    except ValueError as error:
+        raise FrameError(f"JSON header: {key}: {error}") from error
 
 
 def _lenient_language(value: object) -> int:
@@ -266,7 +264,7 @@ def _lenient_ext_fields(value: object) -> dict[str, str] | None:
         raise FrameError(f"JSON header: extFields is a {type(value).__name__}, not an object")
     if len(value) > MAX_EXT_FIELDS:
         raise FrameError(f"JSON header: {len(value)} extFields, limit {MAX_EXT_FIELDS}")
-    return {key: json_text(item) for key, item in value.items() if item is not None}
+    return {key: cast_string(item) for key, item in value.items() if item is not None}
 
 
 def encode_command(command: RemotingCommand) -> bytes:

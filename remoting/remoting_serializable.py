@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,10 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 class JsonError(ValueError):
     """Text that even the lenient reader cannot take; says what and at which character."""
+
+
+class UndecodableError(JsonError):
+    """Bytes that are not UTF-8."""
 
 
 class IntKeyMap:
@@ -74,8 +79,18 @@ def _enc_hook(value: object) -> msgspec.Raw:
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
-_encoder: Final = msgspec.json.Encoder(enc_hook=_enc_hook)
+def _exact_fraction(text: str) -> Decimal:
+    """A number with a fraction or an exponent, its digits kept: 1.50 stays 1.50."""
+    try:
+        return Decimal(text)
+    except ArithmeticError as error:
+        raise JsonError(f"number {text!r:.40} is out of range") from error
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_enc_hook, decimal_format="number")
+_sorting_encoder: Final = msgspec.json.Encoder(order="sorted", decimal_format="number")
 _decoder: Final = msgspec.json.Decoder()
+_exact_decoder: Final = msgspec.json.Decoder(float_hook=_exact_fraction)
 
 
 def dumps_java(value: Any) -> bytes:
@@ -166,7 +181,7 @@ def _utf16_order(key: str) -> bytes:
 
 def canonical_text(value: Any) -> str:
     """Compact JSON text with sorted keys: how an object key of a map is named in our dicts."""
-    return msgspec.json.encode(value, order="sorted").decode()
+    return _sorting_encoder.encode(value).decode()
 
 
 def json_text(value: Any) -> str:
@@ -183,36 +198,67 @@ def json_text(value: Any) -> str:
 
 
 def loads_lenient(text: bytes | bytearray | memoryview | str) -> Any:
-    """Read JSON as fastjson would.
+    """Read JSON as fastjson would; fractions are floats.
 
-    Beyond standard JSON it takes: bare words and integers as keys (they become strings), objects
-    as keys (they become their canonical_text), single quotes, trailing commas, fastjson's extra
-    escapes. Raises JsonError for anything else, for bad UTF-8, lone surrogates, NaN, and nesting
+    Beyond standard JSON it takes: a byte order mark, comments, bare words and integers as keys
+    (they become strings), objects as keys (they become their canonical_text), single quotes,
+    superfluous commas, fastjson's extra escapes, numbers as Java writes them (+1, 01, 1., 5L),
+    NaN and undefined (null), zero bytes at the end; a lone surrogate becomes "?", which is what
+    Java writes for it. Raises JsonError for anything else, for bad UTF-8, and nesting
     deeper than MAX_DEPTH. Strict text is read by msgspec, the rest by LenientReader.
     """
+    return _loads(text, _decoder, _finite_float)
+
+
+def loads_exact(text: bytes | bytearray | memoryview | str) -> Any:
+    """As loads_lenient, but fractions are Decimals: nothing is lost for a later cast."""
+    return _loads(text, _exact_decoder, _exact_fraction)
+
+
+def loads_body(data: bytes | memoryview) -> Any:
+    """Read a body of the wire: as loads_exact, but bytes that are not UTF-8 become U+FFFD, as
+    4.9.8 reads them. Raises JsonError."""
     try:
-        return _decoder.decode(text)
+        return loads_exact(data)
+    except UndecodableError:
+        return LenientReader(bytes(data).decode(errors="replace"), _exact_fraction).read()
+
+
+def _loads(
+    text: bytes | bytearray | memoryview | str,
+    decoder: msgspec.json.Decoder[Any],
+    read_fraction: Callable[[str], Any],
+) -> Any:
+    try:
+        return decoder.decode(text)
     except RecursionError as error:
         raise JsonError("nested too deep") from error
     except UnicodeDecodeError as error:
-        raise JsonError(f"not UTF-8: {error}") from error
+        raise UndecodableError(f"not UTF-8: {error}") from error
     except msgspec.DecodeError:
         pass
     try:
         decoded = text if isinstance(text, str) else bytes(text).decode()
     except UnicodeDecodeError as error:
-        raise JsonError(f"not UTF-8: {error}") from error
-    return LenientReader(decoded).read()
+        raise UndecodableError(f"not UTF-8: {error}") from error
+    return LenientReader(decoded, read_fraction).read()
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise JsonError(f"number {text!r:.40} is out of range")
+    return number
 
 
 _TOKEN: Final = re.compile(
-    r"""[ \t\r\n\f\b]*+(?:
+    r"""(?:[ \t\r\n\f\b] | /\*(?:[^*]++|\*(?!/))*+\*/ | //[^\n]*+)*+(?:
         (?P<punctuation>[{}\[\]:,])
       | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
       | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'
-      | (?P<number>-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)(?![\w.])
+      | (?P<number>[+-]?[0-9]++(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]++)?)[LSBFD]?(?![\w.])
       | (?P<word>[A-Za-z_$][\w$]*+)
-      | (?P<end>\Z)
+      | (?P<end>\0*+\Z)
     )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -231,17 +277,25 @@ _ESCAPED: Final = {
     **{char: char for char in "\"'/\\"},
 }
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
+_WORDS: Final[dict[str, bool | None]] = {
+    "true": True,
+    "false": False,
+    "null": None,
+    "undefined": None,
+    "NaN": None,
+}
 
 
 class LenientReader:
     """Reads one text once; recursion is bounded by MAX_DEPTH. Owned by: its caller."""
 
-    __slots__ = ("_position", "_text")
+    __slots__ = ("_position", "_read_fraction", "_text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, read_fraction: Callable[[str], Any] = _finite_float) -> None:
+        """`read_fraction`: makes a value of a number that is no integer; raises JsonError."""
         self._text = text
-        self._position = 0
+        self._position = 1 if text.startswith("\ufeff") else 0
+        self._read_fraction = read_fraction
 
     def read(self) -> Any:
         """The one value of the text. Raises JsonError."""
@@ -323,25 +377,22 @@ class LenientReader:
             return canonical_text(self._value(kind, token, depth))
         raise self._error(f"a key was expected, not {token!r:.40}")
 
-    def _number(self, token: str) -> int | float:
+    def _number(self, token: str) -> Any:
         try:
-            if token.lstrip("-").isdigit():
+            if token.lstrip("+-").isdigit():
                 return int(token)
-            number = float(token)
+            return self._read_fraction(token)
+        except JsonError as error:
+            raise self._error(str(error)) from error
         except ValueError as error:  # More digits than Python converts.
             raise self._error(f"number {token!r:.40}: {error}") from error
-        if math.isinf(number):
-            raise self._error(f"number {token!r:.40} is out of range")
-        return number
 
     def _string(self, token: str) -> str:
         if "\\" in token:
             token = _ESCAPE.sub(self._unescape, token)
         if _SURROGATE.search(token):
-            try:
-                return token.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-            except UnicodeDecodeError as error:
-                raise self._error("lone surrogate in a string") from error
+            paired = token.encode("utf-16-le", "surrogatepass")
+            token = _SURROGATE.sub("?", paired.decode("utf-16-le", "surrogatepass"))
         return token
 
     def _unescape(self, match: re.Match[str]) -> str:

@@ -91,7 +91,8 @@ def heartbeat(request: RemotingCommand) -> Resources:
 def check_client(request: RemotingCommand) -> Resources:
     """46."""
     body = CheckClientRequestBody.from_json_bytes(request.body)
-    return _subscribe(body.group, body.subscription_data.topic)
+    subscription = body.subscription_data
+    return _subscribe(body.group, None if subscription is None else subscription.topic)
 
 
 def lock(request: RemotingCommand) -> Resources:

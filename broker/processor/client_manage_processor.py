@@ -18,7 +18,12 @@ from broker.producer_manager import ProducerManager
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import PERM_READ_WRITE, TOPIC_SYS_FLAG_UNIT_SUB, retry_topic
 from broker.topic_config_manager import TopicConfigManager
-from remoting.body.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from remoting.body.heartbeat import (
+    CheckClientRequestBody,
+    ConsumerData,
+    HeartbeatData,
+    SubscriptionData,
+)
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
 from remoting.headers.consumer import UnregisterClientRequestHeader
@@ -83,7 +88,8 @@ class ClientManageProcessor(TableProcessor):
         if header.producer_group is not None:
             self._producers.unregister_producer(header.producer_group, connection)
         if header.consumer_group is not None:
-            config = self._groups.find_or_create(header.consumer_group)
+            # Java creates the group here; the C++ client's producers leave the consumer group "".
+            config = self._groups.find(header.consumer_group)
             notify = config is None or config.notify_consumer_ids_changed_enable
             self._consumers.unregister_consumer(header.consumer_group, connection, notify=notify)
         return request.response(ResponseCode.SUCCESS, ext_fields={})
@@ -93,12 +99,15 @@ class ClientManageProcessor(TableProcessor):
     ) -> RemotingCommand:
         """46: whether the broker can filter as the client wants."""
         body = CheckClientRequestBody.from_json_bytes(request.body)
-        if not is_tag_type(body.subscription_data.expression_type):
-            self._check_expression(body)
+        subscription = body.subscription_data
+        if subscription is not None and not is_tag_type(subscription.expression_type):
+            self._check_expression(body, subscription)
         return request.response(ResponseCode.SUCCESS)
 
-    def _check_expression(self, body: CheckClientRequestBody) -> None:
-        kind, text = body.subscription_data.expression_type, body.subscription_data.sub_string
+    def _check_expression(
+        self, body: CheckClientRequestBody, subscription: SubscriptionData
+    ) -> None:
+        kind, text = subscription.expression_type, subscription.sub_string
         if not self.config.enable_property_filter:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,

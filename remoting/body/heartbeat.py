@@ -1,10 +1,11 @@
 """Heartbeats: body of 34, of CHECK_CLIENT_CONFIG (46), and the objects inside.
 
-Pure data, any thread.
+Pure data, any thread. The enums stand in Java's order: clients in C++ send the numbers.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,8 +26,8 @@ class ConsumeType(StrEnum):
 class MessageModel(StrEnum):
     """Each message to one member of the group, or to all."""
 
-    CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
+    CLUSTERING = "CLUSTERING"
 
 
 class ConsumeFromWhere(StrEnum):
@@ -42,17 +43,23 @@ class ConsumeFromWhere(StrEnum):
     CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionData(JsonBean):
-    """What a group wants of a topic. code_set holds Java hash codes of the tags;
-    sub_version is the time of the subscription in milliseconds.
+    """What a group wants of a topic. code_set holds Java hash codes of the tags.
+
+    sub_version is the time of the subscription in milliseconds; where a client leaves it out it
+    is the time of reading, as in Java, so that its newest heartbeat counts.
     """
 
     topic: str
     sub_string: str | None = None
     tags_set: list[str] = field(default_factory=list)
     code_set: list[Int32] = field(default_factory=list)
-    sub_version: Int64 = 0
+    sub_version: Int64 = field(default_factory=_now_ms)
     expression_type: str = "TAG"
     class_filter_mode: bool = False
 
@@ -66,12 +73,13 @@ class ProducerData(JsonBean):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerData(JsonBean):
-    """One consumer group of a client."""
+    """One consumer group of a client. None: left out, or a word that Java does not know either;
+    such a group does not count as broadcasting."""
 
     group_name: str
-    consume_type: ConsumeType
-    message_model: MessageModel
-    consume_from_where: ConsumeFromWhere
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
     subscription_data_set: list[SubscriptionData] = field(default_factory=list)
     unit_mode: bool = False
 
@@ -93,9 +101,9 @@ class HeartbeatData(JsonBean):
 class CheckClientRequestBody(JsonBean):
     """Body of CHECK_CLIENT_CONFIG (46). namespace is 5.x only."""
 
-    client_id: str
-    group: str
-    subscription_data: SubscriptionData
+    client_id: str | None = None
+    group: str | None = None
+    subscription_data: SubscriptionData | None = None
     namespace: str | None = None
 
 

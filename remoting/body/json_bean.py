@@ -3,14 +3,15 @@
 A body is a frozen dataclass derived from JsonBean. An attribute `queue_id` is the member
 `queueId`; exceptions stand in WIRE_NAMES. Written: members in alphabetical order, what is None
 left out, dict[Int32 or Int64, ...] with bare keys, dict[MessageQueue, ...] with object keys,
-floats as Java's doubles. Read: unknown members ignored, missing and null ones take the default,
-numbers may be text; a field without default is required. It knows no body in particular.
+floats as Java's doubles. Read as leniently as Java reads: unknown members ignored, names in other
+spellings (group_name), values of other types cast (remoting/java_casts.py). A member that is
+missing, null or without a value after its cast takes the default; a field without default is
+required. It knows no body in particular.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import types
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -20,6 +21,7 @@ from typing import get_type_hints as type_hints
 
 from remoting.command_custom_header import Int32, Int64, camel_case
 from remoting.errors import BodyError
+from remoting.java_casts import cast_bool, cast_enum, cast_float, cast_int, cast_string
 from remoting.remoting_serializable import (
     IntKeyMap,
     JavaDouble,
@@ -27,11 +29,11 @@ from remoting.remoting_serializable import (
     ObjectKeyMap,
     dumps_java,
     dumps_java_pretty,
-    json_text,
-    loads_lenient,
+    loads_body,
 )
 
 _Reader = Callable[[Any], Any]
+"""Gives the value of a member that is not null, or None: as if it were missing."""
 _Writer = Callable[[Any], Any] | None
 
 
@@ -41,6 +43,14 @@ class _Member(NamedTuple):
     read: _Reader
     write: _Writer
     required: bool
+
+
+class _Plan(NamedTuple):
+    members: tuple[_Member, ...]
+    """In alphabetical order of their wire names."""
+    names: frozenset[str]
+    folded_names: Mapping[str, str]
+    """Wire name by folded name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +63,7 @@ class JsonBean:
     def to_json(self) -> dict[str, Any]:
         """The tree that the writers of remoting_serializable take."""
         result: dict[str, Any] = {}
-        for attribute, wire_name, _, write, _ in _members(type(self)):
+        for attribute, wire_name, _, write, _ in _plan(type(self)).members:
             value = getattr(self, attribute)
             if value is not None:
                 result[wire_name] = value if write is None else write(value)
@@ -72,60 +82,84 @@ class JsonBean:
         """Build from parsed JSON. Raises ValueError naming the member that does not fit."""
         if not isinstance(tree, dict):
             raise ValueError(f"a {type(tree).__name__} where a {cls.__name__} was expected")
+        plan = _plan(cls)
+        if not tree.keys() <= plan.names:
+            tree = _with_wire_names(tree, plan)
         values: dict[str, Any] = {}
-        for attribute, wire_name, read, _, required in _members(cls):
+        for attribute, wire_name, read, _, required in plan.members:
             value = tree.get(wire_name)
-            if value is None:
-                if required:
-                    raise ValueError(f"{wire_name} is missing")
-                continue
             try:
-                values[attribute] = read(value)
+                value = None if value is None else read(value)
             except ValueError as error:
                 raise ValueError(f"{wire_name}: {error}") from error
+            if value is not None:
+                values[attribute] = value
+            elif required:
+                raise ValueError(f"{wire_name} is missing")
         return cls(**values)
 
     @classmethod
     def from_json_bytes(cls, data: bytes | memoryview) -> Self:
-        """Read a body of the wire or a whole config file.
+        """Read a body of the wire.
 
         Raises BodyError naming the class, and the member or the character that does not fit.
         """
         try:
-            return cls.from_json(loads_lenient(data))
+            return cls.from_json(loads_body(data))
         except JsonError as error:
             raise BodyError(cls.__name__, f"no JSON in {len(data)} bytes: {error}") from error
         except ValueError as error:
             raise BodyError(cls.__name__, str(error)) from error
 
 
-_plans: Final[dict[type[JsonBean], tuple[_Member, ...]]] = {}
+_plans: Final[dict[type[JsonBean], _Plan]] = {}
 """Made on first use; two threads that make the same plan make equal ones."""
 
 
-def _members(cls: type[JsonBean]) -> tuple[_Member, ...]:
+def _plan(cls: type[JsonBean]) -> _Plan:
     plan = _plans.get(cls)
     if plan is None:
         plan = _plans[cls] = _make_plan(cls)
     return plan
 
 
-def _make_plan(cls: type[JsonBean]) -> tuple[_Member, ...]:
+def _make_plan(cls: type[JsonBean]) -> _Plan:
     hints = type_hints(cls, include_extras=True)
     members = []
+    folded_names = {}
     for field in dataclasses.fields(cls):
         hint = _without_none(hints[field.name])
+        wire_name = cls.WIRE_NAMES.get(field.name, camel_case(field.name))
         missing = dataclasses.MISSING
         members.append(
             _Member(
                 field.name,
-                cls.WIRE_NAMES.get(field.name, camel_case(field.name)),
+                wire_name,
                 _reader(hint),
                 _writer(hint),
                 field.default is missing and field.default_factory is missing,
             )
         )
-    return tuple(sorted(members, key=attrgetter("wire_name")))
+        folded_names[_fold(wire_name)] = wire_name
+        if hint is bool:
+            folded_names["is" + _fold(wire_name)] = wire_name
+    members.sort(key=attrgetter("wire_name"))
+    return _Plan(tuple(members), frozenset(each.wire_name for each in members), folded_names)
+
+
+def _fold(name: str) -> str:
+    """What fastjson compares when no member has the very name: group_name is groupName."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _with_wire_names(tree: dict[str, Any], plan: _Plan) -> dict[str, Any]:
+    """`tree` with its members under the names that we know; the exact name comes first."""
+    renamed: dict[str, Any] = {}
+    for name, value in tree.items():
+        wire_name = plan.folded_names.get(_fold(name))
+        if wire_name is not None:
+            renamed.setdefault(wire_name, value)
+    return renamed | tree
 
 
 def _without_none(hint: Any) -> Any:
@@ -146,8 +180,7 @@ def _reader(hint: Any) -> _Reader:
     if issubclass(hint, StrEnum):
         return _enum_reader(hint)
     if issubclass(hint, JsonBean):
-        read_bean: _Reader = hint.from_json
-        return read_bean
+        return _bean_reader(hint)
     raise TypeError(f"no JSON form for {hint}")
 
 
@@ -188,16 +221,28 @@ def _key_reader(hint: Any) -> Callable[[str], Any]:
         return _SIMPLE_READERS[hint]
 
     def read_object_key(key: str) -> Any:
-        return hint.from_json(loads_lenient(key))
+        return None if not key else hint.from_json(loads_body(key.encode()))
 
     return read_object_key
 
 
+def _bean_reader(cls: type[JsonBean]) -> _Reader:
+    def read_bean(value: Any) -> JsonBean | None:
+        # Java reads nothing from an empty text and from an empty list.
+        return None if value in ("", []) else cls.from_json(value)
+
+    return read_bean
+
+
 def _list_reader(read: _Reader) -> _Reader:
-    def read_list(value: Any) -> list[Any]:
-        if not isinstance(value, list):
-            raise ValueError(f"a {type(value).__name__} where a list was expected")
-        return [read(item) for item in value if item is not None]
+    """What is no list is taken for its only item, as Java does for most of its lists."""
+
+    def read_list(value: Any) -> list[Any] | None:
+        if value == "":
+            return None
+        items = value if isinstance(value, list) else [value]
+        found = (read(item) for item in items if item is not None)
+        return [item for item in found if item is not None]
 
     return read_list
 
@@ -211,78 +256,39 @@ def _dict_reader(read_key: Callable[[str], Any], read: _Reader) -> _Reader:
             if item is None:
                 continue
             try:
-                result[read_key(key)] = read(item)
+                read_name, found = read_key(key), read(item)
             except ValueError as error:
                 raise ValueError(f"{key:.80}: {error}") from error
+            if read_name is not None and found is not None:
+                result[read_name] = found
         return result
 
     return read_dict
 
 
 def _enum_reader(enum: type[StrEnum]) -> _Reader:
-    names = {member.value: member for member in enum}
+    """A StrEnum stands in Java's order, so that a number means what it means there."""
+    names = tuple(member.value for member in enum)
 
-    def read_enum(value: Any) -> StrEnum:
-        member = names.get(value) if isinstance(value, str) else None
-        if member is None:
-            raise ValueError(f"{json_text(value):.60} is no {enum.__name__}")
-        return member
+    def read_enum(value: Any) -> StrEnum | None:
+        name = cast_enum(value, names)
+        return None if name is None else enum(name)
 
     return read_enum
 
 
-def _read_str(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json_text(value)
+def _read_int32(value: Any) -> int | None:
+    return cast_int(value, 2**31)
 
 
-def _read_int(value: Any, bound: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | str | float):
-        raise ValueError(f"{json_text(value):.60} is not an integer")
-    try:
-        number = int(value)
-    except OverflowError as error:
-        raise ValueError(f"{value} is not an integer") from error
-    if not -bound <= number < bound:
-        raise ValueError(f"{number} is out of range")
-    return number
-
-
-def _read_int32(value: Any) -> int:
-    return _read_int(value, 2**31)
-
-
-def _read_int64(value: Any) -> int:
-    return _read_int(value, 2**63)
-
-
-def _read_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if value in (0, 1, "0", "1"):
-        return bool(int(value))
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise ValueError(f"{json_text(value):.60} is not a boolean")
-
-
-def _read_float(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | str | float):
-        raise ValueError(f"{json_text(value):.60} is not a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"{value!r:.60} is not a number")
-    return number
+def _read_int64(value: Any) -> int | None:
+    return cast_int(value, 2**63)
 
 
 _SIMPLE_READERS: Final[dict[Any, _Reader]] = {
-    str: _read_str,
-    bool: _read_bool,
-    float: _read_float,
+    str: cast_string,
+    bool: cast_bool,
+    float: cast_float,
     Int32: _read_int32,
     Int64: _read_int64,
 }

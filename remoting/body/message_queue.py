@@ -13,5 +13,5 @@ class MessageQueue(JsonBean):
     """Names a queue; usable as a key of a map (Java: MessageQueue)."""
 
     broker_name: str
-    queue_id: Int32
+    queue_id: Int32 = 0
     topic: str

@@ -11,13 +11,13 @@ end, which is not read here. order and topicSysFlag are lost in this form.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Any, Final
 
 from remoting.body.data_version import DataVersion
 from remoting.body.json_bean import JsonBean
-from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
+from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper, TopicFilterType
 from remoting.errors import BodyError
 from remoting.mq_version import V3_0_11
 from remoting.remoting_serializable import JsonError, dumps_java, loads_lenient
@@ -134,12 +134,9 @@ def _decode_inflated(blocks: _Blocks) -> RegisterBrokerBody:
     servers = loads_lenient(blocks.next_block())
     if not isinstance(servers, list):
         raise ValueError("the filter servers are not a list")
-    return RegisterBrokerBody(
-        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
-            data_version=data_version, topic_config_table=table
-        ),
-        filter_server_list=[str(server) for server in servers],
-    )
+    wrapper = TopicConfigSerializeWrapper(data_version=data_version, topic_config_table=table)
+    body = RegisterBrokerBody.from_json({"filterServerList": servers})
+    return replace(body, topic_config_serialize_wrapper=wrapper)
 
 
 def _read_topic(block: bytes) -> TopicConfig:
@@ -148,6 +145,9 @@ def _read_topic(block: bytes) -> TopicConfig:
     if len(words) < 5:
         raise ValueError(f"topic {block!r:.80} has {len(words)} words, not 5")
     name, read, write, perm, filter_type = words[:5]
+    if filter_type not in TopicFilterType.__members__:
+        # Java's valueOf, which is stricter than its JSON reader.
+        raise ValueError(f"{filter_type:.60} is no TopicFilterType")
     topic: dict[str, Any] = {
         "topicName": name,
         "readQueueNums": read,

@@ -27,6 +27,7 @@ from namesrv.namesrv_config import NamesrvConfig
 from namesrv.request_guard import OPERATOR_CODES
 from namesrv.route_info_manager import RouteInfoManager
 from remoting.request_code import RequestCode
+from tests.broker import compatibility_bodies
 from tests.broker.compatibility_facts import (
     BROKER_498,
     BROKER_533,
@@ -171,6 +172,7 @@ def document(ours: Served) -> str:
         _namesrv(ours),
         _to_clients(ours),
         _unused(),
+        compatibility_bodies.section(),
         _settings(),
         _commands(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from broker.producer_manager import ProducerManager
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import SystemTopics
 from broker.topic_config_manager import TopicConfigManager
+from remoting.body.heartbeat import ConsumeType
 from remoting.body.topic_config import TopicConfig
 from store.control_page import ProcessIndex
 from store.metric_slots import OVERFLOW, MetricSlots, MetricSlotsReader, create_metric_slots
@@ -114,6 +116,15 @@ def test_connections_of_clients_come_and_go(world: World) -> None:
     assert world.sample(table.CONSUMER_CONNECTIONS) == {
         ("G", "java", "v4_9_8", "push", "remoting", "false"): 1
     }
+    # A client may leave its type out, or name one that nobody knows.
+    for kind, mode in (
+        (None, "unknown"),
+        (ConsumeType.CONSUME_POP, "pop"),
+        (ConsumeType.CONSUME_ACTIVELY, "pull"),
+    ):
+        data = replace(data_of("G", "T"), consume_type=kind)
+        world.consumers.register_consumer(data, world.client("c1"), notify=False)
+        assert {labels[3] for labels in world.sample(table.CONSUMER_CONNECTIONS)} == {mode}
     world.producers.unregister_producer("PG", one.connection)
     assert world.sample(table.PRODUCER_CONNECTIONS) == {("go", "v4_9_8", "remoting"): 1}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.broker.broker_fakes import (
     request_of,
 )
 from tests.broker.processor_world import World
+from tests.support.deadline import wait_until
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -105,6 +107,58 @@ def test_a_broken_heartbeat_is_refused(tmp_path: Path) -> None:
         world.client_manage().process_request(
             world.connection, RemotingCommand.request(RequestCode.HEART_BEAT, body=b"{")
         )
+
+
+@pytest.mark.parametrize(
+    "consumer",
+    [
+        b'{"groupName":"g"}',
+        b'{"groupName":"g","messageModel":null,"consumeType":"X","consumeFromWhere":"4"}',
+    ],
+)
+def test_a_consumer_whose_mode_java_reads_as_null_is_taken(tmp_path: Path, consumer: bytes) -> None:
+    world = World(tmp_path)
+    body = b'{"clientID":"c1","consumerDataSet":[' + consumer + b"]}"
+    world.client_manage().process_request(world.connection, RemotingCommand.request(34, body=body))
+    assert world.consumers.client_ids("g") == ["c1"]
+    assert not world.consumers.is_broadcasting("g")
+    group = world.consumers.find_group("g")
+    assert group is not None
+    assert (group.consume_type, group.message_model, group.consume_from_where) == (None,) * 3
+
+
+def test_broadcasting_is_0_and_clustering_is_1(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for number, broadcasting in ((0, True), (1, False)):
+        body = b'{"clientID":"c","consumerDataSet":[{"groupName":"g","messageModel":%d}]}' % number
+        world.client_manage().process_request(
+            world.connection, RemotingCommand.request(34, body=body)
+        )
+        assert world.consumers.is_broadcasting("g") == broadcasting
+
+
+def test_without_a_version_the_newest_subscription_counts(tmp_path: Path) -> None:
+    """Java takes the time of reading for a subVersion that is left out."""
+    world = World(tmp_path)
+    text = (
+        '{"clientID":"c1","consumerDataSet":[{"groupName":"g","subscriptionDataSet":'
+        '[{"topic":"T","subString":"%s"}]}]}'
+    )
+    for sub_string in ("a", "b"):
+        before_ms = time.time_ns() // 1_000_000
+        request = RemotingCommand.request(34, body=(text % sub_string).encode())
+        world.client_manage().process_request(world.connection, request)
+        found = world.consumers.find_subscription("g", "T")
+        assert found is not None
+        assert (found.sub_string, found.sub_version >= before_ms) == (sub_string, True)
+        wait_until(lambda read_ms=found.sub_version: time.time_ns() // 1_000_000 > read_ms)
+
+
+def test_nothing_to_check_is_checked(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for body in (b"{}", b'{"clientId":"c","group":"g","subscriptionData":null}'):
+        answer = world.ask(world.client_manage(), RemotingCommand.request(46, body=body))
+        assert answer.code == ResponseCode.SUCCESS
 
 
 NOT_HERE = "The broker does not support consumer to filter message by {}"

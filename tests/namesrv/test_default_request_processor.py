@@ -192,7 +192,7 @@ def test_a_registration_without_body_and_one_of_an_old_broker(namesrv: Any) -> N
         (register(b"{}", bodyCrc32="1"), "crc32 not match"),
         (register(b"not json"), "RegisterBrokerBody"),
         (register(b"not zlib", compressed=True), "RegisterBrokerBody"),
-        (register(b'{"topicConfigSerializeWrapper":[]}'), "topicConfigSerializeWrapper"),
+        (register(b'{"topicConfigSerializeWrapper":5}'), "topicConfigSerializeWrapper"),
         (register(b"{}", brokerId="x"), "brokerId"),
         (RemotingCommand(103), "brokerName: is missing"),
         (RemotingCommand(105), "topic: is missing"),

@@ -54,6 +54,14 @@ def test_a_damaged_file_stops_the_start_with_the_way_out(tmp_path: Path, text: s
         KVConfigManager(path).load()
 
 
+def test_damaged_bytes_are_not_read_into_names(tmp_path: Path) -> None:
+    """A body of the wire would be taken, as Java takes it; a file would be saved that way."""
+    path = tmp_path / "kvConfig.json"
+    path.write_bytes(b'{"configTable":{"n":{"k\xff":"v"}}}')
+    with pytest.raises(KVConfigError, match="not UTF-8"):
+        KVConfigManager(path).load()
+
+
 def test_a_write_that_fails_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

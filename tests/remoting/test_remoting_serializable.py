@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from remoting.remoting_serializable import (
     dumps_java,
     dumps_java_pretty,
     dumps_standard,
+    loads_body,
     loads_lenient,
 )
 
@@ -68,6 +70,12 @@ CONFIG_CLASSES: dict[str, type[JsonBean]] = {
         ("{{1:{2:3}}:4}", {'{"1":{"2":3}}': 4}),
         (" [ {a : 1} , 2 ] ", [{"a": 1}, 2]),
         ("'x'", "x"),
+        ("\ufeff{a:1}", {"a": 1}),
+        ("/*a*/{/**/a/***/:/*/*/1// }\n}//b", {"a": 1}),
+        ("{a:+1,b:-01,c:1.,d:1.5e+1D,e:7L}", {"a": 1, "b": -1, "c": 1.0, "d": 15.0, "e": 7}),
+        ("{a:NaN,b:undefined}", {"a": None, "b": None}),
+        ("{a:1}\0\0", {"a": 1}),
+        ("{a:'\\ud800x\\udc00\\ud800'}", {"a": "?x??"}),
         ('{"offsetTable":{"T@g":{0:5,1:6}}}', {"offsetTable": {"T@g": {"0": 5, "1": 6}}}),
     ],
 )
@@ -81,16 +89,27 @@ def test_loose_text(text: str, value: Any) -> None:
     "text",
     [
         "", " ", "{", "[", "]", "}", ":", ",", "{a}", "{a:}", "{a:1 b:2}", "{a:1]", "[1}",
-        "[1 2]", "{[1]:2}", "{a-b:1}", "{a.b:1}", "nul", "undefined", "NaN", "{a:NaN}",
-        "Infinity", "{a:+1}", "{a:.5}", "{a:1.}", "{a:1L}", "{a:0x10}", "{a:1}x", "1 2",
-        "{'a:1}", '{"a:1}', "{a:'\\q'}", "{a:'\\u00'}", "{a:'\\", "{a:'\\ud800'}",
-        "{a:'\\udc00\\ud800'}", "{a:1e999}", "{a:/*c*/1}", "{{a:1}:2", "{{a:1}2}", "\ufeff{}",
-        "{a:" + "9" * 5000 + "}",
+        "[1 2]", "{[1]:2}", "{a-b:1}", "{a.b:1}", "nul", "Infinity", "{a:.5}", "{a:1M}",
+        "{a:0x10}", "{a:1}x", "1 2", "{'a:1}", '{"a:1}', "{a:'\\q'}", "{a:'\\u00'}", "{a:'\\",
+        "{a:1e999}", "{{a:1}:2", "{{a:1}2}", "{a:/*c*1}", "{a:1}/*", "{//a:1}", "{}\ufeff",
+        "{\0}", "{a:" + "9" * 5000 + "}",
     ],
 )  # fmt: skip
 def test_text_that_is_refused(text: str) -> None:
     with pytest.raises(JsonError):
         loads_lenient(text)
+
+
+def test_numbers_and_bytes_of_a_body_keep_what_a_cast_needs() -> None:
+    assert loads_body(b'{"a":1.50,"b":1e3,c:1e999}') == {
+        "a": Decimal("1.50"),
+        "b": Decimal("1E+3"),
+        "c": Decimal("1E+999"),
+    }
+    assert loads_body(b'{"a":"\xb1\xea","b":"\xc3\xa9"}') == {"a": "\ufffd\ufffd", "b": "\xe9"}
+    for text in (b"{a:1e9999999999999999999}", b'{"a":1e9999999999999999999}'):
+        with pytest.raises(JsonError, match="out of range"):
+            loads_body(text)
 
 
 def test_errors_say_where() -> None:

@@ -107,7 +107,7 @@ def test_compressed_form_of_5x() -> None:
         (blocks(b"{}", 2**31 - 1, b"T 1 1 6 SINGLE_TAG"), "ends at byte"),
         (blocks(b"{}", 0), "ends at byte 10"),
         (blocks(b"{}", 1, b"T 1 1 6", b"[]"), "4 words, not 5"),
-        (blocks(b"{}", 1, b"T 1 x 6 SINGLE_TAG", b"[]"), "writeQueueNums: invalid"),
+        (blocks(b"{}", 1, b"T 1 x 6 SINGLE_TAG", b"[]"), "writeQueueNums: x is not an integer"),
         (blocks(b"{}", 1, b"T 1 1 6 TAGS", b"[]"), "TAGS is no TopicFilterType"),
         (blocks(b"{}", 1, b"\xff 1 1 6 SINGLE_TAG", b"[]"), "utf-8"),
         (blocks(b"{}", 0, b"{}"), "not a list"),
