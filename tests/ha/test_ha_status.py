@@ -109,6 +109,7 @@ def test_every_field_of_a_replica(world: World) -> None:
             "counted": True,
             "startOffset": ack,
             "lagBytes": lag,
+            "lagBytesExact": True,
             "lagSeconds": 5.0,
             "lagSecondsExact": True,
             "connectedSince": connected_ms,
@@ -175,3 +176,21 @@ def test_a_slave_s_own_end(world: World) -> None:
     world.client = replace(world.client, master_address=None, last_error="network: refused")
     own = world.status()["haClientRuntimeInfo"]
     assert (own["masterAddr"], own["lastError"]) == (None, "network: refused")
+
+
+def test_what_was_on_its_way_when_the_connection_broke(world: World) -> None:
+    """It may have arrived: the lag is "at most", until the slave reports again."""
+    ack, sent = world.log.records[12][0], world.log.records[15][0]
+    slave = world.connect("10.0.0.1:4711", ack)
+    slave.sent(sent, 500, world.clock.monotonic_ms())
+    world.service.remove(slave, RefusalReason.NETWORK, "reset")
+    [row] = world.status()["haConnectionInfo"]
+    assert row["lagBytes"] == world.log.end - ack
+    assert (row["lagBytesExact"], row["lagSecondsExact"]) == (False, False)
+    again = world.connect("10.0.0.1:4712", sent)
+    [row] = world.status()["haConnectionInfo"]
+    assert row["lagBytes"] == world.log.end - sent
+    assert (row["lagBytesExact"], row["lagSecondsExact"]) == (True, True)
+    world.service.remove(again, None, "gone")
+    [row] = world.status()["haConnectionInfo"]
+    assert (row["lagBytesExact"], row["lagSecondsExact"]) == (True, True), "nothing was sent"
