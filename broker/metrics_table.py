@@ -178,8 +178,8 @@ HA_OLDEST_UNREPLICATED: Final = _gauge(
 )
 HA_UNREPLICATED_EXACT: Final = _gauge(
     "rocketmq_ha_unreplicated_exact",
-    "1: what no replica has is known, in bytes and seconds; 0: a replica that is gone may hold more "
-    "than it is known to",
+    "1: what no replica has is known, in bytes and seconds; 0: it is at most that, as a replica "
+    "that is gone may hold more than it is known to",
 )
 HA_OBSERVED_MS: Final = _gauge(
     "rocketmq_ha_observed_monotonic_ms",

@@ -19,6 +19,7 @@ from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, ring_no
 from broker.startup_options import StartupOptions
 from ha.ha_service import HAService, Surroundings
 from ha.inspection import Inspection, Verdict
+from ha.known_members import FILE_NAME as MEMBERS_NAME
 from ha.replica_memory import FILE_NAME as MEMORY_NAME
 from ha.replica_memory import ReplicaMemory
 from ha.transport import HaTlsError
@@ -227,6 +228,7 @@ def _build(
         ring_remoting=child.bell("remoting").ring if waits else ring_nobody,
         ring_readers=ring_readers,
         broker_name=options.broker.broker_name,
+        known_members_path=options.store.root / MEMBERS_NAME,
         fetch_members=others.fetch_members,
         verify_replica=others.verify_replica,
         inspect_master=others.inspect_master,
