@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from broker.broker_registration import FIRST_DELAY_MS
 from ha.known_members import FILE_NAME
 from ha.refusals import RefusalReason
 from remoting.body.route import ClusterInfo
@@ -34,6 +35,7 @@ GET_BROKER_CLUSTER_INFO: Final = 106
 GET_BROKER_HA_STATUS: Final = 907
 RECONNECT_MS: Final = 5_000
 """RocketMQ's, and the default."""
+OLD_MS: Final = max(RECONNECT_MS, FIRST_DELAY_MS) + 1_000
 SOON_S: Final = 25.0
 """Less than registerNameServerPeriod: no regular registration comes before."""
 
@@ -52,11 +54,12 @@ class Pair:
         self.group.start(self.slave, SLAVE, **SETTINGS, haReconnectInterval=RECONNECT_MS)
 
     def link_is_old(self) -> bool:
-        """Older than haReconnectInterval: it is no link that fails again and again."""
+        """Older than haReconnectInterval, so that it is no link that fails again and again, and
+        than FIRST_DELAY_MS, so that the slave's next regular registration is a minute away."""
         with self.slave.client() as client:
             body = json.loads(client.call(GET_BROKER_HA_STATUS, {}).body)
         since_ms = body["haClientRuntimeInfo"]["connectedSince"]
-        return since_ms is not None and body["timestamp"] - since_ms > RECONNECT_MS
+        return since_ms is not None and body["timestamp"] - since_ms > OLD_MS
 
     def registered(self) -> set[int]:
         """The ids that the name server knows."""
