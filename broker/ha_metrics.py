@@ -83,7 +83,7 @@ class Registry(Protocol):
     """What is needed of ReplicaRegistry."""
 
     def restore(
-        self, known: KnownReplica, totals: ReplicaTotals, *, sent_offset: int, is_named: bool
+        self, known: KnownReplica, totals: ReplicaTotals, *, ack_limit: int, is_named: bool
     ) -> None:
         """A replica that another process knew."""
 
@@ -151,7 +151,7 @@ class HaMetrics(ServiceThread):
             registry.restore(
                 each,
                 ReplicaTotals(state_clock, totals),
-                sent_offset=max_offset if each.sent_offset is None else each.sent_offset,
+                ack_limit=max_offset if each.ack_limit is None else each.ack_limit,
                 is_named=self._is_name(each.id),
             )
 
@@ -162,7 +162,7 @@ class HaMetrics(ServiceThread):
         self, written: Mapping[str, KnownReplica], clock: Clock, min_offset: int
     ) -> dict[str, KnownReplica]:
         """What the slots say; `written` has the rest, about those that it knows. That process was
-        killed: what was acknowledged after its last look is not there (no `sent_offset`)."""
+        killed: what was acknowledged after its last look is not there (no `ack_limit`)."""
         silent_ms = clock.monotonic_ms() - int(self._value(table.HA_OBSERVED_MS))
         lost_ms = clock.now_ms() - silent_ms
         kept = {}
@@ -304,5 +304,5 @@ def _known(replica: Replica) -> KnownReplica:
         position=replica.position,
         connected_since_ms=replica.connected_since_ms,
         left_ms=replica.disconnected_since_ms,
-        sent_offset=replica.sent_offset,
+        ack_limit=replica.position if replica.ack_limit is None else replica.ack_limit,
     )

@@ -126,8 +126,9 @@ HA_REPLICA_LAG_SECONDS: Final = _gauge(
 )
 HA_REPLICA_LAG_EXACT: Final = _gauge(
     "rocketmq_ha_replica_lag_exact",
-    "1: the lag is exact; 0: in bytes it is at most that, as a replica that is gone may hold more "
-    "than it is known to, or in seconds at least that, as the record was deleted or not found",
+    "1: the lag is exact; 0: it is at most that, as acknowledgements of a replica that is gone "
+    "were lost with a killed process, or in seconds at least that, as the record was deleted or "
+    "not found",
     REPLICA_LABELS,
 )
 HA_REPLICA_CONNECTED: Final = _gauge(
@@ -178,8 +179,8 @@ HA_OLDEST_UNREPLICATED: Final = _gauge(
 )
 HA_UNREPLICATED_EXACT: Final = _gauge(
     "rocketmq_ha_unreplicated_exact",
-    "1: what no replica has is known, in bytes and seconds; 0: it is at most that, as a replica "
-    "that is gone may hold more than it is known to",
+    "1: what no replica has is known, in bytes and seconds; 0: it is at most that, as "
+    "acknowledgements of a replica that is gone were lost with a killed process",
 )
 HA_OBSERVED_MS: Final = _gauge(
     "rocketmq_ha_observed_monotonic_ms",

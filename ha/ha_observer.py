@@ -57,8 +57,8 @@ class HaFacts:
     oldest_unreplicated_ms: int
     """Age of the oldest record of these."""
     unreplicated_exact: bool
-    """Of both. False: a replica that is gone may hold more than is known of it, so they are upper
-    bounds; or that record could not be found."""
+    """Of both. False: a replica that is gone may have acknowledged more than is known, so they are
+    upper bounds; or that record could not be found."""
     rejected_handshakes: Mapping[RefusalReason, int]
     """In the life of this process."""
     client: ClientInfo | None
@@ -120,7 +120,7 @@ class HaObserver:
         having = [r for r in replicas if r.counted or r.progress is None]
         low = self._source.min_phy_offset
         furthest = max([low, *(r.position for r in having)])
-        bounds = [min(r.sent_offset, end) for r in having if r.is_bound(end)]
+        bounds = [min(r.ack_limit or 0, end) for r in having if r.is_bound(end)]
         return furthest, max([low, *bounds]) <= furthest
 
     def _facts(self, replica: Replica, end: int) -> ReplicaFacts:

@@ -7,8 +7,8 @@ says little after a while. A file that cannot be written or understood is said o
 reason to stop.
 
 What a replica acknowledged after the last write is not in the file, so its offsets are lower bounds
-for the next start. They are exact (`sent_offset` is in the file) only when an orderly stop wrote
-it, after every connection had ended; the next start takes that back before it serves anybody.
+for the next start. They are exact (`ack_limit` is in the file) only when an orderly stop wrote it,
+after every connection had ended; the next start takes that back before it serves anybody.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class KnownReplica:
     connected_since_ms: int
     left_ms: int | None
     """None while it is connected."""
-    sent_offset: int | None = None
-    """It holds no more than this; None: it may have got more since this was written."""
+    ack_limit: int | None = None
+    """It has acknowledged no more than this; None: it may have since this was written."""
 
 
 class ReplicaMemory(ServiceThread):
@@ -82,7 +82,7 @@ class ReplicaMemory(ServiceThread):
             )
             return []
         self._written = tuple(found)  # So that a file without replicas replaces it.
-        if any(each.sent_offset is not None for each in found):
+        if any(each.ack_limit is not None for each in found):
             self._take_back(found)
         return found
 
@@ -159,7 +159,7 @@ class ReplicaMemory(ServiceThread):
 
 
 def _without_end(replica: KnownReplica) -> KnownReplica:
-    return replace(replica, sent_offset=None)
+    return replace(replica, ack_limit=None)
 
 
 def _decode(data: bytes) -> list[KnownReplica]:
@@ -180,13 +180,13 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "id": (str,),
     "remote": (str,),
     "left_ms": (int, type(None)),
-    "sent_offset": (int, type(None)),
+    "ack_limit": (int, type(None)),
 }
 
 
 def _replica_of(found: Any) -> KnownReplica:
     names = [field.name for field in fields(KnownReplica)]
-    if not isinstance(found, dict) or {"sent_offset", *found} != set(names):
+    if not isinstance(found, dict) or {"ack_limit", *found} != set(names):
         raise ValueError(f"no replica: {found!r:.200}")
     for name in found:
         if type(found[name]) not in _TYPES.get(name, (int,)):

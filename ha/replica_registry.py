@@ -52,10 +52,9 @@ class Replica:
     """Whether its acknowledgements count as one copy."""
     ack_offset: int
     position: int
-    sent_offset: int
-    """Of one that is gone: it holds no more than this. What lies between `position` and here was
-    on its way when its connection broke, or was acknowledged unseen to a process that was
-    killed."""
+    ack_limit: int | None = None
+    """It may have acknowledged more than `position`, up to here, to a process that was killed;
+    None: its last acknowledgement is known."""
     start_offset: int
     connected_since_ms: int
     disconnected_since_ms: int | None = None
@@ -71,8 +70,8 @@ class Replica:
         return max(max_phy_offset - self.position, 0)
 
     def is_bound(self, max_phy_offset: int) -> bool:
-        """Whether it may hold more than it is known to: its lag is an upper bound."""
-        return self.progress is None and self.position < min(self.sent_offset, max_phy_offset)
+        """Whether it may have acknowledged more than is known: its lag is an upper bound."""
+        return self.ack_limit is not None and self.position < min(self.ack_limit, max_phy_offset)
 
 
 @dataclass(slots=True)
@@ -102,6 +101,8 @@ class _Past:
     """Monotonic: forgotten then, unless it is connected."""
     error: str | None
     """None: it ended in the life of another process."""
+    ack_limit: int | None = None
+    """As in Replica."""
 
 
 class ReplicaRegistry:
@@ -155,11 +156,11 @@ class ReplicaRegistry:
             return link.id
 
     def restore(
-        self, known: KnownReplica, totals: ReplicaTotals, *, sent_offset: int, is_named: bool
+        self, known: KnownReplica, totals: ReplicaTotals, *, ack_limit: int, is_named: bool
     ) -> None:
-        """A replica that another process knew before this one; it is not connected, and holds
-        nothing behind `sent_offset`. Before anybody else calls; the one that left last comes
-        last."""
+        """A replica that another process knew before this one; it is not connected, and has
+        acknowledged nothing behind `ack_limit`. Before anybody else calls; the one that left last
+        comes last."""
         now_ms, left_ms = self._clock.now_ms(), known.left_ms
         left_ms = now_ms if left_ms is None else min(left_ms, now_ms)
         forget_ms = self._clock.monotonic_ms() + self._remember_ms - (now_ms - left_ms)
@@ -170,9 +171,9 @@ class ReplicaRegistry:
             now_ms=self._clock.monotonic_ms(),
             wall_ms=known.connected_since_ms,
         )
-        progress.sent_offset = max(sent_offset, known.position)
         with self._lock:
-            self._past[known.id] = _Past(progress, is_named, left_ms, forget_ms, None)
+            past = _Past(progress, is_named, left_ms, forget_ms, None, ack_limit)
+            self._past[known.id] = past
             self._totals[known.id] = totals
             self._forget()
 
@@ -372,7 +373,6 @@ class ReplicaRegistry:
             counted=link.counted,
             ack_offset=progress.ack_offset,
             position=progress.position,
-            sent_offset=progress.sent_offset,
             start_offset=progress.start_offset,
             connected_since_ms=progress.connected_since_ms,
             last_error=None if past is None else past.error,
@@ -391,7 +391,7 @@ class ReplicaRegistry:
             counted=False,
             ack_offset=progress.ack_offset,
             position=progress.position,
-            sent_offset=progress.sent_offset,
+            ack_limit=past.ack_limit,
             start_offset=progress.start_offset,
             connected_since_ms=progress.connected_since_ms,
             disconnected_since_ms=past.ended_ms,

@@ -35,7 +35,7 @@ class HAConnectionRuntimeInfo(JsonBean):
     """Where sending to this connection began."""
     lag_bytes: Int64 | None = None
     lag_bytes_exact: bool | None = None
-    """False: at most lag_bytes; it may hold more than the master knows."""
+    """False: at most lag_bytes; it may have acknowledged more than the master knows."""
     lag_seconds: float | None = None
     """Age of the oldest record that it has not acknowledged."""
     lag_seconds_exact: bool | None = None

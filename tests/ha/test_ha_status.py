@@ -12,6 +12,9 @@ import pytest
 
 from ha.ha_status import HaStatus
 from ha.refusals import RefusalCounters, RefusalReason
+from ha.replica_clock import ReplicaClock
+from ha.replica_memory import KnownReplica
+from ha.replica_totals import ReplicaTotals
 from ha.replication_lag import ReplicationLag
 from store.commit_log_reader import CommitLogReader
 from store.control_page import STORE_TIMESTAMP
@@ -178,12 +181,19 @@ def test_a_slave_s_own_end(world: World) -> None:
     assert (own["masterAddr"], own["lastError"]) == (None, "network: refused")
 
 
-def test_what_was_on_its_way_when_the_connection_broke(world: World) -> None:
-    """It may have arrived: the lag is "at most", until the slave reports again."""
+def test_what_a_killed_process_took_is_not_known(world: World) -> None:
+    """The lag is "at most", until the slave reports again."""
     ack, sent = world.log.records[12][0], world.log.records[15][0]
-    slave = world.connect("10.0.0.1:4711", ack)
-    slave.sent(sent, 500, world.clock.monotonic_ms())
-    world.service.remove(slave, RefusalReason.NETWORK, "reset")
+    known = KnownReplica(
+        id="10.0.0.1",
+        remote="10.0.0.1:4710",
+        ack_offset=ack,
+        position=ack,
+        connected_since_ms=5,
+        left_ms=None,
+    )
+    totals = ReplicaTotals(ReplicaClock(world.clock.monotonic_ms()))
+    world.registry.restore(known, totals, ack_limit=sent, is_named=False)
     [row] = world.status()["haConnectionInfo"]
     assert row["lagBytes"] == world.log.end - ack
     assert (row["lagBytesExact"], row["lagSecondsExact"]) == (False, False)
@@ -193,4 +203,4 @@ def test_what_was_on_its_way_when_the_connection_broke(world: World) -> None:
     assert (row["lagBytesExact"], row["lagSecondsExact"]) == (True, True)
     world.service.remove(again, None, "gone")
     [row] = world.status()["haConnectionInfo"]
-    assert (row["lagBytesExact"], row["lagSecondsExact"]) == (True, True), "nothing was sent"
+    assert (row["lagBytesExact"], row["lagSecondsExact"]) == (True, True), "it is known"

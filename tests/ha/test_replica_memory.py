@@ -191,27 +191,27 @@ class TestTheLastWord:
     """Only what an orderly stop wrote may be exact, and only for the next life."""
 
     def test_it_is_there_once(self, world: World) -> None:
-        gone = replace(known("b:1", left_ms=5), sent_offset=700)
+        gone = replace(known("b:1", left_ms=5), ack_limit=700)
         world.memory.note([gone], is_last=True)
         world.memory.finish()
         assert world.again() == [gone]
-        assert world.again() == [replace(gone, sent_offset=None)], "that life was killed"
+        assert world.again() == [replace(gone, ack_limit=None)], "that life was killed"
 
     def test_who_is_still_connected_may_get_more(self, world: World) -> None:
-        world.memory.note([replace(known("b:1"), sent_offset=700)], is_last=True)
+        world.memory.note([replace(known("b:1"), ack_limit=700)], is_last=True)
         world.memory.finish()
-        assert world.again()[0].sent_offset is None
+        assert world.again()[0].ack_limit is None
 
     def test_what_is_noted_in_passing_is_no_last_word(self, world: World) -> None:
-        world.memory.note([replace(known("b:1", left_ms=5), sent_offset=700)])
+        world.memory.note([replace(known("b:1", left_ms=5), ack_limit=700)])
         world.memory.step()
         world.memory.finish()
-        assert world.again()[0].sent_offset is None
+        assert world.again()[0].ack_limit is None
 
     def test_what_cannot_be_taken_back_is_removed(
         self, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        gone = replace(known("b:1", left_ms=5), sent_offset=700)
+        gone = replace(known("b:1", left_ms=5), ack_limit=700)
         world.memory.note([gone], is_last=True)
         world.memory.finish()
 
@@ -227,6 +227,6 @@ class TestTheLastWord:
         world.memory.note([known("b:1", left_ms=5)])
         world.memory.step()
         content = world.content()
-        del content["replicas"][0]["sent_offset"]
+        del content["replicas"][0]["ack_limit"]
         world.path.write_text(json.dumps(content))
         assert world.again() == [known("b:1", left_ms=5)]
