@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -62,6 +62,9 @@ class BrokerAnswerError(Exception):
 
 class OutgoingClient(Protocol):
     """What is needed of RemotingClient."""
+
+    connection_listener: Callable[[str], None] | None
+    """Told the address of each connection that ended."""
 
     def invoke_sync(
         self, address: str, command: RemotingCommand, timeout_ms: int
@@ -121,6 +124,11 @@ class BrokerOuterAPI:
     def name_servers(self) -> tuple[str, ...]:
         """Where this broker registers."""
         return self._name_servers
+
+    def watch_connections(self, listener: Callable[[str], None]) -> None:
+        """Tell `listener` the address of every connection that ends; on the client's loop thread.
+        Before the client's start."""
+        self._client.connection_listener = listener
 
     def update_name_server_addresses(self, name_servers: Sequence[str]) -> None:
         """From now on use these."""

@@ -2,10 +2,12 @@
 
 At the start, after 10 s, then every registerNameServerPeriod (kept within 10..60 s), and when a
 topic changes. A slave whose master is unknown asks again after 1 s, 2 s, 4 s, then every 5 s:
-only an answer to a registration names the master. One registration at a time: `_lock`. Called by
-the scheduled executor and by admin threads (a topic that mqadmin creates is registered before it
-is answered). The part of Java's BrokerController around registerBrokerAll; frames and bodies are
-broker_outer_api's.
+only an answer to a registration names the master. A name server forgets a broker with its
+connection, and a restarted one knows nobody: when a connection to one ends, this broker registers
+after 1 s, 2 s, 4 s and so on, until that one has answered or the regular period is shorter. One
+registration at a time: `_lock`. Called by the scheduled executor and by admin threads (a topic that
+mqadmin creates is registered before it is answered). The part of Java's BrokerController around
+registerBrokerAll; frames and bodies are broker_outer_api's.
 """
 
 from __future__ import annotations
@@ -63,6 +65,12 @@ class BrokerRegistration:
         self._search_lock = threading.Lock()
         self._search_delay_ms = 0
         """Of the next search for a master; 0 while none is under way."""
+        self._lost_lock = threading.Lock()
+        self._lost: set[str] = set()
+        """Name servers whose connection ended, and that have not answered a registration since."""
+        self._again_delay_ms = 0
+        """Of the next registration with those; 0 while none is planned."""
+        api.watch_connections(self._on_connection_closed)
 
     # -- when -----------------------------------------------------------------------------------
 
@@ -80,13 +88,15 @@ class BrokerRegistration:
         self._executor.submit(
             "register-broker-first", lambda: self._register_first(before_first, on_registered)
         )
-        period_ms = max(MIN_PERIOD_MS, min(self.config.register_name_server_period, MAX_PERIOD_MS))
         self._executor.schedule(
             "register-broker",
             self._register_regularly,
             first_delay_ms=FIRST_DELAY_MS,
-            period_ms=period_ms,
+            period_ms=self._period_ms(),
         )
+
+    def _period_ms(self) -> int:
+        return max(MIN_PERIOD_MS, min(self.config.register_name_server_period, MAX_PERIOD_MS))
 
     def _register_first(
         self, before_first: Callable[[], None] | None, on_registered: Callable[[], None] | None
@@ -122,6 +132,42 @@ class BrokerRegistration:
     def _register_regularly(self) -> None:
         self.register_all(check_order=True, oneway=False, force=self.config.force_register)
         self._search_master_if_unknown()
+
+    # -- a name server that lost us --------------------------------------------------------------
+
+    def _on_connection_closed(self, address: str) -> None:
+        """A connection of ours to "host:port" ended; those to name servers matter. Any thread;
+        quick."""
+        if self._stopped or address not in self._api.name_servers:
+            return
+        with self._lost_lock:
+            self._lost.add(address)
+            if self._again_delay_ms:
+                return
+            self._again_delay_ms = MIN_SEARCH_MS
+        self._register_later()
+
+    def _register_later(self) -> None:
+        self._executor.schedule(
+            "register-again",
+            self._register_again,
+            first_delay_ms=self._again_delay_ms,
+            period_ms=None,
+        )
+
+    def _register_again(self) -> None:
+        try:
+            # A registration under way will be answered by those that are back.
+            if self._lost and not self._lock.locked():
+                self.register_all(check_order=True, oneway=False, force=True)
+                self._search_master_if_unknown()
+        finally:
+            with self._lost_lock:
+                delay_ms = self._again_delay_ms * 2
+                over = self._stopped or not self._lost or delay_ms >= self._period_ms()
+                self._again_delay_ms = 0 if over else delay_ms
+            if not over:
+                self._register_later()
 
     # -- a slave's search for its master ---------------------------------------------------------
 
@@ -209,6 +255,8 @@ class BrokerRegistration:
         """
         if not results:
             return
+        with self._lost_lock:
+            self._lost.difference_update(each.name_server for each in results)
         self._use_master(results)
         order_topics = results[0].order_topics
         if check_order and order_topics is not None and not self._is_slave:

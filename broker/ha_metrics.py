@@ -75,14 +75,16 @@ class Memory(Protocol):
     def load(self) -> list[KnownReplica]:
         """Replicas of this broker's life before."""
 
-    def note(self, replicas: list[KnownReplica]) -> None:
-        """These are known now; quick."""
+    def note(self, replicas: list[KnownReplica], *, is_last: bool = False) -> None:
+        """These are known now; quick. `is_last`: nobody will be connected any more."""
 
 
 class Registry(Protocol):
     """What is needed of ReplicaRegistry."""
 
-    def restore(self, known: KnownReplica, totals: ReplicaTotals, *, is_named: bool) -> None:
+    def restore(
+        self, known: KnownReplica, totals: ReplicaTotals, *, ack_limit: int, is_named: bool
+    ) -> None:
         """A replica that another process knew."""
 
 
@@ -124,11 +126,18 @@ class HaMetrics(ServiceThread):
     # -- what was before -----------------------------------------------------------------------
 
     def restore(
-        self, registry: Registry, clock: Clock, min_offset: int, *, broker_started_ms: int
+        self,
+        registry: Registry,
+        clock: Clock,
+        min_offset: int,
+        max_offset: int,
+        *,
+        broker_started_ms: int,
     ) -> None:
-        """Tell the registry which replicas there were; `min_offset`: the log begins there. They
-        have been disconnected since another `ha` looked last, or since the broker was started
-        (monotonic): its store may have recovered for long."""
+        """Tell the registry which replicas there were; the log begins at `min_offset` and ends at
+        `max_offset`: what is behind that was sent to none of them. They have been disconnected
+        since another `ha` looked last, or since the broker was started (monotonic): its store may
+        have recovered for long."""
         known = {} if self._memory is None else {each.id: each for each in self._memory.load()}
         if self._slots.series(table.HA_OBSERVED_MS.name):  # This broker had a process `ha` before.
             known = self._kept_replicas(known, clock, min_offset)
@@ -140,7 +149,10 @@ class HaMetrics(ServiceThread):
             totals = self._kept_totals(each.id)
             state_clock = ReplicaClock(since_ms, spent_ms=totals.state_ms)
             registry.restore(
-                each, ReplicaTotals(state_clock, totals), is_named=self._is_name(each.id)
+                each,
+                ReplicaTotals(state_clock, totals),
+                ack_limit=max_offset if each.ack_limit is None else each.ack_limit,
+                is_named=self._is_name(each.id),
             )
 
     def _is_name(self, replica: str) -> bool:
@@ -149,7 +161,8 @@ class HaMetrics(ServiceThread):
     def _kept_replicas(
         self, written: Mapping[str, KnownReplica], clock: Clock, min_offset: int
     ) -> dict[str, KnownReplica]:
-        """What the slots say; `written` has the rest, about those that it knows."""
+        """What the slots say; `written` has the rest, about those that it knows. That process was
+        killed: what was acknowledged after its last look is not there (no `ack_limit`)."""
         silent_ms = clock.monotonic_ms() - int(self._value(table.HA_OBSERVED_MS))
         lost_ms = clock.now_ms() - silent_ms
         kept = {}
@@ -208,9 +221,9 @@ class HaMetrics(ServiceThread):
 
     def finish(self) -> None:
         """The last look: everybody has gone."""
-        self._write(self._observe())
+        self._write(self._observe(), is_last=True)
 
-    def _write(self, facts: HaFacts) -> None:
+    def _write(self, facts: HaFacts, *, is_last: bool = False) -> None:
         # First: a reader adds the time since then to what is in the slots (ReplicaSight).
         self._set(table.HA_OBSERVED_MS, facts.observed_ms)
         for each in facts.replicas:
@@ -219,13 +232,14 @@ class HaMetrics(ServiceThread):
         self._set(table.HA_MASTER_MAX_OFFSET, facts.max_offset)
         self._set(table.HA_UNREPLICATED_BYTES, facts.unreplicated_bytes)
         self._set(table.HA_OLDEST_UNREPLICATED, facts.oldest_unreplicated_ms / 1000)
+        self._set(table.HA_UNREPLICATED_EXACT, facts.unreplicated_exact)
         self._write_refusals(facts)
         if facts.client is not None:
             self._set(table.HA_CLIENT_CONNECTED, facts.client.local_address is not None)
             self._set(table.HA_CLIENT_RECEIVED, self._received_before + facts.client.received)
         if self._memory is not None:
             named = (each.replica for each in facts.replicas if self._is_name(each.replica.id))
-            self._memory.note([_known(replica) for replica in named])
+            self._memory.note([_known(replica) for replica in named], is_last=is_last)
 
     def _set(self, metric: Metric, value: float, labels: _Labels = ()) -> None:
         self._values[self._slots.find(metric.name, labels, metric.size)] = value
@@ -290,4 +304,5 @@ def _known(replica: Replica) -> KnownReplica:
         position=replica.position,
         connected_since_ms=replica.connected_since_ms,
         left_ms=replica.disconnected_since_ms,
+        ack_limit=replica.position if replica.ack_limit is None else replica.ack_limit,
     )

@@ -103,15 +103,22 @@ class MasterInspector:
         self._on_result = on_result
         self._lock = threading.Lock()
         self._known: tuple[str | None, str | None] = (None, None)
+        self._last_master: tuple[str | None, str | None] = (None, None)
+        """As _known, when a name server named a master last."""
         self._blind_since_ms: int | None = None
 
     # -- addresses -----------------------------------------------------------------------------
 
     def set_master(self, master_addr: str | None, ha_addr: str | None) -> None:
-        """What the name server said last (remoting and HA "ip:port"). Any thread."""
+        """What the name server said last (remoting and HA "ip:port"). Any thread.
+
+        One that names no master may have been restarted with it: as long as the HA address stays,
+        the last master is inspected. It is followed only if it answers and the logs agree."""
         if (master_addr, ha_addr) != self._known:
             log.info("master %s, HA %s (were %s, %s)", master_addr, ha_addr, *self._known)
             self._known = (master_addr or None, ha_addr or None)
+        if master_addr and ha_addr:
+            self._last_master = (master_addr, ha_addr)
 
     @property
     def master_address(self) -> str | None:
@@ -140,6 +147,8 @@ class MasterInspector:
     def _inspect(self, own_max: int, own_min: int, fixed: str | None) -> Inspection:
         is_fixed = fixed is not None and len(fixed) >= _LEAST_ADDRESS
         master_address, learnt = self._known
+        if master_address is None and learnt == self._last_master[1]:
+            master_address = self._last_master[0]
         ha_address = fixed if is_fixed else learnt
         obstacle = self._obstacle(ha_address, master_address, is_fixed)
         if obstacle is not None:

@@ -126,8 +126,9 @@ HA_REPLICA_LAG_SECONDS: Final = _gauge(
 )
 HA_REPLICA_LAG_EXACT: Final = _gauge(
     "rocketmq_ha_replica_lag_exact",
-    "1: the lag in seconds is exact; 0: it is at least that, or, while process ha does not look, an"
-    " estimate that may be too high",
+    "1: the lag is exact; 0: it is at most that, as acknowledgements of a replica that is gone "
+    "were lost with a killed process, or in seconds at least that, as the record was deleted or "
+    "not found",
     REPLICA_LABELS,
 )
 HA_REPLICA_CONNECTED: Final = _gauge(
@@ -175,6 +176,11 @@ HA_UNREPLICATED_BYTES: Final = _gauge(
 )
 HA_OLDEST_UNREPLICATED: Final = _gauge(
     "rocketmq_ha_oldest_unreplicated_seconds", "age of the oldest record that no replica has"
+)
+HA_UNREPLICATED_EXACT: Final = _gauge(
+    "rocketmq_ha_unreplicated_exact",
+    "1: what no replica has is known, in bytes and seconds; 0: it is at most that, as "
+    "acknowledgements of a replica that is gone were lost with a killed process",
 )
 HA_OBSERVED_MS: Final = _gauge(
     "rocketmq_ha_observed_monotonic_ms",

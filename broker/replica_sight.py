@@ -40,6 +40,12 @@ _AGEING: Final = {
     table.HA_OLDEST_UNREPLICATED.name: table.HA_UNREPLICATED_BYTES.name,
 }
 """Age of something to its bytes: where there are none, nothing gets older."""
+_EXACT: Final = {
+    table.HA_REPLICA_LAG_EXACT.name: table.HA_REPLICA_LAG_BYTES.name,
+    table.HA_UNREPLICATED_EXACT.name: table.HA_UNREPLICATED_BYTES.name,
+}
+"""Whether something is exact to its bytes: 0 of them is exact, and of more a part may have been
+acknowledged after `ha` looked last."""
 
 
 class Sight:
@@ -78,19 +84,24 @@ class Sight:
             return [(labels, [0.0]) for labels, _ in rows]
         if metric in _GROWING:
             return [(labels, [values[0] + self._growth]) for labels, values in rows]
-        if metric == table.HA_REPLICA_LAG_EXACT.name and self._growth:
-            return [(labels, [0.0]) for labels, _ in rows]
+        if metric in _EXACT:
+            behind = self._behind(_EXACT[metric])
+            return [(labels, [0.0] if labels in behind else values) for labels, values in rows]
         if metric == table.HA_REPLICA_LEFT.name:
             lost = (self._now_ms - self._blind_ms) / 1000
             return [(labels, [values[0] or lost]) for labels, values in rows]
         if metric in _AGEING:
             passed = self._blind_ms / 1000
-            behind = {labels for labels, values in self.read(_AGEING[metric]) if values[0] > 0}
+            behind = self._behind(_AGEING[metric])
             return [
                 (labels, [values[0] + passed] if labels in behind else values)
                 for labels, values in rows
             ]
         return rows
+
+    def _behind(self, size_metric: str) -> set[Labels]:
+        """Where there are some bytes."""
+        return {labels for labels, values in self.read(size_metric) if values[0] > 0}
 
 
 class ReplicaSight:

@@ -217,10 +217,11 @@ def _ack_latency(sight: SeriesReader) -> Json:
 
 
 def _unreplicated(sight: SeriesReader) -> Json:
-    """Null while process `ha` has not looked yet: nobody knows what the replicas have."""
+    """Null while nobody knows what the replicas have: process `ha` has not looked yet, or what it
+    knows is a bound. The line has no word for "at most"."""
     size = _value(sight, table.HA_UNREPLICATED_BYTES)
     age_s = _value(sight, table.HA_OLDEST_UNREPLICATED)
-    if size is None or age_s is None or not _value(sight, table.HA_OBSERVED_MS):
+    if size is None or age_s is None or not _value(sight, table.HA_UNREPLICATED_EXACT):
         return {"unreplicated_bytes": None, "oldest_unreplicated_ms": None}
     return {"unreplicated_bytes": round(size), "oldest_unreplicated_ms": _ms(age_s)}
 

@@ -2,16 +2,17 @@
 
 A thread of process `ha`. Asks every 30 s, and at once when the lobby holds an unknown peer
 (`request`), but not more than once a second: unknown peers shall not hammer the name server. How
-the answer is got (through process `remoting` from a name server) is the affair of `fetch`.
+the answer is got (through process `remoting` from a name server) is the affair of `fetch`; who is
+a member after it, and after a restart, that of KnownMembers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ha.asking_service import AskingService
-from ha.trusted_peers import TrustedPeers
+from ha.known_members import KnownMembers, Members
 from store.clock import Clock
 from store.service_thread import FailureHandler
 
@@ -24,22 +25,25 @@ class GroupMembersService(AskingService):
 
     def __init__(
         self,
-        fetch: Callable[[], list[str] | None],
-        trusted: TrustedPeers,
+        fetch: Callable[[], Mapping[int, str] | None],
+        known: KnownMembers,
+        use: Callable[[Members], None],
         clock: Clock,
         *,
-        answered: Callable[[], None] = lambda: None,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """`fetch` gives the members' addresses, or None (or an empty list) when nobody knows; it
-        must not raise and may block for seconds. `answered` runs after each answer (the lobby
-        looks again)."""
+        """`fetch` gives the members' addresses by id, or None when nobody knows; it must not raise
+        and may block for seconds. `use` gets the members after each answer."""
         super().__init__("GroupMembersService", on_failure=on_failure)
         self._fetch = fetch
-        self._trusted = trusted
+        self._known = known
+        self._use = use
         self._clock = clock
-        self._answered = answered
         self._asked_at_ms: int | None = None
+
+    def begin(self) -> None:
+        """Use those that are remembered. Before the start, and before anybody connects."""
+        self._use(self._known.load())
 
     def request(self) -> None:
         """Ask soon. Any thread."""
@@ -51,8 +55,8 @@ class GroupMembersService(AskingService):
         if self.stopped:
             return
         self._asked_at_ms = self._clock.monotonic_ms()
-        self._trusted.set_members(self._fetch() or ())
-        self._answered()
+        self._use(self._known.update(self._fetch()))
+        self._known.save()
         self.wait_for_running(ASK_EVERY_MS)
 
     def _pause(self) -> None:

@@ -153,7 +153,8 @@ class GroupTransferService(ServiceThread):
     def _log_fall_behind(self) -> None:
         max_phy_offset = self._counters[MAX_PHY_OFFSET]
         lags = [
-            f"{replica.id} {replica.lag_bytes(max_phy_offset)} bytes ({replica.state})"
+            f"{replica.id} {'at most ' if replica.is_bound(max_phy_offset) else ''}"
+            f"{replica.lag_bytes(max_phy_offset)} bytes ({replica.state})"
             for replica in self._registry.replicas()
         ]
         if lags:

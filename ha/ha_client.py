@@ -3,8 +3,9 @@
 Thread of process `ha` on a slave, owner of the ReplicaLog. A round: ask whether our log is a part
 of the master's (MasterInspection), connect, report where to go on at once, then receive until the
 link ends (master_link.py); now and then the open link's master is inspected again
-(renewed_inspection.py). After a failure it rests for haReconnectInterval: what the environment
-does (no descriptor, a file that is gone) ends a round, never the process. It sleeps in one
+(renewed_inspection.py). After a failure it rests for haReconnectInterval, after a link that worked
+for that long, and while the master is silent, for a second at most: what the environment does (no
+descriptor, a file that is gone) ends a round, never the process. It sleeps in one
 selector, on the link, the process' bell and its own waiter, so that a changed address and the stop
 are seen at once. It knows no remoting and no other process: those come as Protocols
 (inspection.py). Follows HAClient / DefaultHAClient of the original.
@@ -46,6 +47,9 @@ Answer = TypeVar("Answer")
 
 CONNECT_MS: Final = 5_000
 _NO_ADDRESS_MS: Final = 500
+_BACK_SOON_MS: Final = 1_000
+"""A master that was followed until now, or is known and silent, may be restarted: it is looked for
+more often, so that sends that wait for this slave succeed soon after its start."""
 _BEGIN_MS: Final = 5_000
 _POLL_MS: Final = 5
 _IDLE_MS: Final = 60_000
@@ -135,6 +139,8 @@ class HAClient(ServiceThread):
         self._state = HAClientState.WAITING_FOR_ADDRESS
         self._address: str | None = None
         self._link: MasterLink | None = None
+        self._link_lasted = False
+        """The last round's link lived for at least haReconnectInterval."""
         self._last_read_ms = self._last_write_ms = 0
         self._received = 0
         """Over the links that ended."""
@@ -199,6 +205,7 @@ class HAClient(ServiceThread):
 
     def _round(self) -> int:
         """Returns how long to rest, in ms."""
+        self._link_lasted = False
         try:
             self._log.open()
             found = self._inspect()
@@ -217,7 +224,11 @@ class HAClient(ServiceThread):
             self._note_end(error)
         except (StoreError, OSError) as error:
             self._note_end(LinkClosedError(None, f"replication stands still: {error}"))
-        return self._config.ha_reconnect_interval
+        return self._soon_ms if self._link_lasted else self._config.ha_reconnect_interval
+
+    @property
+    def _soon_ms(self) -> int:
+        return min(_BACK_SOON_MS, self._config.ha_reconnect_interval)
 
     def _inspect(self) -> Inspection | None:
         """None: the stop was asked for meanwhile. Raises LinkClosedError: nobody answers."""
@@ -243,7 +254,7 @@ class HAClient(ServiceThread):
         if text != self._last_error:
             log.warning("waiting for the master: %s", text)
         self._last_error = text
-        return _NO_ADDRESS_MS if address is None else self._config.ha_reconnect_interval
+        return _NO_ADDRESS_MS if address is None else self._soon_ms
 
     # -- the verdict ---------------------------------------------------------------------------
 
@@ -328,7 +339,12 @@ class HAClient(ServiceThread):
             self._enter(HAClientState.TRANSFER)
             log.info("master %s: connected, going on at %s", address, self._log.position)
             self._on_connected(transport.local, address)
-            self._transfer(link, self._renewed_inspection(found))
+            began_ms = self._clock.monotonic_ms()
+            try:
+                self._transfer(link, self._renewed_inspection(found))
+            finally:
+                lasted_ms = self._clock.monotonic_ms() - began_ms
+                self._link_lasted = lasted_ms >= self._config.ha_reconnect_interval
         finally:
             self._end_link(transport)
 

@@ -236,6 +236,18 @@ class HAConnections:
         )
         return reader, writer
 
+    def end_untrusted(self, is_trusted: Callable[[str], bool]) -> None:
+        """End those whose address must not be given the log any more. Does not wait."""
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            if not is_trusted(connection.progress.ip):
+                connection.end(
+                    RefusalReason.UNKNOWN_PEER,
+                    "it was a broker of this group before this start, and has not registered "
+                    "since; add it to haTrustedAddresses, or see why it does not",
+                )
+
     def close_all(self, timeout_ms: float = 5000) -> bool:
         """Refuse new ones, end all, wait for their threads. False when one did not stop."""
         with self._lock:

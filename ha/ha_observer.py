@@ -41,6 +41,7 @@ class ReplicaFacts:
     replica: Replica
     lag_bytes: int
     lag: LagAge
+    """Exact only where lag_bytes is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,9 @@ class HaFacts:
     """What no replica has, live or gone. 0 on a slave: its master has all of it."""
     oldest_unreplicated_ms: int
     """Age of the oldest record of these."""
+    unreplicated_exact: bool
+    """Of both. False: a replica that is gone may have acknowledged more than is known, so they are
+    upper bounds; or that record could not be found."""
     rejected_handshakes: Mapping[RefusalReason, int]
     """In the life of this process."""
     client: ClientInfo | None
@@ -93,29 +97,38 @@ class HaObserver:
         shown = [replica for replica in replicas if not _waits_for_name(replica)]
         if any(replica.progress for replica in replicas if _waits_for_name(replica)):
             self._request_members()
-        furthest = end if self._client is not None else self._furthest(replicas)
+        furthest, exact = self._furthest(replicas, end)
         self._ages.begin(newest_ms)
+        oldest = self._ages.of(furthest)
         return HaFacts(
             observed_ms=now_ms,
             max_offset=end,
             replicas=tuple(self._facts(replica, end) for replica in shown),
             unreplicated_bytes=max(end - furthest, 0),
-            oldest_unreplicated_ms=self._ages.of(furthest).ms,
+            oldest_unreplicated_ms=oldest.ms,
+            unreplicated_exact=exact and oldest.exact,
             rejected_handshakes=self._rejected_handshakes(),
             client=None if self._client is None else self._client(),
         )
 
-    def _furthest(self, replicas: list[Replica]) -> int:
-        """Up to where some replica has the log. A connection that may be another one's does not
-        count; one that left has what it had."""
-        positions = [r.position for r in replicas if r.counted or r.progress is None]
-        return max(positions, default=self._source.min_phy_offset)
+    def _furthest(self, replicas: list[Replica], end: int) -> tuple[int, bool]:
+        """Up to where some replica has the log, and whether none can have more. A connection that
+        may be another one's does not count; one that left has what it had. What was deleted here
+        is lost by nothing that happens to this broker."""
+        if self._client is not None:
+            return end, True
+        having = [r for r in replicas if r.counted or r.progress is None]
+        low = self._source.min_phy_offset
+        furthest = max([low, *(r.position for r in having)])
+        bounds = [min(r.ack_limit or 0, end) for r in having if r.is_bound(end)]
+        return furthest, max([low, *bounds]) <= furthest
 
     def _facts(self, replica: Replica, end: int) -> ReplicaFacts:
+        age = self._ages.of(replica.position)
         return ReplicaFacts(
             replica=replica,
             lag_bytes=replica.lag_bytes(end),
-            lag=self._ages.of(replica.position),
+            lag=LagAge(age.ms, age.exact and not replica.is_bound(end)),
         )
 
 

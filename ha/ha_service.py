@@ -24,6 +24,7 @@ from ha.ha_connection import HAConnections
 from ha.ha_observer import HaObserver
 from ha.ha_status import HaStatus
 from ha.inspection import LogBeginner, MasterInspection, ResyncRequester
+from ha.known_members import KnownMembers, Members
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
@@ -69,6 +70,8 @@ class Surroundings:
     ring_readers: Callable[[], None]
     """Wakes everybody who follows max_phy_offset. Both are quick."""
     broker_name: str
+    known_members_path: Path
+    """Where the registered brokers of this group are written down."""
     fetch_members: Callable[[], Mapping[int, str] | None]
     """Broker id to ip of the registered brokers of this group; None: nobody knows. Never raises."""
     verify_replica: VerifyReplica = _nobody_can_ask
@@ -143,18 +146,18 @@ class HAService:
             new_selector=self._new_selector,
             on_failure=self._on_failure,
         )
-        trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
+        self._trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
         self._members = GroupMembersService(
-            self._fetch_members,
-            trusted,
+            around.fetch_members,
+            KnownMembers(around.known_members_path, around.broker_name, clock),
+            self._use_members,
             clock,
-            answered=lambda: self._accept.members_answered(),
             on_failure=self._on_failure,
         )
         self._accept = AcceptSocketService(
             around.listening,
             config,
-            trusted,
+            self._trusted,
             self._refusal_log,
             self._connections.admit,
             clock,
@@ -189,13 +192,15 @@ class HAService:
         around = self._around
         return CommitLogReader(around.commit_log_path, around.file_size, around.page)
 
-    def _fetch_members(self) -> list[str] | None:
-        """For the trust check; the registry learns the ids on the way."""
-        members = self._around.fetch_members()
-        if members is None:
-            return None
-        self.registry.set_members(self._around.broker_name, members)
-        return list(members.values())
+    def _use_members(self, members: Members) -> None:
+        """For the registry, which learns the ids, and for the trust check."""
+        self.registry.set_members(self._around.broker_name, members.ips)
+        self._trusted.set_members(members.ips.values())
+        self._accept.members_answered()
+        if members.expelled:
+            self._connections.end_untrusted(
+                lambda ip: ip not in members.expelled or self._trusted.is_trusted(ip)
+            )
 
     def new_observer(self) -> HaObserver:
         """What the metrics ask, for one thread."""
@@ -213,6 +218,7 @@ class HAService:
 
     def start(self) -> None:
         """Start the services; the store is ready."""
+        self._members.begin()
         for service in self._services:
             service.start()
 

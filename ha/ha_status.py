@@ -109,7 +109,7 @@ class HaStatus:
     def _replica(self, replica: Replica, max_phy_offset: int) -> Json:
         progress, totals = replica.progress, replica.totals
         age = self._lag.age(replica.position, self._counters[STORE_TIMESTAMP])
-        lag_bytes = replica.lag_bytes(max_phy_offset)
+        lag_bytes, is_bound = replica.lag_bytes(max_phy_offset), replica.is_bound(max_phy_offset)
         rate, where = 0, replica.ack_offset
         if progress is not None:
             rate = progress.bytes_per_second(self._clock.monotonic_ms())
@@ -126,8 +126,9 @@ class HaStatus:
             "counted": replica.counted,
             "startOffset": replica.start_offset,
             "lagBytes": lag_bytes,
+            "lagBytesExact": not is_bound,
             "lagSeconds": age.ms / 1000,
-            "lagSecondsExact": age.exact,
+            "lagSecondsExact": age.exact and not is_bound,
             "connectedSince": replica.connected_since_ms,
             "disconnectedSince": replica.disconnected_since_ms,
             "lastError": replica.last_error,

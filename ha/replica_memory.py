@@ -5,10 +5,15 @@ or not at all; it is written when somebody came or left, and once a minute. A re
 while the broker is restarted is missed after that, too. Only replicas with a name are in it: an ip
 says little after a while. A file that cannot be written or understood is said once; it is no
 reason to stop.
+
+What a replica acknowledged after the last write is not in the file, so its offsets are lower bounds
+for the next start. They are exact (`ack_limit` is in the file) only when an orderly stop wrote it,
+after every connection had ended; the next start takes that back before it serves anybody.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Sequence
@@ -40,6 +45,8 @@ class KnownReplica:
     connected_since_ms: int
     left_ms: int | None
     """None while it is connected."""
+    ack_limit: int | None = None
+    """It has acknowledged no more than this; None: it may have since this was written."""
 
 
 class ReplicaMemory(ServiceThread):
@@ -52,6 +59,7 @@ class ReplicaMemory(ServiceThread):
         self._path = path
         self._clock = clock
         self._noted: tuple[KnownReplica, ...] = ()
+        self._is_last_word = False
         self._noted_who: frozenset[tuple[str, bool]] = frozenset()
         self._written: tuple[KnownReplica, ...] = ()
         self._written_who: frozenset[tuple[str, bool]] = frozenset()
@@ -74,11 +82,15 @@ class ReplicaMemory(ServiceThread):
             )
             return []
         self._written = tuple(found)  # So that a file without replicas replaces it.
+        if any(each.ack_limit is not None for each in found):
+            self._take_back(found)
         return found
 
-    def note(self, replicas: Sequence[KnownReplica]) -> None:
-        """These are known now. Quick: it does not wait for the file."""
+    def note(self, replicas: Sequence[KnownReplica], *, is_last: bool = False) -> None:
+        """These are known now. Quick: it does not wait for the file. `is_last`: connections have
+        ended, and there will be no more in this life."""
         self._noted = tuple(replicas)
+        self._is_last_word = is_last
         who = frozenset((each.id, each.left_ms is None) for each in replicas)
         if who != self._noted_who:
             self._noted_who = who
@@ -105,20 +117,34 @@ class ReplicaMemory(ServiceThread):
 
     def _write(self) -> None:
         self._tried_ms = self._clock.monotonic_ms()
-        noted, who = self._noted, self._noted_who
+        noted, who, is_last = self._noted, self._noted_who, self._is_last_word
         if not noted and not self._written:
             return
-        value = {
-            "version": 1,
-            "writtenMs": self._clock.now_ms(),
-            "replicas": [asdict(each) for each in noted],
-        }
         try:
-            write_whole(self._path, json.dumps(value, indent=1).encode())
+            self._write_file([each if is_last else _without_end(each) for each in noted])
         except OSError as error:
             self._complain(f"{error.strerror or error}")
             return
         self._written, self._written_who, self._trouble = noted, who, None
+
+    def _write_file(self, replicas: Sequence[KnownReplica]) -> None:
+        value = {
+            "version": 1,
+            "writtenMs": self._clock.now_ms(),
+            "replicas": [
+                asdict(_without_end(each) if each.left_ms is None else each) for each in replicas
+            ],
+        }
+        write_whole(self._path, json.dumps(value, indent=1).encode())
+
+    def _take_back(self, found: Sequence[KnownReplica]) -> None:
+        """From now on they may get more: a kill must not leave the last life's word behind."""
+        try:
+            self._write_file([_without_end(each) for each in found])
+        except OSError as error:
+            self._complain(f"{error.strerror or error}")
+            with contextlib.suppress(OSError):
+                self._path.unlink()
 
     def _complain(self, text: str) -> None:
         if text != self._trouble:
@@ -130,6 +156,10 @@ class ReplicaMemory(ServiceThread):
                 text,
             )
         self._trouble = text
+
+
+def _without_end(replica: KnownReplica) -> KnownReplica:
+    return replace(replica, ack_limit=None)
 
 
 def _decode(data: bytes) -> list[KnownReplica]:
@@ -150,14 +180,15 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "id": (str,),
     "remote": (str,),
     "left_ms": (int, type(None)),
+    "ack_limit": (int, type(None)),
 }
 
 
 def _replica_of(found: Any) -> KnownReplica:
     names = [field.name for field in fields(KnownReplica)]
-    if not isinstance(found, dict) or set(found) != set(names):
+    if not isinstance(found, dict) or {"ack_limit", *found} != set(names):
         raise ValueError(f"no replica: {found!r:.200}")
-    for name in names:
+    for name in found:
         if type(found[name]) not in _TYPES.get(name, (int,)):
             raise ValueError(f"{name} of a replica is {found[name]!r:.200}")
     return KnownReplica(**found)

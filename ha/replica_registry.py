@@ -52,6 +52,9 @@ class Replica:
     """Whether its acknowledgements count as one copy."""
     ack_offset: int
     position: int
+    ack_limit: int | None = None
+    """It may have acknowledged more than `position`, up to here, to a process that was killed;
+    None: its last acknowledgement is known."""
     start_offset: int
     connected_since_ms: int
     disconnected_since_ms: int | None = None
@@ -65,6 +68,10 @@ class Replica:
     def lag_bytes(self, max_phy_offset: int) -> int:
         """Log bytes that it has not acknowledged."""
         return max(max_phy_offset - self.position, 0)
+
+    def is_bound(self, max_phy_offset: int) -> bool:
+        """Whether it may have acknowledged more than is known: its lag is an upper bound."""
+        return self.ack_limit is not None and self.position < min(self.ack_limit, max_phy_offset)
 
 
 @dataclass(slots=True)
@@ -94,6 +101,8 @@ class _Past:
     """Monotonic: forgotten then, unless it is connected."""
     error: str | None
     """None: it ended in the life of another process."""
+    ack_limit: int | None = None
+    """As in Replica."""
 
 
 class ReplicaRegistry:
@@ -146,9 +155,12 @@ class ReplicaRegistry:
             self._forget()
             return link.id
 
-    def restore(self, known: KnownReplica, totals: ReplicaTotals, *, is_named: bool) -> None:
-        """A replica that another process knew before this one; it is not connected. Before anybody
-        else calls; the one that left last comes last."""
+    def restore(
+        self, known: KnownReplica, totals: ReplicaTotals, *, ack_limit: int, is_named: bool
+    ) -> None:
+        """A replica that another process knew before this one; it is not connected, and has
+        acknowledged nothing behind `ack_limit`. Before anybody else calls; the one that left last
+        comes last."""
         now_ms, left_ms = self._clock.now_ms(), known.left_ms
         left_ms = now_ms if left_ms is None else min(left_ms, now_ms)
         forget_ms = self._clock.monotonic_ms() + self._remember_ms - (now_ms - left_ms)
@@ -160,7 +172,8 @@ class ReplicaRegistry:
             wall_ms=known.connected_since_ms,
         )
         with self._lock:
-            self._past[known.id] = _Past(progress, is_named, left_ms, forget_ms, None)
+            past = _Past(progress, is_named, left_ms, forget_ms, None, ack_limit)
+            self._past[known.id] = past
             self._totals[known.id] = totals
             self._forget()
 
@@ -378,6 +391,7 @@ class ReplicaRegistry:
             counted=False,
             ack_offset=progress.ack_offset,
             position=progress.position,
+            ack_limit=past.ack_limit,
             start_offset=progress.start_offset,
             connected_since_ms=progress.connected_since_ms,
             disconnected_since_ms=past.ended_ms,

@@ -59,7 +59,8 @@ class LogSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LagAge:
-    """`ms`: age of the oldest record that is not acknowledged. `exact` False: at least that."""
+    """`ms`: age of the oldest record that is not acknowledged. `exact` False: at least that, or,
+    where the acknowledgement itself is a lower bound, about that."""
 
     ms: int
     exact: bool

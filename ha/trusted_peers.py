@@ -36,11 +36,12 @@ class TrustedPeers:
         return address in self._members or any(address in net for net in self._networks)
 
     def set_members(self, ips: Collection[str]) -> None:
-        """The registered brokers of the group are these now; an empty answer changes nothing."""
+        """The registered brokers of the group are these now."""
         members = frozenset(address for ip in ips if (address := _parse(ip)) is not None)
-        if members and members != self._members:
+        if members != self._members:
             self._members = members
-            log.info("HA port: members of the group are %s", ", ".join(sorted(map(str, members))))
+            names = ", ".join(sorted(map(str, members)))
+            log.info("HA port: members of the group are %s", names or "not known")
 
 
 def parse_networks(text: str) -> list[_Network]:

@@ -120,6 +120,9 @@ class RemotingClient:
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, _Connecting] = {}
         self._responses = ResponseTable()
+        self.connection_listener: Callable[[str], None] | None = None
+        """Told the address ("host:port") of each connection that ended. Set before the start; on
+        the loop's thread: quick, and raises nothing."""
         self._async_permits = threading.Semaphore(config.client_async_semaphore_value)
         self._oneway_permits = threading.Semaphore(config.client_oneway_semaphore_value)
         self._life = threading.Lock()
@@ -402,6 +405,8 @@ class RemotingClient:
             del self._connections[address]
         error = RemotingSendRequestError(address, f"connection closed: {reason}")
         self._responses.fail_address(address, error)
+        if self.connection_listener is not None:
+            self.connection_listener(address)
 
     def _close_address(self, address: str, reason: str) -> None:
         connection = self._connections.get(address)

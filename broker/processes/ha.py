@@ -19,12 +19,19 @@ from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, ring_no
 from broker.startup_options import StartupOptions
 from ha.ha_service import HAService, Surroundings
 from ha.inspection import Inspection, Verdict
+from ha.known_members import FILE_NAME as MEMBERS_NAME
 from ha.replica_memory import FILE_NAME as MEMORY_NAME
 from ha.replica_memory import ReplicaMemory
 from ha.transport import HaTlsError
 from remoting.selector_seam import new_selector
 from store.clock import SystemClock
-from store.control_page import MIN_PHY_OFFSET, REPLICA_COUNT, REPLICATED_OFFSET, ProcessIndex
+from store.control_page import (
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    REPLICA_COUNT,
+    REPLICATED_OFFSET,
+    ProcessIndex,
+)
 from store.errors import StoreError
 from store.message_store_config import BrokerRole
 from store.resync_request import ResyncAction, ResyncRequest, write_request
@@ -174,6 +181,9 @@ def _build_metrics(
 ) -> list[ServiceThread]:
     """HaMetrics, and on a master what remembers the replicas for the next start."""
     memory = ReplicaMemory(options.store.root / MEMORY_NAME, clock, on_failure=_end_process)
+    if options.store.is_slave:
+        memory.load()  # Whatever it was the last word on goes on without this broker.
+    counters = child.page.counters
     metrics = HaMetrics(
         child.metrics,
         service.new_observer().observe,
@@ -185,7 +195,8 @@ def _build_metrics(
     metrics.restore(
         service.registry,
         clock,
-        child.page.counters[MIN_PHY_OFFSET],
+        counters[MIN_PHY_OFFSET],
+        counters[MAX_PHY_OFFSET],
         broker_started_ms=child.boot.broker_started_ms,
     )
     return [metrics] if options.store.is_slave else [metrics, memory]
@@ -217,6 +228,7 @@ def _build(
         ring_remoting=child.bell("remoting").ring if waits else ring_nobody,
         ring_readers=ring_readers,
         broker_name=options.broker.broker_name,
+        known_members_path=options.store.root / MEMBERS_NAME,
         fetch_members=others.fetch_members,
         verify_replica=others.verify_replica,
         inspect_master=others.inspect_master,

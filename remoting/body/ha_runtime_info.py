@@ -34,10 +34,12 @@ class HAConnectionRuntimeInfo(JsonBean):
     start_offset: Int64 | None = None
     """Where sending to this connection began."""
     lag_bytes: Int64 | None = None
+    lag_bytes_exact: bool | None = None
+    """False: at most lag_bytes; it may have acknowledged more than the master knows."""
     lag_seconds: float | None = None
     """Age of the oldest record that it has not acknowledged."""
     lag_seconds_exact: bool | None = None
-    """False: at least lag_seconds."""
+    """False: at least lag_seconds; about that while lag_bytes is not exact."""
     connected_since: Int64 | None = None
     disconnected_since: Int64 | None = None
     last_error: str | None = None

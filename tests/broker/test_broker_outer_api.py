@@ -50,6 +50,7 @@ class FakeClient:
         self.behaviours: dict[str, Behaviour] = {}
         self.calls: list[tuple[str, RemotingCommand]] = []
         self.oneways: list[tuple[str, RemotingCommand]] = []
+        self.connection_listener: Callable[[str], None] | None = None
 
     def invoke_sync(
         self, address: str, command: RemotingCommand, timeout_ms: int

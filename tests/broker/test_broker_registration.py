@@ -342,3 +342,68 @@ def test_leaving(tmp_path: Path) -> None:
     world.send("u")
     world.executor.run_due()
     assert (world.codes(), world.client.oneways) == ([], []), "it must not come back"
+
+
+class TestANameServerThatLostUs:
+    """It forgets a broker with its connection; a restarted one knows nobody."""
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> World:
+        world = World(tmp_path, n=answer(), m=answer())
+        world.registration.start()
+        world.wait(FIRST_DELAY_MS)
+        world.wait(1)
+        return world
+
+    def lost(self, world: World, address: str) -> None:
+        assert world.client.connection_listener is not None
+        world.client.connection_listener(address)
+
+    def test_is_registered_with_soon(self, world: World) -> None:
+        self.lost(world, "n")
+        assert world.codes() == [], "not on the loop's thread"
+        assert world.wait(1_000) == [103, 103]
+        assert world.wait(20_000) == []
+
+    def test_is_tried_again_until_the_regular_time_is_nearer(self, world: World) -> None:
+        world.client.behaviours["n"] = fails("n")
+        self.lost(world, "n")
+        waited = 0
+        for delay_ms in (1_000, 2_000, 4_000, 8_000):
+            assert world.wait(delay_ms - 1) == []
+            assert world.wait(1) == [103, 103]
+            waited += delay_ms
+        assert world.wait(30_000 - waited - 2) == []
+        assert world.wait(2) == [103, 103], "the regular one"
+
+    def test_that_comes_back_is_registered_with_once(self, world: World) -> None:
+        world.client.behaviours["n"] = fails("n")
+        self.lost(world, "n")
+        assert world.wait(1_000) == [103, 103]
+        world.client.behaviours["n"] = answer()
+        self.lost(world, "n")
+        assert world.wait(2_000) == [103, 103]
+        assert world.wait(20_000) == []
+
+    def test_a_slave_may_be_there_before_its_master(self, tmp_path: Path) -> None:
+        """Both come back to a name server that was started again."""
+        world = World(tmp_path, broker_id=1, n=answer(masterAddr="m:1", haServerAddr="m:2"))
+        world.registration.start()
+        world.wait(FIRST_DELAY_MS)
+        world.wait(1)
+        world.client.behaviours["n"] = answer()
+        self.lost(world, "n")
+        world.wait(1_000)
+        assert world.masters[-1] == (None, None)
+        world.client.behaviours["n"] = answer(masterAddr="m:1", haServerAddr="m:2")
+        world.wait(1_000)
+        assert world.masters[-1] == ("m:1", "m:2")
+
+    def test_other_peers_do_not_matter(self, world: World) -> None:
+        self.lost(world, "10.0.0.9:10911")
+        assert world.wait(20_000) == []
+
+    def test_nor_does_what_is_closed_at_the_stop(self, world: World) -> None:
+        world.registration.unregister()
+        self.lost(world, "n")
+        assert world.wait(20_000) == []

@@ -98,9 +98,17 @@ class World:
             self.registry,
             clock,
             page.counters[MIN_PHY_OFFSET],
+            page.counters[MAX_PHY_OFFSET],
             broker_started_ms=self.broker_started_ms,
         )
         self.handshakes = {}
+
+    def stop_broker(self) -> None:
+        """In an orderly way: connections have ended, metrics and memory say their last words."""
+        for progress in self.registry.live():
+            self.leave(progress)
+        self.metrics.finish()
+        self.memory.finish()
 
     def kill_broker(self, *, away_ms: int, recovers_ms: int = 0) -> None:
         """It is killed, and started again after `away_ms`."""
@@ -121,7 +129,7 @@ class World:
         progress = SlaveProgress(
             remote, ack, ack, now_ms=self.clock.monotonic_ms(), wall_ms=wall_ms
         )
-        progress.sent(1 << 60, 0, self.clock.monotonic_ms())
+        progress.sent(self.log.end, 0, self.clock.monotonic_ms())
         progress.transferred = sent
         self.service.add(progress)
         return progress
@@ -133,6 +141,11 @@ class World:
         for _ in range(count):
             self.log.append(b"x" * 200, store_timestamp=self.clock.now_ms())
         self.page.counters[MAX_PHY_OFFSET] = self.log.end
+
+    def ack(self, progress: SlaveProgress) -> None:
+        """It gets all there is and says so."""
+        progress.sent(self.log.end, 0, self.clock.monotonic_ms())
+        assert progress.report(self.log.end) is None
 
     def look(self, ms: int = 200) -> None:
         """Time passes, five looks a second."""
@@ -156,6 +169,16 @@ class World:
         """In sync, catching up, disconnected."""
         states = ("in_sync", "catching_up", "disconnected")
         return tuple(self.value(table.HA_STATE_SECONDS, replica, state) for state in states)
+
+    def exposure(self) -> tuple[float | None, float | None]:
+        """What no replica has, in bytes, and whether that is exact."""
+        return self.value(table.HA_UNREPLICATED_BYTES), self.value(table.HA_UNREPLICATED_EXACT)
+
+    def lag(self, replica: str) -> tuple[float | None, float | None]:
+        """In bytes, and whether that is exact."""
+        return self.of(replica, table.HA_REPLICA_LAG_BYTES), self.of(
+            replica, table.HA_REPLICA_LAG_EXACT
+        )
 
     def replicas(self) -> set[str]:
         return {labels[0] for labels, _ in self.reader.read(table.HA_REPLICA_CONNECTED.name)}
@@ -410,6 +433,119 @@ class TestAnotherBroker:
         world.look(200)
         assert world.replicas() == {"b:1"}
         assert FILE_NAME in caplog.text
+
+
+class TestWhatIsRemembered:
+    """Positions of another life are lower bounds, unless nothing can have come after them."""
+
+    def test_after_a_kill_the_lag_is_a_bound_until_the_slave_reports(self, world: World) -> None:
+        slave = world.connect(1)
+        world.look(200)
+        world.memory.step()
+        written = world.log.end
+        world.write(10)
+        world.ack(slave)
+        held = world.log.end
+        world.look(1000)
+        world.kill_broker(away_ms=1000)
+        world.write()
+        world.look(200)
+        assert world.lag("b:1") == (world.log.end - written, 0)
+        assert world.exposure() == (world.log.end - written, 0)
+        world.connect(1, held)
+        world.look(200)
+        assert world.lag("b:1") == (world.log.end - held, 1)
+        assert world.exposure() == (world.log.end - held, 1)
+
+    def test_after_an_orderly_stop_it_is_exact(self, world: World) -> None:
+        slave = world.connect(1)
+        world.look(200)
+        world.memory.step()
+        world.write(10)
+        world.ack(slave)
+        held = world.log.end
+        world.stop_broker()
+        world.kill_broker(away_ms=1000)
+        world.write()
+        world.look(200)
+        assert world.lag("b:1") == (world.log.end - held, 1)
+        assert world.exposure() == (world.log.end - held, 1)
+
+    def test_but_not_for_the_life_after_the_next_one(self, world: World) -> None:
+        """The file of the orderly stop is still there when a life is killed that wrote none."""
+        world.connect(1)
+        world.look(200)
+        world.stop_broker()
+        world.kill_broker(away_ms=1000)
+        slave = world.connect(1)
+        world.write(10)
+        world.ack(slave)
+        world.look(200)
+        world.kill_broker(away_ms=1000)
+        world.write()
+        world.look(200)
+        assert world.lag("b:1")[1] == world.exposure()[1] == 0
+
+    def test_a_bound_stays_one_over_an_orderly_stop(self, world: World) -> None:
+        world.connect(1)
+        world.look(200)
+        world.memory.step()
+        held = world.log.end
+        world.write(2)
+        world.kill_broker(away_ms=1000)
+        world.look(200)
+        world.stop_broker()
+        world.kill_broker(away_ms=1000)
+        world.look(200)
+        assert world.lag("b:1") == (world.log.end - held, 0)
+
+    def test_a_stop_that_did_not_end_a_connection(self, world: World) -> None:
+        slave = world.connect(1)
+        world.write()
+        world.metrics.finish()
+        world.memory.finish()
+        world.ack(slave)
+        world.kill_broker(away_ms=1000)
+        world.write()
+        world.look(200)
+        assert world.lag("b:1")[1] == 0
+
+    def test_another_process_ha_knows_a_bound_too(self, world: World) -> None:
+        slave = world.connect(1)
+        world.look(200)
+        held = world.log.end
+        world.write(3)
+        world.ack(slave)  # Nobody looks any more.
+        world.start_ha()
+        world.look(200)
+        assert world.lag("b:1") == (world.log.end - held, 0)
+        assert world.exposure() == (world.log.end - held, 0)
+
+    def test_nobody_got_what_was_written_later(self, world: World) -> None:
+        """So a replica that is further makes the exposure exact again."""
+        world.connect(1)
+        world.look(200)
+        world.memory.step()
+        world.write(5)
+        world.kill_broker(away_ms=1000)
+        world.look(200)
+        assert world.exposure()[1] == 0
+        world.connect(2)
+        world.look(200)
+        assert world.exposure() == (0, 1)
+        world.write()
+        world.look(200)
+        assert world.exposure() == (world.log.end - world.log.records[-1][0], 1)
+        assert world.lag("b:1")[1] == 0, "of that one nothing more is known"
+
+    def test_who_has_all_has_all(self, world: World) -> None:
+        world.connect(1)
+        world.look(200)
+        world.memory.step()
+        world.kill_broker(away_ms=1000)
+        world.look(200)
+        assert world.lag("b:1") == (0, 1)
+        assert world.exposure() == (0, 1)
 
 
 def test_a_slave_s_own_end(tmp_path: Path) -> None:

@@ -246,6 +246,17 @@ def test_deleted_files_of_our_own_are_not_looked_for(tmp_path: Path) -> None:
 # -- a master that is not there ----------------------------------------------------------------
 
 
+def test_a_restarted_name_server_does_not_hide_the_master_of_before(tmp_path: Path) -> None:
+    """It names none until the master has registered again; RocketMQ's slave stays with it, too."""
+    desk = Desk(ReplicaPair(tmp_path, common=3))
+    desk.inspector.set_master(None, HA)
+    assert desk.inspect().verdict is Verdict.GO
+    assert desk.inspect().master_address == MASTER
+    assert desk.inspector.master_address is None, "for others there is none"
+    desk.inspector.set_master(None, "10.0.0.77:10912")
+    assert desk.inspect().verdict is Verdict.WAIT
+
+
 def test_no_address(tmp_path: Path) -> None:
     desk = Desk(ReplicaPair(tmp_path, common=3))
     desk.inspector.set_master(None, None)

@@ -34,11 +34,9 @@ class ReplicaWorld:
         self.page.counters[MAX_PHY_OFFSET] = offset
 
     def progress(self, remote: str, ack: int = 0) -> SlaveProgress:
-        """A connection's progress that nobody knows of yet; everything is sent."""
+        """A connection's progress that nobody knows of yet; nothing was sent."""
         now_ms, wall_ms = self.clock.monotonic_ms(), self.clock.now_ms()
-        progress = SlaveProgress(remote, ack, ack, now_ms=now_ms, wall_ms=wall_ms)
-        progress.sent(1 << 60, 0, now_ms)
-        return progress
+        return SlaveProgress(remote, ack, ack, now_ms=now_ms, wall_ms=wall_ms)
 
     def connect(self, remote: str, ack: int = 0) -> SlaveProgress:
         """A slave connects and its first report is `ack`."""
@@ -47,6 +45,7 @@ class ReplicaWorld:
         return progress
 
     def ack(self, progress: SlaveProgress, offset: int) -> None:
-        """A report, as its ReadSocketService takes it."""
+        """What was sent up to there is reported, as its ReadSocketService takes it."""
+        progress.sent(max(offset, progress.sent_offset), 0, self.clock.monotonic_ms())
         assert progress.report(offset) is None
         self.service.notify_transfer_some(progress)

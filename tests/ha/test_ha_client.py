@@ -628,6 +628,33 @@ def test_a_changed_address_closes_the_open_link(world: SlaveWorld, master: Scrip
         assert world.refusals() == {}
 
 
+def test_a_silent_master_is_asked_again_soon(tmp_path: Path, master: ScriptedMaster) -> None:
+    """It may be restarted; haReconnectInterval is for one that answers, and does not serve."""
+    world = SlaveWorld(tmp_path, None, ha_reconnect_interval=60_000)
+    world.say(Verdict.WAIT, text="no answer", ha_address=master.address)
+    world.start()
+    wait_until(lambda: world.info.last_error == "no answer")
+    world.say(Verdict.GO, ha_address=master.address)
+    assert master.accept().read_report() == 0
+    world.stop()
+
+
+def test_a_master_that_was_followed_is_looked_for_soon(
+    tmp_path: Path, master: ScriptedMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = SlaveWorld(tmp_path, master, ha_reconnect_interval=60_000)
+    real, ahead_ms = SystemClock.monotonic_ms, 0
+    monkeypatch.setattr(SystemClock, "monotonic_ms", lambda clock: real(clock) + ahead_ms)
+    world.start()
+    link = master.accept()
+    assert link.read_report() == 0
+    world.wait_state(HAClientState.TRANSFER)
+    ahead_ms = 60_000
+    link.close()
+    assert master.accept().read_report() == 0
+    world.stop()
+
+
 @pytest.mark.parametrize("what", ["address", "stop"])
 def test_a_rest_ends_at_once(tmp_path: Path, master: ScriptedMaster, what: str) -> None:
     world = SlaveWorld(tmp_path, None, ha_reconnect_interval=60_000)

@@ -138,6 +138,17 @@ def test_what_no_replica_has(world: World) -> None:
     assert facts.oldest_unreplicated_ms == 5000
 
 
+def test_what_was_deleted_is_not_at_risk(world: World) -> None:
+    """A replica that has been away for longer than messages are kept."""
+    world.service.remove(world.named(1, world.log.records[3][0]), None, "gone")
+    low = FILE_SIZE
+    world.page.counters[MIN_PHY_OFFSET] = low
+    facts = world.observe()
+    assert facts.unreplicated_bytes == world.log.end - low
+    assert facts.unreplicated_exact
+    assert not _only(facts).lag.exact
+
+
 def test_a_connection_that_counts_for_nobody_has_nothing(world: World) -> None:
     world.registry.set_members("b", {1: "10.0.0.1"})
     world.named(1, world.log.records[10][0])
@@ -213,6 +224,7 @@ class TestLookingUp:
             facts = world.observe()
         assert _only(facts).lag == LagAge(500, False), "at least the newest record's age"
         assert facts.oldest_unreplicated_ms == 500
+        assert not facts.unreplicated_exact
         assert caplog.text.count("too many open files") == 1
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from ha.ha_config import HaConfig
 from ha.ha_service import HAService, Surroundings
+from ha.known_members import KnownMembers, Members
 from ha.slave_progress import ReplicaState, SlaveProgress
 from remoting.selector_seam import new_selector
 from store.clock import SystemClock
@@ -27,7 +28,7 @@ from tests.support.shared_memory import close_page, fresh_page
 class _World:
     """A master whose other processes are this class."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, trusted: str = "127.0.0.0/8") -> None:
         self.page = fresh_page()
         self.bell_fd = Bell.create()
         bell = Bell(self.page, ProcessIndex.HA, self.bell_fd)
@@ -47,6 +48,7 @@ class _World:
             ring_remoting=lambda: None,
             ring_readers=lambda: None,
             broker_name="b",
+            known_members_path=root / "known_members.json",
             fetch_members=self._fetch_members,
             verify_replica=self._verify,
             inspect_master=_not_for_a_master,
@@ -54,7 +56,7 @@ class _World:
             request_resync=_not_for_a_master,
             link_changed=_not_for_a_master,
         )
-        config = HaConfig(ha_slave_fallbehind_max=1000)
+        config = HaConfig(ha_slave_fallbehind_max=1000, ha_trusted_addresses=trusted)
         self.service = HAService(
             around, config, SystemClock(), is_slave=False, new_selector=new_selector
         )
@@ -150,3 +152,40 @@ def test_a_seeded_slave_is_served_when_it_comes_back(world: _World) -> None:
 
 def _asks(world: _World) -> bool:
     return bool(world.service._verifier._questions)
+
+
+class TestMembersOfTheLifeBefore:
+    """Nobody answers who the members are: process `remoting` has not started yet."""
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Iterator[_World]:
+        before = KnownMembers(tmp_path / "known_members.json", "b", SystemClock())
+        before.update({1: "127.0.0.2"})
+        before.save()
+        world = _World(tmp_path, trusted="127.0.0.1/32")
+        world.may_answer.clear()
+        world.service.start()
+        yield world
+        world.may_answer.set()
+        assert world.service.shutdown()
+        world.close()
+
+    def test_they_are_served_strangers_are_not(self, world: _World) -> None:
+        end = world.log.append(100)
+        with FakeSlave(world.address, 0, source="127.0.0.2") as slave:
+            slave.read_up_to(end)
+            assert world.progress().ip == "127.0.0.2"
+            assert world.service.status()["haConnectionInfo"][0]["id"] == "b:1"
+            with FakeSlave(world.address, 0, source="127.0.0.3") as stranger:
+                stranger.sock.settimeout(10)
+                assert stranger.is_closed_by_master()
+        assert world.service.status()["refusals"] == {"unknown_peer": 1}
+
+    def test_who_is_expelled_gets_no_more(self, world: _World) -> None:
+        end = world.log.append(100)
+        with FakeSlave(world.address, 0, source="127.0.0.2") as slave:
+            slave.read_up_to(end)
+            world.service._use_members(Members({2: "127.0.0.9"}, frozenset({"127.0.0.2"})))
+            slave.sock.settimeout(10)
+            assert slave.is_closed_by_master()
+        wait_until(lambda: world.service.status()["refusals"] == {"unknown_peer": 1})

@@ -12,6 +12,9 @@ import pytest
 
 from ha.ha_status import HaStatus
 from ha.refusals import RefusalCounters, RefusalReason
+from ha.replica_clock import ReplicaClock
+from ha.replica_memory import KnownReplica
+from ha.replica_totals import ReplicaTotals
 from ha.replication_lag import ReplicationLag
 from store.commit_log_reader import CommitLogReader
 from store.control_page import STORE_TIMESTAMP
@@ -109,6 +112,7 @@ def test_every_field_of_a_replica(world: World) -> None:
             "counted": True,
             "startOffset": ack,
             "lagBytes": lag,
+            "lagBytesExact": True,
             "lagSeconds": 5.0,
             "lagSecondsExact": True,
             "connectedSince": connected_ms,
@@ -175,3 +179,28 @@ def test_a_slave_s_own_end(world: World) -> None:
     world.client = replace(world.client, master_address=None, last_error="network: refused")
     own = world.status()["haClientRuntimeInfo"]
     assert (own["masterAddr"], own["lastError"]) == (None, "network: refused")
+
+
+def test_what_a_killed_process_took_is_not_known(world: World) -> None:
+    """The lag is "at most", until the slave reports again."""
+    ack, sent = world.log.records[12][0], world.log.records[15][0]
+    known = KnownReplica(
+        id="10.0.0.1",
+        remote="10.0.0.1:4710",
+        ack_offset=ack,
+        position=ack,
+        connected_since_ms=5,
+        left_ms=None,
+    )
+    totals = ReplicaTotals(ReplicaClock(world.clock.monotonic_ms()))
+    world.registry.restore(known, totals, ack_limit=sent, is_named=False)
+    [row] = world.status()["haConnectionInfo"]
+    assert row["lagBytes"] == world.log.end - ack
+    assert (row["lagBytesExact"], row["lagSecondsExact"]) == (False, False)
+    again = world.connect("10.0.0.1:4712", sent)
+    [row] = world.status()["haConnectionInfo"]
+    assert row["lagBytes"] == world.log.end - sent
+    assert (row["lagBytesExact"], row["lagSecondsExact"]) == (True, True)
+    world.service.remove(again, None, "gone")
+    [row] = world.status()["haConnectionInfo"]
+    assert (row["lagBytesExact"], row["lagSecondsExact"]) == (True, True), "it is known"

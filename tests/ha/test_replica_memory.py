@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +185,48 @@ def test_its_thread_writes_and_says_the_last_word(tmp_path: Path) -> None:
     memory.note([known("b:1", left_ms=77)])
     assert memory.shutdown()
     assert ReplicaMemory(path, SystemClock()).load() == [known("b:1", left_ms=77)]
+
+
+class TestTheLastWord:
+    """Only what an orderly stop wrote may be exact, and only for the next life."""
+
+    def test_it_is_there_once(self, world: World) -> None:
+        gone = replace(known("b:1", left_ms=5), ack_limit=700)
+        world.memory.note([gone], is_last=True)
+        world.memory.finish()
+        assert world.again() == [gone]
+        assert world.again() == [replace(gone, ack_limit=None)], "that life was killed"
+
+    def test_who_is_still_connected_may_get_more(self, world: World) -> None:
+        world.memory.note([replace(known("b:1"), ack_limit=700)], is_last=True)
+        world.memory.finish()
+        assert world.again()[0].ack_limit is None
+
+    def test_what_is_noted_in_passing_is_no_last_word(self, world: World) -> None:
+        world.memory.note([replace(known("b:1", left_ms=5), ack_limit=700)])
+        world.memory.step()
+        world.memory.finish()
+        assert world.again()[0].ack_limit is None
+
+    def test_what_cannot_be_taken_back_is_removed(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        gone = replace(known("b:1", left_ms=5), ack_limit=700)
+        world.memory.note([gone], is_last=True)
+        world.memory.finish()
+
+        def full(_path: Path, _data: bytes) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("ha.replica_memory.write_whole", full)
+        assert world.again() == [gone]
+        assert "No space left" in caplog.text
+        assert world.again() == []
+
+    def test_a_file_of_an_earlier_version_has_none(self, world: World) -> None:
+        world.memory.note([known("b:1", left_ms=5)])
+        world.memory.step()
+        content = world.content()
+        del content["replicas"][0]["ack_limit"]
+        world.path.write_text(json.dumps(content))
+        assert world.again() == [known("b:1", left_ms=5)]

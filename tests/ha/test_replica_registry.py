@@ -62,7 +62,7 @@ class World:
             left_ms=left_ms,
         )
         totals = ReplicaTotals(ReplicaClock(self.clock.monotonic_ms()))
-        self.registry.restore(known, totals, is_named=":" in replica)
+        self.registry.restore(known, totals, ack_limit=known.position, is_named=":" in replica)
 
 
 @pytest.fixture

@@ -532,3 +532,18 @@ def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch, peer: FakePe
     with running(RemotingClientConfig(client_channel_max_idle_time_seconds=0)) as client:
         client.invoke_sync(peer.address, RemotingCommand.request(1), TIMEOUT_MS)
         assert peer.connections[0].closed.wait(DEADLINE_S)
+
+
+def test_the_end_of_a_connection_is_told() -> None:
+    told: list[str] = []
+    peer = FakePeer()
+    client = RemotingClient(RemotingClientConfig())
+    client.connection_listener = told.append
+    client.start()
+    try:
+        client.invoke_sync(peer.address, RemotingCommand.request(10), TIMEOUT_MS)
+        assert told == []
+        peer.stop()
+        wait_until(lambda: told == [peer.address])
+    finally:
+        client.shutdown()

@@ -76,6 +76,8 @@ class Lag:
     size: int | None = None
     seconds: float | None = None
     exact: bool | None = None
+    """Of the seconds."""
+    size_exact: bool | None = None
 
 
 @command("haStatus")
@@ -157,7 +159,12 @@ def _slave_lag(answer: Answer, masters: dict[str, HARuntimeInfo]) -> Lag:
     for replica in master.ha_connection_info:
         same_link = client.local_addr is not None and replica.addr == client.local_addr
         if same_link or replica.id == f"{answer.name}:{answer.broker_id}":
-            return Lag(replica.diff, replica.lag_seconds, replica.lag_seconds_exact)
+            return Lag(
+                replica.diff,
+                replica.lag_seconds,
+                replica.lag_seconds_exact,
+                replica.lag_bytes_exact,
+            )
     return Lag(max(master.master_commit_log_max_offset - client.max_offset, 0))
 
 
@@ -226,8 +233,8 @@ def _row(replica: HAConnectionRuntimeInfo) -> Sequence[object]:
         replica.id or NONE,
         replica.addr or NONE,
         _state(replica) + (" (not counted)" if uncounted else ""),
-        size_text(replica.diff),
-        _seconds(replica.lag_seconds, replica.lag_seconds_exact),
+        _size(replica.diff, replica.lag_bytes_exact),
+        _seconds(replica.lag_seconds, replica.lag_seconds_exact, replica.lag_bytes_exact),
         f"{size_text(replica.transferred_byte_in_second)}/s",
         second_text(since) if since else NONE,
         _error(replica.last_error, replica.last_error_timestamp),
@@ -240,10 +247,16 @@ def _error(text: str | None, when_ms: int | None) -> str:
     return f"{second_text(when_ms)} {text}" if when_ms else text
 
 
-def _seconds(seconds: float | None, exact: bool | None) -> str:
+def _size(size: int, exact: bool | None) -> str:
+    return f"{'' if exact is not False else '<='}{size_text(size)}"
+
+
+def _seconds(seconds: float | None, exact: bool | None, size_exact: bool | None) -> str:
+    """The master knows at least how old the record is, unless it does not know which one it is."""
     if seconds is None:
         return NONE
-    return f"{'' if exact is not False else '>='}{seconds:.1f}"
+    vague = ">=" if size_exact is not False else "~"
+    return f"{'' if exact is not False else vague}{seconds:.1f}"
 
 
 def _progress(replica: HAConnectionRuntimeInfo, end: int) -> str:
@@ -260,12 +273,12 @@ def _progress(replica: HAConnectionRuntimeInfo, end: int) -> str:
 
 def _slave_lines(title: str, info: HARuntimeInfo, lag: Lag, now_ms: int) -> Iterator[str]:
     client = info.ha_client_runtime_info
-    behind = NONE if lag.size is None else size_text(lag.size)
+    behind = NONE if lag.size is None else _size(lag.size, lag.size_exact)
     yield f"{title}: slave of {safe_line(client.master_addr or 'nobody yet')} (HA port)"
     yield f"  state       {_client_state(client)}"
     yield (
         f"  log ends at {client.max_offset}, behind its master {behind}, "
-        f"{_seconds(lag.seconds, lag.exact)} s"
+        f"{_seconds(lag.seconds, lag.exact, lag.size_exact)} s"
     )
     yield (
         f"  speed       {size_text(client.transferred_byte_in_second)}/s, last read "
