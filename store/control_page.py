@@ -26,6 +26,7 @@ files and no sockets.
     32+p  process p     1 while it sleeps, 2 while it sleeps and no queue's move is work (Bell)
     40+p  supervisor    how often process p was started
     48    remoting      1 once it serves requests
+    56+p  process p     start beat: grows while it starts and waits for others, or works on files
     64+r  ha            replication links refused or closed for reason r (ha/refusals.py)
     96+k  remoting      slave sync of kind k (0 topics, 1 offsets, 2 delay offsets, 3 groups): wall
                         clock ms of the last success
@@ -61,6 +62,7 @@ BEAT: Final = 24
 SLEEPS: Final = 32
 STARTS: Final = 40
 REMOTING_READY: Final = 48
+START_BEAT: Final = 56
 HA_REFUSALS: Final = 64
 SLAVE_SYNC_SUCCESS: Final = 96
 SLAVE_SYNC_FAILURES: Final = 100
@@ -110,6 +112,14 @@ class ControlPage:
     def beats(self, process: ProcessIndex) -> int:
         """The beat counter of `process`."""
         return self.counters[BEAT + process]
+
+    def beat_starting(self, process: ProcessIndex) -> None:
+        """Say that `process`, which does not serve yet, gets on with its start."""
+        self.counters[START_BEAT + process] += 1
+
+    def start_beats(self, process: ProcessIndex) -> int:
+        """The start beat counter of `process`."""
+        return self.counters[START_BEAT + process]
 
 
 class Fence:

@@ -156,7 +156,7 @@ class DefaultMessageStore:
         """
         rejoins = self._counters[STORE_STATE] == StoreState.READY
         if not rejoins:
-            perform_request(self._config, lambda: self._page.beat(ProcessIndex.STORE))
+            perform_request(self._config, lambda: self._page.beat_starting(ProcessIndex.STORE))
         for path in (self._config.commit_log_path, self._config.consume_queue_path):
             path.mkdir(parents=True, exist_ok=True)
         self._checkpoint = StoreCheckpoint.load(self._config.checkpoint_path)
@@ -316,7 +316,7 @@ class DefaultMessageStore:
 
         def report(done: int, total: int) -> None:
             nonlocal last_ms
-            self._page.beat(ProcessIndex.STORE)
+            self._page.beat_starting(ProcessIndex.STORE)
             now_ms = self._clock.monotonic_ms()
             if now_ms - last_ms >= 1_000:
                 last_ms = now_ms

@@ -119,7 +119,7 @@ class Child:
         while self.page.counters[STORE_STATE] != StoreState.READY:
             if self.stopping.wait(_STORE_POLL_S):
                 return False
-            self.page.beat(self.index)
+            self.page.beat_starting(self.index)
         return True
 
     def serve(self, *servers: CommandServer, each_turn: Callable[[], None] = lambda: None) -> None:
