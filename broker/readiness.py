@@ -14,7 +14,6 @@ from broker.startup_options import StartupOptions
 from broker.supervisor import ChildState
 from store.control_page import (
     REMOTING_READY,
-    RUNNING_FLAGS,
     STORE_STATE,
     ControlPage,
     ProcessIndex,
@@ -54,8 +53,8 @@ def ready_reason(
     for child, patience_ms in ((remoting, REMOTING_SILENT_MS), (store, STORE_SILENT_MS)):
         if _silent_ms(child, page, now_ms) > patience_ms:
             return f"process {child.spec.name} {_trouble(child)}"
-    if counters[RUNNING_FLAGS]:
-        return "the store refuses writes"
+    if refusal := page.refusal():
+        return f"the store refuses writes: {refusal}"
     if replicas < replicas_needed:
         return f"{replicas} of {replicas_needed} replicas in sync (readyNeedsReplicas)"
     return ""

@@ -41,7 +41,6 @@ from store.control_page import (
     LOG_OPENED,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
-    RUNNING_FLAGS,
     STORE_STATE,
     STORE_TIMESTAMP,
     SYNC_FLUSH_WANTED,
@@ -122,7 +121,7 @@ class DefaultMessageStore:
             config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
         )
         self._dispatched_timestamp = 0
-        self._flags = RunningFlags(self._publish_flags)
+        self._flags = RunningFlags(page.refuse_writes)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path)
         size = config.mapped_file_size_commit_log
         self._source = CommitLogReader(config.commit_log_path, size, page)
@@ -439,9 +438,6 @@ class DefaultMessageStore:
             service.start()
 
     # -- what the services publish -------------------------------------------------------------
-
-    def _publish_flags(self, value: int) -> None:
-        self._counters[RUNNING_FLAGS] = value
 
     def _publish_dispatched(self, phy_offset: int) -> None:
         self._page.beat(ProcessIndex.STORE)
