@@ -440,8 +440,13 @@ class BrokerController:
         loop.run()
 
     def _set_ready(self) -> None:
-        """The name servers have answered or failed: the boot line may be printed."""
-        self._page.counters[REMOTING_READY] = 1
+        """The name servers have answered or failed: once the loop turns, we serve."""
+
+        def serve() -> None:
+            self._page.beat(ProcessIndex.REMOTING)
+            self._page.counters[REMOTING_READY] = 1
+
+        self.loop.call_soon_threadsafe(serve)
 
     def _schedule(self) -> None:
         broker = self._options.broker
