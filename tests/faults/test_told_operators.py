@@ -49,3 +49,27 @@ def test_a_disk_that_cannot_hold_one_log_file(tmp_path: Path) -> None:
         wait_until(lambda: "the store takes writes again" in broker.output())
         assert readyz(broker) == (200, "ready\n")
         assert broker.output().count("refuses writes") == 1
+
+
+def test_a_slave_whose_role_was_forgotten(tmp_path: Path) -> None:
+    broker = OurBroker(tmp_path, brokerId=1)
+    with broker.start(wait=False):
+        assert broker.wait_ended() == 253
+        assert "brokerId = 1 without brokerRole" in broker.output()
+        assert not broker.store_dir.exists()
+        broker.settings["brokerRole"] = "ASYNC_MASTER"
+        broker.start()
+        assert "WARNING" in broker.output()
+        assert "brokerId = 1 has no effect" in broker.output()
+        assert broker.terminate() == 0
+
+
+def test_a_home_that_is_not_there(tmp_path: Path) -> None:
+    broker = OurBroker(tmp_path)
+    broker.env = {"ROCKETMQ_HOME": str(tmp_path / "gone")}
+    with broker.start(wait=False):
+        assert broker.wait_ended() == 254
+        [line] = broker.output().splitlines()
+        assert line.startswith("Please set the ROCKETMQ_HOME variable in your environment")
+        assert f"{tmp_path / 'gone'} is no directory" in line
+        assert not broker.store_dir.exists()
