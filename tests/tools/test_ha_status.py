@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -85,6 +86,9 @@ SLAVE = HARuntimeInfo(
         local_addr="10.0.0.8:1234",
         connected_since=1_795_177_732_448,
         last_error="network: reset by peer",
+        last_error_timestamp=1_795_177_730_448,
+        last_error_over=True,
+        last_inspection_timestamp=1_795_177_799_000,
         last_inspection="logs agree up to 4000000",
     ),
     refusals={},
@@ -174,13 +178,61 @@ def test_a_slave_s_own_end(mqadmin: Bench, cluster: FakeCluster) -> None:
         "  state       transfer since 2026-11-20 12:28:52, from 10.0.0.8:1234",
         "  log ends at 4998976, behind its master 1.0 KiB, - s",
         "  speed       4.0 KiB/s, last read 0.5 s ago, last report 0.1 s ago",
-        "  last error  network: reset by peer",
-        "  inspection  logs agree up to 4000000",
+        "  last error  2026-11-20 12:28:50 network: reset by peer (over)",
+        "  inspection  logs agree up to 4000000 (1.0 s ago)",
         "  #Metadata     #Last success  #Failures  #Last error",
         "  topics        3.0 s ago              0  -",
         "  delayOffsets  never                  4  2026-11-20 12:29:02 10.0.0.9:10911: timeout",
     ]
     assert (data[0]["brokerId"], data[0]["lagBytes"], data[0]["lagSeconds"]) == (5, 1024, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_over", "line"),
+    [
+        ("transfer", False, "  error       2026-11-20 12:28:50 no room"),
+        ("transfer", True, "  last error  2026-11-20 12:28:50 no room (over)"),
+        ("resting", False, "  error       2026-11-20 12:28:50 no room"),
+        # Of a broker that does not say.
+        ("transfer", None, "  last error  2026-11-20 12:28:50 no room (over)"),
+        ("resting", None, "  error       2026-11-20 12:28:50 no room"),
+    ],
+)
+def test_an_error_is_the_slave_s_state_only_while_it_lasts(
+    mqadmin: Bench, cluster: FakeCluster, state: str, is_over: bool | None, line: str
+) -> None:
+    client = replace(
+        SLAVE.ha_client_runtime_info, state=state, last_error="no room", last_error_over=is_over
+    )
+    info = replace(SLAVE, ha_client_runtime_info=client)
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(info)
+    assert line in mqadmin.run("haStatus", "-b", cluster.address).out.splitlines()
+
+
+def test_an_error_of_a_replica_is_over_when_it_is_back(
+    mqadmin: Bench, cluster: FakeCluster
+) -> None:
+    back = replace(GONE, state="catching_up", disconnected_since=None)
+    info = replace(MASTER, ha_connection_info=[back])
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(info)
+    assert "silent: nothing for 20000 ms\\x1b[2J (over)" in (
+        mqadmin.run("haStatus", "-b", cluster.address).out
+    )
+
+
+def test_an_error_of_metadata_is_over_after_a_success(mqadmin: Bench, cluster: FakeCluster) -> None:
+    failed = SlaveSyncInfo(
+        last_success_timestamp=1_795_177_741_000,
+        last_error="10.0.0.9:10911: timeout",
+        last_error_timestamp=1_795_177_742_448,
+        failures=4,
+    )
+    works = replace(failed, last_success_timestamp=1_795_177_743_000)
+    info = replace(SLAVE, slave_sync={"topics": failed, "delayOffsets": works})
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(info)
+    topics, delays = mqadmin.run("haStatus", "-b", cluster.address).out.splitlines()[-2:]
+    assert topics.endswith("2026-11-20 12:29:02 10.0.0.9:10911: timeout")
+    assert delays.endswith("2026-11-20 12:29:02 10.0.0.9:10911: timeout (over)")
 
 
 @pytest.mark.parametrize("by_link", [True, False])
