@@ -5,7 +5,6 @@ What only our brokers say (id, state, age of the lag, last error) is "-" for a J
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -49,8 +48,6 @@ BAR_WIDTH: Final = 30
 CATCHING_UP: Final = "catching_up"
 DISCONNECTED: Final = "disconnected"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_CLEAR_SCREEN: Final = "\x1b[H\x1b[2J"
-_DRAWN: Final = "tools.commands.ha_status.drawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class Lag:
     exact: bool | None = None
 
 
-@command("haStatus")
+@command("haStatus", is_view=True)
 @click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
 @click.option("-c", "--clusterName", "cluster", help="Brokers of this cluster [default: of all].")
 def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
@@ -100,7 +97,7 @@ def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> R
         lag = _slave_lag(answer, masters)
         parts.append("\n".join(_lines(answer, lag, admin.now_ms())))
         data.append(_data(answer, lag))
-    return Report(_over_the_last("\n\n".join(parts)), data)
+    return Report("\n\n".join(parts), data)
 
 
 # -- asking ------------------------------------------------------------------------------------
@@ -164,13 +161,6 @@ def _slave_lag(answer: Answer, masters: dict[str, HARuntimeInfo]) -> Lag:
 
 
 # -- showing -----------------------------------------------------------------------------------
-
-
-def _over_the_last(text: str) -> str:
-    """`text`; on a terminal, from the second round on, in place of the round before."""
-    meta = click.get_current_context().meta
-    again, meta[_DRAWN] = _DRAWN in meta, True
-    return _CLEAR_SCREEN + text if again and sys.stdout.isatty() else text
 
 
 def _data(answer: Answer, lag: Lag) -> dict[str, Any]:
