@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import NoReturn, Self
 
@@ -33,7 +35,8 @@ class LiveView:
 
     def show(self, text: str) -> None:
         """Draw this in place of what is there; longer lines are folded, not cut."""
-        self._live.update(Text(text, overflow="fold"), refresh=True)
+        with _held_back(signal.SIGINT, signal.SIGTERM):
+            self._live.update(Text(text, overflow="fold"), refresh=True)
 
     def __exit__(
         self,
@@ -43,6 +46,20 @@ class LiveView:
     ) -> None:
         self._live.__exit__(kind, error, trace)
         signal.signal(signal.SIGTERM, self._sigterm)
+
+
+@contextmanager
+def _held_back(*numbers: signal.Signals) -> Iterator[None]:
+    """These signals come after the block: half a drawing would be drawn over the lines above."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _frame: came.append(n)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for found in came:
+        signal.raise_signal(found)
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -428,11 +428,9 @@ class Terminal:
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """Send it a signal; its exit code, and all that it has written."""
         self.process.send_signal(number)
-        code = self.process.wait(30)
         with contextlib.suppress(OSError):  # EIO: the other end is closed
-            while chunk := os.read(self.ours, 1 << 16):
-                self.text += chunk.decode()
-        return code, self.text
+            self.read_until(lambda _text: False)
+        return self.process.wait(30), self.text
 
     def close(self) -> None:
         self.process.kill()
@@ -515,6 +513,24 @@ class TestLive:
         assert out.count("replicas in sync") == 3
         assert len(set(TIME.findall(out)) & set(out.splitlines())) == 3
         assert "\x1b" not in out
+
+    def test_a_signal_waits_for_the_end_of_a_reading(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whatever it interrupted would be drawn over the lines above."""
+        monkeypatch.setenv("TERM", "xterm")
+        out = io.StringIO()
+        monkeypatch.setattr(sys, "stdout", out)
+        with LiveView() as view:
+            update = view._live.update
+
+            def interrupted(*arguments: Any, **options: Any) -> None:
+                signal.raise_signal(signal.SIGINT)
+                update(*arguments, **options)
+
+            monkeypatch.setattr(view._live, "update", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                view.show("whole")
+        assert "whole" in out.getvalue()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def test_a_reading_is_one_write(self) -> None:
         """The terminal never shows half of one."""
