@@ -1,10 +1,17 @@
 # Sourced by the launchers: finds the checkout and a Python, makes the virtual environment ready.
-# Expects PROGRAM (for messages) and BIN (this directory); sets CHECKOUT, VENV, PYTHON, and
-# ROCKETMQ_HOME unless it is set. POSIX sh. Everything it says goes to stderr.
+# Expects PROGRAM (for messages), BIN (this directory) and the launcher's arguments; sets CHECKOUT,
+# VENV, PYTHON, and ROCKETMQ_HOME unless it is set. POSIX sh. What it says goes to stderr, but for
+# --version.
 
 fail() {
   echo "$PROGRAM: $*" >&2
   exit 1
+}
+
+# --version, as the first argument of any of them: needs no Python and installs nothing.
+version() {
+  echo "$PROGRAM $(sed -n 's/^version *= *//p' "$CHECKOUT/setup.cfg")"
+  exit 0
 }
 
 need_linux() {
@@ -52,5 +59,6 @@ ROCKETMQ_HOME=${ROCKETMQ_HOME:-$CHECKOUT}
 PYTHONPATH=$CHECKOUT
 PYTHONSAFEPATH=1
 export ROCKETMQ_HOME PYTHONPATH PYTHONSAFEPATH
+[ "${1:-}" = --version ] && version
 need_linux
 find_python

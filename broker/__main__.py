@@ -18,6 +18,7 @@ from broker.listening_sockets import PortTakenError
 from broker.processes.supervising import BrokerProcess
 from broker.promotion import check_promotion, complete_promotion
 from broker.startup_options import StartupOptions
+from conf.command_line import check_home
 from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
 from conf.logging_setup import configure_logging, log_directory
 from store.clock import SystemClock
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     """Returns the exit code of the broker."""
     try:
         options = load_startup_options(arguments, os.environ)
+        check_home(options.broker.rocketmq_home)
         check_promotion(options)
         return _run(options)
     except StartupExitError as error:

@@ -8,7 +8,6 @@ that calls `run`; pools and the scheduled executor bring their own threads.
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import threading
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from broker.json_config_manager import JsonConfigManager
 from broker.memory_limit import memory_limit_bytes
 from broker.message_services import MessageParts, MessageServices
 from broker.outgoing_client import outgoing_client
+from broker.process_end import service_guard
 from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -79,7 +79,6 @@ from store.consume_queue_reader import ConsumeQueueReader
 from store.control_page import (
     MAX_PHY_OFFSET,
     REMOTING_READY,
-    RUNNING_FLAGS,
     Bell,
     ControlPage,
     ProcessIndex,
@@ -90,7 +89,6 @@ from store.message_codec import encode_host
 from store.message_store_config import BrokerRole, FlushDiskType
 from store.metric_slots import MetricSlots
 from store.queue_table import QueueTableReader
-from store.service_thread import ServiceThread
 from store.topic_queue_table import rebuild_topic_queue_table
 
 log = logging.getLogger(__name__)
@@ -235,7 +233,7 @@ class BrokerController:
                 clients=self._calls_to_clients(REPLY_THREADS),
                 stats=self._stats,
                 why_not_writable=self._why_not_writable,
-                on_failure=_end_process,
+                on_failure=service_guard("remoting"),
             )
         )
         self._send = self._messages.send
@@ -298,7 +296,7 @@ class BrokerController:
             offsets=self._offsets,
             schedule_offsets=self._schedule_offsets,
             access=self._access,
-            on_failure=_end_process,
+            on_failure=service_guard("remoting"),
             acl=self._access_control.manager,
         )
         self._acl_processor = AdminAclProcessor(self._access_control.manager, identity)
@@ -442,8 +440,13 @@ class BrokerController:
         loop.run()
 
     def _set_ready(self) -> None:
-        """The name servers have answered or failed: the boot line may be printed."""
-        self._page.counters[REMOTING_READY] = 1
+        """The name servers have answered or failed: once the loop turns, we serve."""
+
+        def serve() -> None:
+            self._page.beat(ProcessIndex.REMOTING)
+            self._page.counters[REMOTING_READY] = 1
+
+        self.loop.call_soon_threadsafe(serve)
 
     def _schedule(self) -> None:
         broker = self._options.broker
@@ -571,11 +574,7 @@ class BrokerController:
         self._bells["ha"].ring()
 
     def _why_not_writable(self) -> str:
-        flags = self._page.counters[RUNNING_FLAGS]
-        return (
-            f"the broker's store refuses writes (running flags {flags}): the disk is full or a "
-            "file could not be written, see store.log"
-        )
+        return f"the broker's store refuses writes, its disk is full: {self._page.refusal()}"
 
     def _on_topic_change(self, _change: TopicChange, _topic: TopicConfig | None) -> None:
         self.loop.call_soon_threadsafe(self._send.on_topics_changed)
@@ -590,10 +589,3 @@ class BrokerController:
 
         self.loop.call_soon_threadsafe(run)
         return future.result(_STOP_WAIT_MS / 1000)
-
-
-def _end_process(service: ServiceThread, error: Exception) -> None:
-    """A service has failed (logged by it): this process is of no use any more."""
-    log.critical("process remoting ends: %s: %s", service.name, error)
-    logging.shutdown()
-    os._exit(1)

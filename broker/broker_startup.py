@@ -67,6 +67,9 @@ _TLS_KEYS: Final = KeySpace((TlsConfig,))
 _FREE_PORT: Final = "0"
 _LEAST_ADDRESS: Final = 6
 """A shorter haMasterAddress is none, as in the original."""
+_SLAVE_ID: Final = (
+    ": set brokerId=1 (the next slave of the group: 2), or brokerRole=ASYNC_MASTER for a master"
+)
 _HA_KEYS: Final = (
     "haTrustedAddresses",
     "haTlsTrustedCertificates",
@@ -97,7 +100,7 @@ def load_startup_options(
     require_home(options.broker.rocketmq_home)
     addresses = options.broker.namesrv_addr or given.get(NAMESRV_ADDR.long)
     namesrv = () if addresses is None else require_addresses(addresses)
-    _check_role(options)
+    role_warnings = _check_role(options, loaded, has_namesrv=bool(namesrv))
     if PRINT_ALL.long in given or PRINT_IMPORTANT.long in given:
         raise StartupExitError(EXIT_OK, _printed(options, PRINT_ALL.long not in given))
     return dataclasses.replace(
@@ -107,6 +110,7 @@ def load_startup_options(
         warnings=(
             *unused_variables(environment),
             *loaded.warnings,
+            *role_warnings,
             *options.tls.warnings(),
             *_shut_out(options, embeds_namesrv=not namesrv),
         ),
@@ -220,9 +224,47 @@ def _is_address(text: str) -> bool:
     return bool(host.strip()) and port.isascii() and port.isdigit() and 0 < int(port) <= 65535
 
 
-def _check_role(options: StartupOptions) -> None:
-    if options.store.broker_role.name == "SLAVE" and options.broker.broker_id <= 0:
-        raise StartupExitError(EXIT_BAD_SETTING, "Slave's brokerId must be > 0")
+def _check_role(
+    options: StartupOptions, loaded: LoadedSettings, *, has_namesrv: bool
+) -> tuple[str, ...]:
+    """Warnings about a role and an id that do not fit together.
+
+    Raises StartupExitError where going on would do harm. RocketMQ makes every broker that is no
+    slave master 0, whatever its brokerId: a slave whose brokerRole was forgotten then takes the
+    master's place at the name servers.
+    """
+    role = options.store.broker_role.name
+    if options.store.is_slave:
+        if options.broker.broker_id <= 0:
+            raise StartupExitError(EXIT_BAD_SETTING, f"Slave's brokerId must be > 0{_SLAVE_ID}")
+        return _without_master(options, has_namesrv=has_namesrv)
+    given = loaded.values.get("brokerId", "0")
+    if int(given) == 0:
+        return ()
+    shown = _with_source(loaded.sources["brokerId"], f"brokerId = {given}")
+    if "brokerRole" not in loaded.sources:
+        text = (
+            f"{shown} without brokerRole: it would start as a master, with id 0, beside the one "
+            "that the group may have; set brokerRole=SLAVE for a slave, brokerId=0 for a master"
+        )
+        raise StartupExitError(EXIT_BAD_SETTING, text, to_stdout=False)
+    return (
+        f"{shown} has no effect: with brokerRole = {role} it is the master of its group, with id "
+        "0; set brokerId=0, or brokerRole=SLAVE for a slave",
+    )
+
+
+def _without_master(options: StartupOptions, *, has_namesrv: bool) -> tuple[str, ...]:
+    """A slave that nobody tells of its master."""
+    if has_namesrv:
+        return ()
+    known = "no name server tells it of its master"
+    if options.supervisor.embedded_namesrv_enable:
+        known = "its own name server knows its master only if that registers there"
+    return (
+        f"brokerRole = SLAVE without namesrvAddr: {known}, and nobody tells it where topics, "
+        "offsets and groups come from; name the master's name servers with -n or namesrvAddr",
+    )
 
 
 def _printed(options: StartupOptions, important_only: bool) -> str:

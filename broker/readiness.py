@@ -14,7 +14,6 @@ from broker.startup_options import StartupOptions
 from broker.supervisor import ChildState
 from store.control_page import (
     REMOTING_READY,
-    RUNNING_FLAGS,
     STORE_STATE,
     ControlPage,
     ProcessIndex,
@@ -51,15 +50,21 @@ def ready_reason(
         return "the store is not ready"
     if remoting.process is None or not counters[REMOTING_READY]:
         return "remoting is not ready"
-    if _silent_ms(remoting, page, now_ms) > REMOTING_SILENT_MS:
-        return "process remoting hangs"
-    if _silent_ms(store, page, now_ms) > STORE_SILENT_MS:
-        return f"process store {'is down' if store.process is None else 'hangs'}"
-    if counters[RUNNING_FLAGS]:
-        return "the store refuses writes"
+    for child, patience_ms in ((remoting, REMOTING_SILENT_MS), (store, STORE_SILENT_MS)):
+        if _silent_ms(child, page, now_ms) > patience_ms:
+            return f"process {child.spec.name} {_trouble(child)}"
+    if refusal := page.refusal():
+        return f"the store refuses writes: {refusal}"
     if replicas < replicas_needed:
         return f"{replicas} of {replicas_needed} replicas in sync (readyNeedsReplicas)"
     return ""
+
+
+def _trouble(child: ChildState) -> str:
+    """What a process does whose beat is not seen."""
+    if child.process is None:
+        return "is down"
+    return "hangs" if child.has_beaten else "is starting"
 
 
 def _silent_ms(child: ChildState, page: ControlPage, now_ms: int) -> int:

@@ -62,8 +62,9 @@ class RuntimeSource:
         min_phy = counters[MIN_PHY_OFFSET]
         log_path = store.commit_log_path
         total, free = disk_space(log_path)
+        now_ms, earliest_ms = self._clock.now_ms(), self._access.store_timestamp_at(min_phy)
         return RuntimeInfo(
-            now_ms=self._clock.now_ms(),
+            now_ms=now_ms,
             statistics=self._stats.snapshot(),
             send_pool=PoolInfo(
                 size=self._waiting_sends() + len(self._line.held),
@@ -76,7 +77,8 @@ class RuntimeSource:
             end_transaction_pool=self._pool_info(END_TRANSACTION_POOL),
             dispatch_behind_bytes=max_phy - counters[DISPATCHED_OFFSET],
             start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
-            earliest_message_timestamp_ms=self._access.store_timestamp_at(min_phy),
+            # Java's -1 for an empty log is 56 years of messages to whoever subtracts it from now.
+            earliest_message_timestamp_ms=now_ms if earliest_ms < 0 else earliest_ms,
             commit_log_min_offset=min_phy,
             commit_log_max_offset=max_phy,
             commit_log_disk_ratios={str(log_path): used_ratio(log_path)},

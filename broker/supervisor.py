@@ -2,7 +2,8 @@
 
 It holds what must outlive a child (listening sockets, the store's lock, control page, queue table,
 bells, channels), starts the children as fresh interpreters from the main thread, watches that they
-live and that their beats move, restarts them with back-off, and stops everything in order. A child
+live and that their beats move (until they serve: that they do anything), restarts them with
+back-off, and stops everything in order. A child
 that ends with EXIT_REOPEN wants the store's files changed as only a closed store's may be: all
 children but the name server stop in order and start again on a fresh page, while the listening
 sockets stay open. Signal handlers only set a flag and wake the loop. It touches no message and no
@@ -25,6 +26,7 @@ from typing import Final
 
 import msgspec
 
+from broker.process_progress import progress_of
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN, BootInfo
 from store.clock import Clock
 from store.control_page import (
@@ -82,8 +84,13 @@ class ChildState:
     process: subprocess.Popen[bytes] | None = None
     last_beat: int = -1
     has_beaten: bool = False
-    """Since it was started: its interpreter is up."""
+    """Since it was started: it serves."""
     beat_at_ms: int = 0
+    progress: tuple[int, ...] = ()
+    """Start beats, processor time and bytes of one that does not serve yet."""
+    progress_at_ms: int = 0
+    waited_ms: int = 0
+    """How long its start has taken when the log said so last."""
     started_ms: int = 0
     """When it was started last."""
     start_at_ms: int = 0
@@ -112,8 +119,10 @@ class Supervisor:
     ) -> None:
         """`specs` are in start order; they are stopped in the reverse order.
 
-        start_timeout_ms: until the first beat, where hang_timeout_ms is less. An interpreter takes
-        long to start on a busy machine, and one that is ended for it never comes up.
+        hang_timeout_ms: for a child that serves: the longest time between two beats.
+        start_timeout_ms: for one that does not serve yet: the longest time without progress
+        (processor time, bytes, start beats); where it is less, hang_timeout_ms. However long the
+        start takes, one that gets on is not ended: it would not be faster the next time.
         on_reopen: nobody has the store open now; make what else the children share as new.
         on_stop: the broker shall stop, its children still run.
         """
@@ -217,7 +226,8 @@ class Supervisor:
             os.close(fd)
         self._page.counters[STARTS + spec.index] += 1
         child.last_beat, child.has_beaten = self._page.beats(spec.index), False
-        child.beat_at_ms = child.started_ms = self._clock.monotonic_ms()
+        child.beat_at_ms = child.started_ms = child.progress_at_ms = self._clock.monotonic_ms()
+        child.progress, child.waited_ms = (), 0
         child.aborted_at_ms = child.start_at_ms = 0
         log.info("%s: started, pid %s", spec.name, child.process.pid)
 
@@ -274,7 +284,7 @@ class Supervisor:
         """This process stood still itself (SIGSTOP, a frozen machine): so may the children have.
         Their beats are counted anew."""
         for child in self._children:
-            child.beat_at_ms = now_ms
+            child.beat_at_ms = child.progress_at_ms = now_ms
             if child.aborted_at_ms:
                 child.aborted_at_ms = now_ms
 
@@ -284,13 +294,34 @@ class Supervisor:
         if beat != child.last_beat:
             child.last_beat, child.beat_at_ms, child.has_beaten = beat, now_ms, True
             return
-        timeout_ms = self._hang_timeout_ms if child.has_beaten else self._start_timeout_ms
         if child.aborted_at_ms:
             if now_ms - child.aborted_at_ms > _ABORT_GRACE_MS:
                 child.process.kill()
-        elif now_ms - child.beat_at_ms > timeout_ms:
-            silent_ms = now_ms - child.beat_at_ms
-            log.error("%s: no beat for %s ms: dumping its stacks", child.spec.name, silent_ms)
+        elif child.has_beaten:
+            self._abort_if(child, now_ms, child.beat_at_ms, self._hang_timeout_ms, "beat")
+        else:
+            self._follow_start(child, child.process.pid, now_ms)
+            what = "sign of progress in its start"
+            self._abort_if(child, now_ms, child.progress_at_ms, self._start_timeout_ms, what)
+
+    def _follow_start(self, child: ChildState, pid: int, now_ms: int) -> None:
+        """Note whether a child that does not serve yet gets on with it."""
+        progress = (self._page.start_beats(child.spec.index), *progress_of(pid))
+        if progress != child.progress:
+            child.progress, child.progress_at_ms = progress, now_ms
+        taken_ms = now_ms - child.started_ms
+        if taken_ms - child.waited_ms > self._start_timeout_ms:
+            child.waited_ms = taken_ms
+            log.warning("%s: still starting after %s ms", child.spec.name, taken_ms)
+
+    def _abort_if(
+        self, child: ChildState, now_ms: int, since_ms: int, timeout_ms: int, what: str
+    ) -> None:
+        """Dump and end a child of which nothing was seen for too long."""
+        assert child.process is not None
+        if now_ms - since_ms > timeout_ms:
+            silent_ms = now_ms - since_ms
+            log.error("%s: no %s for %s ms: dumping its stacks", child.spec.name, what, silent_ms)
             child.aborted_at_ms = now_ms
             # A stopped process dumps nothing until it is continued.
             child.process.send_signal(signal.SIGABRT)

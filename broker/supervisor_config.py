@@ -109,7 +109,7 @@ class SupervisorConfig:
         metadata={
             "key": "processHangTimeoutMillis",
             "doc": "a process whose beat stands still this long is dumped and restarted; "
-            "until its first beat at least 30 s",
+            "until it serves: one that does nothing this long, at least 30 s",
             "unit": "ms",
             "min": 1000,
         },

@@ -27,6 +27,8 @@ from conf.setting import Setting
 from conf.settings_file import read_settings_file
 
 _ADDRESS = re.compile(r"[^\s,;]+:(?P<port>[0-9]{1,5})")
+_VERSION = "    --version"
+"""Answered by bin/setup-env.sh, which needs no Python for it."""
 _UNUSED_VARIABLES = ("JAVA_HOME", "RMQ_NUMA_NODE")
 
 
@@ -86,7 +88,8 @@ def usage(program: str, options: Sequence[Option]) -> str:
     ]
     width = max(map(len, names)) + 3
     lines = [f"{name:<{width}}{option.doc}" for name, option in zip(names, ordered, strict=True)]
-    return "\n".join([f"usage: {program} {synopsis}", *lines])
+    version = f"{_VERSION:<{width}}Print the version (bin/{program} --version, and nothing else)"
+    return "\n".join([f"usage: {program} {synopsis}", *lines, version])
 
 
 def config_file(given: Mapping[str, str]) -> tuple[Path | None, list[Setting]]:
@@ -109,6 +112,18 @@ def require_home(home: str | None) -> str:
             " the RocketMQ installation",
         )
     return home
+
+
+def check_home(home: str | None) -> None:
+    """Raises StartupExitError for an install directory that is not there."""
+    if home and not Path(home).is_dir():
+        raise StartupExitError(
+            EXIT_NO_HOME,
+            "Please set the ROCKETMQ_HOME variable in your environment to match the location of"
+            f" the RocketMQ installation: {home} is no directory. Without the variable (and"
+            " rocketmqHome in the settings file) the programs in bin use their own checkout",
+            to_stdout=False,
+        )
 
 
 def require_addresses(addresses: str) -> tuple[str, ...]:

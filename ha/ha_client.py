@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar
 
 from ha.ha_config import HaConfig
 from ha.inspection import Inspection, LogBeginner, MasterInspection, ResyncRequester, Verdict
+from ha.last_error import LastError, SeenError
 from ha.master_link import TLS_WAY_OUT, LinkClosedError, MasterLink
 from ha.question import Question
 from ha.refusal_log import RefusalLog
@@ -89,8 +90,9 @@ class HAClientInfo:
     received: int
     """Log bytes over all links of this process."""
     connected_since_ms: int | None
-    last_error: str | None
+    last_error: SeenError | None
     last_inspection: str | None
+    last_inspection_ms: int | None
 
 
 class HAClient(ServiceThread):
@@ -144,8 +146,9 @@ class HAClient(ServiceThread):
         self._last_read_ms = self._last_write_ms = 0
         self._received = 0
         """Over the links that ended."""
-        self._last_error: str | None = None
+        self._last_error = LastError(clock)
         self._last_inspection: str | None = None
+        self._last_inspection_ms: int | None = None
         self._resync_trouble: str | None = None
 
     # -- for other threads ---------------------------------------------------------------------
@@ -172,8 +175,9 @@ class HAClient(ServiceThread):
             bytes_per_second=0 if link is None else link.bytes_per_second(),
             received=self._received if link is None else link.received,
             connected_since_ms=None if link is None else link.connected_since_ms,
-            last_error=self._last_error,
+            last_error=self._last_error.seen,
             last_inspection=self._last_inspection,
+            last_inspection_ms=self._last_inspection_ms,
         )
 
     def shutdown(self, timeout_ms: float = 5000) -> bool:
@@ -246,14 +250,13 @@ class HAClient(ServiceThread):
         text = f"{found.verdict.value}: {found.text}".removesuffix(": ")
         if text != self._last_inspection:
             log.info("inspection of the master at our end %s: %s", position, text)
-        self._last_inspection = text
+        self._last_inspection, self._last_inspection_ms = text, self._clock.now_ms()
 
     def _wait_for_master(self, found: Inspection, address: str | None) -> int:
         self._enter(HAClientState.WAITING_FOR_ADDRESS)
         text = found.text or "the master's HA address is unknown"
-        if text != self._last_error:
+        if self._last_error.note(text):
             log.warning("waiting for the master: %s", text)
-        self._last_error = text
         return _NO_ADDRESS_MS if address is None else self._soon_ms
 
     # -- the verdict ---------------------------------------------------------------------------
@@ -310,16 +313,17 @@ class HAClient(ServiceThread):
 
     def _refuse(self, reason: RefusalReason, text: str) -> None:
         self._enter(HAClientState.REFUSED)
-        self._last_error = text
+        self._last_error.note(text)
         self._refusals.refused(self._address or "?", reason, text)
 
     def _resync(self, action: str, offset: int, text: str) -> None:
         try:
             self._request_resync(action, offset, text)
         except StoreError as error:
-            self._last_error = f"{text}; {action} cannot be prepared: {error}"
+            trouble = f"{text}; {action} cannot be prepared: {error}"
+            self._last_error.note(trouble)
             if str(error) != self._resync_trouble:
-                log.error("master %s: %s", self._address, self._last_error)
+                log.error("master %s: %s", self._address, trouble)
             self._resync_trouble = str(error)
 
     # -- one link ------------------------------------------------------------------------------
@@ -336,6 +340,7 @@ class HAClient(ServiceThread):
             )
             link.received = self._received
             self._link = link
+            self._last_error.end()
             self._enter(HAClientState.TRANSFER)
             log.info("master %s: connected, going on at %s", address, self._log.position)
             self._on_connected(transport.local, address)
@@ -357,14 +362,15 @@ class HAClient(ServiceThread):
             self._look_again(renewed)
             if link.receive():
                 continue
+            if trouble is not None and not link.waits_for_file:
+                trouble = None
+                self._last_error.end()
+                log.warning("replication goes on")
             self._watch(link.transport, link.interest)
             self._sleep(min(link.wait_ms(), renewed.wait_ms()), has_work)
             if link.waits_for_file and trouble is None and (trouble := link.trouble()):
-                self._last_error = trouble
+                self._last_error.note(trouble)
                 log.error("replication stands still: %s", trouble)
-            elif trouble is not None and not link.waits_for_file:
-                trouble = None
-                log.warning("replication goes on")
 
     def _renewed_inspection(self, first: Inspection) -> RenewedInspection:
         def ask() -> Question[Inspection]:
@@ -402,11 +408,11 @@ class HAClient(ServiceThread):
         self._enter(HAClientState.RESTING)
         if self._closing:
             return
-        text, before = str(error), self._last_error
-        self._last_error = text
+        text = str(error)
+        is_new = self._last_error.note(text)
         if error.reason is not None:
             self._refusals.refused(self._address or "?", error.reason, text)
-        elif text != before:
+        elif is_new:
             log.warning("master %s: %s", self._address or "?", text)
 
     # -- where the log begins ------------------------------------------------------------------

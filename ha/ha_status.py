@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from ha.last_error import SeenError
 from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replication_lag import ReplicationLag
 from ha.slave_progress import ReplicaState
@@ -63,12 +64,16 @@ class ClientInfo(Protocol):
         """Wall clock ms; None without a link."""
 
     @property
-    def last_error(self) -> str | None:
-        """Why the last link ended, or none was made."""
+    def last_error(self) -> SeenError | None:
+        """Why the last link ended, none was made, or the open one does not get on."""
 
     @property
     def last_inspection(self) -> str | None:
         """What was found when our log was last compared with the master's."""
+
+    @property
+    def last_inspection_ms(self) -> int | None:
+        """Wall clock ms of that; None: never."""
 
 
 class HaStatus:
@@ -139,6 +144,7 @@ class HaStatus:
 
 
 def _client(info: ClientInfo) -> Json:
+    error = info.last_error
     return {
         "masterAddr": info.master_address,
         "transferredByteInSecond": info.bytes_per_second,
@@ -148,6 +154,9 @@ def _client(info: ClientInfo) -> Json:
         "state": info.state.name.lower(),
         "localAddr": info.local_address,
         "connectedSince": info.connected_since_ms,
-        "lastError": info.last_error,
+        "lastError": None if error is None else error.text,
+        "lastErrorTimestamp": None if error is None else error.at_ms,
+        "lastErrorOver": None if error is None else error.is_over,
         "lastInspection": info.last_inspection,
+        "lastInspectionTimestamp": info.last_inspection_ms,
     }

@@ -17,6 +17,7 @@ import sys
 from contextlib import ExitStack
 from typing import Final
 
+from conf.command_line import check_home
 from conf.errors import EXIT_CANNOT_START, EXIT_OK, ConfigError, StartupExitError
 from conf.logging_setup import configure_logging, log_directory
 from conf.pid_file import remove_pid_file, write_pid_file
@@ -36,6 +37,7 @@ def main() -> int:
     """Run the name server of this process's command line; returns its exit code."""
     try:
         options = load_namesrv_options(sys.argv[1:], os.environ)
+        check_home(options.namesrv.rocketmq_home)
         return _serve(options)
     except StartupExitError as error:
         _say(error.text, to_stdout=error.to_stdout)

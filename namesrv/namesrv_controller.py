@@ -157,7 +157,8 @@ def run_embedded(
     """Run a name server on an inherited listening socket; returns when it was asked to stop.
 
     `on_stop` takes the function that stops it (for the caller's signal handler); without it
-    SIGTERM does. `beat` is called on the loop every `beat_ms`: a loop that hangs does not beat.
+    SIGTERM does. `beat` is called now and on the loop every `beat_ms`: a loop that hangs does not
+    beat.
     Raises KVConfigError before it serves.
     """
     listening = socket.socket(fileno=listening_socket_fd)
@@ -169,6 +170,7 @@ def run_embedded(
         on_stop(controller.request_stop)
     controller.open()
     if beat is not None:
+        beat()
         controller.call_every(beat_ms, beat)
     controller.run()
 

@@ -22,14 +22,18 @@ files and no sockets.
     17    ha            distinct live replicas that are not further back than haSlaveFallbehindMax
     18    store         log_opened: 1 + the log's end when the store was opened; 0: not known yet
     19    ha            highest_sent: the highest offset sent to a slave since the store was opened
+    20    store         version of the reason below; odd while it is being written
     24+p  process p     beat: grows while the process' main loop turns
     32+p  process p     1 while it sleeps, 2 while it sleeps and no queue's move is work (Bell)
     40+p  supervisor    how often process p was started
     48    remoting      1 once it serves requests
+    56+p  process p     start beat: grows while it starts and waits for others, or works on files
     64+r  ha            replication links refused or closed for reason r (ha/refusals.py)
     96+k  remoting      slave sync of kind k (0 topics, 1 offsets, 2 delay offsets, 3 groups): wall
                         clock ms of the last success
     100+k remoting      slave sync of kind k: failures
+
+    from byte 2048 on, by store: why writing is refused (slot 13), a length of 2 bytes and UTF-8.
 """
 
 from __future__ import annotations
@@ -57,16 +61,22 @@ REPLICATED_OFFSET: Final = 16
 REPLICA_COUNT: Final = 17
 LOG_OPENED: Final = 18
 HIGHEST_SENT: Final = 19
+REFUSAL_VERSION: Final = 20
 BEAT: Final = 24
 SLEEPS: Final = 32
 STARTS: Final = 40
 REMOTING_READY: Final = 48
+START_BEAT: Final = 56
 HA_REFUSALS: Final = 64
 SLAVE_SYNC_SUCCESS: Final = 96
 SLAVE_SYNC_FAILURES: Final = 100
 PAGE_SIZE: Final = 4096
 _SLEEPS_FOR_ALL: Final = 1
 _SLEEPS_FOR_ANSWERS: Final = 2
+_REFUSAL_LENGTH: Final = slice(2048, 2050)
+_REFUSAL_TEXT: Final = 2050
+_REFUSAL_READS: Final = 3
+_UNREADABLE_REFUSAL: Final = "see store.log"
 
 
 class ProcessIndex(enum.IntEnum):
@@ -103,6 +113,30 @@ class ControlPage:
         os.ftruncate(fd, PAGE_SIZE)
         return fd
 
+    def refuse_writes(self, flags: int, reason: str) -> None:
+        """Publish the running flags and why; `flags` 0: writing is allowed. Process `store` only,
+        one thread at a time."""
+        text = reason.encode(errors="replace")[: PAGE_SIZE - _REFUSAL_TEXT]
+        # Odd already if a predecessor was killed in here.
+        writing = self.counters[REFUSAL_VERSION] | 1
+        self.counters[REFUSAL_VERSION] = writing
+        self._map[_REFUSAL_LENGTH] = len(text).to_bytes(2, "little")
+        self._map[_REFUSAL_TEXT : _REFUSAL_TEXT + len(text)] = text
+        self.counters[REFUSAL_VERSION] = writing + 1
+        self.counters[RUNNING_FLAGS] = flags
+
+    def refusal(self) -> str:
+        """Why the store refuses writes; empty when it does not."""
+        for _ in range(_REFUSAL_READS):
+            if not self.counters[RUNNING_FLAGS]:
+                return ""
+            before = self.counters[REFUSAL_VERSION]
+            size = int.from_bytes(self._map[_REFUSAL_LENGTH], "little")
+            text = self._map[_REFUSAL_TEXT : _REFUSAL_TEXT + size]
+            if before % 2 == 0 and self.counters[REFUSAL_VERSION] == before and text:
+                return text.decode(errors="ignore")
+        return _UNREADABLE_REFUSAL
+
     def beat(self, process: ProcessIndex) -> None:
         """Say that the main loop of `process` turns."""
         self.counters[BEAT + process] += 1
@@ -110,6 +144,14 @@ class ControlPage:
     def beats(self, process: ProcessIndex) -> int:
         """The beat counter of `process`."""
         return self.counters[BEAT + process]
+
+    def beat_starting(self, process: ProcessIndex) -> None:
+        """Say that `process`, which does not serve yet, gets on with its start."""
+        self.counters[START_BEAT + process] += 1
+
+    def start_beats(self, process: ProcessIndex) -> int:
+        """The start beat counter of `process`."""
+        return self.counters[START_BEAT + process]
 
 
 class Fence:

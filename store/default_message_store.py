@@ -41,7 +41,6 @@ from store.control_page import (
     LOG_OPENED,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
-    RUNNING_FLAGS,
     STORE_STATE,
     STORE_TIMESTAMP,
     SYNC_FLUSH_WANTED,
@@ -122,7 +121,7 @@ class DefaultMessageStore:
             config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
         )
         self._dispatched_timestamp = 0
-        self._flags = RunningFlags(self._publish_flags)
+        self._flags = RunningFlags(page.refuse_writes)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path)
         size = config.mapped_file_size_commit_log
         self._source = CommitLogReader(config.commit_log_path, size, page)
@@ -156,7 +155,7 @@ class DefaultMessageStore:
         """
         rejoins = self._counters[STORE_STATE] == StoreState.READY
         if not rejoins:
-            perform_request(self._config, lambda: self._page.beat(ProcessIndex.STORE))
+            perform_request(self._config, lambda: self._page.beat_starting(ProcessIndex.STORE))
         for path in (self._config.commit_log_path, self._config.consume_queue_path):
             path.mkdir(parents=True, exist_ok=True)
         self._checkpoint = StoreCheckpoint.load(self._config.checkpoint_path)
@@ -316,7 +315,7 @@ class DefaultMessageStore:
 
         def report(done: int, total: int) -> None:
             nonlocal last_ms
-            self._page.beat(ProcessIndex.STORE)
+            self._page.beat_starting(ProcessIndex.STORE)
             now_ms = self._clock.monotonic_ms()
             if now_ms - last_ms >= 1_000:
                 last_ms = now_ms
@@ -439,9 +438,6 @@ class DefaultMessageStore:
             service.start()
 
     # -- what the services publish -------------------------------------------------------------
-
-    def _publish_flags(self, value: int) -> None:
-        self._counters[RUNNING_FLAGS] = value
 
     def _publish_dispatched(self, phy_offset: int) -> None:
         self._page.beat(ProcessIndex.STORE)

@@ -57,7 +57,8 @@ def create_allocated(path: Path, size: int) -> None:
         if error.errno in _NO_SPACE:
             raise DiskFullError(
                 f"{path}: no room for {size} bytes ({error.strerror}); "
-                "free space on this partition or lower fileReservedTime"
+                "free space on this partition or lower fileReservedTime (a new store may have "
+                "smaller files: mappedFileSizeCommitLog)"
             ) from error
         raise
     finally:

@@ -28,13 +28,15 @@ class RunningFlag(enum.IntFlag):
 class RunningFlags:
     """The set of reasons. Several may set the same flag; it is over when the last takes it back."""
 
-    def __init__(self, publish: Callable[[int], None]) -> None:
-        """`publish` gets the new number (0 at once) under the lock; it must be quick."""
+    def __init__(self, publish: Callable[[int, str], None]) -> None:
+        """`publish` gets the new number (0 at once) and the reasons, under the lock; it must be
+        quick."""
         self._publish = publish
         self._lock = threading.Lock()
-        self._holders: dict[RunningFlag, set[str]] = {}
+        self._holders: dict[RunningFlag, dict[str, str]] = {}
+        """By flag: who set it, and why."""
         self._flags = RunningFlag(0)
-        publish(0)
+        publish(0, "")
 
     @property
     def value(self) -> RunningFlag:
@@ -53,10 +55,10 @@ class RunningFlags:
     def set(self, flag: RunningFlag, reason: str, *, by: str) -> bool:
         """`by` (a service's name) says that `flag` holds. True, and a log line, when it is new."""
         with self._lock:
-            holders = self._holders.setdefault(flag, set())
+            holders = self._holders.setdefault(flag, {})
             if by in holders:
                 return False
-            holders.add(by)
+            holders[by] = reason
             self._update(self._flags | flag)
         log.error("the store refuses writes: %s, set by %s: %s", flag.name, by, reason)
         return True
@@ -64,15 +66,15 @@ class RunningFlags:
     def clear(self, flag: RunningFlag, reason: str, *, by: str) -> bool:
         """`by` takes its word back. True, and a log line, when it had given it."""
         with self._lock:
-            holders = self._holders.get(flag, set())
+            holders = self._holders.get(flag, {})
             if by not in holders:
                 return False
-            holders.remove(by)
-            if not holders:
-                self._update(self._flags & ~flag)
+            del holders[by]
+            self._update(self._flags if holders else self._flags & ~flag)
         log.warning("%s is over for %s: %s", flag.name, by, reason)
         return True
 
     def _update(self, flags: RunningFlag) -> None:
         self._flags = flags
-        self._publish(int(flags))
+        reasons = (reason for holders in self._holders.values() for reason in holders.values())
+        self._publish(int(flags), "; ".join(reasons))

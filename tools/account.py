@@ -15,10 +15,15 @@ from tools.errors import AdminError
 def find_signer(home: str | None) -> RequestSigner | None:
     """The signer of <home>/conf/tools.yml; None without home, file or either key in it.
 
-    AdminError for a file that cannot be read.
+    AdminError for a home that is not there and a file that cannot be read: unsigned requests would
+    be refused for another reason.
     """
-    directory = None if home is None else Path(home) / "conf"
-    if directory is None or not (directory / "tools.yml").exists():
+    if home is None:
+        return None
+    if not Path(home).is_dir():
+        raise AdminError(f"ROCKETMQ_HOME: {home} is no directory: set it right, or unset it")
+    directory = Path(home) / "conf"
+    if not (directory / "tools.yml").exists():
         return None
     from conf.credentials import find_credentials
     from conf.errors import ConfigError

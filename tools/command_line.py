@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,10 +23,13 @@ from tools.account import find_signer
 from tools.admin_client import AdminClient, NameServers
 from tools.command_table import COMMANDS
 from tools.errors import AdminError
-from tools.report import Reports, print_reports, safe_line
+from tools.message_text import second_text
+from tools.report import Report, Reports, print_reports, safe_line
 from tools.tls import find_tls
 
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_CANNOT_REDRAW: Final = ("", "dumb", "unknown")
+"""What TERM says of a terminal without cursor movements."""
 TROUBLES: Final = (AdminError, RemotingError, RequestError)
 """Everything a command may end with; each has a message of one line."""
 
@@ -59,11 +63,13 @@ def command(
     *,
     asks: Callable[..., str | None] | None = None,
     every_s: float | None = None,
+    is_view: bool = False,
 ) -> Callable[[Callable[..., Reports]], click.Command]:
     """A click command called `name` out of a function(admin, **options) that gives reports.
 
     `asks` makes, from the options, the question to answer before anything is lost; None: these
     options lose nothing. `every_s` is the interval of a command that repeats without being told.
+    `is_view`: its rounds are readings of one thing, each with its time; a terminal shows the last.
     """
 
     def decorate(function: Callable[..., Reports]) -> click.Command:
@@ -78,7 +84,7 @@ def command(
             question = None if asks is None or common.yes else asks(**options)
             if question is not None:
                 _ask(question)
-            _run(name, functools.partial(function, **options), common)
+            _run(name, functools.partial(function, **options), common, is_view=is_view)
 
         decorated = _common_options(callback, every_s, asks is not None)
         return click.command(
@@ -129,19 +135,44 @@ def _ask(question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def _run(name: str, function: Callable[[AdminClient], Reports], common: _Common) -> None:
+def _run(
+    name: str, function: Callable[[AdminClient], Reports], common: _Common, *, is_view: bool
+) -> None:
     """Run a command once, or over and over; only the first failure ends it."""
     surroundings = click.get_current_context().find_object(Surroundings) or Surroundings()
     servers = NameServers.parse(common.name_servers or os.environ.get("NAMESRV_ADDR"))
     signer = find_signer(os.environ.get("ROCKETMQ_HOME"))
     tls = find_tls(os.environ)
-    with AdminClient(servers, surroundings.now_ms, signer, tls) as admin:
-        print_reports(function(admin), as_json=common.as_json)
+    with AdminClient(servers, surroundings.now_ms, signer, tls) as admin, ExitStack() as stack:
+        first = function(admin)
+        show: Callable[[Reports], None] = functools.partial(print_reports, as_json=common.as_json)
+        if is_view and common.interval is not None and not common.as_json:
+            show = _timed(_open_view(stack), surroundings.now_ms)
+        show(first)
         while common.interval is not None and not surroundings.wait(common.interval):
             try:
-                print_reports(function(admin), as_json=common.as_json)
+                show(function(admin))
             except TROUBLES as error:
                 complain(name, error)
+
+
+def _open_view(stack: ExitStack) -> Callable[[str], None]:
+    """What draws a text in place of the last one; elsewhere than on a terminal it prints it."""
+    if sys.stdout.isatty() and os.environ.get("TERM", "") not in _CANNOT_REDRAW:
+        from tools.live_view import LiveView
+
+        return stack.enter_context(LiveView()).show
+    return functools.partial(print, flush=True)
+
+
+def _timed(draw: Callable[[str], None], now_ms: Callable[[], int]) -> Callable[[Reports], None]:
+    """Shows a command's findings below the time at which they were read."""
+
+    def show(reports: Reports) -> None:
+        found = [reports] if isinstance(reports, Report) else list(reports)
+        draw("\n".join([second_text(now_ms()), *(report.text for report in found)]))
+
+    return show
 
 
 def complain(name: str, error: object) -> None:

@@ -79,6 +79,7 @@ def command_list() -> str:
             "Every command takes -n ADDRESSES, --json, -h, and -i SECONDS to repeat (--interval",
             "SECONDS where -i means something else); those that ask take --yes.",
             "See 'mqadmin help <command>' for more information on a specific command.",
+            "'mqadmin --version' prints the version.",
             "",
         ]
     )

@@ -20,7 +20,7 @@ from typing import Final
 from conf.pid_file import PidRecord, running
 
 KINDS: Final = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
-USAGE: Final = "Useage: mqshutdown broker | namesrv"
+USAGE: Final = "Usage: mqshutdown broker | namesrv (--version prints the version)"
 EXIT_FAILED: Final = 1
 WAIT_S: Final = 30.0
 """Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""

@@ -24,6 +24,7 @@ import setproctitle
 
 from broker.changed_settings import ChangedSettings
 from broker.command_channel import CommandServer
+from broker.process_end import end_process
 from conf.logging_setup import configure_logging
 from store.control_page import STORE_STATE, Bell, ControlPage, ProcessIndex, StoreState
 from store.metric_slots import MAX_SERIES, MetricSlots
@@ -119,7 +120,7 @@ class Child:
         while self.page.counters[STORE_STATE] != StoreState.READY:
             if self.stopping.wait(_STORE_POLL_S):
                 return False
-            self.page.beat(self.index)
+            self.page.beat_starting(self.index)
         return True
 
     def serve(self, *servers: CommandServer, each_turn: Callable[[], None] = lambda: None) -> None:
@@ -215,8 +216,7 @@ def run_child(main: Callable[[Child], None]) -> None:
         main(child)
     except SystemExit:
         raise
-    except BaseException:
+    except BaseException as error:
         log.exception("process %s failed", child.boot.name)
-        logging.shutdown()
-        os._exit(1)
+        end_process(child.boot.name, error)
     logging.shutdown()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from broker.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from broker.ha_metrics import HaMetrics
+from broker.process_end import service_guard
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, ring_nobody, run_child
 from broker.startup_options import StartupOptions
 from ha.ha_service import HAService, Surroundings
@@ -46,6 +47,7 @@ _VERIFY_TIMEOUT_MS: Final = 10_000
 """The name servers have 2 s of it."""
 _STORE_TIMEOUT_MS: Final = 10_000
 _LOOK_AGAIN_MS: Final = 1_000
+_FAILED: Final = service_guard("ha")
 
 
 class NotAskedError(StoreError):
@@ -126,7 +128,7 @@ class LinkReporter(ServiceThread):
     """Tells process `remoting` of the link to the master, so that nobody else waits for that."""
 
     def __init__(self, tell: Callable[[str | None], None]) -> None:
-        super().__init__("LinkReporter", on_failure=_end_process)
+        super().__init__("LinkReporter", on_failure=_FAILED)
         self._tell = tell
         self._told: str | None = None
         self.link: Callable[[], str | None] = lambda: None
@@ -180,7 +182,7 @@ def _build_metrics(
     child: Child, options: StartupOptions, service: HAService, clock: SystemClock
 ) -> list[ServiceThread]:
     """HaMetrics, and on a master what remembers the replicas for the next start."""
-    memory = ReplicaMemory(options.store.root / MEMORY_NAME, clock, on_failure=_end_process)
+    memory = ReplicaMemory(options.store.root / MEMORY_NAME, clock, on_failure=_FAILED)
     if options.store.is_slave:
         memory.load()  # Whatever it was the last word on goes on without this broker.
     counters = child.page.counters
@@ -190,7 +192,7 @@ def _build_metrics(
         None if options.store.is_slave else memory,
         broker_name=options.broker.broker_name,
         role=options.store.broker_role.value,
-        on_failure=_end_process,
+        on_failure=_FAILED,
     )
     metrics.restore(
         service.registry,
@@ -242,7 +244,7 @@ def _build(
         clock,
         is_slave=options.store.is_slave,
         new_selector=new_selector,
-        on_failure=_end_process,
+        on_failure=_FAILED,
     )
 
 
@@ -261,13 +263,6 @@ def _handlers(service: HAService) -> dict[str, Any]:
         return {"connected": found}
 
     return {"ha_status": ha_status, "master_address": master_address, "announce_ha_link": announced}
-
-
-def _end_process(service: ServiceThread, error: Exception) -> None:
-    """A service has failed (logged by it): this process is of no use any more."""
-    log.critical("process ha ends: %s: %s", service.name, error)
-    logging.shutdown()
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ fdatasync stops the whole broker).
 from __future__ import annotations
 
 import logging
-import os
 from typing import Final
 
 from broker.changeable_keys import CHANGE_RETENTION
 from broker.command_channel import Arguments, CommandHandler, CommandServer
+from broker.process_end import EXIT_FAILED, service_guard
 from broker.processes.child import (
     EXIT_CANNOT_BOOT,
     EXIT_FLUSH_FAILED,
@@ -26,7 +26,6 @@ from ha.ha_config import HaAckLevel
 from store.clock import SystemClock
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
-from store.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ def main(child: Child) -> None:
         child.bell("store"),
         readers.ring,
         clock,
-        _end_process,
+        service_guard("store", _exit_code),
         ring_for_moves=readers.ring_for_moves,
         ring_replicator=child.bell("ha").ring if is_slave else ring_nobody,
         flush_for_replica=is_slave and options.ha.ha_ack_level is HaAckLevel.flushed,
@@ -110,11 +109,8 @@ def _replicator_handlers(
     return {"begin_log": begin_log}
 
 
-def _end_process(service: ServiceThread, error: Exception) -> None:
-    """A service has failed (logged by it): this process is of no use any more."""
-    log.critical("process store ends: %s: %s", service.name, error)
-    logging.shutdown()
-    os._exit(EXIT_FLUSH_FAILED if isinstance(error, FlushFailedError) else 1)
+def _exit_code(error: Exception) -> int:
+    return EXIT_FLUSH_FAILED if isinstance(error, FlushFailedError) else EXIT_FAILED
 
 
 if __name__ == "__main__":

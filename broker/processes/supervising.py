@@ -63,6 +63,7 @@ class BrokerProcess:
         self._stack = contextlib.ExitStack()
         self._listeners: dict[str, socket.socket] = {}
         self._boot_line_printed = False
+        self._refusal = ""
         self._dump: MetricsDump | None = None
 
     # -- open ----------------------------------------------------------------------------------
@@ -190,11 +191,23 @@ class BrokerProcess:
         reset_queue_table(self._table_fd)
 
     def _tick(self) -> None:
+        self._tell_refusal()
         if not self._boot_line_printed and self._page.counters[REMOTING_READY]:
             self._boot_line_printed = True
             sys.stdout.write(self._boot_line() + "\n")
             sys.stdout.flush()
             log.info("%s", self._boot_line())
+
+    def _tell_refusal(self) -> None:
+        """Say on stderr, too, why the store refuses writes, and when that is over."""
+        refusal = self._page.refusal()
+        if refusal == self._refusal:
+            return
+        self._refusal = refusal
+        if refusal:
+            log.error("the store refuses writes: %s", refusal)
+        else:
+            log.warning("the store takes writes again")
 
     def _boot_line(self) -> str:
         broker = self._options.broker

@@ -163,16 +163,22 @@ class AdminOffsetProcessor(TableProcessor):
     def query_consume_queue(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """321: entries of a consume queue as they stand there."""
+        """321: entries of a consume queue as they stand there; none for a count below 1. An index
+        without an entry is an error: RocketMQ answers success there, without the body that
+        its own tool then decodes.
+        """
         header = decode_header(QueryConsumeQueueRequestHeader, request.ext_fields)
         topic, queue_id, index = header.topic, header.queue_id, header.index
         if queue_id not in self._queue_offsets.known_queues(topic):
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         min_offset, max_offset = self._queue_offsets.offsets(topic, queue_id)
+        if not min_offset <= index < max_offset:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Index {index} of {queue_id}@{topic} is not exist! It has [{min_offset}, "
+                f"{max_offset})",
+            )
         units = list(self._units(topic, queue_id, index, header.count))
-        if not units:
-            remark = f"Index {index} of {queue_id}@{topic} is not exist!"
-            return request.response(ResponseCode.SUCCESS, remark)
         subscription, filter_data = None, None
         if header.consumer_group is not None:
             subscription = self._consumers.find_subscription(header.consumer_group, topic)

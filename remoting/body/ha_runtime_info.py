@@ -43,6 +43,7 @@ class HAConnectionRuntimeInfo(JsonBean):
     connected_since: Int64 | None = None
     disconnected_since: Int64 | None = None
     last_error: str | None = None
+    """Why its last connection ended; over, once it has one again."""
     last_error_timestamp: Int64 | None = None
 
 
@@ -63,8 +64,13 @@ class HAClientRuntimeInfo(JsonBean):
     local_addr: str | None = None
     connected_since: Int64 | None = None
     last_error: str | None = None
+    """The newest one, also when it is over."""
+    last_error_timestamp: Int64 | None = None
+    last_error_over: bool | None = None
+    """Whether the link has worked since."""
     last_inspection: str | None = None
     """What was found when the log was last compared with the master's."""
+    last_inspection_timestamp: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +80,7 @@ class SlaveSyncInfo(JsonBean):
     last_success_timestamp: Int64 | None = None
     """None: never."""
     last_error: str | None = None
-    """Of the newest failure, also when it works again."""
+    """Of the newest failure; over, when a success is newer."""
     last_error_timestamp: Int64 | None = None
     failures: Int64 = 0
 

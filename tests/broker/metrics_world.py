@@ -35,6 +35,7 @@ def child(name: str, *, process: object = "runs", restarts: int = 0, started_ms:
         restarts=restarts,
         started_ms=started_ms,
         last_beat=-1,
+        has_beaten=True,
         beat_at_ms=started_ms,
     )
 

@@ -169,9 +169,13 @@ def test_consume_queue_entries(tmp_path: Path) -> None:
     assert body["filterData"] == "null"
     assert json_of(ask(consumerGroup="x").body)["filterData"] == "x@t is not online!"
     assert len(json_of(ask(count=99).body)["queueData"]) == 3
-    answer = ask(index=15)
-    assert (answer.code, answer.remark) == (0, "Index 15 of 3@t is not exist!")
-    assert answer.body == b""
+    for index in (-1, 9, 15):
+        answer = ask(index=index)
+        assert (answer.code, answer.body) == (1, b"")
+        assert answer.remark == f"Index {index} of 3@t is not exist! It has [10, 15)"
+    for count in (0, -1):
+        body = json_of(ask(count=count).body)
+        assert (body["queueData"], body["minQueueIndex"], body["maxQueueIndex"]) == ([], 10, 15)
     answer = ask(queueId=9)
     assert (answer.code, answer.remark) == (1, "9@t is not exist!")
 

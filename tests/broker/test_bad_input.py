@@ -520,6 +520,64 @@ def test_every_code_answers_garbage(
         assert answer.code == 0 or answer.remark, f"code {request.code}: no remark"
 
 
+BODY_IS_DECODED = (
+    Code.VIEW_MESSAGE_BY_ID,
+    Code.GET_ALL_TOPIC_CONFIG,
+    Code.GET_BROKER_CONFIG,
+    Code.GET_BROKER_RUNTIME_INFO,
+    Code.GET_CONSUMER_LIST_BY_GROUP,
+    Code.LOCK_BATCH_MQ,
+    Code.GET_ALL_CONSUMER_OFFSET,
+    Code.GET_ALL_DELAY_OFFSET,
+    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    Code.GET_TOPIC_STATS_INFO,
+    Code.GET_CONSUMER_CONNECTION_LIST,
+    Code.GET_PRODUCER_CONNECTION_LIST,
+    Code.GET_CONSUME_STATS,
+    Code.INVOKE_BROKER_TO_RESET_OFFSET,
+    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    Code.QUERY_TOPIC_CONSUME_BY_WHO,
+    Code.QUERY_CONSUME_TIME_SPAN,
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+    Code.GET_CONSUMER_RUNNING_INFO,
+    Code.QUERY_CORRECTION_OFFSET,
+    Code.CONSUME_MESSAGE_DIRECTLY,
+    Code.VIEW_BROKER_STATS_DATA,
+    Code.GET_BROKER_CONSUME_STATS,
+    Code.QUERY_CONSUME_QUEUE,
+    Code.GET_ALL_PRODUCER_INFO,
+    Code.QUERY_TOPICS_BY_CONSUMER,
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
+    Code.GET_TOPIC_CONFIG,
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG,
+    Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
+    Code.GET_BROKER_HA_STATUS,
+    Code.GET_BROKER_EPOCH_CACHE,
+    Code.QUERY_ASSIGNMENT,
+)
+"""Whose answer's body MQClientAPIImpl of 4.9.8 or 5.3.3, or SlaveSynchronize, decodes."""
+
+
+@pytest.mark.parametrize("number", ["-1", "0", "1", "9" * 9, "9" * 18])
+@pytest.mark.parametrize("group", ["", "G", "Nobody"])
+def test_no_success_lacks_the_body_that_clients_decode(peer: Peer, number: str, group: str) -> None:
+    """Odd numbers and groups, about a topic that is there."""
+    assert peer.call(send_request(topic="Bystander")).code == 0
+    names = ("group", "groupName", "consumerGroup", "producerGroup", "compareGroup")
+    fields = dict.fromkeys(_FIELD_NAMES, number) | dict.fromkeys(names, group)
+    fields |= {"topic": "Bystander", "isForce": "true", "isOrder": "false", "queueId": "0"}
+    fields |= {"index": number, "count": number}
+    body = json.dumps({"consumerGroup": group, "clientId": "c", "mqSet": []}).encode()
+    requests = [RemotingCommand.request(code, fields, body) for code in BODY_IS_DECODED]
+    index = {"topic": "Bystander", "queueId": "0", "index": "0", "count": number}
+    requests.append(RemotingCommand.request(Code.QUERY_CONSUME_QUEUE, index))
+    answers = peer.call_all(requests)
+    assert any(answer.code == 0 for answer in answers.values())
+    for request in requests:
+        answer = answers[request.opaque]
+        assert answer.body or answer.code != 0, f"code {request.code}: success without a body"
+
+
 def test_oneway_garbage_is_never_answered(peer: Peer) -> None:
     for code in (*Code, 9999):
         peer.send(RemotingCommand.request(code, {"topic": _GARBAGE}, b"{[", oneway=True))

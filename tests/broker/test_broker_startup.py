@@ -60,13 +60,56 @@ def test_command_line_wins_over_file_over_environment(tmp_path: Path) -> None:
     assert load_startup_options([*file, "-n", "c:1"], environment).namesrv_addresses == ("c:1",)
 
 
-def test_a_master_gets_id_0_and_a_slave_needs_one(tmp_path: Path) -> None:
-    assert load(tmp_path, "brokerId=7\n").broker.broker_id == 0
+@pytest.mark.parametrize("number", ["", "brokerId=0\n", "brokerId=-1\n"])
+def test_a_slave_needs_an_id(tmp_path: Path, number: str) -> None:
     assert load(tmp_path, "brokerId=7\nbrokerRole=SLAVE\n").broker.broker_id == 7
-    path = tmp_path / "s.conf"
-    path.write_text("brokerRole=SLAVE\n")
-    refused = exit_of(["-c", str(path)], HOME)
-    assert (refused.exit_code, refused.text) == (253, "Slave's brokerId must be > 0")
+    with pytest.raises(StartupExitError) as caught:
+        load(tmp_path, f"{number}brokerRole=SLAVE\n")
+    assert caught.value.exit_code == 253
+    assert caught.value.text.startswith("Slave's brokerId must be > 0: set brokerId=1")
+
+
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
+def test_a_master_gets_id_0(tmp_path: Path, role: str) -> None:
+    """As in RocketMQ; that its brokerId has no effect is told."""
+    quiet = load(tmp_path, f"brokerRole={role}\nbrokerId=0\n")
+    assert (quiet.broker.broker_id, quiet.warnings) == (0, ())
+    options = load(tmp_path, f"brokerRole={role}\nbrokerId=7\n")
+    assert options.broker.broker_id == 0
+    [warning] = options.warnings
+    assert warning == (
+        f"{tmp_path}/b.conf:2: brokerId = 7 has no effect: with brokerRole = {role} it is the "
+        "master of its group, with id 0; set brokerId=0, or brokerRole=SLAVE for a slave"
+    )
+
+
+@pytest.mark.parametrize("number", [1, -1])
+def test_a_slave_whose_role_was_forgotten_is_no_master(tmp_path: Path, number: int) -> None:
+    with pytest.raises(StartupExitError) as caught:
+        load(tmp_path, f"brokerName=b\nbrokerId={number}\n")
+    assert (caught.value.exit_code, caught.value.to_stdout) == (253, False)
+    assert caught.value.text == (
+        f"{tmp_path}/b.conf:2: brokerId = {number} without brokerRole: it would start as a "
+        "master, with id 0, beside the one that the group may have; set brokerRole=SLAVE for a "
+        "slave, brokerId=0 for a master"
+    )
+    assert load(tmp_path, "brokerId=0\n").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("", "its own name server knows its master only if that registers there"),
+        ("haMasterAddress=10.0.0.1:10912\n", "its own name server knows its master"),
+        ("embeddedNamesrvEnable=false\n", "no name server tells it of its master"),
+    ],
+)
+def test_a_slave_that_nobody_tells_of_its_master(tmp_path: Path, lines: str, words: str) -> None:
+    slave = f"brokerRole=SLAVE\nbrokerId=1\n{lines}"
+    [warning] = load(tmp_path, slave).warnings
+    assert words in warning
+    assert "-n or namesrvAddr" in warning
+    assert load(tmp_path, slave, "-n", "a:1").warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +181,7 @@ def test_exit_codes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(CONF.glob("2m-*/*")), ids=lambda path: path.name)
 def test_shipped_clusters_load(path: Path) -> None:
-    options = load_startup_options(["-c", str(path)], HOME)
+    options = load_startup_options(["-c", str(path), "-n", "a:1"], HOME)
     assert options.warnings == ()
     assert options.broker.broker_name == path.stem.removesuffix("-s")
     is_slave = path.stem.endswith("-s")

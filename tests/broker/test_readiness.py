@@ -59,7 +59,7 @@ def test_what_the_page_says(world: World) -> None:
     counters = world.page.counters
     assert world.reason() == ""
     for slot, value, reason in (
-        (RUNNING_FLAGS, 2, "the store refuses writes"),
+        (RUNNING_FLAGS, 2, "the store refuses writes: see store.log"),
         (REMOTING_READY, 0, "remoting is not ready"),
         (STORE_STATE, StoreState.RECOVERING, "the store is not ready"),
     ):
@@ -105,6 +105,20 @@ def test_a_store_that_comes_back_soon_is_not_missed(world: World) -> None:
     store.process = "runs"
     world.see(store)
     assert world.reason(STORE_SILENT_MS) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "patience_ms"), [("remoting", REMOTING_SILENT_MS), ("store", STORE_SILENT_MS)]
+)
+def test_a_process_that_was_started_again_and_is_slow(
+    world: World, name: str, patience_ms: int
+) -> None:
+    """It has not beaten yet; its predecessor's word is on the page."""
+    for other in world.children.keys() - {name}:
+        world.page.beat(world.children[other].spec.index)
+    world.children[name].has_beaten = False
+    assert world.reason(patience_ms) == ""
+    assert world.reason(patience_ms + 1) == f"process {name} is starting"
 
 
 @pytest.mark.parametrize(("found", "ready"), [(0, False), (1, False), (2, True), (3, True)])

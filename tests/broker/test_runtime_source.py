@@ -38,14 +38,14 @@ class World:
         self.clock = FakeClock()
         self.stats = StoreStatsService(self.clock)
         self.pools: dict[str, Any] = {}
-        access: Any = SimpleNamespace(store_timestamp_at=lambda offset: 1000 + offset)
+        self.access: Any = SimpleNamespace(store_timestamp_at=lambda offset: 1000 + offset)
         line: Any = SimpleNamespace(
             held=[object()] * 3, head_wait_ms=lambda: 25, blocked_ms=lambda: 26
         )
         self.source = RuntimeSource(
             self.options,
             self.page,
-            access,
+            self.access,
             self.stats,
             self.clock,
             schedule_offsets=lambda: {3: (1, 2)},
@@ -69,6 +69,12 @@ def test_values_of_the_page(world: World) -> None:
     assert (info.dispatch_behind_bytes, info.remain_flush_bytes) == (200, 300)
     assert info.earliest_message_timestamp_ms == 1100
     assert info.now_ms == world.clock.now_ms()
+
+
+def test_the_earliest_message_of_an_empty_log_is_of_now(world: World) -> None:
+    world.access.store_timestamp_at = lambda offset: -1
+    info = world.source.runtime_info()
+    assert info.earliest_message_timestamp_ms == info.now_ms == world.clock.now_ms()
 
 
 def test_a_flush_ahead_of_the_page_is_no_negative_rest(world: World) -> None:

@@ -36,7 +36,7 @@ import json, mmap, os, signal, sys, time
 boot = json.loads(os.pread(int(sys.argv[1]), 1 << 20, 0))
 notes = open(boot["settings"]["notes"], "a", buffering=1)
 does = boot["settings"]["does"]
-slot = 8 * (24 + boot["index"])
+slot, start_slot = 8 * (24 + boot["index"]), 8 * (56 + boot["index"])
 page = mmap.mmap(boot["control_page_fd"], 4096)
 def stop(*_):
     notes.write(f"stop {boot['name']}\\n")
@@ -58,14 +58,30 @@ def stop_otherwise(*_):
     sys.exit({"fails": 4, "asks": 5}.get(does, 0))
 if does in ("fails", "asks", "tells"):
     signal.signal(signal.SIGTERM, stop_otherwise)
-beat = 0
+def is_over():
+    return time.monotonic() - began > float(boot["settings"]["start_s"])
+began, beat = time.monotonic(), 0
+while does.startswith("starts ") and not is_over():
+    if does == "starts on a busy machine":
+        until = time.thread_time() + 0.01
+        while time.thread_time() < until:
+            pass
+    elif does == "starts on a slow disk":
+        notes.write("#\\n")
+    elif does == "starts after another":
+        beat += 1
+        page[start_slot:start_slot + 8] = beat.to_bytes(8, "little")
+    time.sleep(0.05)
 while True:
-    if does != "never beats" and not (does == "beats once" and beat):
+    if does != "never beats" and not (does in ("beats once", "spins") and beat):
         beat += 1
         page[slot:slot + 8] = beat.to_bytes(8, "little")
-    time.sleep(0.01)
+    if does != "spins":
+        time.sleep(0.01)
 '''
 INDEX = {name.name.lower(): name for name in ProcessIndex}
+START_S = "2.5"
+"""How long a slow start takes: several times the limit of the tests."""
 
 
 class World:
@@ -85,7 +101,7 @@ class World:
             index=INDEX[name],
             parent_pid=0,
             broker_started_ms=0,
-            settings={"notes": str(self.notes_path), "does": does},
+            settings={"notes": str(self.notes_path), "does": does, "start_s": START_S},
             log_dir="",
             control_page_fd=self.page_fd,
             queue_table_fd=-1,
@@ -232,8 +248,55 @@ def test_a_child_without_beats_is_aborted_and_started_again(
     )
     assert code == 0
     assert supervisor.children()[1].restarts == 0
-    assert "store: no beat for" in caplog.text
+    words = "no beat" if does == "beats once" else "no sign of progress in its start"
+    assert f"store: {words} for" in caplog.text
     assert "ended with code -6" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "does", ["starts on a busy machine", "starts on a slow disk", "starts after another"]
+)
+def test_a_slow_start_that_makes_progress_is_left_alone(
+    world: World, caplog: pytest.LogCaptureFixture, does: str
+) -> None:
+    supervisor, code = world.run(
+        {"store": does},
+        lambda s: s.children()[0].last_beat > 0 or s.children()[0].restarts > 0,
+        hang_timeout_ms=500,
+        start_timeout_ms=500,
+    )
+    assert (code, supervisor.children()[0].restarts) == (0, 0)
+    assert "no beat" not in caplog.text
+    assert "store: still starting after" in caplog.text
+
+
+def test_a_child_that_hangs_in_its_start_is_ended(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGSTOP in the middle of it: what it did before does not count."""
+    stopped: list[int] = []
+
+    def until(supervisor: Supervisor) -> bool:
+        child = supervisor.children()[0]
+        if not stopped and child.process is not None and world.notes():
+            os.kill(child.process.pid, signal.SIGSTOP)
+            stopped.append(child.process.pid)
+        return child.restarts == 1
+
+    _, code = world.run(
+        {"store": "starts after another"}, until, hang_timeout_ms=400, start_timeout_ms=600
+    )
+    assert code == 0
+    assert "store: no sign of progress" in caplog.text
+
+
+def test_work_is_no_excuse_once_it_serves(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A loop that spins answers nobody."""
+    supervisor, code = world.run(
+        {"store": "spins"}, lambda s: s.children()[0].restarts == 1, hang_timeout_ms=400
+    )
+    assert (code, supervisor.children()[0].restarts) == (0, 1)
+    assert "store: no beat for" in caplog.text
 
 
 def test_a_stopped_child_is_killed(world: World) -> None:

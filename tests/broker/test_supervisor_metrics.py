@@ -17,7 +17,7 @@ from broker import metrics_table as table
 from broker import supervisor_metrics
 from broker.listening_sockets import bind_listener, port_of
 from broker.supervisor_metrics import MAX_ANSWERS, MAX_CONNECTIONS, SupervisorMetrics
-from store.control_page import REMOTING_READY, RUNNING_FLAGS, STORE_STATE, StoreState
+from store.control_page import REMOTING_READY, STORE_STATE, StoreState
 from tests.broker.broker_fakes import CONFIG
 from tests.broker.metrics_world import OPENMETRICS, MetricsWorld, child, samples_of
 from tests.support.deadline import wait_until
@@ -125,8 +125,8 @@ def test_readyz_says_what_is_missing(world: ServerWorld) -> None:
     assert world.get("/readyz") == (503, "the store is not ready\n")
     counters[STORE_STATE], counters[REMOTING_READY] = StoreState.READY, 1
     assert world.get("/readyz?x=1") == (200, "ready\n")
-    counters[RUNNING_FLAGS] = 2
-    assert world.get("/readyz") == (503, "the store refuses writes\n")
+    world.page.refuse_writes(2, "no room")
+    assert world.get("/readyz") == (503, "the store refuses writes: no room\n")
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/metrics/x", "/../etc/passwd", "/METRICS"])

@@ -153,10 +153,9 @@ def test_store_that_cannot_be_opened(tmp_path: Path) -> None:
             assert client.send(TOPIC, 0, b"x").code == 0
         assert_stops_clean(broker)
         broker.settings["mappedFileSizeCommitLog"] = 1 << 19
-        began = time.monotonic()
         broker.start(wait=False)
         assert broker.wait_ended() == 1
-        assert time.monotonic() - began < 5
+        assert broker.log("broker").count("store: started, pid") == 2, "once in each life"
         assert "mqbroker: the store cannot be opened" in broker.output()
         assert "process store cannot start" in broker.output()
         broker.settings["mappedFileSizeCommitLog"] = 1 << 20

@@ -177,6 +177,11 @@ class SlaveWorld:
     def info(self) -> HAClientInfo:
         return self.client.snapshot()
 
+    @property
+    def error_text(self) -> str:
+        error = self.info.last_error
+        return "" if error is None else error.text
+
     def wait_end(self, offset: int) -> None:
         wait_until(lambda: self.end == offset)
 

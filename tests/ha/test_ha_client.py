@@ -8,7 +8,9 @@ import random
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from ha.frame import FRAME_HEADER, MAX_FRAME_BODY, REPORT
 from ha.ha_client import HAClientState
 from ha.inspection import Verdict
+from ha.last_error import SeenError
 from ha.master_link import MasterLink
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import make_tls_context
@@ -251,7 +254,7 @@ def test_a_wrong_frame_ends_the_link(
     again = master.accept()
     assert again.read_report() == 100
     assert world.refusals() == {reason: 1}
-    assert text in (world.info.last_error or "")
+    assert text in world.error_text
     assert f"{master.address}: {reason}" in caplog.text
     again.frame(100, b"h")
     assert again.read_report() == 101
@@ -281,7 +284,7 @@ def test_a_master_that_closes_without_a_byte_is_explained(
     world: SlaveWorld, master: ScriptedMaster
 ) -> None:
     connect(world, master).close()
-    wait_until(lambda: "haTrustedAddresses" in (world.info.last_error or ""))
+    wait_until(lambda: "haTrustedAddresses" in world.error_text)
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
@@ -289,7 +292,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     gone.close()
     world = SlaveWorld(tmp_path, gone).start()
     wait_until(lambda: world.refusals().get("network", 0) >= 2)
-    assert "refused" in (world.info.last_error or "")
+    assert "refused" in world.error_text
     world.stop()
 
 
@@ -298,7 +301,7 @@ def test_a_silent_master_is_left(tmp_path: Path, master: ScriptedMaster) -> None
     link = connect(world, master)
     link.wait_closed()
     wait_until(lambda: world.refusals().get("silent") == 1)
-    assert "haHousekeepingInterval" in (world.info.last_error or "")
+    assert "haHousekeepingInterval" in world.error_text
     world.stop()
 
 
@@ -410,7 +413,7 @@ def test_a_first_frame_within_a_file_is_of_another_file_size(
     link = connect(empty, master, 0)
     link.frame(SIZE + 1000, b"data")
     link.wait_closed()
-    wait_until(lambda: "mappedFileSizeCommitLog" in (empty.info.last_error or ""))
+    wait_until(lambda: "mappedFileSizeCommitLog" in empty.error_text)
     assert empty.refusals()["bad_frame"] == 1
     assert (empty.begun, empty.end) == ([], 0)
 
@@ -432,7 +435,7 @@ def test_a_store_that_cannot_begin_is_asked_again(
     empty.say(Verdict.START_AT, start_offset=SIZE, master_max=9 * SIZE)
     empty.begin_fails = StoreError("no answer from process store")
     empty.start()
-    wait_until(lambda: "no answer from process store" in (empty.info.last_error or ""))
+    wait_until(lambda: "no answer from process store" in empty.error_text)
     empty.begin_fails = None
     assert master.accept().read_report() == SIZE
 
@@ -444,7 +447,7 @@ def test_a_first_file_that_is_never_made_is_said(
     empty.say(Verdict.START_AT, start_offset=SIZE, master_max=9 * SIZE)
     empty.allocates = False
     empty.start()
-    wait_until(lambda: "is the disk full" in (empty.info.last_error or ""))
+    wait_until(lambda: "is the disk full" in empty.error_text)
     empty.allocates = True
     assert master.accept().read_report() == SIZE
 
@@ -497,7 +500,7 @@ def test_bytes_that_are_no_records_are_not_published(
     link.wait_closed()
     wait_until(lambda: world.refusals() == {"bad_record": 1})
     world.wait_end(ends[4])
-    assert "bodyCRC" in (world.info.last_error or "")
+    assert "bodyCRC" in world.error_text
     world.flush()
     again = master.accept()
     assert again.read_report() == ends[4]
@@ -582,15 +585,38 @@ def test_a_full_disk_is_said_and_nothing_is_lost(
     world.counters[RUNNING_FLAGS] = RunningFlag.DISK_FULL
     link = connect(world, master)
     link.send(frames(data, 0, 700))
-    wait_until(lambda: "the disk is full" in (world.info.last_error or ""))
+    wait_until(lambda: "the disk is full" in world.error_text)
+    assert not seen_error(world).is_over
     threading.Event().wait(0.3)  # longer than a silent master is borne
     assert world.info.state is HAClientState.TRANSFER
     assert caplog.text.count("replication stands still") == 1
     world.allocate(SIZE)
+    world.allocate(2 * SIZE)
     link.reports_until(2 * SIZE)
     assert world.bytes_of(0, 2 * SIZE) == data
-    wait_until(lambda: "replication goes on" in caplog.text)
+    wait_until(lambda: "replication goes on\n" in caplog.text)
+    assert seen_error(world).is_over
     world.stop()
+
+
+def seen_error(world: SlaveWorld) -> SeenError:
+    """What HA status shows."""
+    error = world.info.last_error
+    assert error is not None
+    return error
+
+
+def test_an_error_is_over_once_the_link_is_there_again(
+    world: SlaveWorld, master: ScriptedMaster
+) -> None:
+    connect(world, master).close()
+    wait_until(lambda: world.info.last_error is not None)
+    first = seen_error(world)
+    assert ("the master closed the connection" in first.text, first.is_over) == (True, False)
+    assert abs(first.at_ms - time.time() * 1000) < 60_000
+    assert master.accept().read_report() == 0
+    assert world.info.state is HAClientState.TRANSFER
+    assert seen_error(world) == replace(first, is_over=True)
 
 
 # -- finding the master ------------------------------------------------------------------------
@@ -603,7 +629,7 @@ def test_an_address_that_is_not_known_yet_is_waited_for(
     world.say(Verdict.WAIT, text="no master is registered")
     world.start()
     world.wait_state(HAClientState.WAITING_FOR_ADDRESS)
-    wait_until(lambda: world.info.last_error == "no master is registered")
+    wait_until(lambda: world.error_text == "no master is registered")
     world.say(Verdict.GO, ha_address=master.address)
     assert master.accept().read_report() == 0
     world.wait_state(HAClientState.TRANSFER)
@@ -661,7 +687,7 @@ def test_a_rest_ends_at_once(tmp_path: Path, master: ScriptedMaster, what: str) 
     world.inspection = StoreError("remoting is away")
     world.start()
     world.wait_state(HAClientState.RESTING)
-    assert "remoting is away" in (world.info.last_error or "")
+    assert "remoting is away" in world.error_text
     if what == "address":
         world.inspection = SlaveWorld(tmp_path, master).inspection
         world.client.update_master_address(master.address)
@@ -701,7 +727,7 @@ def test_a_wrong_address_is_named(tmp_path: Path, master: ScriptedMaster) -> Non
     world = SlaveWorld(tmp_path, master)
     world.say(Verdict.GO, ha_address="somewhere")
     world.start()
-    wait_until(lambda: "'somewhere' is no address" in (world.info.last_error or ""))
+    wait_until(lambda: "'somewhere' is no address" in world.error_text)
     world.stop()
 
 
@@ -726,7 +752,7 @@ def test_a_log_that_is_no_part_of_the_masters_is_refused(
     world.start()
     world.wait_state(HAClientState.REFUSED)
     wait_until(lambda: world.refusals().get(reason, 0) >= 2)
-    text = world.info.last_error or ""
+    text = world.error_text
     for part in ("ends at 900", "the master's at 700", "ends at 600", "haTruncateDiverged"):
         assert part in text
     assert f"{master.address}: {reason}" in caplog.text
@@ -763,7 +789,7 @@ def test_what_is_gone_on_the_master_makes_us_start_over(
     wait_until(lambda: world.resyncs)
     assert world.resyncs[0][:2] == ("start_over", 2 * SIZE)
     assert world.refusals() == {"behind_master_min": 1}
-    assert f"begins at {2 * SIZE}" in (world.info.last_error or "")
+    assert f"begins at {2 * SIZE}" in world.error_text
     world.stop()
 
 
@@ -776,7 +802,7 @@ def test_a_new_start_that_cannot_be_prepared_is_asked_for_again(
     world.say(Verdict.BELOW_MIN, master_min=2 * SIZE, master_max=3 * SIZE)
     world.start()
     wait_until(lambda: len(world.resyncs) >= 3)
-    assert "No space left" in (world.info.last_error or "")
+    assert "No space left" in world.error_text
     assert caplog.text.count("cannot be prepared") == 1
     world.stop()
 
@@ -792,7 +818,7 @@ def test_a_file_that_is_gone_ends_the_link_and_not_the_process(
     link = connect(world, master)
     link.frame(0, b"data")
     link.wait_closed()
-    wait_until(lambda: f"{path}: cannot be opened" in (world.info.last_error or ""))
+    wait_until(lambda: f"{path}: cannot be opened" in world.error_text)
     again = master.accept()
     assert again.read_report() == 0
     create_allocated(path, SIZE)
@@ -810,8 +836,8 @@ def test_bytes_that_cannot_be_zeroed_are_zeroed_before_the_next_link(
     path, away = world.directory / file_name(0), world.directory / "away"
     path.rename(away)
     link.close()
-    wait_until(lambda: "replication stands still" in (world.info.last_error or ""))
-    assert file_name(0) in (world.info.last_error or "")
+    wait_until(lambda: "replication stands still" in world.error_text)
+    assert file_name(0) in world.error_text
     away.rename(path)
     assert master.accept().read_report() == 0
     assert world.bytes_of(0, SIZE) == bytes(SIZE)
@@ -852,7 +878,7 @@ def test_no_thread_for_a_question_is_said(
     master.accept().close()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
-        wait_until(lambda: "can't start new thread" in (world.info.last_error or ""))
+        wait_until(lambda: "can't start new thread" in world.error_text)
     assert master.accept().read_report() == 0
 
 
@@ -860,7 +886,7 @@ def test_no_thread_for_a_question_is_said(
 def test_a_name_that_is_none_is_said(world: SlaveWorld, host: str) -> None:
     world.say(Verdict.GO, ha_address=f"{host}:10912")
     world.start()
-    wait_until(lambda: f"'{host}' cannot be resolved" in (world.info.last_error or ""))
+    wait_until(lambda: f"'{host}' cannot be resolved" in world.error_text)
 
 
 def test_a_selector_that_takes_nothing_is_said(
@@ -876,7 +902,7 @@ def test_a_selector_that_takes_nothing_is_said(
     with monkeypatch.context() as patch:
         patch.setattr(world.client._selector, "register", full)
         world.start()
-        wait_until(lambda: "No space left" in (world.info.last_error or ""))
+        wait_until(lambda: "No space left" in world.error_text)
     with ScriptedMaster() as other:
         world.say(Verdict.GO, ha_address=other.address)
         link = other.accept()
@@ -975,7 +1001,7 @@ def test_a_master_without_tls_is_named(
     world = SlaveWorld(tmp_path, master, tls=context(certificates, server_side=False)).start()
     master.accept().frame(0, b"plain")
     wait_until(lambda: world.refusals().get("tls") == 1)
-    assert "haTlsEnable" in (world.info.last_error or "")
+    assert "haTlsEnable" in world.error_text
     world.stop()
 
 
@@ -992,7 +1018,7 @@ def test_a_master_with_a_strangers_certificate_gets_no_report(
     with pytest.raises(ssl.SSLError):
         master.accept(stranger)
     wait_until(lambda: world.refusals().get("tls") == 1)
-    assert "certificate" in (world.info.last_error or "").lower()
+    assert "certificate" in world.error_text.lower()
     world.stop()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ha.ha_status import HaStatus
+from ha.last_error import SeenError
 from ha.refusals import RefusalCounters, RefusalReason
 from ha.replica_clock import ReplicaClock
 from ha.replica_memory import KnownReplica
@@ -38,8 +39,9 @@ class Info:
     last_write_ms: int = 1_700_000_000_200
     bytes_per_second: int = 99
     connected_since_ms: int | None = 1_699_999_999_000
-    last_error: str | None = None
+    last_error: SeenError | None = None
     last_inspection: str | None = "logs agree up to 4000"
+    last_inspection_ms: int | None = 1_699_999_999_500
 
 
 class World(ReplicaWorld):
@@ -174,11 +176,16 @@ def test_a_slave_s_own_end(world: World) -> None:
         "localAddr": "10.0.0.1:4711",
         "connectedSince": 1_699_999_999_000,
         "lastError": None,
+        "lastErrorTimestamp": None,
+        "lastErrorOver": None,
         "lastInspection": "logs agree up to 4000",
+        "lastInspectionTimestamp": 1_699_999_999_500,
     }
-    world.client = replace(world.client, master_address=None, last_error="network: refused")
+    error = SeenError("network: refused", 1_700_000_000_300)
+    world.client = replace(world.client, master_address=None, last_error=error)
     own = world.status()["haClientRuntimeInfo"]
     assert (own["masterAddr"], own["lastError"]) == (None, "network: refused")
+    assert (own["lastErrorTimestamp"], own["lastErrorOver"]) == (1_700_000_000_300, False)
 
 
 def test_what_a_killed_process_took_is_not_known(world: World) -> None:

@@ -185,7 +185,7 @@ def test_a_link_ends_when_the_logs_do_not_belong_together_any_more(
     linked.link.wait_closed()
     linked.world.wait_state(HAClientState.RESTING)
     assert linked.world.refusals() == {reason: 1}
-    assert text in (linked.world.info.last_error or "")
+    assert text in linked.world.error_text
     linked.world.stop()
 
 

@@ -22,7 +22,7 @@ class Writer:
         self.directory = directory
         self.position = 0
         self.published: list[int] = []
-        self.flags = RunningFlags(lambda value: None)
+        self.flags = RunningFlags(lambda value, reason: None)
         self.service = AllocateMappedFileService(
             directory,
             SIZE,

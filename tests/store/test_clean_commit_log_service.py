@@ -137,7 +137,7 @@ class Rig:
         for n in range(5):
             self.make(n, age_hours=100 - 20 * n)
         self.used = 0.1
-        self.flags = RunningFlags(lambda value: None)
+        self.flags = RunningFlags(lambda value, reason: None)
         self.events: list[str] = []
         self.service = CleanCommitLogService(
             self.config,

@@ -18,8 +18,10 @@ from store.control_page import (
     MIN_PHY_OFFSET,
     PAGE_SIZE,
     QUEUE_MOVES,
+    REFUSAL_VERSION,
     REMOTING_READY,
     REPLICA_COUNT,
+    RUNNING_FLAGS,
     SLEEPS,
     STARTS,
     Bell,
@@ -225,3 +227,52 @@ def test_no_wake_up_is_lost_between_two_processes() -> None:
     finally:
         child.kill()
         child.wait()
+
+
+# -- why writing is refused --------------------------------------------------------------------
+
+
+def test_the_reason_of_a_refusal_is_read_by_other_processes() -> None:
+    page = fresh_page()
+    assert page.refusal() == ""
+    page.refuse_writes(16, "/s/1: no room für 8 bytes")
+    assert page.refusal() == "/s/1: no room für 8 bytes"
+    assert page.counters[RUNNING_FLAGS] == 16
+    page.refuse_writes(0, "")
+    assert page.refusal() == ""
+
+
+def test_a_reason_is_cut_to_the_page() -> None:
+    page = fresh_page()
+    page.refuse_writes(16, "ü" * PAGE_SIZE)
+    assert page.refusal() == "ü" * ((PAGE_SIZE - 2050) // 2)
+
+
+def test_a_writer_that_was_killed_while_it_wrote() -> None:
+    """Half a reason is not shown; its successor's is."""
+    page = fresh_page()
+    page.refuse_writes(16, "no room")
+    page.counters[REFUSAL_VERSION] += 1
+    assert page.refusal() == "see store.log"
+    page.refuse_writes(16, "still none")
+    assert page.refusal() == "still none"
+
+
+def test_a_reason_is_never_read_torn() -> None:
+    page, texts = fresh_page(), ("a" * 2000, "b" * 2000)
+    end = threading.Event()
+
+    def write() -> None:
+        while not end.is_set():
+            for text in texts:
+                page.refuse_writes(16, text)
+
+    writer = threading.Thread(target=write)
+    page.refuse_writes(16, texts[0])
+    writer.start()
+    try:
+        seen = {page.refusal() for _ in range(20_000)}
+    finally:
+        end.set()
+        writer.join()
+    assert seen <= {*texts, "see store.log"}

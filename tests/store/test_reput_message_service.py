@@ -230,7 +230,7 @@ def test_a_full_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     places = fill(log, 3)
     desk = Desk(log)
     said: list[int] = []
-    desk.service._flags = RunningFlags(said.append)
+    desk.service._flags = RunningFlags(lambda value, reason: said.append(value))
     collect, full = desk.collector.dispatch, [True, True]
 
     def dispatch(records: RecordArrays) -> None:

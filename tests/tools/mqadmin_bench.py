@@ -41,12 +41,13 @@ class Bench:
         self.cluster = cluster
         self.waits: list[float] = []
         self.rounds = 1
+        self.now_ms = int(GOLDEN_HOURS * 3_600_000)
         self._capsys = capsys
 
     def run(self, *arguments: str, servers: str | None = None) -> Outcome:
         """Run one command."""
         where = ["-n", servers or self.cluster.address] if arguments else []
-        surroundings = Surroundings(wait=self._wait, now_ms=lambda: int(GOLDEN_HOURS * 3_600_000))
+        surroundings = Surroundings(wait=self._wait, now_ms=lambda: self.now_ms)
         code = main([*arguments, *where], surroundings)
         printed = self._capsys.readouterr()
         return Outcome(code, printed.out, printed.err)

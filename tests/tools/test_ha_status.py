@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import io
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
 import sys
+import termios
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -21,6 +35,7 @@ from tests.tools.fake_cluster import FakeCluster, running_cluster
 from tests.tools.mqadmin_bench import Bench
 from tools.command_line import Surroundings
 from tools.commands.ha_status import duration_text, size_text
+from tools.live_view import LiveView
 from tools.mqadmin import main
 
 CLOSED = "127.0.0.1:1"
@@ -86,6 +101,9 @@ SLAVE = HARuntimeInfo(
         local_addr="10.0.0.8:1234",
         connected_since=1_795_177_732_448,
         last_error="network: reset by peer",
+        last_error_timestamp=1_795_177_730_448,
+        last_error_over=True,
+        last_inspection_timestamp=1_795_177_799_000,
         last_inspection="logs agree up to 4000000",
     ),
     refusals={},
@@ -177,13 +195,61 @@ def test_a_slave_s_own_end(mqadmin: Bench, cluster: FakeCluster) -> None:
         "  state       transfer since 2026-11-20 12:28:52, from 10.0.0.8:1234",
         "  log ends at 4998976, behind its master 1.0 KiB, - s",
         "  speed       4.0 KiB/s, last read 0.5 s ago, last report 0.1 s ago",
-        "  last error  network: reset by peer",
-        "  inspection  logs agree up to 4000000",
+        "  last error  2026-11-20 12:28:50 network: reset by peer (over)",
+        "  inspection  logs agree up to 4000000 (1.0 s ago)",
         "  #Metadata     #Last success  #Failures  #Last error",
         "  topics        3.0 s ago              0  -",
         "  delayOffsets  never                  4  2026-11-20 12:29:02 10.0.0.9:10911: timeout",
     ]
     assert (data[0]["brokerId"], data[0]["lagBytes"], data[0]["lagSeconds"]) == (5, 1024, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_over", "line"),
+    [
+        ("transfer", False, "  error       2026-11-20 12:28:50 no room"),
+        ("transfer", True, "  last error  2026-11-20 12:28:50 no room (over)"),
+        ("resting", False, "  error       2026-11-20 12:28:50 no room"),
+        # Of a broker that does not say.
+        ("transfer", None, "  last error  2026-11-20 12:28:50 no room (over)"),
+        ("resting", None, "  error       2026-11-20 12:28:50 no room"),
+    ],
+)
+def test_an_error_is_the_slave_s_state_only_while_it_lasts(
+    mqadmin: Bench, cluster: FakeCluster, state: str, is_over: bool | None, line: str
+) -> None:
+    client = replace(
+        SLAVE.ha_client_runtime_info, state=state, last_error="no room", last_error_over=is_over
+    )
+    info = replace(SLAVE, ha_client_runtime_info=client)
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(info)
+    assert line in mqadmin.run("haStatus", "-b", cluster.address).out.splitlines()
+
+
+def test_an_error_of_a_replica_is_over_when_it_is_back(
+    mqadmin: Bench, cluster: FakeCluster
+) -> None:
+    back = replace(GONE, state="catching_up", disconnected_since=None)
+    info = replace(MASTER, ha_connection_info=[back])
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(info)
+    assert "silent: nothing for 20000 ms\\x1b[2J (over)" in (
+        mqadmin.run("haStatus", "-b", cluster.address).out
+    )
+
+
+def test_an_error_of_metadata_is_over_after_a_success(mqadmin: Bench, cluster: FakeCluster) -> None:
+    failed = SlaveSyncInfo(
+        last_success_timestamp=1_795_177_741_000,
+        last_error="10.0.0.9:10911: timeout",
+        last_error_timestamp=1_795_177_742_448,
+        failures=4,
+    )
+    works = replace(failed, last_success_timestamp=1_795_177_743_000)
+    info = replace(SLAVE, slave_sync={"topics": failed, "delayOffsets": works})
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(info)
+    topics, delays = mqadmin.run("haStatus", "-b", cluster.address).out.splitlines()[-2:]
+    assert topics.endswith("2026-11-20 12:29:02 10.0.0.9:10911: timeout")
+    assert delays.endswith("2026-11-20 12:29:02 10.0.0.9:10911: timeout (over)")
 
 
 @pytest.mark.parametrize("by_link", [True, False])
@@ -292,40 +358,203 @@ def test_wrong_usage(mqadmin: Bench) -> None:
     assert mqadmin.run("haStatus", "-c", "Nowhere").code == 1
 
 
+class Screen:
+    """What a terminal shows of what was written to it: the few codes that redrawing needs."""
+
+    CODES: Final = re.compile(r"\x1b\[(\??)(\d*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
+
+    def __init__(self) -> None:
+        self.lines, self.row, self.column = [""], 0, 0
+        self.has_cursor = True
+
+    def feed(self, text: str) -> Screen:
+        at = 0
+        while at < len(text):
+            found = self.CODES.match(text, at)
+            assert found is not None, f"not understood: {text[at : at + 20]!r}"
+            at = found.end()
+            private, number, code, control, plain = found.groups()
+            if plain:
+                self._write(plain)
+            elif control:
+                self.column = 0
+                self.row += control == "\n"
+                self.lines += [""] * (self.row + 1 - len(self.lines))
+            else:
+                self._obey(private + number + code)
+        return self
+
+    def _write(self, plain: str) -> None:
+        line = self.lines[self.row].ljust(self.column)
+        self.lines[self.row] = line[: self.column] + plain + line[self.column + len(plain) :]
+        self.column += len(plain)
+
+    def _obey(self, code: str) -> None:
+        if code in ("?25l", "?25h"):
+            self.has_cursor = code == "?25h"
+        elif code == "2K":
+            self.lines[self.row] = ""
+        else:
+            assert code.endswith("A"), f"not understood: {code}"
+            self.row -= int(code[:-1] or 1)
+            assert self.row >= 0
+
+
+class Terminal:
+    """haStatus -i as a process on a terminal of its own."""
+
+    def __init__(self, broker: FakeCluster, *options: str, term: str = "xterm") -> None:
+        self.ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+        command = [sys.executable, "-m", "tools.mqadmin", "haStatus", "-b", broker.address]
+        self.process = subprocess.Popen(
+            [*command, "-n", CLOSED, "-i", "0.1", *options],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "TERM": term, "TZ": "UTC"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        self.text = ""
+
+    def read_until(self, condition: Callable[[str], object]) -> str:
+        """What was written until then. AssertionError: it never came."""
+        deadline = time.monotonic() + 30
+        while not condition(self.text):
+            assert time.monotonic() < deadline, self.text
+            ready, _, _ = select.select([self.ours], [], [], 0.1)
+            if ready:
+                self.text += os.read(self.ours, 1 << 16).decode()
+        return self.text
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Send it a signal; its exit code, and all that it has written."""
+        self.process.send_signal(number)
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            self.read_until(lambda _text: False)
+        return self.process.wait(30), self.text
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+        os.close(self.ours)
+
+
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", re.MULTILINE)
+
+
 class TestLive:
-    def run(self, broker: FakeCluster, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_redrawn_in_place_on_a_terminal(
+        self, broker: FakeCluster, number: signal.Signals, code: int
+    ) -> None:
+        """Three readings, the last with fewer lines, then the end: the last one is left."""
+        terminal = Terminal(broker)
+        try:
+            terminal.read_until(lambda text: text.count("replicas in sync") == 2)
+            shorter = replace(MASTER, ha_connection_info=[IN_SYNC], refusals={})
+            broker.answers[RequestCode.GET_BROKER_HA_STATUS] = status(shorter)
+            text = terminal.read_until(lambda text: "1 of 1 replicas in sync" in text)
+            assert not Screen().feed(text.rpartition("\x1b")[0]).has_cursor
+            ended, text = terminal.end(number)
+        finally:
+            terminal.close()
+        assert ended == code
+        assert "\x1b[2J" not in text, "a cleared screen flickers"
+        screen = Screen().feed(text)
+        assert screen.has_cursor
+        shown = [line for line in screen.lines if line and "stopped" not in line]
+        assert TIME.fullmatch(shown[0])
+        assert shown[1].endswith("master, log ends at 5000000, 1 of 1 replicas in sync")
+        assert len(shown) == 4, shown
+
+    def test_a_failure_is_told_above_the_last_reading(self, broker: FakeCluster) -> None:
+        terminal = Terminal(broker)
+        try:
+            terminal.read_until(lambda text: "replicas in sync" in text)
+            broker.answers[RequestCode.GET_BROKER_HA_STATUS] = lambda request: request.response(
+                1, "out of order"
+            )
+            text = terminal.read_until(lambda text: text.count("out of order") == 2)
+            _, text = terminal.end(signal.SIGINT)
+        finally:
+            terminal.close()
+        lines = [line for line in Screen().feed(text).lines if line]
+        told = [row for row, line in enumerate(lines) if "out of order" in line]
+        readings = [row for row, line in enumerate(lines) if "replicas in sync" in line]
+        assert len(readings) == 1
+        assert max(told) < readings[0]
+
+    @pytest.mark.parametrize(("options", "term"), [((), "dumb"), ((), ""), (("--json",), "xterm")])
+    def test_a_terminal_without_cursor_movements_and_json(
+        self, broker: FakeCluster, options: tuple[str, ...], term: str
+    ) -> None:
+        terminal = Terminal(broker, *options, term=term)
+        try:
+            terminal.read_until(lambda text: text.count("\n") > 20 or text.count("}]\r\n") > 2)
+            _, text = terminal.end(signal.SIGINT)
+        finally:
+            terminal.close()
+        assert "\x1b" not in text
+
+    def test_appended_elsewhere(
+        self, broker: FakeCluster, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """In a pipe: every reading with its time, plain lines."""
         waits: list[float] = []
 
         def wait(seconds: float) -> bool:
             waits.append(seconds)
             return len(waits) == 3
 
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+        times = iter(range(1_795_177_732_448, 1_795_177_800_000, 1_000))
         arguments = ["haStatus", "-b", broker.address, "-i", "0.5", "-n", CLOSED]
-        assert main(arguments, Surroundings(wait=wait)) == 0
+        assert main(arguments, Surroundings(wait=wait, now_ms=lambda: next(times))) == 0
         assert waits == [0.5] * 3
-
-    def test_redrawn_in_place_on_a_terminal(
-        self,
-        broker: FakeCluster,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        self.run(broker, True, monkeypatch)
-        rounds = capsys.readouterr().out.split("\x1b[H\x1b[2J")
-        assert len(rounds) == 3
-        assert rounds[0] == rounds[1] == rounds[2]
-
-    def test_appended_elsewhere(
-        self,
-        broker: FakeCluster,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        self.run(broker, False, monkeypatch)
         out = capsys.readouterr().out
         assert out.count("replicas in sync") == 3
+        assert len(set(TIME.findall(out)) & set(out.splitlines())) == 3
         assert "\x1b" not in out
+
+    def test_a_signal_waits_for_the_end_of_a_reading(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whatever it interrupted would be drawn over the lines above."""
+        monkeypatch.setenv("TERM", "xterm")
+        out = io.StringIO()
+        monkeypatch.setattr(sys, "stdout", out)
+        with LiveView() as view:
+            update = view._live.update
+
+            def interrupted(*arguments: Any, **options: Any) -> None:
+                signal.raise_signal(signal.SIGINT)
+                update(*arguments, **options)
+
+            monkeypatch.setattr(view._live, "update", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                view.show("whole")
+        assert "whole" in out.getvalue()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_a_reading_is_one_write(self) -> None:
+        """The terminal never shows half of one."""
+        writes: list[str] = []
+
+        class Stream(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+            def write(self, text: str) -> int:
+                writes.append(text)
+                return len(text)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TERM", "xterm")
+            patch.setattr(sys, "stdout", Stream())
+            with LiveView() as view:
+                view.show("first\nreading")
+                writes.clear()
+                view.show("second\nreading")
+                assert [text for text in writes if "second" in text] == ["".join(writes)]
 
 
 @pytest.mark.parametrize(

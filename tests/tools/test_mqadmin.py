@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -381,6 +382,30 @@ class TestClusterList:
             0, body=KVTable(table=table).to_json_bytes()
         )
         assert mqadmin.run_json("clusterList")[0]["outTps"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("earliest", "shown", "hour"),
+    [
+        ("1795177732448", "2.50", 2.5),
+        ("1795186732448", "0.00", 0.0),
+        ("1795186739999", "0.00", 0.0),  # Its clock is before ours.
+        ("-1", "-", None),
+        ("0", "-", None),
+        (None, "-", None),
+    ],
+)
+def test_the_age_of_the_earliest_message(
+    mqadmin: Bench, cluster: FakeCluster, earliest: str | None, shown: str, hour: float | None
+) -> None:
+    """A Java broker says -1 when it does not know: not the hours since 1970."""
+    table = {} if earliest is None else {"earliestMessageTimeStamp": earliest}
+    body = json.dumps({"table": table}).encode()
+    cluster.always(RequestCode.GET_BROKER_RUNTIME_INFO, body=body)
+    mqadmin.now_ms = 1_795_186_732_448
+    _, row, *_ = mqadmin.lines("clusterList")
+    assert row[-2] == shown
+    assert mqadmin.run_json("clusterList")[0]["hour"] == hour
 
 
 def test_a_group_in_a_click_command_is_found_by_its_name() -> None:

@@ -206,6 +206,11 @@ class TestAccount:
         assert find_signer(str(tmp_path)) is None
         assert find_signer(None) is None
 
+    def test_a_home_that_is_not_there(self, tmp_path: Path) -> None:
+        home = tmp_path / "gone"
+        with pytest.raises(AdminError, match=f"ROCKETMQ_HOME: {home} is no directory"):
+            find_signer(str(home))
+
     def test_a_broken_file_is_an_error(self, tmp_path: Path) -> None:
         home = self.home(tmp_path, "accessKey: [\n")
         with pytest.raises(AdminError, match=r"tools\.yml"):

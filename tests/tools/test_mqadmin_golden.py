@@ -12,7 +12,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.remoting.golden_frames import golden_frames
 from tests.tools.fake_cluster import FakeCluster
-from tests.tools.mqadmin_bench import Bench, as_set, golden, words
+from tests.tools.mqadmin_bench import GOLDEN_HOURS, Bench, as_set, golden, words
 from tools.message_decoder import encode_message_id
 
 UNIQUE = "FD00000000000000000000000000000219CD4E0E2F2A6486717A0002"
@@ -47,7 +47,9 @@ def without_hash_order(lines: list[list[str]]) -> list[list[str]]:
 
 
 def test_cluster_list(mqadmin: Bench) -> None:
-    assert mqadmin.lines("clusterList") == words(golden(0))
+    """But for the hours since 1970 that Java's tool prints for "I do not know"."""
+    theirs = golden(0).replace(f"{GOLDEN_HOURS:.2f}", "-")
+    assert mqadmin.lines("clusterList") == words(theirs)
 
 
 def test_broker_status(mqadmin: Bench, cluster: FakeCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import errno
 import os
 import shutil
@@ -163,3 +164,15 @@ def test_launcher_says_what_is_missing(tmp_path: Path) -> None:
     done = launch(root / "bin" / "mqbroker", BROKER_PYTHON=str(tools / "python3"))
     assert done.stderr.startswith("mqbroker: needs Python 3.11 or newer (too old or broken:")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("program", ["mqbroker", "mqnamesrv", "mqadmin", "mqreport", "mqshutdown"])
+def test_every_launcher_tells_its_version(tmp_path: Path, program: str) -> None:
+    """Without a Python, let alone an environment."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    nothing = {"BROKER_VENV": str(tmp_path / "none"), "BROKER_PYTHON": "/nowhere/python"}
+    told = launch(checkout(tmp_path) / "bin" / program, "--version", **nothing)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout == f"{program} {config['metadata']['version']}\n"
+    assert not (tmp_path / "none").exists()

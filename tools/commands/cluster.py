@@ -26,6 +26,7 @@ COLUMNS = (
     Column("#Hour", "hour", right=True),
     Column("#SPACE", "space", right=True),
 )
+UNKNOWN = "-"
 MORE_COLUMNS = (
     Column("#Cluster Name", "clusterName"),
     Column("#Broker Name", "brokerName"),
@@ -75,6 +76,7 @@ def _base_report(
 
 
 def _base_row(broker: BrokerAddress, info: dict[str, str], now_ms: int) -> list[object]:
+    hours = _hours(info, now_ms)
     return [
         broker.cluster,
         broker.broker_name,
@@ -84,7 +86,7 @@ def _base_row(broker: BrokerAddress, info: dict[str, str], now_ms: int) -> list[
         _load(info, "putTps", "send"),
         _load(info, out_tps_key(info), "pull"),
         info.get("pageCacheLockTimeMills", ""),
-        f"{_hours(info, now_ms):.2f}",
+        UNKNOWN if hours is None else f"{hours:.2f}",
         f"{number(info.get('commitLogDiskRatio')):.4f}",
     ]
 
@@ -98,6 +100,7 @@ def _base_data(broker: BrokerAddress, info: dict[str, str] | None, now_ms: int) 
         "reachable": info is not None,
     }
     if info is not None:
+        hours = _hours(info, now_ms)
         data |= {
             "version": info.get("brokerVersionDesc", ""),
             "inTps": first_number(info.get("putTps")),
@@ -105,7 +108,7 @@ def _base_data(broker: BrokerAddress, info: dict[str, str] | None, now_ms: int) 
             "sendThreadPoolQueueSize": int(number(info.get("sendThreadPoolQueueSize"))),
             "pullThreadPoolQueueSize": int(number(info.get("pullThreadPoolQueueSize"))),
             "pageCacheLockTimeMills": int(number(info.get("pageCacheLockTimeMills"))),
-            "hour": round(_hours(info, now_ms), 2),
+            "hour": None if hours is None else round(hours, 2),
             "space": number(info.get("commitLogDiskRatio")),
         }
     return data
@@ -117,7 +120,9 @@ def _load(info: dict[str, str], tps_key: str, pool: str) -> str:
     return f"{first_number(info.get(tps_key)):.2f}({size},{wait}ms)"
 
 
-def _hours(info: dict[str, str], now_ms: int) -> float:
-    """Hours since the earliest message; without any message since 1970, as in the original."""
-    earliest = info.get("earliestMessageTimeStamp")
-    return (now_ms - number(earliest)) / 3_600_000 if earliest else 0.0
+def _hours(info: dict[str, str], now_ms: int) -> float | None:
+    """Hours since the earliest message; None where a Java broker does not know it (-1: its log is
+    empty, or begins less than twice maxMessageSize before its end), for which Java's tool prints
+    those since 1970."""
+    earliest_ms = number(info.get("earliestMessageTimeStamp"))
+    return max(now_ms - earliest_ms, 0) / 3_600_000 if earliest_ms > 0 else None

@@ -5,7 +5,6 @@ What only our brokers say (id, state, age of the lag, last error) is "-" for a J
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,6 +15,7 @@ from remoting.body.ha_runtime_info import (
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
     HARuntimeInfo,
+    SlaveSyncInfo,
 )
 from remoting.errors import RemotingError
 from remoting.remoting_serializable import loads_lenient
@@ -46,9 +46,8 @@ SYNC_COLUMNS: Final = (
 NONE: Final = "-"
 BAR_WIDTH: Final = 30
 CATCHING_UP: Final = "catching_up"
+DISCONNECTED: Final = "disconnected"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_CLEAR_SCREEN: Final = "\x1b[H\x1b[2J"
-_DRAWN: Final = "tools.commands.ha_status.drawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class Lag:
     size_exact: bool | None = None
 
 
-@command("haStatus")
+@command("haStatus", is_view=True)
 @click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
 @click.option("-c", "--clusterName", "cluster", help="Brokers of this cluster [default: of all].")
 def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
@@ -100,7 +99,7 @@ def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> R
         lag = _slave_lag(answer, masters)
         parts.append("\n".join(_lines(answer, lag, admin.now_ms())))
         data.append(_data(answer, lag))
-    return Report(_over_the_last("\n\n".join(parts)), data)
+    return Report("\n\n".join(parts), data)
 
 
 # -- asking ------------------------------------------------------------------------------------
@@ -171,13 +170,6 @@ def _slave_lag(answer: Answer, masters: dict[str, HARuntimeInfo]) -> Lag:
 # -- showing -----------------------------------------------------------------------------------
 
 
-def _over_the_last(text: str) -> str:
-    """`text`; on a terminal, from the second round on, in place of the round before."""
-    meta = click.get_current_context().meta
-    again, meta[_DRAWN] = _DRAWN in meta, True
-    return _CLEAR_SCREEN + text if again and sys.stdout.isatty() else text
-
-
 def _data(answer: Answer, lag: Lag) -> dict[str, Any]:
     data: dict[str, Any] = {"brokerAddr": answer.address}
     if answer.name:
@@ -227,6 +219,7 @@ def _state(replica: HAConnectionRuntimeInfo) -> str:
 
 
 def _row(replica: HAConnectionRuntimeInfo) -> Sequence[object]:
+    is_back = _state(replica) != DISCONNECTED
     since = replica.disconnected_since or replica.connected_since
     uncounted = replica.counted is False and replica.disconnected_since is None
     return [
@@ -237,14 +230,15 @@ def _row(replica: HAConnectionRuntimeInfo) -> Sequence[object]:
         _seconds(replica.lag_seconds, replica.lag_seconds_exact, replica.lag_bytes_exact),
         f"{size_text(replica.transferred_byte_in_second)}/s",
         second_text(since) if since else NONE,
-        _error(replica.last_error, replica.last_error_timestamp),
+        _error(replica.last_error, replica.last_error_timestamp, is_over=is_back),
     ]
 
 
-def _error(text: str | None, when_ms: int | None) -> str:
+def _error(text: str | None, when_ms: int | None, *, is_over: bool) -> str:
+    """An error with its time; one that is over says so, since somebody looks for what is wrong."""
     if not text:
         return NONE
-    return f"{second_text(when_ms)} {text}" if when_ms else text
+    return (f"{second_text(when_ms)} " if when_ms else "") + text + (" (over)" if is_over else "")
 
 
 def _size(size: int, exact: bool | None) -> str:
@@ -285,20 +279,30 @@ def _slave_lines(title: str, info: HARuntimeInfo, lag: Lag, now_ms: int) -> Iter
         f"{_ago(client.last_read_timestamp, now_ms)}, last report "
         f"{_ago(client.last_write_timestamp, now_ms)}"
     )
-    for what, text in (("last error", client.last_error), ("inspection", client.last_inspection)):
-        if text:
-            yield f"  {what:<11} {safe_line(text)}"
+    if client.last_error:
+        over = client.last_error_over
+        is_over = client.state == "transfer" if over is None else over
+        error = _error(client.last_error, client.last_error_timestamp, is_over=is_over)
+        yield f"  {'last error' if is_over else 'error':<11} {safe_line(error)}"
+    if client.last_inspection:
+        since_ms = client.last_inspection_timestamp
+        seen = f" ({_ago(since_ms, now_ms)})" if since_ms else ""
+        yield f"  inspection  {safe_line(client.last_inspection)}{seen}"
     if info.slave_sync:
         rows = [
             [
                 kind,
                 _ago(sync.last_success_timestamp, now_ms),
                 sync.failures,
-                _error(sync.last_error, sync.last_error_timestamp),
+                _error(sync.last_error, sync.last_error_timestamp, is_over=_is_over(sync)),
             ]
             for kind, sync in info.slave_sync.items()
         ]
         yield from (f"  {line}" for line in table(SYNC_COLUMNS, rows).text.splitlines())
+
+
+def _is_over(sync: SlaveSyncInfo) -> bool:
+    return (sync.last_success_timestamp or 0) > (sync.last_error_timestamp or 0)
 
 
 def _client_state(client: HAClientRuntimeInfo) -> str:
