@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -54,7 +54,7 @@ _FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 class TopicChange(enum.Enum):
     """What a listener should tell the name servers."""
 
-    ALL = "register every topic, nobody waits for it"
+    NEW = "register the new topic; what needs it waits for that, the changing thread does not"
     ONE = "register the one topic before the change is answered"
     NONE = "tell them with the next regular registration"
 
@@ -140,6 +140,21 @@ class TopicConfigManager(JsonConfigManager):
                 data_version=self._data_version, topic_config_table=self._table.copy()
             )
 
+    def part_for_registration(self, topics: Iterable[str]) -> TopicConfigSerializeWrapper:
+        """Some topics, those that still exist, under an edition of their own.
+
+        A name server ignores a registration whose edition it has: of two that bring a topic each,
+        both with the edition after both changes, it would take the first only (so in RocketMQ).
+        """
+        with self._lock:
+            self._next_version()
+            part = {topic: self._table[topic] for topic in topics if topic in self._table}
+            wrapper = TopicConfigSerializeWrapper(
+                data_version=self._data_version, topic_config_table=part
+            )
+        self.mark_changed()
+        return wrapper
+
     # -- coming into being ----------------------------------------------------------------------
 
     def prepare_for_send(
@@ -219,7 +234,7 @@ class TopicConfigManager(JsonConfigManager):
             self._lock.release()
         log.info("topic %s: created %s", topic, made)
         self.save_soon()
-        self._tell(TopicChange.ALL, made)
+        self._tell(TopicChange.NEW, made)
         return made
 
     def _from_template(

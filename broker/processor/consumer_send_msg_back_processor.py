@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from broker.append_line import AppendLine
 from broker.diverted_messages import DELAY, delay_level, divert_delayed
+from broker.new_topics import HeldForTopics
 from broker.processor.store_protocols import MessageReader
 from broker.processor.table_processor import TableProcessor
 from broker.send_properties import append_pairs, find_property, without_property
@@ -94,6 +95,7 @@ class SendBackParts:
     stats: SendBackStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    new_topics: HeldForTopics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,19 +169,26 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             return request.response(ResponseCode.SUCCESS)
         unit = TOPIC_SYS_FLAG_UNIT_SUB if header.unit_mode else 0
         home = self._topic(retry_topic(header.group), group.retry_queue_nums, unit)
+        topics = [home]
         message = self._message(header.offset)
         limit = group.retry_max_times
         times = header.max_reconsume_times
         if times is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
             limit = times
         if message.reconsume_times >= limit or header.delay_level < 0:
-            topic = self._topic(dlq_topic(header.group), DLQ_QUEUES, 0)
-            copy = self._copy(message, topic, 0, 0)
+            topics.append(self._topic(dlq_topic(header.group), DLQ_QUEUES, 0))
+            copy = self._copy(message, topics[-1], 0, 0)
         else:
             level = header.delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times
             queue_id = random.randrange(group.retry_queue_nums)
             copy = self._copy(message, home, queue_id, level)
-        self._parts.on_loop(lambda: self._put(asked, header.group, copy))
+
+        def put() -> None:
+            self._put(asked, header.group, copy)
+
+        # The name servers know both topics before anything is answered.
+        if not self._parts.new_topics.hold(topics, put):
+            self._parts.on_loop(put)
         return None
 
     # -- checks, in the original's order (pool thread) -------------------------------------------

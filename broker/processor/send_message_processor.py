@@ -25,6 +25,7 @@ from broker.diverted_messages import (
 )
 from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
 from broker.hot_path_stats import SendCounts
+from broker.new_topics import HeldForTopics
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.send_header import (
     SEND_NUMBERS,
@@ -142,7 +143,8 @@ class _SendAppend:
     header: SendHeader
     stored: StoredSend
     came_ns: int = 0
-    """When it began to wait for the next file; 0: it did not, it came in this turn."""
+    """When it began to wait for its topic or for the next file; 0: it did not, it came in this
+    turn."""
 
     @property
     def topic(self) -> TopicLog:
@@ -165,7 +167,7 @@ class _SendAppend:
 
 @dataclass(frozen=True, slots=True)
 class _HeldAnswer:
-    """The answer to a send that waited for the next file before it waits to be safe: Answer."""
+    """The answer to a send that waited before it waits to be safe: Answer."""
 
     answer: SendAnswer
     stats: SendStats
@@ -206,6 +208,7 @@ class SendMessageProcessor:
         waiters: DurabilityWaiters,
         stats: SendStats,
         why_not_writable: Callable[[], str],
+        new_topics: HeldForTopics,
     ) -> None:
         self._settings = settings
         self._log = commit_log
@@ -223,6 +226,7 @@ class SendMessageProcessor:
         self._waiters = waiters
         self._stats = stats
         self._why_not_writable = why_not_writable
+        self._new_topics = new_topics
         self._topics: dict[str, SendTopic] = {}
         self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
         self._waiting_puts = 0
@@ -321,12 +325,7 @@ class SendMessageProcessor:
     ) -> RemotingCommand | None:
         """Every form of a send. Answers with the send headers, errors included."""
         assert isinstance(connection, Connection)
-        try:
-            header = self._header(request)
-            topic = self._check(connection, request, header)
-        except RequestError as error:
-            return request.response(error.code, error.remark, self._region())
-        return self._store(connection, request, header, topic)
+        return self._serve(connection, request, 0)
 
     def on_topics_changed(self) -> None:
         """Forget what was derived from topic configurations; loop thread."""
@@ -359,6 +358,49 @@ class SendMessageProcessor:
         self._waiting_puts = 0
 
     # -- the general path ----------------------------------------------------------------------
+
+    def _serve(
+        self, connection: Connection, request: RemotingCommand, came_ns: int
+    ) -> RemotingCommand | None:
+        """came_ns: when it came, if it has waited for its topic; else 0."""
+        try:
+            header = self._header(request)
+            topic = self._check(connection, request, header)
+            stored = self._records.of(request, header, topic, _peer_of(connection))
+            if self._hold(connection, request, {header.b, stored.topic.name}, came_ns):
+                return None
+        except RequestError as error:
+            return request.response(error.code, error.remark, self._region())
+        except StoreError as error:
+            return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
+        if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            # Those stay off the fast path, which looks at no group.
+            self._topics[header.b] = topic
+        append = _SendAppend(self, connection, request, header, stored, came_ns)
+        self._line.append(append, fails_fast=True)
+        if self._held and not came_ns:
+            append.came_ns = self._stats.now_ns()
+        return None
+
+    def _hold(
+        self, connection: Connection, request: RemotingCommand, topics: set[str], came_ns: int
+    ) -> bool:
+        """Whether the send waits until the name servers know its topics; then it begins anew.
+
+        Raises RequestError when too many wait.
+        """
+        if not self._new_topics.busy:
+            return False
+        since_ns = came_ns or self._stats.now_ns()
+        return self._new_topics.hold(topics, lambda: self._resume(connection, request, since_ns))
+
+    def _resume(self, connection: Connection, request: RemotingCommand, came_ns: int) -> None:
+        response = self._serve(connection, request, came_ns)
+        if response is None:
+            return
+        if not request.is_oneway:
+            connection.send_command(response)
+        self._stats.add_timed_answer(request.code, response.code, came_ns, oneway=request.is_oneway)
 
     def _header(self, request: RemotingCommand) -> SendHeader:
         fields: Mapping[str, Any] = request.ext_fields
@@ -397,9 +439,6 @@ class SendMessageProcessor:
                 remote=connection.remote_address,
             )
             topic = SendTopic(config, self._log.topic(header.b))
-            if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
-                # Those stay off the fast path, which looks at no group.
-                self._topics[header.b] = topic
         if int(header.e) >= topic.queues:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -446,25 +485,6 @@ class SendMessageProcessor:
         if not self._log.writable:
             self._stats.add_put_failed()
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
-
-    def _store(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        header: SendHeader,
-        topic: SendTopic,
-    ) -> RemotingCommand | None:
-        try:
-            stored = self._records.of(request, header, topic, _peer_of(connection))
-        except RequestError as error:
-            return request.response(error.code, error.remark, self._region())
-        except StoreError as error:
-            return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
-        append = _SendAppend(self, connection, request, header, stored)
-        self._line.append(append, fails_fast=True)
-        if self._held:
-            append.came_ns = self._stats.now_ns()
-        return None
 
     def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
         """The records of a send have their places: count, and answer now or when they are safe."""

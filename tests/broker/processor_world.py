@@ -11,6 +11,7 @@ from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
+from broker.new_topics import NewTopics
 from broker.processor.admin_group_processor import AdminGroupProcessor
 from broker.processor.admin_offset_processor import AdminOffsetProcessor, PropertyFilters
 from broker.processor.admin_relay_processor import AdminRelayProcessor
@@ -21,6 +22,7 @@ from broker.processor.consumer_manage_processor import ConsumerManageProcessor
 from broker.processor.table_processor import TableProcessor
 from broker.producer_manager import ProducerManager
 from broker.schedule_offset_manager import ScheduleOffsetManager
+from broker.scheduled_executor import ScheduledExecutor
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import SystemTopics
 from broker.topic_config_manager import TopicConfigManager
@@ -54,6 +56,14 @@ class World:
         self.schedule_offsets = ScheduleOffsetManager(tmp_path / "delayOffset.json")
         for manager in (self.topics, self.groups, self.offsets, self.schedule_offsets):
             manager.load()
+        self.executor = ScheduledExecutor(self.clock)
+        self.registered: list[set[str]] = []
+        self.new_topics = NewTopics(
+            self.executor.submit,
+            lambda topics: self.registered.append(set(topics)),
+            lambda function: function(),
+            capacity=10,
+        )
         self.producers = ProducerManager(self.clock)
         self.consumers = ConsumerManager(
             self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
@@ -79,6 +89,7 @@ class World:
             consumers=self.consumers,
             groups=self.groups,
             topics=self.topics,
+            new_topics=self.new_topics,
         )
 
     def consumer_manage(self) -> ConsumerManageProcessor:

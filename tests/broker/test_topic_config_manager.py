@@ -96,7 +96,7 @@ def test_creation_is_saved_told_and_counted(tmp_path: Path) -> None:
     before = manager.data_version
     send(manager, "new")
     send(manager, "new")
-    assert told == [(TopicChange.ALL, "new")]
+    assert told == [(TopicChange.NEW, "new")]
     assert manager.data_version.counter == before.counter + 1
     assert manager_of(tmp_path).find("new") == manager.find("new")
 
@@ -196,7 +196,7 @@ def test_concurrent_creation_makes_one(tmp_path: Path) -> None:
         thread.join()
     assert len(made) == 8
     assert len({id(config) for config in made}) == 1
-    assert told == [(TopicChange.ALL, "new")]
+    assert told == [(TopicChange.NEW, "new")]
 
 
 def test_update_replaces_the_whole_config(tmp_path: Path) -> None:

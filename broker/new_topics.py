@@ -1,0 +1,122 @@
+"""NewTopics: topics that came into being and are not at the name servers yet, and who waits.
+
+RocketMQ registers a topic that it makes by itself in the thread that needs it, before it goes on:
+its producer may look up the route as soon as it has its answer. Here the loop must not wait, so
+that what needs a new topic is held, and goes on when the registration is over: confirmed by the
+name servers, or failed, or its time up. A scheduled task does the asking, one round at a time:
+topics that come during a round share the next one. Any thread; knows no request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
+
+from broker.topic_config_manager import TopicChange
+from remoting.body.topic_config import TopicConfig
+from remoting.errors import RequestError
+from remoting.request_dispatcher import OVERLOAD
+from remoting.response_code import ResponseCode
+
+_LONGEST_WAIT_S: Final = 60.0
+"""A round ends by itself (registerBrokerTimeoutMills), unless the broker stops before it began."""
+
+Submit = Callable[[str, Callable[[], None]], object]
+"""ScheduledExecutor.submit."""
+
+
+class HeldForTopics(Protocol):
+    """What processors need of NewTopics."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are new topics; False costs nothing."""
+
+    def hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
+        """Run `then` on the loop when no name server is to hear of `topics` any more; False: that
+        is so now, and `then` is not run. Raises RequestError when too many wait."""
+
+    def wait(self, topic: str) -> None:
+        """Return when no name server is to hear of `topic` any more; pool threads only. Raises
+        RequestError when too many wait."""
+
+
+class NewTopics:
+    """See the module. Owned by: `_lock`."""
+
+    def __init__(
+        self,
+        submit: Submit,
+        register: Callable[[Collection[str]], None],
+        on_loop: Callable[[Callable[[], None]], None],
+        *,
+        capacity: int,
+    ) -> None:
+        """register: tells the name servers and waits for them. on_loop: call_soon_threadsafe.
+        capacity: so many may wait."""
+        self._submit = submit
+        self._register = register
+        self._on_loop = on_loop
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._next: set[str] = set()
+        self._asked: set[str] = set()
+        self._held: list[tuple[Collection[str], Callable[[], None]]] = []
+        self.busy = False
+        """Whether a round is under way or about to be. Read without the lock."""
+
+    def on_topic_change(self, change: TopicChange, config: TopicConfig | None) -> None:
+        """A TopicListener: does not wait."""
+        if change is not TopicChange.NEW or config is None:
+            return
+        with self._lock:
+            self._next.add(config.topic_name)
+            begins = not self.busy
+            self.busy = True
+        if begins:
+            self._submit("register-topics", self._run_round)
+
+    def hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
+        """See HeldForTopics."""
+        return self.busy and self._hold(topics, lambda: self._on_loop(then))
+
+    def wait(self, topic: str) -> None:
+        """See HeldForTopics."""
+        over = threading.Event()
+        if self.busy and self._hold((topic,), over.set):
+            over.wait(_LONGEST_WAIT_S)
+
+    def _hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
+        with self._lock:
+            waits = not (self._next.isdisjoint(topics) and self._asked.isdisjoint(topics))
+            if waits and len(self._held) >= self._capacity:
+                raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+            if waits:
+                self._held.append((topics, then))
+        return waits
+
+    def _run_round(self) -> None:
+        with self._lock:
+            self._asked, self._next = self._next, set()
+        try:
+            self._register(self._asked)
+        finally:
+            for then in self._end_round():
+                then()
+
+    def _end_round(self) -> list[Callable[[], None]]:
+        """Begin the next round when there is one; whoever waits for nothing more."""
+        with self._lock:
+            self._asked = set()
+            held, self._held = self._held, []
+            ready = []
+            for topics, then in held:
+                if self._next.isdisjoint(topics):
+                    ready.append(then)
+                else:
+                    self._held.append((topics, then))
+            self.busy = goes_on = bool(self._next)
+        if goes_on:
+            self._submit("register-topics", self._run_round)
+        return ready

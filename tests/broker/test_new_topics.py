@@ -1,0 +1,131 @@
+"""broker.new_topics: who waits until the name servers know a new topic, and for how long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+import pytest
+
+from broker.new_topics import NewTopics
+from broker.topic_config_manager import TopicChange
+from remoting.body.topic_config import TopicConfig
+from remoting.errors import RequestError
+from tests.support.deadline import wait_until
+
+
+class World:
+    """Rounds run when told; what is handed to the loop runs at once."""
+
+    def __init__(self, capacity: int = 10) -> None:
+        self.submitted: list[Callable[[], None]] = []
+        self.asked: list[set[str]] = []
+        self.during: Callable[[], None] = lambda: None
+        self.went_on: list[str] = []
+        self.new = NewTopics(
+            lambda _name, run: self.submitted.append(run),
+            self.register,
+            lambda function: function(),
+            capacity=capacity,
+        )
+
+    def register(self, topics: Collection[str]) -> None:
+        self.asked.append(set(topics))
+        self.during()
+
+    def create(self, *topics: str) -> None:
+        for topic in topics:
+            self.new.on_topic_change(TopicChange.NEW, TopicConfig(topic_name=topic))
+
+    def hold(self, name: str, *topics: str) -> bool:
+        return self.new.hold(topics, lambda: self.went_on.append(name))
+
+    def round(self) -> None:
+        self.submitted.pop(0)()
+
+
+def test_known_topics_hold_nobody() -> None:
+    world = World()
+    assert not world.new.busy
+    assert not world.hold("known", "a")
+    world.new.on_topic_change(TopicChange.ONE, TopicConfig(topic_name="a"))
+    world.new.on_topic_change(TopicChange.NONE, None)
+    assert not world.hold("known", "a")
+    world.new.wait("a")
+    assert world.submitted == []
+
+
+def test_everybody_who_needs_a_topic_shares_its_registration() -> None:
+    world = World()
+    world.create("a")
+    assert [world.hold(name, "a") for name in ("first", "second")] == [True, True]
+    assert not world.hold("other", "b")
+    world.round()
+    assert (world.asked, world.went_on) == ([{"a"}], ["first", "second"])
+    assert not world.hold("later", "a")
+    assert (world.submitted, world.new.busy) == ([], False)
+
+
+def test_topics_that_come_during_a_round_share_the_next_one() -> None:
+    world = World()
+    world.create("a")
+    world.hold("for a", "a")
+    world.during = lambda: (world.create("b", "c"), world.hold("for a and b", "a", "b"))[0]
+    world.round()
+    assert world.went_on == ["for a"]
+    assert world.hold("for a and c", "a", "c")
+    world.during = lambda: None
+    world.round()
+    assert world.asked == [{"a"}, {"b", "c"}]
+    assert world.went_on == ["for a", "for a and b", "for a and c"]
+    assert (world.submitted, world.new.busy) == ([], False)
+
+
+def test_a_registration_that_fails_is_over_too() -> None:
+    world = World()
+    world.create("a")
+    world.hold("first", "a")
+
+    def fail() -> None:
+        raise RuntimeError("boom")
+
+    world.during = fail
+    with pytest.raises(RuntimeError):
+        world.round()
+    assert world.went_on == ["first"]
+    assert not world.new.busy
+
+
+def test_so_many_may_wait() -> None:
+    world = World(capacity=2)
+    world.create("a")
+    assert world.hold("first", "a")
+    assert world.hold("second", "a")
+    with pytest.raises(RequestError) as caught:
+        world.hold("third", "a")
+    assert (int(caught.value.code), caught.value.remark) == (
+        2,
+        "[OVERLOAD]system busy, start flow control for a while",
+    )
+    assert not world.hold("of another topic", "b")
+    world.round()
+    world.create("b")
+    assert world.hold("fourth", "b")
+
+
+def test_a_pool_thread_waits() -> None:
+    world = World()
+    world.create("a")
+    done: list[str] = []
+
+    def wait() -> None:
+        world.new.wait("a")
+        done.append("done")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_until(lambda: world.new._held)
+    assert done == []
+    world.round()
+    thread.join(10)
+    assert done == ["done"]
