@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.append_line import AppendLine
-from broker.diverted_messages import DELAY, delay_level, divert_delayed
+from broker.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
 from broker.new_topics import HeldForTopics
 from broker.processor.store_protocols import MessageReader
 from broker.processor.table_processor import TableProcessor
@@ -303,5 +303,6 @@ def _copied_properties(message: Message, level: int) -> str:
     if not (find_property(text, _ORIGIN_ID) or "").strip():
         first = encode_message_id(message.store_host, message.phy_offset)
         text = append_pairs(without_property(text, _ORIGIN_ID), f"{_ORIGIN_ID}\x01{first}")
-    text = without_property(without_property(text, "WAIT"), DELAY)
+    # A delay of 5.x (TIMER_...) has been waited out: it came to its consumer.
+    text = without_timer(without_property(without_property(text, "WAIT"), DELAY))
     return append_pairs(text, f"WAIT\x01false\x02{DELAY}\x01{level}")

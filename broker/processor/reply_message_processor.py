@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.append_line import AppendLine
+from broker.diverted_messages import refuse_timer
 from broker.durability_waiters import DurabilityWaiters
 from broker.new_topics import HeldForTopics
 from broker.processor.table_processor import TableProcessor
@@ -208,6 +209,7 @@ class ReplyMessageProcessor(TableProcessor):
                 f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has "
                 f"{queues} queues, producer {connection.remote_address}",
             )
+        refuse_timer(header.properties or "")
         properties = len((header.properties or "").encode())
         size = len(request.body)
         if properties > PROPERTIES_LIMIT or size > self._settings.max_message_size:

@@ -21,6 +21,7 @@ import msgspec
 
 from broker.append_line import AppendLine
 from broker.diverted_messages import (
+    TIMER_MARK,
     is_half,
 )
 from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
@@ -45,6 +46,7 @@ from broker.processor.send_records import (
 )
 from broker.send_properties import (
     find_property,
+    find_unique_key,
     stored_properties,
 )
 from broker.system_topics import (
@@ -75,6 +77,8 @@ _COMMIT_WAITING: Final = 32
 """So many sends that wait for replicas are published without waiting for the turn's end: the
 replicas get them while the next ones are read."""
 _QUEUE_ID_DIGITS: Final = 10
+_TRANSACTION_ID: Final = b',"transactionId":'
+json_text: Final = msgspec.json.encode
 
 
 class SendTopics(Protocol):
@@ -244,7 +248,7 @@ class SendMessageProcessor:
             + region.replace(b"%", b"%%")
             + b',"msgId":"'
             + self._host_hex.encode()
-            + b'%016X","queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
+            + b'%016X","queueOffset":"%d"%b},"flag":1,"language":"PYTHON","opaque":%d,'
             b'"serializeTypeCurrentRPC":"JSON","version":409}'
         )
 
@@ -268,7 +272,9 @@ class SendMessageProcessor:
         if queue_id >= topic.queues:
             return False
         text = fields.i
-        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or not self._log.writable:
+        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
+            return False
+        if not self._log.writable:
             return False
         stored = stored_properties(text, self._cluster_pair).encode()
         body_size = len(body)
@@ -302,7 +308,9 @@ class SendMessageProcessor:
         counted[1] += record_size
         sends.messages += 1
         sends.size += record_size
-        answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
+        unique_key = find_unique_key(text)
+        more = _TRANSACTION_ID + json_text(unique_key) if unique_key else b""
+        answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, more, frame.opaque)
         size = len(answer_bytes)
         answer_frame = FRAME_HEAD.pack(4 + size, size) + answer_bytes
         if self._waiters.active and (
@@ -510,6 +518,9 @@ class SendMessageProcessor:
         request = send.request
         ids = ",".join(self._message_id(phy_offset) for phy_offset, _ in places)
         fields = self._fields(send.stored.queue_id, places[0][1], ids)
+        unique_key = find_unique_key(send.header.i)
+        if unique_key:
+            fields["transactionId"] = unique_key
         waits = find_property(send.header.i, "WAIT") != "false"
         if self._waiters.active and waits:
             answer = SendAnswer(send.connection, request.opaque, request.serialize_type, fields)
