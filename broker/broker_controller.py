@@ -228,7 +228,6 @@ class BrokerController:
                 loop_units=self._loop_units,
                 waiters=self._waiters,
                 topics=self._topics,
-                submit=self._executor.submit,
                 register_new=lambda topics: self._registration.register_new(topics),
                 groups=self._groups,
                 producers=self._producers,

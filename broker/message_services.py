@@ -16,7 +16,7 @@ from broker.broker_fast_failure import BrokerFastFailure
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.durability_waiters import DurabilityWaiters
 from broker.hot_path_stats import HotPathStats
-from broker.new_topics import NewTopics, Submit
+from broker.new_topics import NewTopics
 from broker.offset_moved_events import OffsetMovedEvents
 from broker.processor.consumer_send_msg_back_processor import (
     ConsumerSendMsgBackProcessor,
@@ -66,8 +66,6 @@ class MessageParts:
     loop_units: FreshUnits
     waiters: DurabilityWaiters
     topics: TopicConfigManager
-    submit: Submit
-    """ScheduledExecutor.submit."""
     register_new: Callable[[Collection[str]], None]
     """Tells the name servers and waits for them (BrokerRegistration)."""
     groups: SubscriptionGroupManager
@@ -138,7 +136,6 @@ class MessageServices:
     def _make_new_topics(self) -> NewTopics:
         parts = self._parts
         new_topics = NewTopics(
-            parts.submit,
             parts.register_new,
             parts.loop.call_soon_threadsafe,
             capacity=parts.options.broker.send_thread_pool_queue_capacity,

@@ -3,12 +3,14 @@
 RocketMQ registers a topic that it makes by itself in the thread that needs it, before it goes on:
 its producer may look up the route as soon as it has its answer. Here the loop must not wait, so
 that what needs a new topic is held, and goes on when the registration is over: confirmed by the
-name servers, or failed, or its time up. A scheduled task does the asking, one round at a time:
-topics that come during a round share the next one. Any thread; knows no request.
+name servers, or failed, or its time up. A thread of its own asks, which lives for a burst of new
+topics (the scheduled executor may be busy with a slow disk), one round at a time: topics that come
+during a round share the next one. Any thread; knows no request.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
@@ -19,11 +21,15 @@ from remoting.errors import RequestError
 from remoting.request_dispatcher import OVERLOAD
 from remoting.response_code import ResponseCode
 
-_LONGEST_WAIT_S: Final = 60.0
-"""A round ends by itself (registerBrokerTimeoutMills), unless the broker stops before it began."""
+log = logging.getLogger(__name__)
 
-Submit = Callable[[str, Callable[[], None]], object]
-"""ScheduledExecutor.submit."""
+_LONGEST_WAIT_S: Final = 60.0
+"""A round ends by itself (registerBrokerTimeoutMills)."""
+
+
+def start_thread(run: Callable[[], None]) -> None:
+    """Run it beside everything else."""
+    threading.Thread(target=run, name="NewTopics", daemon=True).start()
 
 
 class HeldForTopics(Protocol):
@@ -47,15 +53,15 @@ class NewTopics:
 
     def __init__(
         self,
-        submit: Submit,
         register: Callable[[Collection[str]], None],
         on_loop: Callable[[Callable[[], None]], None],
         *,
         capacity: int,
+        start: Callable[[Callable[[], None]], None] = start_thread,
     ) -> None:
         """register: tells the name servers and waits for them. on_loop: call_soon_threadsafe.
-        capacity: so many may wait."""
-        self._submit = submit
+        capacity: so many may wait. start: runs the rounds of a burst."""
+        self._start = start
         self._register = register
         self._on_loop = on_loop
         self._capacity = capacity
@@ -75,7 +81,7 @@ class NewTopics:
             begins = not self.busy
             self.busy = True
         if begins:
-            self._submit("register-topics", self._run_round)
+            self._start(self._run)
 
     def hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
         """See HeldForTopics."""
@@ -96,17 +102,23 @@ class NewTopics:
                 self._held.append((topics, then))
         return waits
 
-    def _run_round(self) -> None:
-        with self._lock:
-            self._asked, self._next = self._next, set()
-        try:
-            self._register(self._asked)
-        finally:
-            for then in self._end_round():
+    def _run(self) -> None:
+        """Rounds until nothing is new."""
+        goes_on = True
+        while goes_on:
+            with self._lock:
+                self._asked, self._next = self._next, set()
+            try:
+                self._register(self._asked)
+            except Exception:
+                # The service guard: who waits for a topic must not wait for ever.
+                log.exception("topics %s: not registered now", sorted(self._asked))
+            goes_on, ready = self._end_round()
+            for then in ready:
                 then()
 
-    def _end_round(self) -> list[Callable[[], None]]:
-        """Begin the next round when there is one; whoever waits for nothing more."""
+    def _end_round(self) -> tuple[bool, list[Callable[[], None]]]:
+        """Whether another one follows, and whoever waits for nothing more."""
         with self._lock:
             self._asked = set()
             held, self._held = self._held, []
@@ -117,6 +129,4 @@ class NewTopics:
                 else:
                     self._held.append((topics, then))
             self.busy = goes_on = bool(self._next)
-        if goes_on:
-            self._submit("register-topics", self._run_round)
-        return ready
+        return goes_on, ready

@@ -19,9 +19,8 @@ from store.clock import Clock
 
 log = logging.getLogger(__name__)
 
-DEFAULT_THREADS: Final = 4
-"""Two may wait for a name server (one of them with new topics) and one for a disk, and the last
-still scans clients."""
+DEFAULT_THREADS: Final = 3
+"""One may wait for a name server and one for a disk, and the third still scans clients."""
 
 
 class ScheduledTask:

@@ -104,7 +104,7 @@ GAPS_533: Final = (
         frozenset({60, 61, 370}),
         "The timer wheel (messages for any moment, and their recall) is 5.x's; ours has the 18 "
         "delay levels. A message with TIMER_DELIVER_MS, TIMER_DELAY_MS or TIMER_DELAY_SEC is "
-        "refused (1, as by a 5.3.3 with timerWheelEnable=false): never delivered at once. recallMessage "
+        "refused (1, as by a 5.3.3 with timerWheelEnable=false). recallMessage "
         "throws an MQBrokerException with code 3. A 5.3.3 slave logs an error for each 60 and 61 "
         "and goes on: set timerWheelEnable=false there.",
     ),

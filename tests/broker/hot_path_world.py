@@ -434,10 +434,10 @@ class HotPathWorld:
         """Registrations of new topics; they run when a test that listens to them says so."""
         self.registered: list[set[str]] = []
         self.new_topics = NewTopics(
-            lambda _name, run: self.rounds.append(run),
             lambda topics: self.registered.append(set(topics)),
             lambda function: function(),
             capacity=4,
+            start=self.rounds.append,
         )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from broker.processor.consumer_manage_processor import ConsumerManageProcessor
 from broker.processor.table_processor import TableProcessor
 from broker.producer_manager import ProducerManager
 from broker.schedule_offset_manager import ScheduleOffsetManager
-from broker.scheduled_executor import ScheduledExecutor
 from broker.subscription_group_manager import SubscriptionGroupManager
 from broker.system_topics import SystemTopics
 from broker.topic_config_manager import TopicConfigManager
@@ -56,13 +56,13 @@ class World:
         self.schedule_offsets = ScheduleOffsetManager(tmp_path / "delayOffset.json")
         for manager in (self.topics, self.groups, self.offsets, self.schedule_offsets):
             manager.load()
-        self.executor = ScheduledExecutor(self.clock)
+        self.rounds: list[Callable[[], None]] = []
         self.registered: list[set[str]] = []
         self.new_topics = NewTopics(
-            self.executor.submit,
             lambda topics: self.registered.append(set(topics)),
             lambda function: function(),
             capacity=10,
+            start=self.rounds.append,
         )
         self.producers = ProducerManager(self.clock)
         self.consumers = ConsumerManager(

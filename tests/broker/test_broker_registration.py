@@ -60,7 +60,10 @@ class World:
         )
         self.topics.add_listener(self.registration.on_topic_change)
         new_topics = NewTopics(
-            self.executor.submit, self.registration.register_new, lambda run: run(), capacity=1
+            self.registration.register_new,
+            lambda run: run(),
+            capacity=1,
+            start=lambda run: self.executor.submit("rounds", run),
         )
         self.topics.add_listener(new_topics.on_topic_change)
 

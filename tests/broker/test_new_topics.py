@@ -23,10 +23,10 @@ class World:
         self.during: Callable[[], None] = lambda: None
         self.went_on: list[str] = []
         self.new = NewTopics(
-            lambda _name, run: self.submitted.append(run),
             self.register,
             lambda function: function(),
             capacity=capacity,
+            start=self.submitted.append,
         )
 
     def register(self, topics: Collection[str]) -> None:
@@ -70,18 +70,29 @@ def test_topics_that_come_during_a_round_share_the_next_one() -> None:
     world = World()
     world.create("a")
     world.hold("for a", "a")
-    world.during = lambda: (world.create("b", "c"), world.hold("for a and b", "a", "b"))[0]
+    went_on: list[list[str]] = []
+
+    def during_the_first() -> None:
+        world.during = during_the_second
+        world.create("b", "c")
+        world.hold("for a and b", "a", "b")
+
+    def during_the_second() -> None:
+        went_on.append(world.went_on.copy())
+        world.hold("for c", "c")
+        world.during = lambda: None
+        world.create("b")
+        world.hold("for b again", "b")
+
+    world.during = during_the_first
     world.round()
-    assert world.went_on == ["for a"]
-    assert world.hold("for a and c", "a", "c")
-    world.during = lambda: None
-    world.round()
-    assert world.asked == [{"a"}, {"b", "c"}]
-    assert world.went_on == ["for a", "for a and b", "for a and c"]
+    assert world.asked == [{"a"}, {"b", "c"}, {"b"}]
+    assert went_on == [["for a"]]
+    assert world.went_on == ["for a", "for c", "for a and b", "for b again"]
     assert (world.submitted, world.new.busy) == ([], False)
 
 
-def test_a_registration_that_fails_is_over_too() -> None:
+def test_a_registration_that_fails_is_over_too(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.create("a")
     world.hold("first", "a")
@@ -90,10 +101,24 @@ def test_a_registration_that_fails_is_over_too() -> None:
         raise RuntimeError("boom")
 
     world.during = fail
-    with pytest.raises(RuntimeError):
-        world.round()
+    world.round()
     assert world.went_on == ["first"]
     assert not world.new.busy
+    assert "topics ['a']: not registered now" in caplog.text
+    assert "boom" in caplog.text
+
+
+def test_a_burst_has_a_thread_of_its_own() -> None:
+    threads: list[str] = []
+    new = NewTopics(
+        lambda _topics: threads.append(threading.current_thread().name),
+        lambda function: function(),
+        capacity=1,
+    )
+    new.on_topic_change(TopicChange.NEW, TopicConfig(topic_name="a"))
+    new.wait("a")
+    wait_until(lambda: not new.busy)
+    assert threads == ["NewTopics"]
 
 
 def test_so_many_may_wait() -> None:

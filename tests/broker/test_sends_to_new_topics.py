@@ -154,7 +154,7 @@ def test_a_heartbeat_waits(tmp_path: Path) -> None:
     thread.start()
     wait_until(lambda: world.new_topics._held)
     assert answers == []
-    world.executor.run_due()
+    world.rounds.pop()()
     thread.join(10)
     assert world.registered == [{"%RETRY%g"}]
     [answer] = answers
