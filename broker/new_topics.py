@@ -3,9 +3,9 @@
 RocketMQ registers a topic that it makes by itself in the thread that needs it, before it goes on:
 its producer may look up the route as soon as it has its answer. Here the loop must not wait, so
 that what needs a new topic is held, and goes on when the registration is over: confirmed by the
-name servers, or failed, or its time up. A thread of its own asks, which lives for a burst of new
-topics (the scheduled executor may be busy with a slow disk), one round at a time: topics that come
-during a round share the next one. Any thread; knows no request.
+name servers, or failed, or its time up. A thread asks in rounds, one at a time (the scheduled
+executor may be busy with a slow disk): topics that come during a round share the next one. Any
+thread; knows no request.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from remoting.response_code import ResponseCode
 log = logging.getLogger(__name__)
 
 _LONGEST_WAIT_S: Final = 60.0
-"""A round ends by itself (registerBrokerTimeoutMills)."""
+"""Nobody waits for ever: a round itself is over after registerBrokerTimeoutMills."""
 
 
 def start_thread(run: Callable[[], None]) -> None:
-    """Run it beside everything else."""
+    """Each round has a thread of its own: new topics are rare."""
     threading.Thread(target=run, name="NewTopics", daemon=True).start()
 
 
@@ -60,7 +60,7 @@ class NewTopics:
         start: Callable[[Callable[[], None]], None] = start_thread,
     ) -> None:
         """register: tells the name servers and waits for them. on_loop: call_soon_threadsafe.
-        capacity: so many may wait. start: runs the rounds of a burst."""
+        capacity: so many may wait. start: runs a round beside everything else."""
         self._start = start
         self._register = register
         self._on_loop = on_loop
@@ -81,19 +81,12 @@ class NewTopics:
             begins = not self.busy
             self.busy = True
         if begins:
-            self._start(self._run)
+            self._start(self._run_round)
 
     def hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
         """See HeldForTopics."""
-        return self.busy and self._hold(topics, lambda: self._on_loop(then))
-
-    def wait(self, topic: str) -> None:
-        """See HeldForTopics."""
-        over = threading.Event()
-        if self.busy and self._hold((topic,), over.set):
-            over.wait(_LONGEST_WAIT_S)
-
-    def _hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
+        if not self.busy:
+            return False
         with self._lock:
             waits = not (self._next.isdisjoint(topics) and self._asked.isdisjoint(topics))
             if waits and len(self._held) >= self._capacity:
@@ -102,23 +95,24 @@ class NewTopics:
                 self._held.append((topics, then))
         return waits
 
-    def _run(self) -> None:
-        """Rounds until nothing is new."""
-        goes_on = True
-        while goes_on:
-            with self._lock:
-                self._asked, self._next = self._next, set()
-            try:
-                self._register(self._asked)
-            except Exception:
-                # The service guard: who waits for a topic must not wait for ever.
-                log.exception("topics %s: not registered now", sorted(self._asked))
-            goes_on, ready = self._end_round()
-            for then in ready:
-                then()
+    def wait(self, topic: str) -> None:
+        """See HeldForTopics."""
+        over = threading.Event()
+        if self.hold((topic,), over.set):
+            over.wait(_LONGEST_WAIT_S)
 
-    def _end_round(self) -> tuple[bool, list[Callable[[], None]]]:
-        """Whether another one follows, and whoever waits for nothing more."""
+    def _run_round(self) -> None:
+        with self._lock:
+            self._asked, self._next = self._next, set()
+        try:
+            self._register(self._asked)
+        except Exception:
+            # The service guard: who waits for a topic must not wait for ever.
+            log.exception("topics %s: not registered now", sorted(self._asked))
+        self._on_loop(self._release)
+
+    def _release(self) -> None:
+        """On the loop, all at once: what comes later for a topic must not overtake what waited."""
         with self._lock:
             self._asked = set()
             held, self._held = self._held, []
@@ -129,4 +123,7 @@ class NewTopics:
                 else:
                     self._held.append((topics, then))
             self.busy = goes_on = bool(self._next)
-        return goes_on, ready
+        if goes_on:
+            self._start(self._run_round)
+        for then in ready:
+            then()

@@ -37,6 +37,7 @@ from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.query_message_processor import QueryMessageProcessor
 from broker.processor.queue_times import QueueTimes
 from broker.processor.reply_message_processor import ReplyMessageProcessor
+from broker.processor.slave_topics_processor import SlaveTopicsProcessor
 from broker.producer_manager import ProducerManager
 from broker.rebalance_lock_manager import RebalanceLockManager
 from broker.runtime_info import RuntimeInfoSource
@@ -151,6 +152,8 @@ def build_routes(parts: RouteParts) -> Routes:
     for code, processor in _processors(parts).items():
         main[code] = Route(processor, _executor_of(code))
     vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
+    code = Code.GET_ALL_TOPIC_CONFIG
+    vip[code] = Route(SlaveTopicsProcessor(parts.topics), _executor_of(code))
     return Routes(main, vip, _executors(parts.options.broker))
 
 

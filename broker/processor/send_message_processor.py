@@ -375,7 +375,8 @@ class SendMessageProcessor:
             header = self._header(request)
             topic = self._check(connection, request, header)
             stored = self._records.of(request, header, topic, _peer_of(connection))
-            if self._hold(connection, request, {header.b, stored.topic.name}, came_ns):
+            topics = (header.b, stored.topic.name)
+            if self._new_topics.busy and self._hold(connection, request, topics, came_ns):
                 return None
         except RequestError as error:
             return request.response(error.code, error.remark, self._region())
@@ -391,14 +392,16 @@ class SendMessageProcessor:
         return None
 
     def _hold(
-        self, connection: Connection, request: RemotingCommand, topics: set[str], came_ns: int
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        topics: tuple[str, ...],
+        came_ns: int,
     ) -> bool:
         """Whether the send waits until the name servers know its topics; then it begins anew.
 
         Raises RequestError when too many wait.
         """
-        if not self._new_topics.busy:
-            return False
         since_ns = came_ns or self._stats.now_ns()
         return self._new_topics.hold(topics, lambda: self._resume(connection, request, since_ns))
 

@@ -85,11 +85,30 @@ def test_topics_that_come_during_a_round_share_the_next_one() -> None:
         world.hold("for b again", "b")
 
     world.during = during_the_first
-    world.round()
+    for _ in range(3):
+        assert world.new.busy
+        world.round()
     assert world.asked == [{"a"}, {"b", "c"}, {"b"}]
     assert went_on == [["for a"]]
     assert world.went_on == ["for a", "for c", "for a and b", "for b again"]
     assert (world.submitted, world.new.busy) == ([], False)
+
+
+def test_what_comes_before_the_loop_goes_on_waits_too() -> None:
+    """Else it would overtake what came earlier."""
+    world = World()
+    on_loop: list[Callable[[], None]] = []
+    world.new._on_loop = on_loop.append
+    world.create("a")
+    assert world.hold("first", "a")
+    world.round()
+    assert world.hold("second", "a")
+    world.create("b")
+    assert (world.went_on, world.submitted) == ([], [])
+    on_loop.pop()()
+    assert world.went_on == ["first", "second"]
+    world.round()
+    assert world.asked == [{"a"}, {"b"}]
 
 
 def test_a_registration_that_fails_is_over_too(caplog: pytest.LogCaptureFixture) -> None:
@@ -108,7 +127,7 @@ def test_a_registration_that_fails_is_over_too(caplog: pytest.LogCaptureFixture)
     assert "boom" in caplog.text
 
 
-def test_a_burst_has_a_thread_of_its_own() -> None:
+def test_a_round_has_a_thread_of_its_own() -> None:
     threads: list[str] = []
     new = NewTopics(
         lambda _topics: threads.append(threading.current_thread().name),

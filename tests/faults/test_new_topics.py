@@ -11,6 +11,7 @@ import pytest
 
 from remoting.body.heartbeat import HeartbeatData
 from tests.broker.test_consumer_manager import data_of
+from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker, drain
 
 NEW_TOPICS = 100
@@ -102,7 +103,7 @@ def test_only_what_needs_a_new_topic_waits_for_a_name_server_that_hangs(tmp_path
             os.kill(hung, signal.SIGCONT)
             assert second.take_send(opaques[1]).code == 0
             assert client.take_send(pipelined).code == 0
-            assert len(drain(client, "New", 0)) == 3
+            wait_until(lambda: len(drain(client, "New", 0)) == 3)
             for each in (first, other):
                 with routes_of(each) as routes:
                     assert routes.call(_ROUTE_OF_TOPIC, {"topic": "New"}).code == 0
