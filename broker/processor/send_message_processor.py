@@ -77,8 +77,7 @@ _COMMIT_WAITING: Final = 32
 """So many sends that wait for replicas are published without waiting for the turn's end: the
 replicas get them while the next ones are read."""
 _QUEUE_ID_DIGITS: Final = 10
-_TRANSACTION_ID: Final = b',"transactionId":'
-json_text: Final = msgspec.json.encode
+_encode_json: Final = msgspec.json.encode
 
 
 class SendTopics(Protocol):
@@ -239,16 +238,23 @@ class SendMessageProcessor:
         self._sends = stats.sends
         self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
-        trace = b"true" if settings.trace_on else b"false"
-        region = msgspec.json.encode(settings.region_id)
-        self._answer = (
+        self._answer = self._template(b"")
+        self._answer_with_key = self._template(b',"transactionId":%b')
+
+    def _template(self, more: bytes) -> bytes:
+        """The header of a JSON success; more: of extFields."""
+        trace = b"true" if self._settings.trace_on else b"false"
+        region = _encode_json(self._settings.region_id)
+        return (
             b'{"code":0,"extFields":{"queueId":"%d","TRACE_ON":"'
             + trace
             + b'","MSG_REGION":'
             + region.replace(b"%", b"%%")
             + b',"msgId":"'
             + self._host_hex.encode()
-            + b'%016X","queueOffset":"%d"%b},"flag":1,"language":"PYTHON","opaque":%d,'
+            + b'%016X","queueOffset":"%d"'
+            + more
+            + b'},"flag":1,"language":"PYTHON","opaque":%d,'
             b'"serializeTypeCurrentRPC":"JSON","version":409}'
         )
 
@@ -309,8 +315,12 @@ class SendMessageProcessor:
         sends.messages += 1
         sends.size += record_size
         unique_key = find_unique_key(text)
-        more = _TRANSACTION_ID + json_text(unique_key) if unique_key else b""
-        answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, more, frame.opaque)
+        if unique_key:
+            key = _encode_json(unique_key)
+            places = (queue_id, phy_offset, queue_offset, key, frame.opaque)
+            answer_bytes = self._answer_with_key % places
+        else:
+            answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
         size = len(answer_bytes)
         answer_frame = FRAME_HEAD.pack(4 + size, size) + answer_bytes
         if self._waiters.active and (
