@@ -22,7 +22,7 @@ from remoting.body.register_broker import RegisterBrokerBody, body_crc32
 from remoting.body.route import ClusterInfo
 from remoting.body.topic_config import TopicConfigSerializeWrapper
 from remoting.command_custom_header import decode_header, encode_header
-from remoting.errors import RemotingError, RequestError
+from remoting.errors import RequestError
 from remoting.headers.broker import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
@@ -76,10 +76,6 @@ class OutgoingClient(Protocol):
         self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
     ) -> None:
         """Call a peer; the callback runs once."""
-        ...
-
-    def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        """Send to a peer that will not answer. Raises RemotingError."""
         ...
 
 
@@ -141,11 +137,14 @@ class BrokerOuterAPI:
         identity: BrokerIdentity,
         topics: TopicConfigSerializeWrapper,
         *,
-        oneway: bool,
         timeout_ms: int,
         compressed: bool,
+        wait_for_failing: bool = True,
     ) -> list[RegisterBrokerResult]:
-        """103 to every name server; the answers of those that took it, in order of arrival."""
+        """103 to every name server; the answers of those that took it, in order of arrival.
+
+        wait_for_failing=False: those whose last call failed are told, too, and not waited for.
+        """
         body = RegisterBrokerBody(topic_config_serialize_wrapper=topics).encode(compressed)
         ext_fields = encode_header(
             RegisterBrokerRequestHeader(
@@ -158,17 +157,19 @@ class BrokerOuterAPI:
                 body_crc32=body_crc32(body),
             )
         )
-        if oneway:
-            self._tell_all(RequestCode.REGISTER_BROKER, ext_fields, body, timeout_ms)
-            return []
+        code = RequestCode.REGISTER_BROKER
+        asked = self._name_servers
+        if not wait_for_failing:
+            asked = tuple(name for name in asked if (code, name) not in self._failing)
+            for name_server in set(self._name_servers).difference(asked):
+                command = RemotingCommand.request(code, ext_fields, body)
+                self._client.invoke_async(name_server, command, timeout_ms, _forget)
         results: list[RegisterBrokerResult] = []
-        for name_server, response in self._ask_all(
-            RequestCode.REGISTER_BROKER, ext_fields, body, timeout_ms
-        ):
+        for name_server, response in self._ask_all(code, ext_fields, body, timeout_ms, asked):
             try:
                 results.append(_register_result(name_server, response))
             except RequestError as error:
-                self._failed(RequestCode.REGISTER_BROKER, name_server, error)
+                self._failed(code, name_server, error)
         return results
 
     def need_register(
@@ -238,22 +239,21 @@ class BrokerOuterAPI:
 
     # -- one request to all name servers ---------------------------------------------------------
 
-    def _tell_all(
-        self, code: RequestCode, ext_fields: Mapping[str, str], body: bytes, timeout_ms: int
-    ) -> None:
-        for name_server in self._name_servers:
-            command = RemotingCommand.request(code, ext_fields, body, oneway=True)
-            try:
-                self._client.invoke_oneway(name_server, command, timeout_ms)
-            except RemotingError as error:
-                self._failed(code, name_server, error)
-
     def _ask_all(
-        self, code: RequestCode, ext_fields: Mapping[str, str], body: bytes, timeout_ms: int
+        self,
+        code: RequestCode,
+        ext_fields: Mapping[str, str],
+        body: bytes,
+        timeout_ms: int,
+        name_servers: Sequence[str] | None = None,
     ) -> list[tuple[str, RemotingCommand]]:
-        """Successes in order of arrival; returns when all answered or failed, or time is over."""
-        round_ = _Round(self._name_servers)
-        for name_server in self._name_servers:
+        """Successes in order of arrival; returns when all answered or failed, or time is over.
+
+        name_servers: whom to ask; None: every one.
+        """
+        asked = self._name_servers if name_servers is None else name_servers
+        round_ = _Round(asked)
+        for name_server in asked:
             command = RemotingCommand.request(code, ext_fields, body)
             callback = round_.callback_of(name_server)
             self._client.invoke_async(name_server, command, timeout_ms, callback)
@@ -276,6 +276,10 @@ class BrokerOuterAPI:
         if (code, name_server) in self._failing:
             self._failing.discard((code, name_server))
             log.info("name server %s: %s works again", name_server, code.name)
+
+
+def _forget(_response: RemotingCommand | None, _error: Exception | None) -> None:
+    """Nobody waits: the next regular call tells whether the name server works again."""
 
 
 _Outcome = tuple[str, RemotingCommand | None, Exception | None]

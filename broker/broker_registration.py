@@ -5,16 +5,17 @@ topic changes. A slave whose master is unknown asks again after 1 s, 2 s, 4 s, t
 only an answer to a registration names the master. A name server forgets a broker with its
 connection, and a restarted one knows nobody: when a connection to one ends, this broker registers
 after 1 s, 2 s, 4 s and so on, until that one has answered or the regular period is shorter. One
-registration at a time: `_lock`. Called by the scheduled executor and by admin threads (a topic that
-mqadmin creates is registered before it is answered). The part of Java's BrokerController around
-registerBrokerAll; frames and bodies are broker_outer_api's.
+registration at a time: `_lock`; that of new topics goes beside it, since clients wait for those and
+a regular one may wait for a name server that is down. Called by the scheduled executor and by admin
+threads (a topic that mqadmin creates is registered before it is answered). The part of Java's
+BrokerController around registerBrokerAll; frames and bodies are broker_outer_api's.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from broker.broker_config import BrokerConfig
@@ -58,7 +59,7 @@ class BrokerRegistration:
         self._executor = executor
         self._on_master = on_master
         self._lock = threading.Lock()
-        self._pending = threading.Event()
+        self._new_topics_lock = threading.Lock()
         self._stopped = False
         self._is_slave = identity.broker_id != 0
         self._master_addr: str | None = None
@@ -105,32 +106,24 @@ class BrokerRegistration:
             if before_first is not None:
                 before_first()
         finally:
-            self.register_all(check_order=True, oneway=False, force=True)
+            self.register_all(check_order=True, force=True)
             self._search_master_if_unknown()
             if on_registered is not None:
                 on_registered()
 
     def unregister(self) -> None:
         """Register no more, and leave the routes: clients turn away before the store closes."""
-        with self._lock:
+        with self._lock, self._new_topics_lock:
             self._stopped = True
             self._api.unregister_broker_all(self.identity)
 
     def on_topic_change(self, change: TopicChange, config: TopicConfig | None) -> None:
-        """A TopicListener: ONE waits for the name servers, ALL does not."""
+        """A TopicListener: ONE waits for the name servers; NEW is the business of NewTopics."""
         if change is TopicChange.ONE and config is not None:
-            self.register_one(config)
-        elif change is TopicChange.ALL and not self._pending.is_set():
-            # A thousand new topics in a burst need a few registrations, not a thousand.
-            self._pending.set()
-            self._executor.submit("register-topics", self._register_pending)
-
-    def _register_pending(self) -> None:
-        self._pending.clear()
-        self.register_all(check_order=False, oneway=True, force=True)
+            self.register_one(config.topic_name)
 
     def _register_regularly(self) -> None:
-        self.register_all(check_order=True, oneway=False, force=self.config.force_register)
+        self.register_all(check_order=True, force=self.config.force_register)
         self._search_master_if_unknown()
 
     # -- a name server that lost us --------------------------------------------------------------
@@ -159,7 +152,7 @@ class BrokerRegistration:
         try:
             # A registration under way will be answered by those that are back.
             if self._lost and not self._lock.locked():
-                self.register_all(check_order=True, oneway=False, force=True)
+                self.register_all(check_order=True, force=True)
                 self._search_master_if_unknown()
         finally:
             with self._lost_lock:
@@ -200,7 +193,7 @@ class BrokerRegistration:
         try:
             # A registration under way will tell; waiting for it would hold a second thread.
             if not self._lock.locked():
-                self.register_all(check_order=True, oneway=False, force=True)
+                self.register_all(check_order=True, force=True)
         finally:
             with self._search_lock:
                 over = self._stopped or self._master_addr is not None
@@ -210,7 +203,7 @@ class BrokerRegistration:
 
     # -- what -----------------------------------------------------------------------------------
 
-    def register_all(self, *, check_order: bool, oneway: bool, force: bool) -> None:
+    def register_all(self, *, check_order: bool, force: bool) -> None:
         """Register every topic; unless `force`, only when a name server's edition differs.
 
         A slave always does: no other answer tells it that its master has moved.
@@ -223,30 +216,37 @@ class BrokerRegistration:
                 force or self._api.need_register(self.identity, wrapper.data_version, timeout_ms)
             ):
                 return
-            results = self._register(wrapper, oneway=oneway)
+            results = self._register(wrapper)
         self._use(results, check_order=check_order)
 
-    def register_one(self, config: TopicConfig) -> None:
+    def register_one(self, topic: str) -> None:
         """Register one topic (registerIncrement) and wait for the answers."""
-        wrapper = TopicConfigSerializeWrapper(
-            data_version=self._topics.data_version,
-            topic_config_table={config.topic_name: config},
-        )
         with self._lock:
             if self._stopped:
                 return
-            results = self._register(wrapper, oneway=False)
+            results = self._register(self._topics.part_for_registration((topic,)))
         self._use(results, check_order=True)
 
+    def register_new(self, topics: Collection[str]) -> None:
+        """Register new topics and wait for every name server that answered last time.
+
+        One that did not is told, too, but clients do not wait for it: after an outage it learns
+        the topics with the next regular registration at the latest.
+        """
+        with self._new_topics_lock:
+            if not self._stopped:
+                wrapper = self._topics.part_for_registration(topics)
+                self._register(wrapper, wait_for_failing=False)
+
     def _register(
-        self, wrapper: TopicConfigSerializeWrapper, *, oneway: bool
+        self, wrapper: TopicConfigSerializeWrapper, *, wait_for_failing: bool = True
     ) -> list[RegisterBrokerResult]:
         return self._api.register_broker_all(
             self.identity,
             masked_by_permission(wrapper, self.config.broker_permission),
-            oneway=oneway,
             timeout_ms=self.config.register_broker_timeout_mills,
             compressed=self.config.compressed_register,
+            wait_for_failing=wait_for_failing,
         )
 
     def _use(self, results: list[RegisterBrokerResult], *, check_order: bool) -> None:

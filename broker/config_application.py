@@ -74,7 +74,7 @@ class ConfigApplication:
             self._offer_template(options.broker)
         if "brokerPermission" in keys:
             self._topics.bump_data_version()
-            self._registration.register_all(check_order=False, oneway=False, force=True)
+            self._registration.register_all(check_order=False, force=True)
 
     def _offer_template(self, broker: BrokerConfig) -> None:
         """The template of automatic topics (TBW102), which a start makes only when that is on, and

@@ -4,6 +4,9 @@ Pure text work. A message that must not be seen by its consumers yet is stored i
 broker, its own topic and queue in two properties; when its time has come it is appended again to
 where it belongs. Follows the put of delayed messages in CommitLog.asyncPutMessage and
 TransactionalMessageBridge.parseHalfMessageInner of the original.
+
+Delays of 5.x that name a time instead of a level (TIMER_...) are refused everywhere, as by a
+RocketMQ 5.3.3 whose timer wheel is off: stored as they are, they would be delivered at once.
 """
 
 from __future__ import annotations
@@ -22,6 +25,12 @@ DELAY: Final = "DELAY"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE_ID: Final = "REAL_QID"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
+TIMER_MARK: Final = "TIMER_DE"
+"""Part of every text that asks for a delay of 5.x."""
+_TIMER_PROPERTIES: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+_TIMER_OVER: Final = "TIMER_OUT_MS"
+"""What a timer wheel has delivered has it: its time is over."""
+_TIMER_REFUSAL: Final = "accurate timer message is not enabled, timerWheelEnable is false"
 _LEVEL: Final = re.compile(r"[+-]?[0-9]{1,9}")
 _QUEUE_ID_DIGITS: Final = 9
 
@@ -55,6 +64,22 @@ def delay_level(properties: str, sys_flag: int, max_level: int) -> int:
     return max(0, min(int(text), max_level))
 
 
+def refuse_timer(properties: str) -> None:
+    """Raises RequestError for a message that asks for a delay of 5.x and for no level."""
+    if TIMER_MARK not in properties or find_property(properties, _TIMER_OVER):
+        return
+    if any(find_property(properties, name) for name in _TIMER_PROPERTIES):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, _TIMER_REFUSAL)
+
+
+def without_timer(properties: str) -> str:
+    """`properties` without the wish for a delay of 5.x."""
+    if TIMER_MARK in properties:
+        for name in _TIMER_PROPERTIES:
+            properties = without_property(properties, name)
+    return properties
+
+
 def is_half(properties: str) -> bool:
     """Whether a send is the prepared half of a transaction."""
     mark = find_property(properties, TRANSACTION_PREPARED)
@@ -64,8 +89,12 @@ def is_half(properties: str) -> bool:
 def divert_delayed(
     topic: str, queue_id: int, sys_flag: int, properties: str, level: int
 ) -> Diversion:
-    """Store for `level` in the schedule topic: a queue for each level, from level 1 in queue 0."""
-    text = append_pairs(without_property(properties, DELAY), f"{DELAY}\x01{level}")
+    """Store for `level` in the schedule topic: a queue for each level, from level 1 in queue 0.
+
+    The level goes before a delay of 5.x, which is dropped (HookUtils of 5.3.3).
+    """
+    text = without_timer(without_property(properties, DELAY))
+    text = append_pairs(text, f"{DELAY}\x01{level}")
     return Diversion(SCHEDULE_TOPIC, level - 1, sys_flag, _with_home(text, topic, queue_id))
 
 

@@ -7,7 +7,7 @@ where is said in each module.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from broker.append_line import AppendLine
@@ -16,6 +16,7 @@ from broker.broker_fast_failure import BrokerFastFailure
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.durability_waiters import DurabilityWaiters
 from broker.hot_path_stats import HotPathStats
+from broker.new_topics import NewTopics
 from broker.offset_moved_events import OffsetMovedEvents
 from broker.processor.consumer_send_msg_back_processor import (
     ConsumerSendMsgBackProcessor,
@@ -65,6 +66,8 @@ class MessageParts:
     loop_units: FreshUnits
     waiters: DurabilityWaiters
     topics: TopicConfigManager
+    register_new: Callable[[Collection[str]], None]
+    """Tells the name servers and waits for them (BrokerRegistration)."""
     groups: SubscriptionGroupManager
     producers: ProducerManager
     consumer_offsets: ConsumerOffsetManager
@@ -81,6 +84,7 @@ class MessageServices:
     def __init__(self, parts: MessageParts) -> None:
         self._parts = parts
         self.line = self._make_line()
+        self.new_topics = self._make_new_topics()
         self.send = self._make_send()
         self.send_back = self._make_send_back()
         self.reply = self._make_reply()
@@ -129,6 +133,16 @@ class MessageServices:
             capacity=parts.options.broker.send_thread_pool_queue_capacity,
         )
 
+    def _make_new_topics(self) -> NewTopics:
+        parts = self._parts
+        new_topics = NewTopics(
+            parts.register_new,
+            parts.loop.call_soon_threadsafe,
+            capacity=parts.options.broker.send_thread_pool_queue_capacity,
+        )
+        parts.topics.add_listener(new_topics.on_topic_change)
+        return new_topics
+
     def _make_send(self) -> SendMessageProcessor:
         parts = self._parts
         return SendMessageProcessor(
@@ -140,6 +154,7 @@ class MessageServices:
             parts.waiters,
             parts.stats,
             parts.why_not_writable,
+            self.new_topics,
         )
 
     def _make_send_back(self) -> ConsumerSendMsgBackProcessor:
@@ -153,6 +168,7 @@ class MessageServices:
                 groups=parts.groups,
                 stats=parts.stats,
                 on_loop=parts.loop.call_soon_threadsafe,
+                new_topics=self.new_topics,
             ),
             send_back_settings(parts.options),
         )
@@ -171,6 +187,7 @@ class MessageServices:
                 stats=parts.stats,
                 clock=parts.clock,
                 on_loop=parts.loop.call_soon_threadsafe,
+                new_topics=self.new_topics,
                 stores_replies=lambda: broker.store_reply_message_enable and not store.is_slave,
             ),
             reply_settings(parts.options),

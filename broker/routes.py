@@ -19,6 +19,7 @@ from broker.config_update import BrokerConfigUpdate
 from broker.consumer_manager import ConsumerManager
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
+from broker.message_services import MessageServices
 from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_group_processor import AdminGroupProcessor
 from broker.processor.admin_ha_processor import AdminHAProcessor
@@ -36,7 +37,7 @@ from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.query_message_processor import QueryMessageProcessor
 from broker.processor.queue_times import QueueTimes
 from broker.processor.reply_message_processor import ReplyMessageProcessor
-from broker.processor.send_message_processor import SendMessageProcessor
+from broker.processor.slave_topics_processor import SlaveTopicsProcessor
 from broker.producer_manager import ProducerManager
 from broker.rebalance_lock_manager import RebalanceLockManager
 from broker.runtime_info import RuntimeInfoSource
@@ -116,10 +117,7 @@ class RouteParts:
     options: StartupOptions
     clock: Clock
     access: StoreAccess
-    send: SendMessageProcessor
-    send_back: ConsumerSendMsgBackProcessor
-    end_transaction: EndTransactionProcessor
-    reply: ReplyMessageProcessor
+    messages: MessageServices
     pull: PullMessageProcessor
     stats_manager: BrokerStatsManager
     broker_stats: BrokerStats
@@ -154,6 +152,8 @@ def build_routes(parts: RouteParts) -> Routes:
     for code, processor in _processors(parts).items():
         main[code] = Route(processor, _executor_of(code))
     vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
+    code = Code.GET_ALL_TOPIC_CONFIG
+    vip[code] = Route(SlaveTopicsProcessor(parts.topics), _executor_of(code))
     return Routes(main, vip, _executors(parts.options.broker))
 
 
@@ -201,9 +201,9 @@ def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
 
 def _processors(parts: RouteParts) -> dict[int, RequestProcessor]:
     table: dict[int, RequestProcessor] = {
-        Code.SEND_MESSAGE: parts.send,
-        Code.SEND_MESSAGE_V2: parts.send,
-        Code.SEND_BATCH_MESSAGE: parts.send,
+        Code.SEND_MESSAGE: parts.messages.send,
+        Code.SEND_MESSAGE_V2: parts.messages.send,
+        Code.SEND_BATCH_MESSAGE: parts.messages.send,
         Code.PULL_MESSAGE: parts.pull,
         Code.LITE_PULL_MESSAGE: parts.pull,
     }
@@ -235,6 +235,7 @@ def _client_processors(
             consumers=parts.consumers,
             groups=parts.groups,
             topics=parts.topics,
+            new_topics=parts.messages.new_topics,
         ),
         ConsumerManageProcessor(parts.consumers, parts.consumer_offsets, parts.access, times),
         LockProcessor(parts.locks),
@@ -243,9 +244,9 @@ def _client_processors(
             default_query_max_num=store.default_query_max_num,
             max_msgs_num_batch=store.max_msgs_num_batch,
         ),
-        parts.send_back,
-        parts.reply,
-        parts.end_transaction,
+        parts.messages.send_back,
+        parts.messages.reply,
+        parts.messages.end_transaction,
     )
 
 

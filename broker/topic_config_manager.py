@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ from broker.system_topics import (
     reply_topic,
     validate_topic,
 )
+from broker.topic_attributes import altered, unsupported
 from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.errors import RequestError
@@ -54,7 +55,7 @@ _FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 class TopicChange(enum.Enum):
     """What a listener should tell the name servers."""
 
-    ALL = "register every topic, nobody waits for it"
+    NEW = "register the new topic; what needs it waits for that, the changing thread does not"
     ONE = "register the one topic before the change is answered"
     NONE = "tell them with the next regular registration"
 
@@ -140,6 +141,21 @@ class TopicConfigManager(JsonConfigManager):
                 data_version=self._data_version, topic_config_table=self._table.copy()
             )
 
+    def part_for_registration(self, topics: Iterable[str]) -> TopicConfigSerializeWrapper:
+        """Some topics, those that still exist, under an edition of their own.
+
+        A name server ignores a registration whose edition it has: of two that bring a topic each,
+        both with the edition after both changes, it would take the first only (so in RocketMQ).
+        """
+        with self._lock:
+            self._next_version()
+            part = {topic: self._table[topic] for topic in topics if topic in self._table}
+            wrapper = TopicConfigSerializeWrapper(
+                data_version=self._data_version, topic_config_table=part
+            )
+        self.mark_changed()
+        return wrapper
+
     # -- coming into being ----------------------------------------------------------------------
 
     def prepare_for_send(
@@ -219,7 +235,7 @@ class TopicConfigManager(JsonConfigManager):
             self._lock.release()
         log.info("topic %s: created %s", topic, made)
         self.save_soon()
-        self._tell(TopicChange.ALL, made)
+        self._tell(TopicChange.NEW, made)
         return made
 
     def _from_template(
@@ -257,16 +273,24 @@ class TopicConfigManager(JsonConfigManager):
 
     # -- changing and going ---------------------------------------------------------------------
 
-    def update(self, config: TopicConfig) -> bool:
-        """Create or replace a topic (17) and tell the listeners; False: not saved yet."""
+    def update(self, *wanted: TopicConfig) -> bool:
+        """Create or replace topics (17, 18) and tell the listeners; False: not saved yet.
+
+        Their attributes are changes, with signs, to what each topic has (topic_attributes). Raises
+        RequestError, and changes no topic then.
+        """
         with self._lock:
-            old = self._table.get(config.topic_name)
-            self._table[config.topic_name] = config
+            old = [self._table.get(config.topic_name) for config in wanted]
+            new = [_altered(*pair) for pair in zip(old, wanted, strict=True)]
+            for config in new:
+                self._table[config.topic_name] = config
             self._next_version()
-        log.info("topic %s: old %s, new %s", config.topic_name, old, config)
+        for before, config in zip(old, new, strict=True):
+            log.info("topic %s: old %s, new %s", config.topic_name, before, config)
         self.mark_changed()
         saved = self.save_if_changed()
-        self._tell(TopicChange.ONE, config)
+        for config in new:
+            self._tell(TopicChange.ONE, config)
         return saved
 
     def delete(self, topic: str) -> bool:
@@ -352,6 +376,9 @@ class TopicConfigManager(JsonConfigManager):
         if value.get("topicConfigTable") is None:
             raise ValueError("has no topicConfigTable")
         wrapper = TopicConfigSerializeWrapper.from_json(value)
+        for name, config in wrapper.topic_config_table.items():
+            if lacking := unsupported(config.attributes):
+                log.warning("topic %s: %s has no effect here", name, ", ".join(lacking))
         with self._lock:
             self._table.update(wrapper.topic_config_table)
             self._data_version = wrapper.data_version
@@ -359,6 +386,14 @@ class TopicConfigManager(JsonConfigManager):
     def snapshot(self) -> dict[str, Any]:
         """The file's shape."""
         return self.wrapper().to_json()
+
+
+def _altered(old: TopicConfig | None, wanted: TopicConfig) -> TopicConfig:
+    """`wanted` with the attributes that it gets."""
+    if not wanted.attributes:
+        return replace(wanted, attributes=old.attributes if old is not None else None)
+    current = None if old is None else old.attributes or {}
+    return replace(wanted, attributes=altered(current, wanted.attributes))
 
 
 def _unit_flag(topic: str) -> int:

@@ -25,6 +25,7 @@ from broker.processor.queue_times import QueueTimes
 from broker.processor.store_protocols import QueueOffsets, StoreCommands
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics, validate_topic
+from broker.topic_attributes import parse_changes
 from broker.topic_config_manager import TopicConfigManager
 from remoting.body.client_connection import GroupList
 from remoting.body.message_queue import MessageQueue
@@ -116,6 +117,7 @@ class AdminTopicProcessor(TableProcessor):
             perm=header.perm,
             topic_filter_type=_filter_type(header.topic_filter_type),
             topic_sys_flag=header.topic_sys_flag or 0,
+            attributes=parse_changes(header.attributes),
         )
         with self._change_lock:
             require_saved(self._topics.update(config), f"topic {header.topic}")
@@ -133,12 +135,9 @@ class AdminTopicProcessor(TableProcessor):
             validate_topic(name)
             self._system_topics.check_not_system(name)
         with self._change_lock:
-            # `order` and `attributes` are left out as in 17.
-            saved = [
-                self._topics.update(replace(config, order=False, attributes=None))
-                for config in configs
-            ]
-        require_saved(all(saved), f"the change of topics {', '.join(names)}")
+            # `order` is left out as in 17.
+            saved = self._topics.update(*(replace(config, order=False) for config in configs))
+        require_saved(saved, f"the change of topics {', '.join(names)}")
         return request.response(ResponseCode.SUCCESS)
 
     def delete_topic(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:

@@ -1,6 +1,7 @@
 """ClientManageProcessor: heartbeats (34), leaving (35), check of a subscription (46).
 
-Runs in the `heartbeat` / `client manage` pool: a heartbeat may create a retry topic. Follows
+Runs in the `heartbeat` / `client manage` pool: a heartbeat may create a retry topic, and waits
+until the name servers know it. Follows
 ClientManageProcessor of the original; what a client is remembered by is the managers' business.
 """
 
@@ -13,6 +14,7 @@ from broker.client_channel_info import ClientChannelInfo
 from broker.consumer_manager import ConsumerManager
 from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.selector_parser import InvalidSelectorError
+from broker.new_topics import HeldForTopics
 from broker.processor.table_processor import TableProcessor
 from broker.producer_manager import ProducerManager
 from broker.subscription_group_manager import SubscriptionGroupManager
@@ -48,6 +50,7 @@ class ClientManageProcessor(TableProcessor):
         consumers: ConsumerManager,
         groups: SubscriptionGroupManager,
         topics: TopicConfigManager,
+        new_topics: HeldForTopics,
     ) -> None:
         self.config = config
         """Replaced whole when a setting changes."""
@@ -56,6 +59,7 @@ class ClientManageProcessor(TableProcessor):
         self._consumers = consumers
         self._groups = groups
         self._topics = topics
+        self._new_topics = new_topics
         self._factory = FilterFactory()
         super().__init__(
             {
@@ -124,12 +128,14 @@ class ClientManageProcessor(TableProcessor):
         config = self._groups.find_or_create(consumer.group_name)
         if config is None:
             return True
+        topic = retry_topic(consumer.group_name)
         self._topics.create(
-            retry_topic(consumer.group_name),
+            topic,
             config.retry_queue_nums,
             PERM_READ_WRITE,
             TOPIC_SYS_FLAG_UNIT_SUB if consumer.unit_mode else 0,
         )
+        self._new_topics.wait(topic)
         return config.notify_consumer_ids_changed_enable
 
     def _channel_info(

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.append_line import AppendLine
-from broker.diverted_messages import DELAY, delay_level, divert_delayed
+from broker.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
+from broker.new_topics import HeldForTopics
 from broker.processor.store_protocols import MessageReader
 from broker.processor.table_processor import TableProcessor
 from broker.send_properties import append_pairs, find_property, without_property
@@ -94,6 +95,7 @@ class SendBackParts:
     stats: SendBackStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    new_topics: HeldForTopics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,19 +169,26 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             return request.response(ResponseCode.SUCCESS)
         unit = TOPIC_SYS_FLAG_UNIT_SUB if header.unit_mode else 0
         home = self._topic(retry_topic(header.group), group.retry_queue_nums, unit)
+        topics = [home]
         message = self._message(header.offset)
         limit = group.retry_max_times
         times = header.max_reconsume_times
         if times is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
             limit = times
         if message.reconsume_times >= limit or header.delay_level < 0:
-            topic = self._topic(dlq_topic(header.group), DLQ_QUEUES, 0)
-            copy = self._copy(message, topic, 0, 0)
+            topics.append(self._topic(dlq_topic(header.group), DLQ_QUEUES, 0))
+            copy = self._copy(message, topics[-1], 0, 0)
         else:
             level = header.delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times
             queue_id = random.randrange(group.retry_queue_nums)
             copy = self._copy(message, home, queue_id, level)
-        self._parts.on_loop(lambda: self._put(asked, header.group, copy))
+
+        def put() -> None:
+            self._put(asked, header.group, copy)
+
+        # The name servers know both topics before anything is answered.
+        if not self._parts.new_topics.hold(topics, put):
+            self._parts.on_loop(put)
         return None
 
     # -- checks, in the original's order (pool thread) -------------------------------------------
@@ -294,5 +303,6 @@ def _copied_properties(message: Message, level: int) -> str:
     if not (find_property(text, _ORIGIN_ID) or "").strip():
         first = encode_message_id(message.store_host, message.phy_offset)
         text = append_pairs(without_property(text, _ORIGIN_ID), f"{_ORIGIN_ID}\x01{first}")
-    text = without_property(without_property(text, "WAIT"), DELAY)
+    # A delay of 5.x (TIMER_...) has been waited out: it came to its consumer.
+    text = without_timer(without_property(without_property(text, "WAIT"), DELAY))
     return append_pairs(text, f"WAIT\x01false\x02{DELAY}\x01{level}")

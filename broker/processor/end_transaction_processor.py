@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from broker.append_line import AppendLine
-from broker.diverted_messages import home_of
+from broker.diverted_messages import home_of, refuse_timer
 from broker.durability_waiters import DurabilityWaiters
 from broker.half_table import HalfTable
 from broker.processor.store_protocols import MessageReader
@@ -224,6 +224,7 @@ class EndTransactionProcessor(TableProcessor):
         if decision == TRANSACTION_ROLLBACK:
             self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
             return None
+        refuse_timer(str(half.properties, "utf-8", "surrogateescape"))
         home = home_of(half.properties)
         if home is None:
             raise RequestError(

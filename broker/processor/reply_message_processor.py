@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.append_line import AppendLine
+from broker.diverted_messages import refuse_timer
 from broker.durability_waiters import DurabilityWaiters
+from broker.new_topics import HeldForTopics
 from broker.processor.table_processor import TableProcessor
 from broker.send_properties import append_pairs, find_property, without_property
 from remoting.body.topic_config import TopicConfig
@@ -99,6 +101,7 @@ class ReplyParts:
     clock: Clock
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    new_topics: HeldForTopics
     stores_replies: Callable[[], bool]
     """storeReplyMessageEnable, and this broker is no slave."""
 
@@ -198,6 +201,7 @@ class ReplyMessageProcessor(TableProcessor):
             unit_mode=header.unit_mode,
             remote=connection.remote_address,
         )
+        self._parts.new_topics.wait(header.topic)
         queues = max(config.read_queue_nums, config.write_queue_nums)
         if header.queue_id >= queues:
             raise RequestError(
@@ -205,6 +209,7 @@ class ReplyMessageProcessor(TableProcessor):
                 f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has "
                 f"{queues} queues, producer {connection.remote_address}",
             )
+        refuse_timer(header.properties or "")
         properties = len((header.properties or "").encode())
         size = len(request.body)
         if properties > PROPERTIES_LIMIT or size > self._settings.max_message_size:

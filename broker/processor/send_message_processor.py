@@ -21,10 +21,12 @@ import msgspec
 
 from broker.append_line import AppendLine
 from broker.diverted_messages import (
+    TIMER_MARK,
     is_half,
 )
 from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
 from broker.hot_path_stats import SendCounts
+from broker.new_topics import HeldForTopics
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.send_header import (
     SEND_NUMBERS,
@@ -44,6 +46,7 @@ from broker.processor.send_records import (
 )
 from broker.send_properties import (
     find_property,
+    find_unique_key,
     stored_properties,
 )
 from broker.system_topics import (
@@ -74,6 +77,7 @@ _COMMIT_WAITING: Final = 32
 """So many sends that wait for replicas are published without waiting for the turn's end: the
 replicas get them while the next ones are read."""
 _QUEUE_ID_DIGITS: Final = 10
+_encode_json: Final = msgspec.json.encode
 
 
 class SendTopics(Protocol):
@@ -142,7 +146,8 @@ class _SendAppend:
     header: SendHeader
     stored: StoredSend
     came_ns: int = 0
-    """When it began to wait for the next file; 0: it did not, it came in this turn."""
+    """When it began to wait for its topic or for the next file; 0: it did not, it came in this
+    turn."""
 
     @property
     def topic(self) -> TopicLog:
@@ -165,7 +170,7 @@ class _SendAppend:
 
 @dataclass(frozen=True, slots=True)
 class _HeldAnswer:
-    """The answer to a send that waited for the next file before it waits to be safe: Answer."""
+    """The answer to a send that waited before it waits to be safe: Answer."""
 
     answer: SendAnswer
     stats: SendStats
@@ -206,6 +211,7 @@ class SendMessageProcessor:
         waiters: DurabilityWaiters,
         stats: SendStats,
         why_not_writable: Callable[[], str],
+        new_topics: HeldForTopics,
     ) -> None:
         self._settings = settings
         self._log = commit_log
@@ -223,6 +229,7 @@ class SendMessageProcessor:
         self._waiters = waiters
         self._stats = stats
         self._why_not_writable = why_not_writable
+        self._new_topics = new_topics
         self._topics: dict[str, SendTopic] = {}
         self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
         self._waiting_puts = 0
@@ -231,16 +238,23 @@ class SendMessageProcessor:
         self._sends = stats.sends
         self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
-        trace = b"true" if settings.trace_on else b"false"
-        region = msgspec.json.encode(settings.region_id)
-        self._answer = (
+        self._answer = self._template(b"")
+        self._answer_with_key = self._template(b',"transactionId":%b')
+
+    def _template(self, more: bytes) -> bytes:
+        """The header of a JSON success; more: of extFields."""
+        trace = b"true" if self._settings.trace_on else b"false"
+        region = _encode_json(self._settings.region_id)
+        return (
             b'{"code":0,"extFields":{"queueId":"%d","TRACE_ON":"'
             + trace
             + b'","MSG_REGION":'
             + region.replace(b"%", b"%%")
             + b',"msgId":"'
             + self._host_hex.encode()
-            + b'%016X","queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
+            + b'%016X","queueOffset":"%d"'
+            + more
+            + b'},"flag":1,"language":"PYTHON","opaque":%d,'
             b'"serializeTypeCurrentRPC":"JSON","version":409}'
         )
 
@@ -264,7 +278,9 @@ class SendMessageProcessor:
         if queue_id >= topic.queues:
             return False
         text = fields.i
-        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or not self._log.writable:
+        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
+            return False
+        if not self._log.writable:
             return False
         stored = stored_properties(text, self._cluster_pair).encode()
         body_size = len(body)
@@ -298,7 +314,13 @@ class SendMessageProcessor:
         counted[1] += record_size
         sends.messages += 1
         sends.size += record_size
-        answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
+        unique_key = find_unique_key(text)
+        if unique_key:
+            key = _encode_json(unique_key)
+            places = (queue_id, phy_offset, queue_offset, key, frame.opaque)
+            answer_bytes = self._answer_with_key % places
+        else:
+            answer_bytes = self._answer % (queue_id, phy_offset, queue_offset, frame.opaque)
         size = len(answer_bytes)
         answer_frame = FRAME_HEAD.pack(4 + size, size) + answer_bytes
         if self._waiters.active and (
@@ -321,12 +343,7 @@ class SendMessageProcessor:
     ) -> RemotingCommand | None:
         """Every form of a send. Answers with the send headers, errors included."""
         assert isinstance(connection, Connection)
-        try:
-            header = self._header(request)
-            topic = self._check(connection, request, header)
-        except RequestError as error:
-            return request.response(error.code, error.remark, self._region())
-        return self._store(connection, request, header, topic)
+        return self._serve(connection, request, 0)
 
     def on_topics_changed(self) -> None:
         """Forget what was derived from topic configurations; loop thread."""
@@ -359,6 +376,52 @@ class SendMessageProcessor:
         self._waiting_puts = 0
 
     # -- the general path ----------------------------------------------------------------------
+
+    def _serve(
+        self, connection: Connection, request: RemotingCommand, came_ns: int
+    ) -> RemotingCommand | None:
+        """came_ns: when it came, if it has waited for its topic; else 0."""
+        try:
+            header = self._header(request)
+            topic = self._check(connection, request, header)
+            stored = self._records.of(request, header, topic, _peer_of(connection))
+            topics = (header.b, stored.topic.name)
+            if self._new_topics.busy and self._hold(connection, request, topics, came_ns):
+                return None
+        except RequestError as error:
+            return request.response(error.code, error.remark, self._region())
+        except StoreError as error:
+            return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
+        if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            # Those stay off the fast path, which looks at no group.
+            self._topics[header.b] = topic
+        append = _SendAppend(self, connection, request, header, stored, came_ns)
+        self._line.append(append, fails_fast=True)
+        if self._held and not came_ns:
+            append.came_ns = self._stats.now_ns()
+        return None
+
+    def _hold(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        topics: tuple[str, ...],
+        came_ns: int,
+    ) -> bool:
+        """Whether the send waits until the name servers know its topics; then it begins anew.
+
+        Raises RequestError when too many wait.
+        """
+        since_ns = came_ns or self._stats.now_ns()
+        return self._new_topics.hold(topics, lambda: self._resume(connection, request, since_ns))
+
+    def _resume(self, connection: Connection, request: RemotingCommand, came_ns: int) -> None:
+        response = self._serve(connection, request, came_ns)
+        if response is None:
+            return
+        if not request.is_oneway:
+            connection.send_command(response)
+        self._stats.add_timed_answer(request.code, response.code, came_ns, oneway=request.is_oneway)
 
     def _header(self, request: RemotingCommand) -> SendHeader:
         fields: Mapping[str, Any] = request.ext_fields
@@ -397,9 +460,6 @@ class SendMessageProcessor:
                 remote=connection.remote_address,
             )
             topic = SendTopic(config, self._log.topic(header.b))
-            if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
-                # Those stay off the fast path, which looks at no group.
-                self._topics[header.b] = topic
         if int(header.e) >= topic.queues:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -447,25 +507,6 @@ class SendMessageProcessor:
             self._stats.add_put_failed()
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
 
-    def _store(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        header: SendHeader,
-        topic: SendTopic,
-    ) -> RemotingCommand | None:
-        try:
-            stored = self._records.of(request, header, topic, _peer_of(connection))
-        except RequestError as error:
-            return request.response(error.code, error.remark, self._region())
-        except StoreError as error:
-            return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
-        append = _SendAppend(self, connection, request, header, stored)
-        self._line.append(append, fails_fast=True)
-        if self._held:
-            append.came_ns = self._stats.now_ns()
-        return None
-
     def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
         """The records of a send have their places: count, and answer now or when they are safe."""
         size = self._log.position - places[0][0]
@@ -490,6 +531,9 @@ class SendMessageProcessor:
         request = send.request
         ids = ",".join(self._message_id(phy_offset) for phy_offset, _ in places)
         fields = self._fields(send.stored.queue_id, places[0][1], ids)
+        unique_key = find_unique_key(send.header.i)
+        if unique_key:
+            fields["transactionId"] = unique_key
         waits = find_property(send.header.i, "WAIT") != "false"
         if self._waiters.active and waits:
             answer = SendAnswer(send.connection, request.opaque, request.serialize_type, fields)

@@ -19,6 +19,8 @@ from broker.diverted_messages import (
     divert_delayed,
     divert_half,
     is_half,
+    refuse_timer,
+    without_timer,
 )
 from broker.processor.consumer_send_msg_back_processor import (
     DLQ_QUEUES,
@@ -169,7 +171,7 @@ class SendRecords:
         if header.j < limit:
             return topic, queue_id
         # Its time is over: no delay any more (5.x; 4.9.8 still waits the level out).
-        header.i = without_property(header.i, "DELAY")
+        header.i = without_timer(without_property(header.i, "DELAY"))
         return self._own_topic(dlq_topic(group), DLQ_QUEUES), 0
 
     def _own_topic(self, name: str, queue_nums: int) -> SendTopic:
@@ -182,6 +184,8 @@ class SendRecords:
         """Where a delayed message or a half goes first; WAIT stays in its properties."""
         half = is_half(header.i)
         level = 0 if half else delay_level(header.i, place.sys_flag, self._max_delay_level)
+        if not level:
+            refuse_timer(header.i)
         if not half and not level:
             return None
         text = append_pairs(without_property(header.i, "CLUSTER"), self._cluster_pair)
@@ -202,6 +206,7 @@ class SendRecords:
         common = append_pairs(header.i, self._cluster_pair)
         if delay_level(header.i, place.sys_flag, self._max_delay_level):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
+        refuse_timer(header.i)
         records: list[Record] = []
         for item in iterate_batch(request.body):
             text = _text_of(item.properties)
@@ -209,6 +214,7 @@ class SendRecords:
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
                 )
+            refuse_timer(text)
             own = place._replace(properties=append_pairs(text, common))
             records.append(_record(header, own, peer, item.flag, item.body))
         if not records:

@@ -103,8 +103,10 @@ GAPS_533: Final = (
         "timer",
         frozenset({60, 61, 370}),
         "The timer wheel (messages for any moment, and their recall) is 5.x's; ours has the 18 "
-        "delay levels. recallMessage throws an MQBrokerException with code 3. A 5.3.3 slave logs "
-        "an error for each 60 and 61 and goes on: set timerWheelEnable=false there.",
+        "delay levels. A message with TIMER_DELIVER_MS, TIMER_DELAY_MS or TIMER_DELAY_SEC is "
+        "refused (1, as by a 5.3.3 with timerWheelEnable=false). recallMessage "
+        "throws an MQBrokerException with code 3. A 5.3.3 slave logs an error for each 60 and 61 "
+        "and goes on: set timerWheelEnable=false there.",
     ),
     Gap(
         "static topics",
@@ -151,7 +153,10 @@ GAPS_533: Final = (
 )
 
 NOTES: Final[dict[int, str]] = {
+    10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
+    17: "attributes of 5.x are kept; MIXED, COMPACTION and BatchCQ are refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
+    21: "on the VIP port attributes as slaves of 5.3.2 and 5.3.3 read them (docs/decisions.md)",
     25: "an allow-list of keys (docs/settings.md)",
     37: "docs/transactions.md",
     52: "without ACL 4.9.8 does not answer; ours says so",
@@ -160,7 +165,7 @@ NOTES: Final[dict[int, str]] = {
     318: "an allow-list of keys (docs/settings.md)",
     343: "for mqadmin of 5.x",
     345: "for mqadmin of 5.x",
-    351: "for mqadmin of 5.x",
+    351: "for mqadmin and proxies of 5.x, with attributes",
     352: "for mqadmin of 5.x",
     361: "a 5.x lite pull consumer's 11",
     906: "docs/replication.md",

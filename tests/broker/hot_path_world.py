@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from broker.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.durability_waiters import DurabilityWaiters
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.hot_path_stats import SendCounts
+from broker.new_topics import NewTopics
 from broker.offset_moved_events import OffsetMovedEvents
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -429,6 +430,15 @@ class HotPathWorld:
             lambda: self.not_writable,
             capacity=100,
         )
+        self.rounds: list[Callable[[], None]] = []
+        """Registrations of new topics; they run when a test that listens to them says so."""
+        self.registered: list[set[str]] = []
+        self.new_topics = NewTopics(
+            lambda topics: self.registered.append(set(topics)),
+            lambda function: function(),
+            capacity=4,
+            start=self.rounds.append,
+        )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
             self.log,
@@ -438,6 +448,7 @@ class HotPathWorld:
             self.waiters,
             self.stats,
             lambda: self.not_writable,
+            self.new_topics,
         )
         pull_settings = PullSettings(
             readable=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.consumer_offset_manager import ConsumerOffsetManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
+from broker.new_topics import NewTopics
 from broker.processor.admin_group_processor import AdminGroupProcessor
 from broker.processor.admin_offset_processor import AdminOffsetProcessor, PropertyFilters
 from broker.processor.admin_relay_processor import AdminRelayProcessor
@@ -54,6 +56,14 @@ class World:
         self.schedule_offsets = ScheduleOffsetManager(tmp_path / "delayOffset.json")
         for manager in (self.topics, self.groups, self.offsets, self.schedule_offsets):
             manager.load()
+        self.rounds: list[Callable[[], None]] = []
+        self.registered: list[set[str]] = []
+        self.new_topics = NewTopics(
+            lambda topics: self.registered.append(set(topics)),
+            lambda function: function(),
+            capacity=10,
+            start=self.rounds.append,
+        )
         self.producers = ProducerManager(self.clock)
         self.consumers = ConsumerManager(
             self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
@@ -79,6 +89,7 @@ class World:
             consumers=self.consumers,
             groups=self.groups,
             topics=self.topics,
+            new_topics=self.new_topics,
         )
 
     def consumer_manage(self) -> ConsumerManageProcessor:

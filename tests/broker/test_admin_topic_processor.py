@@ -85,11 +85,11 @@ def test_refusals(tmp_path: Path, request_: RemotingCommand, remark: str) -> Non
     assert world.store.commands == []
 
 
-def create_list(*names: str) -> RemotingCommand:
+def create_list(*names: str, attribute: str = "+message.type") -> RemotingCommand:
     """18 as mqadmin updateTopicList of 5.3.3 sends it."""
     configs = [
         {
-            "attributes": {"+message.type": "NORMAL"},
+            "attributes": {attribute: "NORMAL"},
             "order": True,
             "perm": 6,
             "readQueueNums": 4,
@@ -111,7 +111,13 @@ def test_a_list_of_topics_for_mqadmin_of_5_x(tmp_path: Path) -> None:
     answer = world.ask(world.admin_topic(), create_list("t", "u"))
     assert (answer.code, answer.remark) == (0, None)
     assert told == [
-        TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=3, topic_sys_flag=1)
+        TopicConfig(
+            topic_name=name,
+            read_queue_nums=4,
+            write_queue_nums=3,
+            topic_sys_flag=1,
+            attributes={"message.type": "NORMAL"},
+        )
         for name in ("t", "u")
     ]
     assert [world.topics.find(name) for name in ("t", "u")] == told
@@ -127,6 +133,80 @@ def test_a_list_with_a_topic_that_is_refused_changes_nothing(tmp_path: Path) -> 
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert remark in (answer.remark or "")
         assert world.topics.find("t") is None
+    world.topic("u", 1)
+    before = world.topics.wrapper()
+    for attribute, remark in (
+        ("+cleanup.policy", "value is not in set: [DELETE, COMPACTION]"),
+        ("message.type", "only add attribute is supported while creating topic. key: essage.type"),
+        (
+            "-message.type",
+            "only add attribute is supported while creating topic. key: message.type",
+        ),
+        ("", "kv string format wrong."),
+    ):
+        answer = world.ask(world.admin_topic(), create_list("t", "u", attribute=attribute))
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    answer = world.ask(world.admin_topic(), create_list("t", "u", attribute="-message.type"))
+    assert world.topics.wrapper() == before
+
+
+def test_attributes_are_kept_and_answered(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    processor = world.admin_topic()
+    told: list[TopicConfig | None] = []
+    world.topics.add_listener(lambda _change, config: told.append(config))
+    steps = (
+        ("+message.type=FIFO,+reserve.time=5", {"message.type": "FIFO", "reserve.time": "5"}),
+        (None, {"message.type": "FIFO", "reserve.time": "5"}),
+        ("+message.type=DELAY", {"message.type": "DELAY", "reserve.time": "5"}),
+        ("-message.type", {"reserve.time": "5"}),
+        ("-reserve.time", {}),
+        ("+message.type=NORMAL", {"message.type": "NORMAL"}),
+    )
+    for change, expected in steps:
+        request = create("t", **({} if change is None else {"attributes": change}))
+        assert world.ask(processor, request).code == 0
+        assert told[-1] is not None
+        assert told[-1].attributes == expected, "so it is registered (103)"
+        one = json.loads(world.ask(processor, request_of(351, topic="t")).body)
+        assert one["attributes"] == expected
+        table = json.loads(world.ask(processor, request_of(21)).body)["topicConfigTable"]
+        assert table["t"]["attributes"] == expected
+        file = json.loads((tmp_path / "topics.json").read_bytes())["topicConfigTable"]
+        assert file["t"]["attributes"] == expected
+        assert "attributes" not in file["TBW102"], "4.9 knows none"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "remark"),
+    [
+        (
+            "+message.type=BOGUS",
+            1,
+            "value is not in set: [UNSPECIFIED, TRANSACTION, FIFO, MIXED, DELAY, NORMAL]",
+        ),
+        ("+message.type=MIXED", 29, "MIXED message type is not supported."),
+        ("+bogus=1", 1, "unsupported key: bogus"),
+        (
+            "+cleanup.policy=COMPACTION",
+            29,
+            "COMPACTION cleanup policy is not supported by this broker, which only deletes what "
+            "has expired: leave cleanup.policy out or set it to DELETE.",
+        ),
+        (
+            "+queue.type=BatchCQ",
+            29,
+            "BatchCQ queue type is not supported by this broker, whose consume queues are simple: "
+            "leave queue.type out or set it to SimpleCQ.",
+        ),
+        ("+cleanup.policy=DELETE,+queue.type=SimpleCQ", 0, "not set any response code"),
+    ],
+)
+def test_attributes_that_are_refused(tmp_path: Path, change: str, code: int, remark: str) -> None:
+    world = World(tmp_path)
+    answer = world.ask(world.admin_topic(), create("t", attributes=change))
+    assert (answer.code, answer.remark) == (code, remark)
+    assert (world.topics.find("t") is None) is (code != 0)
 
 
 def test_a_list_that_cannot_be_saved_says_so(

@@ -22,7 +22,7 @@ from broker.topic_config_manager import TopicConfigManager
 from remoting.body.data_version import DataVersion
 from remoting.body.register_broker import decode_register_broker_body
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
-from remoting.errors import RemotingConnectError, RemotingTooMuchRequestError
+from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_table import ResponseCallback
@@ -49,7 +49,6 @@ class FakeClient:
     def __init__(self) -> None:
         self.behaviours: dict[str, Behaviour] = {}
         self.calls: list[tuple[str, RemotingCommand]] = []
-        self.oneways: list[tuple[str, RemotingCommand]] = []
         self.connection_listener: Callable[[str], None] | None = None
 
     def invoke_sync(
@@ -72,12 +71,6 @@ class FakeClient:
         elif outcome is not None:
             callback(outcome, None)
 
-    def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        self.oneways.append((address, command))
-        outcome = self.behaviours[address](command)
-        if isinstance(outcome, Exception):
-            raise outcome
-
 
 def answer(body: bytes = b"", code: int = 0, **fields: str) -> Behaviour:
     return lambda command: command.response(code, "words", fields, body)
@@ -93,9 +86,13 @@ def api_of(**behaviours: Behaviour) -> tuple[BrokerOuterAPI, FakeClient]:
     return BrokerOuterAPI(client, list(behaviours)), client
 
 
-def register(api: BrokerOuterAPI, *, oneway: bool = False) -> list[RegisterBrokerResult]:
+def register(api: BrokerOuterAPI, *, wait_for_failing: bool = True) -> list[RegisterBrokerResult]:
     return api.register_broker_all(
-        IDENTITY, TOPICS, oneway=oneway, timeout_ms=1_000, compressed=False
+        IDENTITY,
+        TOPICS,
+        timeout_ms=1_000,
+        compressed=False,
+        wait_for_failing=wait_for_failing,
     )
 
 
@@ -117,9 +114,7 @@ def test_the_request_is_javas(tmp_path: Path) -> None:
     java, _ = golden(103)
     topics = TopicConfigManager(tmp_path / "t.json", CONFIG, FakeClock(), SystemTopics())
     api, client = api_of(n=answer())
-    api.register_broker_all(
-        IDENTITY, topics.wrapper(), oneway=False, timeout_ms=1_000, compressed=False
-    )
+    api.register_broker_all(IDENTITY, topics.wrapper(), timeout_ms=1_000, compressed=False)
     ours = client.calls[0][1]
     assert ours.code == 103
     fields = dict(java.ext_fields)
@@ -133,7 +128,7 @@ def test_the_request_is_javas(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compressed", [False, True])
 def test_the_body_can_be_read_back(compressed: bool) -> None:
     api, client = api_of(n=answer())
-    api.register_broker_all(IDENTITY, TOPICS, oneway=False, timeout_ms=1_000, compressed=compressed)
+    api.register_broker_all(IDENTITY, TOPICS, timeout_ms=1_000, compressed=compressed)
     ours = client.calls[0][1]
     assert ours.ext_fields["compressed"] == str(compressed).lower()
     body = decode_register_broker_body(ours.body, compressed=compressed, version=409)
@@ -183,9 +178,7 @@ def test_recovery_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_silent_name_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_outer_api, "_GRACE_MS", 0)
     api, _ = api_of(silent=lambda _: None, good=answer())
-    results = api.register_broker_all(
-        IDENTITY, TOPICS, oneway=False, timeout_ms=20, compressed=False
-    )
+    results = api.register_broker_all(IDENTITY, TOPICS, timeout_ms=20, compressed=False)
     assert [result.name_server for result in results] == ["good"]
 
 
@@ -211,23 +204,27 @@ def test_answers_from_another_thread_in_order_of_arrival() -> None:
             threads[-1].start()
 
     api = BrokerOuterAPI(Threaded(), ["slow", "quick"])
-    results = api.register_broker_all(
-        IDENTITY, TOPICS, oneway=False, timeout_ms=10_000, compressed=False
-    )
+    results = api.register_broker_all(IDENTITY, TOPICS, timeout_ms=10_000, compressed=False)
     assert [result.name_server for result in results] == ["quick", "slow"]
     for thread in threads:
         thread.join()
 
 
-def test_oneway_waits_for_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_those_that_failed_are_told_and_not_waited_for() -> None:
     api, client = api_of(
-        full=lambda _: RemotingTooMuchRequestError("full", "no permit"), good=lambda _: None
+        down=fails("down"), refusing=answer(code=1), garbled=answer(b"{{{"), good=answer()
     )
-    assert register(api, oneway=True) == []
-    assert client.calls == []
-    assert [address for address, _ in client.oneways] == ["full", "good"]
-    assert all(command.is_oneway for _, command in client.oneways)
-    assert "name server full: REGISTER_BROKER failed" in caplog.text
+    assert len(register(api)) == 1
+    client.calls.clear()
+    hung: dict[str, Behaviour] = dict.fromkeys(("down", "refusing", "garbled"), lambda _: None)
+    client.behaviours |= hung
+    results = register(api, wait_for_failing=False)
+    assert [result.name_server for result in results] == ["good"]
+    assert sorted(address for address, _ in client.calls) == sorted(client.behaviours)
+    assert len({command.opaque for _, command in client.calls}) == 4
+    client.behaviours |= dict.fromkeys(hung, answer())
+    assert len(register(api)) == 4
+    assert len(register(api, wait_for_failing=False)) == 4, "they work again"
 
 
 HELD = b'{"counter":3,"timestamp":7}'

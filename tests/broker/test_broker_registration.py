@@ -15,6 +15,7 @@ from broker.broker_registration import (
     BrokerRegistration,
     masked_by_permission,
 )
+from broker.new_topics import NewTopics
 from broker.scheduled_executor import ScheduledExecutor
 from broker.system_topics import SystemTopics
 from broker.topic_config_manager import TopicConfigManager
@@ -58,6 +59,13 @@ class World:
             on_master=lambda master, ha: self.masters.append((master, ha)),
         )
         self.topics.add_listener(self.registration.on_topic_change)
+        new_topics = NewTopics(
+            self.registration.register_new,
+            lambda run: run(),
+            capacity=1,
+            start=lambda run: self.executor.submit("rounds", run),
+        )
+        self.topics.add_listener(new_topics.on_topic_change)
 
     def codes(self) -> list[int]:
         """Request codes since the last call."""
@@ -138,17 +146,40 @@ def test_a_topic_of_mqadmin_is_registered_before_it_is_answered(tmp_path: Path) 
     assert body.topic_config_serialize_wrapper.data_version == world.topics.data_version
 
 
-def test_automatic_topics_are_registered_together_and_soon(tmp_path: Path) -> None:
+def test_new_topics_are_registered_together_and_soon(tmp_path: Path) -> None:
     world = World(tmp_path)
     for number in range(100):
         world.send(f"t{number}")
-    assert (world.client.calls, world.client.oneways) == ([], [])
+    assert world.client.calls == []
     world.executor.run_due()
-    [(_, command)] = world.client.oneways
-    assert {f"t{number}" for number in range(100)} <= set(registered(command))
+    [(_, command)] = world.client.calls
+    assert set(registered(command)) == {f"t{number}" for number in range(100)}
     world.send("later")
     world.executor.run_due()
-    assert len(world.client.oneways) == 2
+    assert set(registered(world.client.calls[-1][1])) == {"later"}
+
+
+def test_every_part_of_the_table_has_an_edition_of_its_own(tmp_path: Path) -> None:
+    """A name server ignores a registration with the edition that it has."""
+    world = World(tmp_path)
+    world.topics.add_listener(lambda *_: world.topics.bump_data_version())
+    world.send("t")
+    world.executor.run_due()
+    world.topics.update(TopicConfig(topic_name="u"))
+    world.registration.register_new(["t"])
+    world.registration.register_new(["u", "gone"])
+    bodies = [RegisterBrokerBody.from_json_bytes(command.body) for _, command in world.client.calls]
+    wrappers = [body.topic_config_serialize_wrapper for body in bodies]
+    assert [set(each.topic_config_table) for each in wrappers] == [{"t"}, {"u"}, {"t"}, {"u"}]
+    assert len({each.data_version.counter for each in wrappers}) == 4
+    assert wrappers[-1].data_version == world.topics.data_version
+
+
+def test_new_topics_do_not_wait_for_a_regular_registration(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with world.registration._lock:
+        world.registration.register_new(["TBW102"])
+    assert world.codes() == [103]
 
 
 def test_a_deletion_waits_for_the_regular_registration(tmp_path: Path) -> None:
@@ -158,7 +189,6 @@ def test_a_deletion_waits_for_the_regular_registration(tmp_path: Path) -> None:
     world.topics.delete("t")
     world.executor.run_due()
     assert world.codes() == []
-    assert world.client.oneways == []
 
 
 def test_order_topics_come_with_the_answers_that_are_waited_for(tmp_path: Path) -> None:
@@ -166,13 +196,13 @@ def test_order_topics_come_with_the_answers_that_are_waited_for(tmp_path: Path) 
     world.topics.update(TopicConfig(topic_name="t"))
     assert world.topics.is_order_topic("t"), "with that of the topic's own registration"
     world.client.behaviours["n"] = answer(b'{"table":{}}')
-    world.registration.register_all(check_order=False, oneway=True, force=True)
+    world.registration.register_new(["t"])
     assert world.topics.is_order_topic("t"), "nobody looks at this answer"
     world.client.behaviours["n"] = answer()
-    world.registration.register_all(check_order=True, oneway=False, force=True)
+    world.registration.register_all(check_order=True, force=True)
     assert world.topics.is_order_topic("t"), "no table changes nothing"
     world.client.behaviours["n"] = answer(b'{"table":{}}')
-    world.registration.register_all(check_order=True, oneway=False, force=True)
+    world.registration.register_all(check_order=True, force=True)
     assert not world.topics.is_order_topic("t")
 
 
@@ -185,14 +215,14 @@ def test_the_first_name_server_that_knows_a_master_counts(tmp_path: Path) -> Non
         other=answer(masterAddr="x:1", haServerAddr="x:2"),
     )
     register = world.registration.register_all
-    register(check_order=True, oneway=False, force=True)
+    register(check_order=True, force=True)
     assert world.masters == [("m:1", "m:2")]
     # The order of the setting, not of arrival: a slave must not go to and fro.
     arrivals = {name: world.client.behaviours[name] for name in ("other", "old", "young")}
     api = BrokerOuterAPI(world.client, list(arrivals))
     api.register_broker_all = _reversed(api.register_broker_all)  # type: ignore[method-assign]
     world.registration._api = api
-    register(check_order=True, oneway=False, force=True)
+    register(check_order=True, force=True)
     assert world.masters[-1] == ("x:1", "x:2")
 
 
@@ -228,7 +258,7 @@ def test_a_slave_leaves_the_order_of_topics_to_its_master(tmp_path: Path) -> Non
     world = World(tmp_path, broker_id=1, n=answer(b'{"table":{"t":"broker-g:4"}}'))
     world.topics.update(TopicConfig(topic_name="t"))
     version = world.topics.data_version
-    world.registration.register_all(check_order=True, oneway=False, force=True)
+    world.registration.register_all(check_order=True, force=True)
     assert world.topics.data_version == version
 
 
@@ -341,7 +371,7 @@ def test_leaving(tmp_path: Path) -> None:
     world.topics.update(TopicConfig(topic_name="t"))
     world.send("u")
     world.executor.run_due()
-    assert (world.codes(), world.client.oneways) == ([], []), "it must not come back"
+    assert world.codes() == [], "it must not come back"
 
 
 class TestANameServerThatLostUs:

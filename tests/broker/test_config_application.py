@@ -130,7 +130,7 @@ def test_a_permission_is_registered_at_once(tmp_path: Path) -> None:
     version = world.topics.data_version
     world.change("brokerPermission", broker_permission=4)
     assert world.registration.calls == [
-        (world.options.broker, {"check_order": False, "oneway": False, "force": True})
+        (world.options.broker, {"check_order": False, "force": True})
     ]
     assert world.topics.data_version.counter == version.counter + 1
     assert world.topics.config.broker_permission == 4

@@ -60,6 +60,7 @@ class SendBacks:
                 groups=self.world.groups,
                 stats=self.world.stats,
                 on_loop=self.handed.append,
+                new_topics=self.world.new_topics,
             ),
             settings,
         )

@@ -83,6 +83,7 @@ class Replies:
                 stats=self.world.stats,
                 clock=self.world.clock,
                 on_loop=self.handed.append,
+                new_topics=self.world.new_topics,
                 stores_replies=lambda: self.stores,
             ),
             settings,

@@ -232,6 +232,15 @@ def assert_as_java_stored(message: Any, java: dict[str, Any]) -> None:
     assert f"/{address}:{port}" == java["storeHost"]
 
 
+def assert_fields_of_java(
+    answer: RemotingCommand, java: RemotingCommand, request: RemotingCommand
+) -> None:
+    """The fields of 4.9.8, and the one that 5.x adds."""
+    key = properties_of(request.ext_fields["i"].encode())["UNIQ_KEY"]
+    assert answer.ext_fields["transactionId"] == key
+    assert answer.ext_fields.keys() - {"transactionId"} == java.ext_fields.keys()
+
+
 @pytest.fixture(params=["wire-json", "wire-rocketmq"])
 def wire(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -260,7 +269,7 @@ def test_golden_single_sends(tmp_path: Path, wire: str, number: int) -> None:
             java.remark,
             java.serialize_type,
         )
-        assert answer.ext_fields.keys() == java.ext_fields.keys()
+        assert_fields_of_java(answer, java, request)
         for name in ("queueId", "TRACE_ON", "MSG_REGION"):
             assert answer.ext_fields[name] == java.ext_fields[name]
         assert answer.ext_fields["msgId"] == encode_message_id(message.store_host, 0)
@@ -311,7 +320,7 @@ def test_golden_half_messages(tmp_path: Path, wire: str, number: int) -> None:
     answer = world.client().call(frame.frame)
     java = GoldenFrame(directory / f"{number:02d}.resp.bin", "response").command()
     assert (answer.code, answer.remark) == (java.code, java.remark)
-    assert answer.ext_fields.keys() == java.ext_fields.keys()
+    assert_fields_of_java(answer, java, frame.command())
     for name in ("queueId", "TRACE_ON", "MSG_REGION"):
         assert answer.ext_fields[name] == java.ext_fields[name]
     assert answer.ext_fields["queueOffset"] == "0"
@@ -329,6 +338,61 @@ def test_golden_half_messages(tmp_path: Path, wire: str, number: int) -> None:
             )
         )
         assert_as_java_stored(message, record)
+
+
+KEY_OF_5X = "FD00000000000000000000000000000273704E0E2F2A713F5E830000"
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_answer_of_5x(tmp_path: Path, fast: bool) -> None:
+    """A send to a broker of 5.3.3 and its answer, as they were captured."""
+    world = HotPathWorld(tmp_path, fast=fast)
+    world.topic("TCtl")
+    client = world.client()
+    client.call(send_request(topic="TCtl"))
+    request = (
+        '{"code":310,"extFields":{"a":"1795391176947","b":"TCtl","c":"TBW102","d":"4","e":"0",'
+        '"f":"0","g":"1795391178372","h":"0","i":"UNIQ_KEY\\u0001' + KEY_OF_5X + "\\u0002"
+        'WAIT\\u0001true\\u0002","j":"0","k":"false","m":"false","n":"cb"},"flag":0,'
+        '"language":"JAVA","opaque":2,"serializeTypeCurrentRPC":"JSON","version":479}'
+    ).encode()
+    answer = client.call(struct.pack(">ii", len(request) + 6, len(request)) + request + b"hi")
+    theirs = {
+        "queueId": "0",
+        "transactionId": KEY_OF_5X,
+        "msgId": "7F00000100005F5A0000000000000000",
+        "TRACE_ON": "true",
+        "MSG_REGION": "DefaultRegion",
+        "queueOffset": "0",
+    }
+    ours = {**theirs, "msgId": answer.ext_fields["msgId"], "queueOffset": "1"}
+    assert (answer.code, answer.ext_fields) == (0, ours)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("UNIQ_KEY\x01a", "a"),
+        ('KEYS\x01k\x02UNIQ_KEY\x01\\"é%d\x7f\x02TAGS\x01t', '\\"é%d\x7f'),
+        ("UNIQ_KEY\x01a\x02UNIQ_KEY\x01b", "b"),
+        ("UNIQ_KEY\x01a\x02XUNIQ_KEY\x01b", "a"),
+        ("XUNIQ_KEY\x01b", None),
+        ("UNIQ_KEY\x01", None),
+        ("", None),
+    ],
+)
+def test_the_transaction_id_is_the_clients_own_id(
+    tmp_path: Path, fast: bool, text: str, key: str | None
+) -> None:
+    world = HotPathWorld(tmp_path, fast=fast)
+    world.topic()
+    client = world.client()
+    client.call(send_request())
+    answer = client.call(send_request(properties=text))
+    assert answer.ext_fields.get("transactionId") == key
+    batch = client.call(send_request(batch_body((0, b"x", b"")), properties=text, batch="true"))
+    assert batch.ext_fields.get("transactionId") == key
 
 
 # -- what is stored ------------------------------------------------------------------------------

@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 from broker.send_properties import (
     append_pairs,
     find_property,
+    find_unique_key,
     stored_properties,
     without_property,
 )
 
 CLUSTER = "CLUSTER\x01c"
 _word = st.text(st.sampled_from("ABWAITé\u2028 "), min_size=1, max_size=6)
-_name = st.one_of(st.sampled_from(["WAIT", "AWAIT", "WAITA", "CLUSTER", "A"]), _word)
-_pairs = st.lists(st.tuples(_name, _word), max_size=6)
+_name = st.one_of(
+    st.sampled_from(["WAIT", "AWAIT", "WAITA", "CLUSTER", "A", "UNIQ_KEY", "AUNIQ_KEY"]), _word
+)
+_value = st.one_of(st.sampled_from(["true", "true1"]), _word)
+_pairs = st.lists(st.tuples(_name, _value), max_size=6)
 _tail = st.sampled_from(["", "\x02"])
 
 
@@ -31,6 +35,11 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 @given(pairs=_pairs, tail=_tail, name=_name)
 def test_find_is_the_map_lookup(pairs: list[tuple[str, str]], tail: str, name: str) -> None:
     assert find_property(text_of(pairs, tail), name) == dict(pairs).get(name)
+
+
+@given(pairs=_pairs, tail=_tail)
+def test_the_unique_key_is_a_property_like_others(pairs: list[tuple[str, str]], tail: str) -> None:
+    assert find_unique_key(text_of(pairs, tail)) == dict(pairs).get("UNIQ_KEY")
 
 
 @given(pairs=_pairs, tail=_tail, name=_name)

@@ -96,7 +96,7 @@ def test_creation_is_saved_told_and_counted(tmp_path: Path) -> None:
     before = manager.data_version
     send(manager, "new")
     send(manager, "new")
-    assert told == [(TopicChange.ALL, "new")]
+    assert told == [(TopicChange.NEW, "new")]
     assert manager.data_version.counter == before.counter + 1
     assert manager_of(tmp_path).find("new") == manager.find("new")
 
@@ -196,7 +196,7 @@ def test_concurrent_creation_makes_one(tmp_path: Path) -> None:
         thread.join()
     assert len(made) == 8
     assert len({id(config) for config in made}) == 1
-    assert told == [(TopicChange.ALL, "new")]
+    assert told == [(TopicChange.NEW, "new")]
 
 
 def test_update_replaces_the_whole_config(tmp_path: Path) -> None:
@@ -346,3 +346,56 @@ def test_a_file_without_the_table_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "topics.json").write_text(text)
     with pytest.raises(ConfigFileError):
         manager_of(tmp_path)
+
+
+TOPICS_OF_5X = b"""{
+\t"dataVersion":{
+\t\t"counter":7,
+\t\t"stateVersion":0,
+\t\t"timestamp":1795391178372
+\t},
+\t"topicConfigTable":{
+\t\t"Compacted":{
+\t\t\t"attributes":{
+\t\t\t\t"cleanup.policy":"COMPACTION",
+\t\t\t\t"message.type":"FIFO"
+\t\t\t},
+\t\t\t"order":false,
+\t\t\t"perm":6,
+\t\t\t"readQueueNums":8,
+\t\t\t"topicFilterType":"SINGLE_TAG",
+\t\t\t"topicName":"Compacted",
+\t\t\t"topicSysFlag":0,
+\t\t\t"writeQueueNums":8
+\t\t},
+\t\t"Plain":{
+\t\t\t"attributes":{},
+\t\t\t"order":false,
+\t\t\t"perm":6,
+\t\t\t"readQueueNums":8,
+\t\t\t"topicFilterType":"SINGLE_TAG",
+\t\t\t"topicName":"Plain",
+\t\t\t"topicSysFlag":0,
+\t\t\t"writeQueueNums":8
+\t\t}
+\t}
+}"""
+"""A file of 5.3.3."""
+
+
+def test_attributes_of_a_file_of_5x_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "topics.json"
+    path.write_bytes(TOPICS_OF_5X)
+    manager = manager_of(tmp_path)
+    assert "topic Compacted: cleanup.policy=COMPACTION has no effect here" in caplog.text
+    assert "topic Plain" not in caplog.text
+    manager.update(TopicConfig(topic_name="Compacted", perm=4))
+    theirs = json_of(TOPICS_OF_5X)["topicConfigTable"]
+    ours = json_of(path.read_bytes())["topicConfigTable"]
+    assert ours["Compacted"]["perm"] == 4
+    for name, topic in theirs.items():
+        assert ours[name]["attributes"] == topic["attributes"]
+    again = manager_of(tmp_path)
+    assert again.find("Compacted") == manager.find("Compacted")

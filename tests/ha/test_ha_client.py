@@ -659,7 +659,9 @@ def test_a_silent_master_is_asked_again_soon(tmp_path: Path, master: ScriptedMas
     world = SlaveWorld(tmp_path, None, ha_reconnect_interval=60_000)
     world.say(Verdict.WAIT, text="no answer", ha_address=master.address)
     world.start()
-    wait_until(lambda: world.info.last_error == "no answer")
+    wait_until(lambda: world.info.last_error is not None)
+    assert world.info.last_error is not None
+    assert world.info.last_error.text == "no answer"
     world.say(Verdict.GO, ha_address=master.address)
     assert master.accept().read_report() == 0
     world.stop()

@@ -69,6 +69,34 @@ def test_several_groups_at_once(client: Client, tmp_path: Path) -> None:
             assert answer["retryMaxTimes"] == count
 
 
+def test_attributes_of_a_topic(client: Client, tmp_path: Path) -> None:
+    """updateTopic -a (17)."""
+    address = client.cluster.broker.address
+    topic = ("updateTopic", "-b", address, "-t", "attributes-of-5x")
+    told = mqadmin(client, tmp_path, *topic, "-a", "+message.type=FIFO")
+    assert f"create topic to {address} success." in told
+    for change, words in (
+        ("+message.type=BOGUS", "value is not in set: [UNSPECIFIED, TRANSACTION, FIFO, MIXED"),
+        ("+cleanup.policy=DELETE", "attempt to update an unchangeable attribute"),
+        ("+bogus=1", "unsupported key: bogus"),
+    ):
+        assert words in mqadmin(client, tmp_path, *topic, "-a", change)
+    compacted = (
+        "updateTopic",
+        "-b",
+        address,
+        "-t",
+        "compacted",
+        "-a",
+        "+cleanup.policy=COMPACTION",
+    )
+    assert "COMPACTION cleanup policy is not supported" in mqadmin(client, tmp_path, *compacted)
+    with client.cluster.broker.client() as broker:
+        answer = loads_lenient(broker.call(351, {"topic": "attributes-of-5x"}).body)
+        assert answer["attributes"] == {"message.type": "FIFO"}
+        assert broker.call(351, {"topic": "compacted"}).code == 17
+
+
 @pytest.mark.parametrize(
     ("code", "command"),
     [

@@ -128,6 +128,18 @@ def test_update_topic(mqadmin: Bench, cluster: FakeCluster) -> None:
     }
 
 
+def test_attributes_of_a_topic(mqadmin: Bench, cluster: FakeCluster) -> None:
+    """As mqadmin of 5.3.3 sends and prints them."""
+    changes = "+message.type=FIFO,-reserve.time"
+    out = mqadmin.run("updateTopic", "-t", "GAdminTopic", "-b", cluster.address, "-a", changes).out
+    (request,) = cluster.asked(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    assert request.ext_fields["attributes"] == changes
+    assert out.endswith("order=false, attributes={+message.type=FIFO, -reserve.time}]\n")
+    options = ["-t", "GAdminTopic", "-b", cluster.address, "-a", changes]
+    topic = mqadmin.run_json("updateTopic", *options)["topicConfig"]
+    assert topic["attributes"] == changes
+
+
 def test_update_broker_config(mqadmin: Bench, cluster: FakeCluster) -> None:
     options = ["-b", cluster.address, "-k", "defaultQueryMaxNum", "-v", "33"]
     assert mqadmin.lines("updateBrokerConfig", *options) == words(golden(14))

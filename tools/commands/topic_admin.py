@@ -50,6 +50,9 @@ _ORDER_CONF: Final = re.compile(r"[^:;\s]+:[0-9]+(;[^:;\s]+:[0-9]+)*;?")
 @click.option("-o", "--order", type=bool, default=False, help="Ordered topic (true|false).")
 @click.option("-u", "--unit", type=bool, default=False, help="Unit topic (true|false).")
 @click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="Has unit sub.")
+@click.option(
+    "-a", "--attributes", help="Attributes of 5.x: +name=value sets, -name removes (a,b)."
+)
 def update_topic(
     admin: AdminClient,
     address: str | None,
@@ -61,6 +64,7 @@ def update_topic(
     order: bool,
     unit: bool,
     unit_sub: bool,
+    attributes: str | None,
 ) -> Report:
     """Create or change a topic at one broker or at every master of a cluster."""
     need_one(address, cluster)
@@ -73,6 +77,7 @@ def update_topic(
         topic_filter_type="SINGLE_TAG",
         topic_sys_flag=UNIT_FLAG * unit | UNIT_SUB_FLAG * unit_sub,
         order=order,
+        attributes=attributes,
     )
     masters = [] if cluster is None else admin.masters(cluster)
     targets = [address] if address is not None else [master.address for master in masters]
@@ -129,12 +134,17 @@ def _put_order_conf(admin: AdminClient, topic: str, text: str) -> None:
 
 
 def _config_text(header: CreateTopicRequestHeader) -> str:
-    """A topic as Java's TopicConfig prints itself."""
+    """A topic as Java's TopicConfig prints itself; changes of attributes where there are some."""
+    attributes = (
+        ""
+        if header.attributes is None
+        else f", attributes={{{header.attributes.replace(',', ', ')}}}"
+    )
     return (
         f"TopicConfig [topicName={header.topic}, readQueueNums={header.read_queue_nums}, "
         f"writeQueueNums={header.write_queue_nums}, perm={_perm_text(header.perm)}, "
         f"topicFilterType={header.topic_filter_type}, topicSysFlag={header.topic_sys_flag}, "
-        f"order={str(header.order).lower()}]"
+        f"order={str(header.order).lower()}{attributes}]"
     )
 
 
@@ -147,6 +157,7 @@ def _config_data(header: CreateTopicRequestHeader) -> dict[str, Any]:
         "topicFilterType": header.topic_filter_type,
         "topicSysFlag": header.topic_sys_flag,
         "order": header.order,
+        **({} if header.attributes is None else {"attributes": header.attributes}),
     }
 
 

@@ -1,0 +1,58 @@
+"""SlaveTopicsProcessor: the topic table (21) on the VIP port, where Java's slaves ask for it.
+
+Runs in the `admin` pool. A slave of 5.3.2 or 5.3.3 reads the attributes of its master's topics as
+changes to topics that it has just deleted: without a sign it gives up and stays without topics,
+whoever its master is (apache/rocketmq#9403). So it gets them as changes, with signs. Tools ask on
+the main port, later slaves read the table as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Protocol
+
+from broker.processor.table_processor import TableProcessor
+from remoting.body.topic_config import TopicConfigSerializeWrapper
+from remoting.mq_version import V5_3_1, V5_3_3
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+_READ_AS_CHANGES: Final = range(V5_3_1 + 1, V5_3_3 + 1)
+
+
+class TopicTable(Protocol):
+    """What is needed of TopicConfigManager."""
+
+    def wrapper(self) -> TopicConfigSerializeWrapper:
+        """Table and edition that belong together."""
+
+
+class SlaveTopicsProcessor(TableProcessor):
+    """Code 21; the table is thread-safe."""
+
+    def __init__(self, topics: TopicTable) -> None:
+        super().__init__({RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config})
+        self._topics = topics
+
+    def get_all_topic_config(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """21: the whole table."""
+        wrapper = self._topics.wrapper()
+        if request.version in _READ_AS_CHANGES:
+            wrapper = _as_changes(wrapper)
+        return request.response(ResponseCode.SUCCESS, None, {}, wrapper.to_json_bytes())
+
+
+def _as_changes(wrapper: TopicConfigSerializeWrapper) -> TopicConfigSerializeWrapper:
+    table = {
+        name: config
+        if not config.attributes
+        else replace(
+            config, attributes={f"+{key}": text for key, text in config.attributes.items()}
+        )
+        for name, config in wrapper.topic_config_table.items()
+    }
+    return replace(wrapper, topic_config_table=table)
