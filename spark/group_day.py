@@ -129,41 +129,45 @@ def group_columns(group: GroupFigures) -> Row:
 
 
 def _sends(inside: Sequence[Sample]) -> Row:
-    row: Row = dict.fromkeys((*(f"sync_{name}" for name in SYNC_RESULTS), "msgs_in", "bytes_in"), 0)
-    buckets: dict[float, int] = {}
-    total_ns = 0
+    msgs_in = bytes_in = 0
+    sync = dict.fromkeys(SYNC_RESULTS, 0)
     for sample in inside:
         line, before = sample.line, sample.boot_predecessor
         past = before.line if before is not None else None
-        row["msgs_in"] += risen(sample, line.msgs_in, past.msgs_in if past else None)
-        row["bytes_in"] += risen(sample, line.bytes_in, past.bytes_in if past else None)
-        if past is not None and line.sync == past.sync and line.ack_latency == past.ack_latency:
-            if not buckets:
-                buckets = dict.fromkeys((*line.ack_latency.le, math.inf), 0)
-            continue
-        for name in SYNC_RESULTS:
-            value, earlier = getattr(line.sync, name), getattr(past.sync, name) if past else None
-            row[f"sync_{name}"] += risen(sample, value, earlier)
-        total_ns += _add_latency(sample, buckets)
-    row |= ack_figures(buckets)
-    row["ack_sum_s"] = total_ns / 1_000_000_000
+        msgs_in += risen(sample, line.msgs_in, past.msgs_in if past else None)
+        bytes_in += risen(sample, line.bytes_in, past.bytes_in if past else None)
+        if past is None or line.sync != past.sync:
+            for name in SYNC_RESULTS:
+                earlier = getattr(past.sync, name) if past else None
+                sync[name] += risen(sample, getattr(line.sync, name), earlier)
+    row: Row = {f"sync_{name}": count for name, count in sync.items()}
+    row |= {"msgs_in": msgs_in, "bytes_in": bytes_in, **_latency(inside)}
     row["sync_ok_ratio"] = send_ratio(row)
     return row
 
 
-def _add_latency(sample: Sample, buckets: dict[float, int]) -> int:
-    """Adds what each bucket counted; returns the ns by which the sum rose. Unlike other counters it
-    may seem to fall: buckets are added up by their bound."""
-    now, before = sample.line.ack_latency, sample.boot_predecessor
-    is_from_zero = before is None and sample.from_zero
-    for bound, count in zip((*now.le, math.inf), now.counts, strict=True):
-        buckets[bound] = buckets.get(bound, 0) + (count if before or is_from_zero else 0)
-    if before is None:
-        return whole_ns(now.sum) if is_from_zero else 0
-    past = before.line.ack_latency
-    for bound, count in zip((*past.le, math.inf), past.counts, strict=True):
-        buckets[bound] = buckets.get(bound, 0) - count
-    return whole_ns(now.sum) - whole_ns(past.sum)
+def _latency(inside: Sequence[Sample]) -> Row:
+    """Of runs of one boot: what the last line counted, less what had been counted before the
+    first. Unlike other counters it may seem to fall; buckets are added up by their bound."""
+    buckets: dict[float, int] = {}
+    total_ns = 0
+
+    def add(sample: Sample, sign: int) -> int:
+        latency = sample.line.ack_latency
+        for bound, count in zip((*latency.le, math.inf), latency.counts, strict=True):
+            buckets[bound] = buckets.get(bound, 0) + sign * count
+        return sign * whole_ns(latency.sum)
+
+    for place, sample in enumerate(inside):
+        before = sample.boot_predecessor
+        if before is None or not before.in_window:
+            if before is not None:
+                total_ns += add(before, -1)
+            elif not sample.from_zero:
+                total_ns += add(sample, -1)
+        if place + 1 == len(inside) or inside[place + 1].boot_predecessor is not sample:
+            total_ns += add(sample, 1)
+    return ack_figures(buckets) | {"ack_sum_s": total_ns / 1_000_000_000}
 
 
 def _is_restart(sample: Sample) -> bool:

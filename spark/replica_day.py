@@ -319,9 +319,9 @@ class ReplicaDay:
         if _ha_failed(sample):
             return "ha_restart"
         before = sample.predecessor
-        begins = sample.line.seq == 1 or (before is not None and not sample.same_boot)
+        begins = sample.line.seq == 1 if before is None else not sample.same_boot
         if begins and not sample.proved:
-            is_other = before is not None and before.line.broker_id != sample.line.broker_id
+            is_other = before is not None and sample.line.prev_boot != before.line.boot
             return "failover" if is_other else "master_restart"
         if first.state == CATCHING_UP:
             return "fell_behind"

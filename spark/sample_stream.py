@@ -66,7 +66,8 @@ class Sample:
 
 
 def _by_id(rows: Sequence[ReplicaRow]) -> dict[str, ReplicaRow]:
-    return {row.id: row for row in reversed(rows)}
+    found = {row.id: row for row in rows}
+    return found if len(found) == len(rows) else {row.id: row for row in reversed(rows)}
 
 
 @dataclass(slots=True)

@@ -210,7 +210,7 @@ def _rpo(
 
 def _metadata_age(row: Row, objective: Objective, limit: float, *, covered: bool) -> _Criterion:
     """Of the slave's own samples, which may cover another part of the day than the master's."""
-    kinds = row["metadata"]
+    kinds = row["metadata"] or []
     ages = [kind["max_age_ms"] for kind in kinds if kind["max_age_ms"] is not None]
     oldest = max(ages, default=None)
     all_known = bool(kinds) and all(

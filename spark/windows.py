@@ -123,15 +123,15 @@ def _sums(days: Sequence[Row], length: int) -> dict[str, Any]:
     largest = ("clock_skew_ms", "catch_up_longest_s", *(f"burn_{name}" for name in SPANS_S))
     seconds = ("good_s", "bad_s", "excluded_s", *_KNOWN_STATES, "catch_up_s")
     counts = (*_SAMPLE_COUNTS, *_MINUTES, *_COUNTERS, "catch_up_bytes")
-    gaps = [row["longest_gap_s"] for row in days]
-    if len(days) < length:
-        gaps.append(float(DAY_S))  # a day without a result; gaps are not joined over midnight
+    gap_s = _largest(days, "longest_gap_s")
+    if len(days) < length:  # a day without a result; gaps are not joined over midnight
+        gap_s = max(gap_s or 0.0, float(DAY_S))
     row: dict[str, Any] = {
         "days_with_data": sum(row["good_s"] + row["bad_s"] > 0 for row in days),
         **{name: sum_of_seconds(day.get(name) for day in days) for name in seconds},
         **{name: sum(day[name] or 0 for day in days) for name in counts},
         **{name: _largest(days, name) for name in largest},
-        "longest_gap_s": max(gaps),
+        "longest_gap_s": gap_s,
     }
     row["catch_up_mb_s"] = (
         row["catch_up_bytes"] / 1_000_000 / row["catch_up_s"] if row["catch_up_s"] > 0 else None
@@ -145,10 +145,11 @@ def _largest(rows: Iterable[Row], name: str) -> Any:
 
 def _unknown_minutes(days: Sequence[Row], today: Row, length: int) -> int:
     """Of the stored days, of what those were short of a day, and of the days that are missing."""
-    unknown: int = today["minutes_unknown"]
+    unknown: int = today["minutes_unknown"] or 0
     for row in days:
         if row["dt"] != today["dt"]:
-            unknown += row["minutes_unknown"] + (DAY_MS - whole_ms(row["window_s"])) // MINUTE_MS
+            not_asked_ms = DAY_MS - whole_ms(row["window_s"])
+            unknown += (row["minutes_unknown"] or 0) + not_asked_ms // MINUTE_MS
     return unknown + (length - len(days)) * _DAY_MINUTES
 
 
