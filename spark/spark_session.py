@@ -33,6 +33,7 @@ NO_CALL_SITES: Final = {
 }
 """Else the JVM is told of every column which line of Python made it, for the texts of errors: half
 of all that passes between the two."""
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LOCAL: Final = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
@@ -48,7 +49,7 @@ LOCAL: Final = {
     # What is shuffled is compressed already.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    _JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 """Further settings of a local master: two cores and 1 GB do a day of 200 broker groups."""
 DISK_FULL: Final = (
@@ -65,7 +66,7 @@ _REMEDIES: Final = {
     "Permission denied": "check the owner of --out and --dumps",
     _GONE: "the JVM was killed: is the machine short of memory?",
 }
-_STOP_SECONDS: Final = 20.0
+STOP_S: Final = 20.0
 SPARK_ERRORS: Final = (PySparkException, Py4JError, ConnectionError)
 """What any call of Spark may raise; the last one when its JVM died."""
 
@@ -74,14 +75,18 @@ class SessionError(Exception):
     """Spark does not start; the text says why and the way out."""
 
 
-def start_session(master: str | None, settings: Mapping[str, str], log: Path) -> SparkSession:
+def start_session(
+    master: str | None, settings: Mapping[str, str], log: Path, java_options: str = ""
+) -> SparkSession:
     """A session. `master` is None under spark-submit; `settings` are the user's (--conf) and go
-    before our own; `log` takes what our own JVM says. Raises SessionError."""
+    before our own; `log` takes what our own JVM says; `java_options` are for the JVM of a local
+    master. Raises SessionError."""
     conf = SparkConf()
     if master is not None:
         conf.setMaster(master)
     if master is not None and master.startswith("local"):
         conf.setAll(list(LOCAL.items()))
+        conf.set(_JAVA_OPTIONS, f"{LOCAL[_JAVA_OPTIONS]} {java_options}".rstrip())
         os.environ.update(worker_environment(os.environ))
     conf.setAll([*NO_CALL_SITES.items(), *settings.items(), *ALWAYS.items()])
     if conf.get("spark.app.name") is None:
@@ -106,8 +111,9 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def stop_session(spark: SparkSession) -> None:
-    """Ends the session; a JVM of our own has ended, too, when this returns."""
+def stop_session(spark: SparkSession, wait_s: float = STOP_S) -> None:
+    """Ends the session; a JVM of our own has ended, too, when this returns: it gets so long to do
+    it by itself."""
     gateway: Any = SparkContext._gateway
     with contextlib.suppress(*SPARK_ERRORS):  # a JVM that died cannot be stopped
         spark.stop()
@@ -116,7 +122,7 @@ def stop_session(spark: SparkSession) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:
-        gateway.proc.wait(_STOP_SECONDS)
+        gateway.proc.wait(wait_s)
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()

@@ -269,15 +269,23 @@ def group_windows(
             "days_with_data": sum((row["samples"] or 0) > 0 for row in _within(days, date, length)),
             "verdict": worst_of(verdict for each, verdict in verdicts if each == length),
             **_group_sums(_within(days, date, length)),
+            **_exposed(_within(days, date, length)),
         }
         for length in lengths
     ]
 
 
+def _exposed(days: Sequence[Row]) -> dict[str, Any]:
+    """From the days' histograms; windows themselves have none."""
+    figures: dict[str, Any] = {}
+    for measure in _EXPOSED:
+        figures |= merged_figures(days, measure, {"p99": PERCENTILES["p99"]})
+    return figures
+
+
 def _group_sums(rows: Sequence[Row]) -> dict[str, Any]:
     row: dict[str, Any] = {name: _sum(rows, name) for name in _GROUP_SUMS}
-    for measure in _EXPOSED:
-        row |= merged_figures(rows, measure, {"p99": PERCENTILES["p99"]})
+    row |= {f"{name}_max": _largest(rows, f"{name}_max") for name in _EXPOSED}
     exposure = [each["exposure_byte_s"] for each in rows if each["exposure_byte_s"] is not None]
     row["exposure_byte_s"] = sum(map(whole_ms, exposure)) / 1000 if exposure else None
     latency = [each["ack_sum_s"] for each in rows if each["ack_sum_s"] is not None]
