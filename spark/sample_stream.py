@@ -72,12 +72,12 @@ def _by_id(rows: Sequence[ReplicaRow]) -> dict[str, ReplicaRow]:
 
 @dataclass(slots=True)
 class Stream:
-    """Samples in the order (boot_ts, boot, seq): those before the window, of it, and the closing
-    one, if there is one. `inside` are those of the window."""
+    """`samples` are in the order (boot_ts, boot, seq); `inside` those of the window, `closing`
+    those behind it that tell how it ended: one, where nothing went wrong."""
 
     samples: list[Sample]
     inside: list[Sample]
-    closing: Sample | None
+    closing: list[Sample]
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ def _digest(texts: Iterable[Sequence[bytes]]) -> str:
 
 def in_order(samples: Iterable[Sample], day: Day) -> Stream:
     """A stream: what each sample follows, and the time laid out between them."""
-    ordered = _with_one_behind(
+    ordered = _without_later(
         sorted(samples, key=lambda s: (s.line.boot_ts, s.line.boot, s.line.seq)), day
     )
     before: Sample | None = None
@@ -166,21 +166,26 @@ def in_order(samples: Iterable[Sample], day: Day) -> Stream:
                 and line.prev_seq == before.line.seq
             )
         before = sample
-    _lay_out(ordered)
+    _lay_out(ordered, day.w1_ms)
     inside = [sample for sample in ordered if sample.in_window]
-    closing = ordered[-1] if ordered and ordered[-1].ts >= day.w1_ms else None
-    return Stream(ordered, inside, closing)
+    return Stream(ordered, inside, [sample for sample in ordered if sample.ts >= day.w1_ms])
 
 
-def _with_one_behind(ordered: list[Sample], day: Day) -> list[Sample]:
-    """Of the samples behind the window one stays: the first behind the last of the others."""
-    places = [place for place, sample in enumerate(ordered) if sample.ts < day.w1_ms]
-    end = places[-1] + 1 if places else 0
-    return [ordered[place] for place in places] + ordered[end : end + 1]
+def _without_later(ordered: Iterable[Sample], day: Day) -> list[Sample]:
+    """Of the samples behind the window those stay that come right behind one of the others: they
+    tell how the window ended."""
+    found: list[Sample] = []
+    is_later = False
+    for sample in ordered:
+        was_later, is_later = is_later, sample.ts >= day.w1_ms
+        if not (was_later and is_later):
+            found.append(sample)
+    return found
 
 
-def _lay_out(ordered: Sequence[Sample]) -> None:
-    """Interval, segment and down time of each sample: none tells what another one told."""
+def _lay_out(ordered: Sequence[Sample], w1_ms: int) -> None:
+    """Interval, segment and down time of each sample: none tells what another one told. A closing
+    sample tells the others nothing: it may be one whose clock was wrong."""
     told_by_others, of_boot = 0, []
     for place, sample in enumerate(ordered):
         of_boot.append(sample)
@@ -194,7 +199,8 @@ def _lay_out(ordered: Sequence[Sample]) -> None:
         told = told_by_others
         for each in sorted(of_boot, key=lambda s: (s.ts, s.line.seq)):
             _place(each, told, told_by_others)
-            told = max(told, each.ts)
+            if each.ts < w1_ms:
+                told = max(told, each.ts)
         told_by_others, of_boot = told, []
 
 
