@@ -98,8 +98,7 @@ def _looked_at(stream: Stream, w1_ms: int) -> list[Sample]:
     """The samples of the window, the last one before it, and the closing ones of lives that began
     before its end."""
     closing = [sample for sample in stream.closing if sample.line.boot_ts < w1_ms]
-    first_ts = stream.inside[0].ts if stream.inside else w1_ms
-    before = [s for s in stream.samples if not s.in_window and s.ts < min(first_ts, w1_ms)]
+    before = [s for s in stream.samples if not s.in_window and s.ts < w1_ms]
     return [*before[-1:], *stream.inside, *closing]
 
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.spark.both_ways import Question, plain_tables, same, spark_tables
+from tests.spark.both_ways import Question, core_tables_of, plain_tables, same
 from tests.spark.dump_lines_builder import (
     T0,
     Life,
@@ -34,9 +33,6 @@ from tests.spark.dump_lines_builder import (
 )
 from tests.spark.plain_samples import Tables, Window
 from tests.spark.plain_verdicts import PlainObjective
-
-pytestmark = pytest.mark.timeout(600)
-"""The first of them starts Spark."""
 
 CLUSTER = "hand"
 DATE = datetime.date(2026, 3, 10)
@@ -121,7 +117,7 @@ def perfect() -> list[Line]:
     """36 lines in sync; the one of 11:00 with 2 s of lag, 1,000 bytes at risk. 10 sends waited for
     each line: 9 got their acknowledgement, 5 in the first bucket, 5 in the second."""
     master = Master("perfect").tell("09:55", "10:55").tell("11:00", lag_ms=2_000)
-    master.tell("11:05", "12:55")
+    master.tell("11:05", "13:00")
     for number, line in enumerate(master.lines, 1):
         line["sync"] = sync(ok=9 * number, slave_timeout=number)
         line["ack_latency"] = ack_latency([5 * number, 5 * number, 0, 0, 0], 0.02 * number)
@@ -144,7 +140,7 @@ def its_slave() -> list[Line]:
                 {"kind": "consumer_offsets", "age_ms": None, "failures": 0},
             ],
         )
-        for ts in range(at("09:55"), at("12:55") + 1, STEP_MS)
+        for ts in range(at("09:55"), at("13:00") + 1, STEP_MS)
     ]
 
 
@@ -155,27 +151,27 @@ def stopped() -> list[Line]:
         master.tell(clock, state="disconnected", lag_ms=number * STEP_MS, acknowledged=0)
     master.tell("11:20", state="catching_up", lag_ms=900_000, acknowledged=2_000)
     master.tell("11:25", state="catching_up", lag_ms=300_000, acknowledged=1_500)
-    return master.tell("11:30", "12:55", acknowledged=99_999).lines
+    return master.tell("11:30", "13:00", acknowledged=99_999).lines
 
 
 def missing_hour() -> list[Line]:
     """The twelve lines 11:00 to 11:55 are nowhere."""
     master = Master("missing").tell("09:55", "10:55").tell("11:00", "11:55").lose(12)
-    return master.tell("12:00", "12:55").lines
+    return master.tell("12:00", "13:00").lines
 
 
 def restart_proved() -> list[Line]:
     """The master stops after its line of 11:00 and starts at 11:02; its line 1 says so."""
     master = Master("proved").tell("09:55", "11:00")
     after = master.back("11:02", prev_seq=14)
-    return after.tell("11:02", messages=5).tell("11:07", "12:57").lines
+    return after.tell("11:02", messages=5).tell("11:07", "13:02").lines
 
 
 def restart_not_proved() -> list[Line]:
     """The same, but its line 1 knows of no earlier life."""
     master = Master("unproved").tell("09:55", "11:00")
     return (
-        master.back("11:02", prev_seq=None).tell("11:02", messages=5).tell("11:07", "12:57").lines
+        master.back("11:02", prev_seq=None).tell("11:02", messages=5).tell("11:07", "13:02").lines
     )
 
 
@@ -184,12 +180,12 @@ def killed() -> list[Line]:
     The slave is not back yet in the first line of the new life, at 11:13."""
     master = Master("killed").tell("09:55", "11:10").lose(2)
     after = master.back("11:12", prev_seq=16)
-    return after.tell("11:13", state="disconnected", lag_ms=60_000).tell("11:18", "12:58").lines
+    return after.tell("11:13", state="disconnected", lag_ms=60_000).tell("11:18", "13:03").lines
 
 
 def clock_step() -> list[Line]:
     """After 11:00 the wall clock is 30 minutes ahead for five lines, then it is set right."""
-    master = Master("clock").tell("09:55", "11:00").tell("11:05", "11:25").tell("11:30", "12:55")
+    master = Master("clock").tell("09:55", "11:00").tell("11:05", "11:25").tell("11:30", "13:00")
     for line in master.lines:
         if at("11:05") <= line["ts"] <= at("11:25"):
             line["ts"] += 30 * 60_000
@@ -199,7 +195,7 @@ def clock_step() -> list[Line]:
 def glitch() -> list[Line]:
     """The wall clock is two hours ahead for the line of 10:30; the slave is gone 11:00 to 11:55."""
     master = Master("glitch").tell("09:55", "10:55").tell("11:00", "11:55", "disconnected")
-    lines = master.tell("12:00", "12:55").lines
+    lines = master.tell("12:00", "13:00").lines
     lines[7]["ts"] += 2 * 3_600_000
     return lines
 
@@ -209,31 +205,31 @@ def lost() -> list[Line]:
     got no answer from the slave."""
     after = Master("lost").tell("09:55", "10:55").back("11:00", prev_seq=13)
     after.tell("11:00", "11:10").lose(3)
-    return after.tell("11:15", "12:55", sync=sync(ok=100, slave_timeout=100)).lines
+    return after.tell("11:15", "13:00", sync=sync(ok=100, slave_timeout=100)).lines
 
 
 def added() -> list[Line]:
     """The slave is new: before 11:00 there was none."""
-    return Master("added").tell("09:55", "10:55", replicas=[]).tell("11:00", "12:55").lines
+    return Master("added").tell("09:55", "10:55", replicas=[]).tell("11:00", "13:00").lines
 
 
 def torn() -> list[Line]:
     """A second master since 11:01, to which the slave went. The first one goes on."""
-    first = Master("torn").tell("09:55", "11:00").tell("11:05", "12:55", "disconnected")
-    return first.lines + Master("torn", "11:01", 2).tell("11:05", "12:55").lines
+    first = Master("torn").tell("09:55", "11:00").tell("11:05", "13:00", "disconnected")
+    return first.lines + Master("torn", "11:01", 2).tell("11:05", "13:00").lines
 
 
 def vague() -> list[Line]:
     """In the line of 11:00 the lag is at least 5 ms: it may be above the objective."""
     master = Master("vague").tell("09:55", "10:55").tell("11:00", lag_ms=5, acknowledged=1)
-    lines = master.tell("11:05", "12:55", acknowledged=99_999).lines
+    lines = master.tell("11:05", "13:00", acknowledged=99_999).lines
     lines[13]["replicas"][0]["lag_exact"] = False
     return lines
 
 
 def named() -> list[Line]:
     """In two lines a connection goes by its ip, then by its name."""
-    master = Master("named").tell("09:55", "12:55")
+    master = Master("named").tell("09:55", "13:00")
     for line in master.lines[10:]:
         name = "10.0.0.7" if line["ts"] < at("10:55") else "named:2"
         line["replicas"].append(replica(name))
@@ -243,7 +239,7 @@ def named() -> list[Line]:
 def quiet() -> list[Line]:
     """A slave tells all the time, its master never."""
     slave = Life(at("00:00"), CLUSTER, "quiet", 1, "SLAVE", "61" * 8, STEP_MS)
-    return [slave.line(ts) for ts in range(at("09:55"), at("12:55") + 1, STEP_MS)]
+    return [slave.line(ts) for ts in range(at("09:55"), at("13:00") + 1, STEP_MS)]
 
 
 def causes() -> list[Line]:
@@ -258,12 +254,12 @@ def causes() -> list[Line]:
     master.tell("12:00", state="disconnected", processes=processes(ha_restarts=1))
     master.tell("12:05", "12:25", processes=processes(ha_restarts=1))
     master.tell("12:30", replicas=[], processes=processes(ha_restarts=1))
-    return master.tell("12:35", "12:55", processes=processes(ha_restarts=1)).lines
+    return master.tell("12:35", "13:00", processes=processes(ha_restarts=1)).lines
 
 
 def copies() -> list[Line]:
     """10:30 comes twice; 10:35 comes again with another lag: the text with 0 is the smaller one."""
-    lines = Master("copies").tell("09:55", "12:55").lines
+    lines = Master("copies").tell("09:55", "13:00").lines
     twice = lines[7]
     other = json.loads(json.dumps(lines[8]))
     other["replicas"][0]["lag_ms"] = 20_000
@@ -582,16 +578,11 @@ def question(tmp_path_factory: pytest.TempPathFactory) -> Question:
     return Question([dumps], WINDOW, [OBJECTIVE], expected)
 
 
-@pytest.fixture(scope="module", params=["plain", pytest.param("spark", marks=pytest.mark.slow)])
-def tables(
-    request: pytest.FixtureRequest, question: Question, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Tables]:
+@pytest.fixture(scope="module", params=[plain_tables, core_tables_of], ids=["plain", "core"])
+def tables(request: pytest.FixtureRequest, question: Question) -> Tables:
     """What a program makes of it."""
-    if request.param == "plain":
-        yield plain_tables(question)
-    else:
-        session: SparkSession = request.getfixturevalue("spark")
-        yield spark_tables(session, question, tmp_path_factory.mktemp("out"))
+    found: Tables = request.param(question)
+    return found
 
 
 def wrong(row: dict[str, Any], wanted: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
