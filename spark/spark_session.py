@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -33,29 +34,28 @@ NO_CALL_SITES: Final = {
 """Else the JVM is told of every column which line of Python made it, for the texts of errors: half
 of all that passes between the two."""
 LOCAL: Final = {
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "16",
-    # What is kept between stages is written once and read once or twice.
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # A third of the processor time (60 broker groups) went into compiling what runs for a second or
-    # two: now the optimising compiler takes a method on after ten times the usual calls. Methods of
-    # more than 8,000 bytes, as Spark makes them of wide rows, would never be compiled: following
-    # each replica took 58 s instead of 33 (200 broker groups).
-    "spark.driver.extraJavaOptions": (
-        "-XX:+UseParallelGC -XX:-DontCompileHugeMethods -XX:Tier4InvocationThreshold=50000"
-        " -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
-        " -XX:Tier4BackEdgeThreshold=400000"
-    ),
+    # The JVM moves bytes between files and Python, and writes tables of few rows: it runs for
+    # seconds, so nothing is worth generating or optimising code for.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    # What is shuffled is compressed already.
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
-"""Further settings of a local master: two cores and 2 GB do a day of 200 broker groups."""
+"""Further settings of a local master: two cores and 1 GB do a day of 200 broker groups."""
 DISK_FULL: Final = (
     "make room where --out is and for scratch files (/tmp), or set SPARK_LOCAL_DIRS to a larger"
     " directory for these"
 )
+_ROOT: Final = Path(__file__).resolve().parents[1]
 _GONE: Final = "Answer from Java side is empty"
 _REMEDIES: Final = {
     "OutOfMemoryError": "give it more memory: --conf spark.driver.memory=4g",
@@ -82,6 +82,7 @@ def start_session(master: str | None, settings: Mapping[str, str], log: Path) ->
         conf.setMaster(master)
     if master is not None and master.startswith("local"):
         conf.setAll(list(LOCAL.items()))
+        os.environ.update(worker_environment(os.environ))
     conf.setAll([*NO_CALL_SITES.items(), *settings.items(), *ALWAYS.items()])
     if conf.get("spark.app.name") is None:
         conf.setAppName("mqreport")
@@ -97,6 +98,12 @@ def start_session(master: str | None, settings: Mapping[str, str], log: Path) ->
         stop_session(spark)
         raise SessionError(f"{found}, PySpark is {pyspark.__version__}: unset SPARK_HOME")
     return spark
+
+
+def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM of a local master needs for its Python workers: this Python, and our modules."""
+    path = [str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
+    return {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def stop_session(spark: SparkSession) -> None:
