@@ -8,6 +8,7 @@ become streams, and each sample learns from its predecessor: the rules are in do
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -184,24 +185,25 @@ def _without_later(ordered: Iterable[Sample], day: Day) -> list[Sample]:
 
 
 def _lay_out(ordered: Sequence[Sample], w1_ms: int) -> None:
-    """Interval, segment and down time of each sample: none tells what another one told. A closing
-    sample tells the others nothing: it may be one whose clock was wrong."""
-    told_by_others, of_boot = 0, []
-    for place, sample in enumerate(ordered):
-        of_boot.append(sample)
-        if place + 1 < len(ordered) and ordered[place + 1].line.boot == sample.line.boot:
-            continue
-        latest = 0
+    """Interval, segment and down time of each sample: none tells what another one told. What a
+    closing sample told counts for other closing ones alone: its clock may have been wrong."""
+    told_by_others = told_by_closing = 0
+    for _, lives in itertools.groupby(ordered, key=lambda sample: sample.line.boot):
+        of_boot, latest = list(lives), 0
         for each in of_boot:
             each.out_of_order = each.ts < latest
             latest = max(latest, each.ts)
         # A boot's own clock may have been set: its samples share the time in the order of ts.
         told = told_by_others
         for each in sorted(of_boot, key=lambda s: (s.ts, s.line.seq)):
-            _place(each, told, told_by_others)
             if each.ts < w1_ms:
+                _place(each, told, told_by_others)
                 told = max(told, each.ts)
-        told_by_others, of_boot = told, []
+            else:
+                others = max(told_by_others, told_by_closing)
+                _place(each, max(told, told_by_closing), others)
+                told_by_closing = max(told_by_closing, each.ts)
+        told_by_others = told
 
 
 def _place(sample: Sample, told: int, told_by_others: int) -> None:
