@@ -470,10 +470,10 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
         "verdict": "insufficient data",
     },
     "torn": {
-        # Until 11:00 all is well; at the end only the second master speaks for 12:55 - 13:00.
-        "good_s": 3_900,
+        # Until 11:00 all is well; then the first master lacks what the second one has.
+        "good_s": 3_600,
         "bad_s": 0,
-        "unknown_s": 6_900,
+        "unknown_s": 7_200,
         "verdict": "insufficient data",
     },
     "vague": {
