@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import time
 from pathlib import Path
 from typing import Final
 
@@ -69,11 +68,11 @@ class ClassArchive:
         with contextlib.suppress(OSError):
             if is_whole and self._new.exists():
                 os.replace(self._new, self._path)
-                self._remove_unused()
+                self._remove_unused(self._path.stat().st_mtime - _UNUSED_S)
             else:
                 self._new.unlink(missing_ok=True)
 
-    def _remove_unused(self) -> None:
+    def _remove_unused(self, since: float) -> None:
         for other in self._directory.iterdir():
-            if other.stat().st_mtime < time.time() - _UNUSED_S:
+            if other.stat().st_mtime < since:
                 other.unlink()

@@ -70,7 +70,7 @@ class ReplicaRow(msgspec.Struct, gc=False):
     connected: bool
     in_sync: bool
     state: State
-    ack_offset: _Count
+    ack_offset: _Any
     lag_bytes: _Count
     lag_ms: _Count
     lag_exact: bool
@@ -158,6 +158,8 @@ def _reason(text: bytes, message: str) -> str:
         return f"version {version}, this report reads 1"
     place = _PATH.search(message) or _MISSING.search(message)
     field = place[1] if place else "a field"
-    if "Expected `int` >=" in message:
-        return f"{field}: below what it can be"
+    if ">= 1" in message:
+        return f"{field}: below 1"
+    if ">= 0" in message:
+        return f"{field}: negative"
     return f"{field}: missing, incomplete or of a wrong type"

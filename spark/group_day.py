@@ -109,7 +109,7 @@ def _clock_skew_ms(inside: Iterable[Sample]) -> int | None:
 def group_columns(group: GroupFigures) -> Row:
     """The columns of group_days but verdict and revision."""
     inside = group.stream.inside
-    row: Row = {"samples": len(inside), "closed": group.stream.closing is not None}
+    row: Row = {"samples": len(inside), "closed": bool(group.stream.closing)}
     row["role"] = inside[-1].line.role if inside else None
     for name in _EXPOSED:
         weights: dict[int, int] = {}

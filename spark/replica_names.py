@@ -95,12 +95,11 @@ def _seen(group: tuple[str, str], stream: Stream, w1_ms: int) -> tuple[dict[str,
 
 
 def _looked_at(stream: Stream, w1_ms: int) -> list[Sample]:
-    """The samples of the window, the last one before it, and the closing one if its life began
-    before the end of the window."""
-    closing = stream.closing
-    before = [s for s in stream.samples if not s.in_window and s is not closing]
-    tells = closing is not None and closing.line.boot_ts < w1_ms
-    return [*before[-1:], *stream.inside, *([closing] if closing is not None and tells else [])]
+    """The samples of the window, the last one before it, and the closing ones of lives that began
+    before its end."""
+    closing = [sample for sample in stream.closing if sample.line.boot_ts < w1_ms]
+    before = [s for s in stream.samples if not s.in_window and s.ts < w1_ms]
+    return [*before[-1:], *stream.inside, *closing]
 
 
 def _renamed(group: tuple[str, str], before: Sample, sample: Sample) -> list[str]:

@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -31,7 +31,7 @@ from spark.output import say
 from spark.progress import Reporter
 from spark.report_data import EXIT_ERROR, INSUFFICIENT, MET, ReportData, key_of, worst_first
 from spark.results import report_directory, summary_path
-from spark.sla_report import ReportRequest, run
+from spark.sla_report import ReportRequest, groups_to_revise, run
 from spark.spark_session import (
     SPARK_ERRORS,
     count_tasks,
@@ -92,7 +92,7 @@ class ReportRun:
         """
         options, count = self._options, self._options.catch_up
         if count is None:
-            return [self._report(last)]
+            return self._report(last)
         catch_up = CatchUp(self._files, options.dumps, options.out, last, count)
         for date, code in catch_up.untold.items():
             self._reporter.note(
@@ -104,25 +104,46 @@ class ReportRun:
                 f"nothing to catch up with: of {count} dates up to {last} none lacks its result"
             )
         catch_up.begin()
-        codes = [self._report(date) for date in catch_up.missing]
+        codes = [code for date in catch_up.missing for code in self._report(date)]
         if EXIT_ERROR not in codes:
             catch_up.end()
         return [*catch_up.untold.values(), *codes]
 
-    def _report(self, date: datetime.date) -> int:
-        """Makes one date's report and prints its line; returns its exit code.
+    def _report(self, date: datetime.date) -> list[int]:
+        """Makes one date's report and prints its line; returns its exit code, and that of the day
+        before where what the date's first lines prove revises it (docs/sla_report.md)."""
+        data = self._made(date)
+        codes = []
+        before = date - datetime.timedelta(days=1)
+        if data is not None and self._options.between is None:
+            groups = groups_to_revise(self._spark, self._options.out, data)
+            if groups:
+                self._reporter.note(
+                    f"{before} is reported once more, then {date}: there are lines now that tell"
+                    f" how it ended for {_listed(groups)}"
+                )
+                revised = self._made(before)
+                codes.append(self._told(revised))
+                data = self._made(date) if revised is not None else data
+        return [*codes, self._told(data)]
 
-        What Spark cannot do for this date is told and gives 3: the next date may go better.
-        """
+    def _made(self, date: datetime.date) -> ReportData | None:
+        """One date's report; None when Spark cannot do it, which is told: the next date may go
+        better."""
         self._reporter.heading(str(date))
         try:
-            data = self._compute(date)
+            return self._compute(date)
         except SPARK_ERRORS as error:
             self._keep_log = True
             self._reporter.note(f"{date}: Spark gave up: {explain(error, self._log)}")
+            return None
+
+    def _told(self, data: ReportData | None) -> int:
+        """Prints a report's line; its exit code."""
+        if data is None:
             return EXIT_ERROR
         self._reporter.pause()
-        line = verdict_line(data, self._page(date))
+        line = verdict_line(data, self._page(datetime.date.fromisoformat(data.date)))
         if not say(sys.stdout, line):
             self._reporter.note(f"stdout cannot be written: {line}")
         return data.exit_code
@@ -241,6 +262,11 @@ def _locked(out: Path | None) -> Iterator[None]:
                 f"--out {out}: another mqreport is writing to it; wait for its end, or give another"
             ) from error
         yield
+
+
+def _listed(groups: Sequence[str]) -> str:
+    more = len(groups) - _MAX_REASONS
+    return ", ".join([*groups[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def verdict_line(data: ReportData, page: str) -> str:

@@ -8,6 +8,7 @@ become streams, and each sample learns from its predecessor: the rules are in do
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -72,12 +73,12 @@ def _by_id(rows: Sequence[ReplicaRow]) -> dict[str, ReplicaRow]:
 
 @dataclass(slots=True)
 class Stream:
-    """Samples in the order (boot_ts, boot, seq): those before the window, of it, and the closing
-    one, if there is one. `inside` are those of the window."""
+    """`samples` are in the order (boot_ts, boot, seq); `inside` those of the window, `closing`
+    those behind it that tell how it ended: one, where nothing went wrong."""
 
     samples: list[Sample]
     inside: list[Sample]
-    closing: Sample | None
+    closing: list[Sample]
 
 
 @dataclass(slots=True)
@@ -147,7 +148,7 @@ def _digest(texts: Iterable[Sequence[bytes]]) -> str:
 
 def in_order(samples: Iterable[Sample], day: Day) -> Stream:
     """A stream: what each sample follows, and the time laid out between them."""
-    ordered = _with_one_behind(
+    ordered = _without_later(
         sorted(samples, key=lambda s: (s.line.boot_ts, s.line.boot, s.line.seq)), day
     )
     before: Sample | None = None
@@ -166,36 +167,43 @@ def in_order(samples: Iterable[Sample], day: Day) -> Stream:
                 and line.prev_seq == before.line.seq
             )
         before = sample
-    _lay_out(ordered)
+    _lay_out(ordered, day.w1_ms)
     inside = [sample for sample in ordered if sample.in_window]
-    closing = ordered[-1] if ordered and ordered[-1].ts >= day.w1_ms else None
-    return Stream(ordered, inside, closing)
+    return Stream(ordered, inside, [sample for sample in ordered if sample.ts >= day.w1_ms])
 
 
-def _with_one_behind(ordered: list[Sample], day: Day) -> list[Sample]:
-    """Of the samples behind the window one stays: the first behind the last of the others."""
-    places = [place for place, sample in enumerate(ordered) if sample.ts < day.w1_ms]
-    end = places[-1] + 1 if places else 0
-    return [ordered[place] for place in places] + ordered[end : end + 1]
+def _without_later(ordered: Iterable[Sample], day: Day) -> list[Sample]:
+    """Of the samples behind the window those stay that come right behind one of the others: they
+    tell how the window ended."""
+    found: list[Sample] = []
+    is_later = False
+    for sample in ordered:
+        was_later, is_later = is_later, sample.ts >= day.w1_ms
+        if not (was_later and is_later):
+            found.append(sample)
+    return found
 
 
-def _lay_out(ordered: Sequence[Sample]) -> None:
-    """Interval, segment and down time of each sample: none tells what another one told."""
-    told_by_others, of_boot = 0, []
-    for place, sample in enumerate(ordered):
-        of_boot.append(sample)
-        if place + 1 < len(ordered) and ordered[place + 1].line.boot == sample.line.boot:
-            continue
-        latest = 0
+def _lay_out(ordered: Sequence[Sample], w1_ms: int) -> None:
+    """Interval, segment and down time of each sample: none tells what another one told. What a
+    closing sample told counts for other closing ones alone: its clock may have been wrong."""
+    told_by_others = told_by_closing = 0
+    for _, lives in itertools.groupby(ordered, key=lambda sample: sample.line.boot):
+        of_boot, latest = list(lives), 0
         for each in of_boot:
             each.out_of_order = each.ts < latest
             latest = max(latest, each.ts)
         # A boot's own clock may have been set: its samples share the time in the order of ts.
         told = told_by_others
         for each in sorted(of_boot, key=lambda s: (s.ts, s.line.seq)):
-            _place(each, told, told_by_others)
-            told = max(told, each.ts)
-        told_by_others, of_boot = told, []
+            if each.ts < w1_ms:
+                _place(each, told, told_by_others)
+                told = max(told, each.ts)
+            else:
+                others = max(told_by_others, told_by_closing)
+                _place(each, max(told, told_by_closing), others)
+                told_by_closing = max(told_by_closing, each.ts)
+        told_by_others = told
 
 
 def _place(sample: Sample, told: int, told_by_others: int) -> None:

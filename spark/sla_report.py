@@ -9,12 +9,14 @@ Who starts Spark, and what happens to the exit code, is the command line's matte
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.dump_words import GROUP
 from spark.group_report import OF_GROUPS, row_tuple
 from spark.hadoop_files import HadoopFiles
 from spark.page import report_html
@@ -64,6 +66,22 @@ def run(spark: SparkSession, request: ReportRequest, progress: Progress) -> Repo
     """
     with contextlib.ExitStack() as cleanup:
         return _Pipeline(spark, request, progress, cleanup).run()
+
+
+def groups_to_revise(spark: SparkSession, out: str, data: ReportData) -> list[str]:
+    """Groups whose end of the day before was not known when that whole day was reported, and that
+    have master's samples on the date of `data`: cluster/broker, sorted."""
+    results = Results(spark, out)
+    day = Day.whole(datetime.date.fromisoformat(data.date) - datetime.timedelta(days=1))
+    date = str(day.date)
+    reports, members = results.read("reports", [date]), results.read("group_days", [date])
+    if reports is None or members is None:
+        return []
+    there = {(row["cluster"], row["broker"]) for row in data.group_days if row["samples"]}
+    still_open = members.where("not closed").select(*GROUP).collect()
+    found = sorted(there & {(row.cluster, row.broker) for row in still_open})
+    windows = {(row.w0_ms, row.w1_ms) for row in reports.collect()} if found else set()
+    return ["/".join(group) for group in found] if windows == {(day.w0_ms, day.w1_ms)} else []
 
 
 class _Pipeline:

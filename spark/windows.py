@@ -276,16 +276,17 @@ def group_windows(
 
 
 def _exposed(days: Sequence[Row]) -> dict[str, Any]:
-    """From the days' histograms; windows themselves have none."""
+    """Largest and p99 of what was at risk; histograms are not stored for windows."""
     figures: dict[str, Any] = {}
     for measure in _EXPOSED:
         figures |= merged_figures(days, measure, {"p99": PERCENTILES["p99"]})
+        del figures[f"{measure}_hist"]
     return figures
 
 
 def _group_sums(rows: Sequence[Row]) -> dict[str, Any]:
     row: dict[str, Any] = {name: _sum(rows, name) for name in _GROUP_SUMS}
-    row |= {f"{name}_max": _largest(rows, f"{name}_max") for name in _EXPOSED}
+    row |= {f"{measure}_max": _largest(rows, f"{measure}_max") for measure in _EXPOSED}
     exposure = [each["exposure_byte_s"] for each in rows if each["exposure_byte_s"] is not None]
     row["exposure_byte_s"] = sum(map(whole_ms, exposure)) / 1000 if exposure else None
     latency = [each["ack_sum_s"] for each in rows if each["ack_sum_s"] is not None]
@@ -312,7 +313,7 @@ def clusters(
     """Rows of table `clusters`: one for each cluster and number of days, 1 among them.
 
     `replicas` and `groups`: D's rows of replica_days and group_days, `of_replicas` and
-    `of_groups`: those of windows and group_windows; all with their histograms.
+    `of_groups`: those of windows and group_windows; replicas' with their histograms.
     """
     every = _by_cluster([*({**row, "days": 1} for row in replicas), *of_replicas])
     members = _by_cluster([*({**row, "days": 1} for row in groups), *of_groups])

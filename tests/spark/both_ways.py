@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from spark.schema import Day
 from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.sla_report import ReportRequest, run
+from tests.spark.core_tables import core_tables
 from tests.spark.plain_report import plain_report
 from tests.spark.plain_samples import Json, Key, Tables, Window
 from tests.spark.plain_verdicts import PlainObjective
@@ -74,21 +75,29 @@ class QuietProgress:
         """The stage `number` begins."""
 
 
-def spark_tables(spark: SparkSession, question: Question, out: Path) -> Tables:
-    """Runs the Spark program into `out` and reads what it wrote for the date."""
-    window = question.window
-    sla = SlaConfig(
+def _sla(question: Question) -> SlaConfig:
+    return SlaConfig(
         tuple(Objective(**dataclasses.asdict(o)) for o in question.objectives),
         tuple(ReplicaName(*key) for key in question.expect),
         tuple(ReplicaPattern(*key) for key in question.retired),
         question.lengths,
     )
-    request = ReportRequest(
-        Day(window.date, window.w0, window.w1),
-        [str(path) for path in question.dumps],
-        str(out),
-        sla,
-    )
+
+
+def _day(question: Question) -> Day:
+    return Day(question.window.date, question.window.w0, question.window.w1)
+
+
+def core_tables_of(question: Question, history: Sequence[Tables] = ()) -> Tables:
+    """The tables about groups by the product's own functions, without Spark."""
+    return core_tables(question.dumps, _day(question), _sla(question), history)
+
+
+def spark_tables(spark: SparkSession, question: Question, out: Path) -> Tables:
+    """Runs the Spark program into `out` and reads what it wrote for the date."""
+    window = question.window
+    dumps = [str(path) for path in question.dumps]
+    request = ReportRequest(_day(question), dumps, str(out), _sla(question))
     run(spark, request, QuietProgress())
     return read_tables(spark, out, window.date)
 

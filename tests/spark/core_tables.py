@@ -34,7 +34,12 @@ def files_of_groups(roots: Iterable[Path]) -> dict[Group, list[FileLines]]:
             date = next(part for part in path.parts if part.startswith("dt="))[3:]
             by_group: dict[Group, list[bytes]] = {}
             for line in content.splitlines():
-                fields = json.loads(line)
+                try:
+                    fields = json.loads(line)
+                except ValueError:
+                    fields = {}
+                if not {"cluster", "broker"} <= fields.keys():
+                    fields = {"cluster": "", "broker": ""}  # of no group
                 by_group.setdefault((fields["cluster"], fields["broker"]), []).append(line)
             for group, lines in by_group.items():
                 file = FileLines(path.name, datetime.date.fromisoformat(date), lines)

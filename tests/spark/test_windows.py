@@ -438,6 +438,7 @@ def groups() -> dict[tuple[str, str, int], dict[str, Any]]:
         own = [row for row in days if (row["cluster"], row["broker"]) == key]
         theirs = [row for row in several if (row["cluster"], row["broker"]) == key]
         of_groups += group_windows(own, theirs, str(DATE), (7, 30))
+    assert all(TABLES["group_windows"].keys() == row.keys() for row in of_groups)
     today = [row for row in days if row["dt"] == str(DATE)]
     found = clusters(replicas, several, today, of_groups)
     assert all(TABLES["clusters"].keys() <= row.keys() for row in found)
