@@ -86,7 +86,7 @@ def replica_time(stream: Stream, asked: Asked, day: Day) -> ReplicaTime:
     for sample in stream.samples:
         builder.add(sample)
     found = ReplicaTime(builder.whole(), builder.extras)
-    _exclude(found, asked, day)
+    _exclude(found, asked)
     return found
 
 
@@ -115,7 +115,8 @@ class _Builder:
         if sample.down_ms is not None:
             end_ms = min(sample.line.boot_ts, sample.ts)
             is_known = end_ms > self._asked.known_ms
-            self._put(sample.down_ms, end_ms, BAD if is_known else UNKNOWN, DOWN, sample)
+            quality, state = (BAD, DOWN) if is_known else (UNKNOWN, None)
+            self._put(sample.down_ms, end_ms, quality, state, sample)
         if sample.ts <= self._day.w0_ms:
             return
         row = sample.rows.get(self._asked.replica)
@@ -326,33 +327,30 @@ def _cut(at_ms: float, start_ms: int, end_ms: int) -> int:
 # -- excluded time ---------------------------------------------------------------------------
 
 
-def _exclude(found: ReplicaTime, asked: Asked, day: Day) -> None:
+def _exclude(found: ReplicaTime, asked: Asked) -> None:
     """Takes out maintenance and the first copy."""
-    if asked.copy_since_ms is not None:
-        _exclude_first_copy(found, asked, asked.copy_since_ms, day)
+    in_sync = (piece.start_ms for piece in found.pieces if piece.state == IN_SYNC)
+    synced_ms = min(in_sync, default=None)
     for start_ms, end_ms, reason in asked.maintenance:
         found.pieces = list(_without(found.pieces, start_ms, end_ms, reason))
         found.extras = [each for each in found.extras if not start_ms <= each.ts < end_ms]
+    since_ms = asked.copy_since_ms
+    if since_ms is not None and asked.copy_ms:
+        end_ms = since_ms + asked.copy_ms
+        _exclude_first_copy(found, end_ms if synced_ms is None else min(end_ms, synced_ms))
+        found.copy_since_ms = since_ms if synced_ms is None else None
 
 
-def _exclude_first_copy(found: ReplicaTime, asked: Asked, since_ms: int, day: Day) -> None:
-    in_sync = (piece.start_ms for piece in found.pieces if piece.state == IN_SYNC)
-    synced_ms = min(in_sync, default=day.w1_ms)
-    end_ms = min(synced_ms, since_ms + asked.copy_ms)
+def _exclude_first_copy(found: ReplicaTime, end_ms: int) -> None:
+    """It may have begun before its first row, whose counters tell of it."""
     pieces: list[Piece] = []
     for piece in found.pieces:
         if piece.state == CATCHING_UP:
-            pieces += _without([piece], since_ms, end_ms, FIRST_COPY)
+            pieces += _without([piece], 0, end_ms, FIRST_COPY)
         else:
             pieces.append(piece)
     found.pieces = pieces
-    found.extras = [
-        each
-        for each in found.extras
-        if each.state != CATCHING_UP or not since_ms <= each.ts < end_ms
-    ]
-    if synced_ms == day.w1_ms and day.w1_ms < since_ms + asked.copy_ms:
-        found.copy_since_ms = since_ms
+    found.extras = [each for each in found.extras if each.state != CATCHING_UP or each.ts >= end_ms]
 
 
 def _without(pieces: Iterable[Piece], start_ms: int, end_ms: int, reason: str) -> Iterable[Piece]:

@@ -471,7 +471,7 @@ def _cause(first: Piece, samples: list[Sample], replica: str) -> str:
         return "ha_restart"
     if sample.begins_boot and not sample.proved:
         before = sample.predecessor
-        is_other = before is not None and before.broker_id != sample.broker_id
+        is_other = before is not None and before.boot != sample.line.get("prev_boot")
         return "failover" if is_other else "master_restart"
     if first.state == "disconnected":
         return "disconnected"
