@@ -63,11 +63,18 @@ class Time:
     extra: list[Extra]
     first_copy_since_ms: int | None = None
 
+    def told_ms(self, start: float, end: float) -> dict[str, float]:
+        """The pieces of [start, end), by quality, and extra time on top."""
+        told = {q: self._of_quality(q, start, end) for q in (GOOD, BAD, UNKNOWN, EXCLUDED)}
+        told[BAD] += sum(extra.length_ms for extra in self.extra if start <= extra.ts < end)
+        return told
+
     def total_ms(self, start: float, end: float) -> dict[str, float]:
         """Of [start, end), by quality: together all of it."""
-        excluded, bad, good = (self._of_quality(q, start, end) for q in (EXCLUDED, BAD, GOOD))
+        told = self.told_ms(start, end)
+        excluded, good = told[EXCLUDED], told[GOOD]
         left = end - start - excluded
-        bad = min(left, bad + sum(e.length_ms for e in self.extra if start <= e.ts < end))
+        bad = min(left, told[BAD])
         good = min(left - bad, good)
         return {GOOD: good, BAD: bad, UNKNOWN: left - bad - good, EXCLUDED: excluded}
 
