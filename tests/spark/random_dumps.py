@@ -4,9 +4,9 @@ One `random.Random` makes a directory, so that a seed is enough to have it again
 or two masters with several lives (proved or not, killed with lost lines, clocks that step,
 intervals that change, failovers to another broker_id), replicas that come, go, stall and lack
 their row, slaves with their own dumps; a first line of a boot may come hours after the others.
-Counters of states are those of a master that looks five times a second at states that change at any
-instant; in a few groups they fit nothing. Then lines are lost, repeated, repeated with another text,
-shuffled, cut, and spread over files of any name.
+Counters of states are those of a master that looks five times a second at states that change at
+any instant; in a few groups they fit nothing. Then lines are lost, repeated, repeated with another
+text, shuffled, cut, and spread over files of any name.
 """
 
 from __future__ import annotations
