@@ -4,8 +4,8 @@ One window, 10:00 to 13:00 (10,800 s) on 10 March 2026, and one line every 5 min
 that a whole window is 36 lines. Each story is a broker group of its own. In every line 100 messages
 and 1,000 bytes have come since the line before. A line speaks for the 300 s before it; the first
 one in the window (10:00) for time before the window, which is cut off; the one of 13:00 (or the
-first one behind it) is no line of the window, but tells how it ended. So a group without trouble has
-36 x 300 s = 10,800 s.
+first one behind it) is no line of the window, but tells how it ended. So a group without trouble
+has 36 x 300 s = 10,800 s.
 
 The objective: in sync with at most 10 s of lag for 99 % of the time: 1 % of 10,800 s is a budget of
 108 s.
