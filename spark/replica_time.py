@@ -94,7 +94,7 @@ def elsewhere(stream: Stream, replica: str) -> tuple[int, int] | None:
     """From when to when a master that another one overtook had this replica."""
     moments = [
         sample.ts
-        for sample in (*stream.inside, *stream.closing)
+        for sample in stream.samples
         if sample.overtaken and replica in sample.rows and sample.rows[replica].connected
     ]
     return (min(moments), max(moments)) if moments else None
