@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spark.dump_files import Group, split_by_group
-from spark.group_report import OF_GROUPS
+from spark.group_report import OF_GROUPS, row_tuple
 from spark.report_context import Context, FileLines
 from spark.report_tasks import (
     STORED,
@@ -61,7 +61,10 @@ def core_tables(
             dict(zip(columns, row, strict=True)) | {"dt": date} for row in rows.unpacked()
         ]
     names = ("replica_days", "windows", "group_days", "group_windows")
-    found["clusters"] = clusters(*(found[name] for name in names))
+    found["clusters"] = [
+        dict(zip(TABLES["clusters"], row_tuple("clusters", row), strict=True)) | {"dt": date}
+        for row in clusters(*(found[name] for name in names))
+    ]
     found["dt"] = [{"dt": date}]
     return found
 
