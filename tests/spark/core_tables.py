@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from spark.group_report import OF_GROUPS, group_rows
+from spark.objectives import SlaConfig
 from spark.report_context import Context, FileLines
 from spark.result_tables import TABLES
 from spark.schema import Day
-from spark.sla_config import SlaConfig, default_sla
+from spark.sla_config import default_sla
 
 Tables = dict[str, list[dict[str, Any]]]
 Group = tuple[str, str]

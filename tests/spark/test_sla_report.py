@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import sla_report
+from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.report_data import ReportData
 from spark.results import StagedDay
 from spark.schema import Day, InputError
-from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.sla_report import STAGES, ReportRequest, run
 from tests.spark.dump_lines_builder import DATE, T0, Life, Line, every, replica, write_dump
 
