@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from spark.sla_config import SlaConfig, default_sla, read_sla
+from spark.objectives import SlaConfig
+from spark.sla_config import default_sla, read_sla
 
 PROGRAM: Final = "mqreport"
 DEFAULT_MASTER: Final = "local[*]"

@@ -22,7 +22,7 @@ _FIRST_MONDAY_MS: Final = 4 * DAY_MS
 class Exclusion:
     """Replicas whose time does not count, when, and why.
 
-    `patterns`: of cluster, broker group and replica (`sla_config.pattern_regex`). Either
+    `patterns`: of cluster, broker group and replica (`objectives.pattern_regex`). Either
     `once_ms`, an interval in epoch ms, or `weekly_ms`, one in ms since Monday 00:00 UTC that comes
     again each week and may reach into the next one. Intervals are [begin, end).
     """

@@ -15,6 +15,7 @@ from typing import Any, Final
 from spark.dump_words import HOUR_MS
 from spark.events import events
 from spark.group_day import GroupFigures, Row, group_columns, metadata_columns
+from spark.objectives import Objective, SlaConfig, pattern_regex
 from spark.replica_day import ReplicaDay
 from spark.replica_names import KnownReplica, known_replicas
 from spark.replica_time import Asked, ReplicaTime, replica_time
@@ -22,7 +23,6 @@ from spark.report_context import Context, FileLines
 from spark.result_tables import TABLES
 from spark.revisions import Revision
 from spark.sample_stream import GroupSamples, read_samples
-from spark.sla_config import Objective, SlaConfig, pattern_regex
 from spark.verdicts import budget_columns, budget_s, burn_rates, burnt_minutes, judged, worst_of
 from spark.windows import group_windows, replica_windows
 

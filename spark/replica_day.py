@@ -326,6 +326,7 @@ class ReplicaDay:
             return "master_restart"
         if _ha_failed(sample):
             return "ha_restart"
+        sample = _first_with(sample)
         before = sample.predecessor
         begins = sample.line.seq == 1 if before is None else not sample.same_boot
         if begins and not sample.proved:
@@ -358,6 +359,14 @@ class ReplicaDay:
 
 
 _QUALITIES: Final = (GOOD, BAD, UNKNOWN, EXCLUDED)
+
+
+def _first_with(sample: Sample) -> Sample:
+    """The sample, or the first line of its boot if that has no interval of its own."""
+    before = sample.boot_predecessor
+    if before is not None and before.boot_predecessor is None and before.start_ms == before.ts:
+        return before
+    return sample
 
 
 def _row_before(sample: Sample, replica: str) -> ReplicaRow | None:

@@ -281,7 +281,8 @@ class _LagJudge:
         """Up to then the lag cannot have passed the limit; None without a predecessor in sync."""
         if before is not None and row_before is not None:
             self._calm_ms = before.ts + limit_ms - row_before.lag_ms
-            self._was_good: bool = row_before.lag_ms <= limit_ms
+            is_sure = row_before.lag_exact or not row_before.lag_bytes
+            self._was_good: bool = is_sure and row_before.lag_ms <= limit_ms
 
     def judged(self, start_ms: int, end_ms: int) -> list[tuple[int, int, str]]:
         """(start_ms, end_ms, quality) of time in sync, in order, without empty ones."""

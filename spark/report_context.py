@@ -8,8 +8,8 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
+from spark.objectives import SlaConfig
 from spark.schema import Day
-from spark.sla_config import SlaConfig
 
 
 @dataclass(frozen=True, slots=True)

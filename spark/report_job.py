@@ -154,9 +154,8 @@ def compute(
     for path in paths:
         _check(path, files)
     items = [_items_of_rows(table, frame) for table, frame in stored.items()]
-    if expected := {(name.cluster, name.broker) for name in context.sla.expect}:
-        names = spark.sparkContext.parallelize(sorted(expected), 1)
-        items.append(names.map(item_of_expected))
+    expected = sorted({(name.cluster, name.broker) for name in context.sla.expect})
+    items.append(spark.sparkContext.parallelize(expected, 1).map(item_of_expected))
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             dumps = _Dumps(spark, files, paths, context.day)

@@ -17,12 +17,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from spark.dump_words import REPLICA
+from spark.objectives import SlaConfig
 from spark.report_data import DAY_COLUMNS, ReplicaKey, ReportData, Row, key_of, plotted_keys
 from spark.report_job import GroupTables
 from spark.result_tables import TABLES
 from spark.results import Results
 from spark.schema import Day
-from spark.sla_config import SlaConfig
 from spark.verdicts import worst_of
 
 _HISTORY_DAYS: Final = 30

@@ -11,7 +11,6 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,17 +18,20 @@ import yaml
 
 from spark import sla_values
 from spark.exclusions import Exclusion
+from spark.objectives import (
+    DEFAULT_WINDOWS,
+    EXIT_POLICIES,
+    Objective,
+    ReplicaName,
+    ReplicaPattern,
+    SlaConfig,
+    alternatives,
+    glob_regex,
+)
 from spark.sla_values import Parser, ValueReader, is_empty, shown
 
 DEFAULT_NAME: Final = "default"
 """Name of the objective that is added when the file has none that matches everything."""
-DEFAULT_WINDOWS: Final = (7, 30)
-"""Days of the windows that end with the date of the report."""
-DEFAULT_SYNC_OK_PERCENT: Final = 99.9
-"""What groups with a SYNC_MASTER have without being told: who waits for replicas promises that they
-answer, and as often as replicas are promised to be in sync."""
-EXIT_POLICIES: Final = ("day", "window", "both")
-"""Whose verdict the exit code tells: the day's, the longest window's, or the worse of the two."""
 _MAX_WINDOWS: Final = 4
 _MAX_WINDOW_DAYS: Final = 90
 
@@ -40,90 +42,6 @@ class SlaError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
-
-
-def pattern_regex(pattern: str) -> str:
-    """The regular expression of a pattern, anchored; the same for Python and for Spark's RLIKE.
-
-    `*` is any text, `?` one character, `|` stands between alternatives; case counts.
-    """
-    return "^(?:" + "|".join(_glob_regex(item, any_one=".") for item in _items(pattern)) + ")$"
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """What is promised for the replicas that its three patterns match; None: not judged."""
-
-    name: str
-    cluster: str = "*"
-    broker: str = "*"
-    replica: str = "*"
-    availability_percent: float = 99.9
-    lag_seconds: float = 10.0
-    min_coverage_percent: float = 99.0
-    lag_p99_seconds: float | None = None
-    sync_ok_percent: float | None = None
-    rpo_bytes: int | None = None
-    metadata_age_seconds: float | None = None
-    metadata_required: bool = False
-    first_copy_hours: float = 24.0
-    """So long may a new replica's first copy take without counting as bad; 0: no grace."""
-    sync_ok_given: bool = False
-    """Whether the file says something of `sync_ok_percent`, if only that it is switched off."""
-    runbook_url: str | None = None
-
-    @property
-    def patterns(self) -> tuple[str, str, str]:
-        """Patterns of cluster, broker group and replica: see `pattern_regex`."""
-        return self.cluster, self.broker, self.replica
-
-    def sync_ok_wanted(self, *, is_sync_master: bool) -> float | None:
-        """Per cent of synchronous sends that have to succeed; None: not judged."""
-        if self.sync_ok_percent is not None or self.sync_ok_given:
-            return self.sync_ok_percent
-        return DEFAULT_SYNC_OK_PERCENT if is_sync_master else None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaName:
-    """One replica of one broker group, by its exact names."""
-
-    cluster: str
-    broker: str
-    replica: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPattern:
-    """Replicas that are no longer there on purpose: three patterns (`pattern_regex`)."""
-
-    cluster: str = "*"
-    broker: str = "*"
-    replica: str = "*"
-
-    @property
-    def patterns(self) -> tuple[str, str, str]:
-        """Patterns of cluster, broker group and replica."""
-        return self.cluster, self.broker, self.replica
-
-    def matches(self, cluster: str, broker: str, replica: str) -> bool:
-        """Whether this replica is retired."""
-        return _match(self.patterns, (cluster, broker, replica))
-
-
-@dataclass(frozen=True, slots=True)
-class SlaConfig:
-    """A whole sla.yaml. The last objective matches everything; the first that matches counts.
-
-    `windows`: days, ascending. `exit_policy`: one of EXIT_POLICIES."""
-
-    objectives: tuple[Objective, ...]
-    expect: tuple[ReplicaName, ...] = ()
-    retired: tuple[ReplicaPattern, ...] = ()
-    windows: tuple[int, ...] = DEFAULT_WINDOWS
-    source: str = "built-in defaults"
-    exclusions: tuple[Exclusion, ...] = ()
-    exit_policy: str = EXIT_POLICIES[0]
 
 
 def default_sla() -> SlaConfig:
@@ -393,32 +311,16 @@ def _nearest(key: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
 
 
-def _items(pattern: str) -> list[str]:
-    return pattern.split("|")
-
-
-def _glob_regex(glob: str, any_one: str) -> str:
-    wild = {"*": ".*", "?": any_one}
-    return "".join(wild.get(char) or re.escape(char) for char in glob)
-
-
-def _match(patterns: Sequence[str], names: Sequence[str]) -> bool:
-    return all(
-        re.match(pattern_regex(pattern), name) is not None
-        for pattern, name in zip(patterns, names, strict=True)
-    )
-
-
 def _covers(earlier: Sequence[str], later: Sequence[str]) -> bool:
     """Whether everything that the patterns `later` match is matched by `earlier`, too."""
     return all(
-        any(_glob_covers(wide, narrow) for wide in _items(first))
+        any(_glob_covers(wide, narrow) for wide in alternatives(first))
         for first, second in zip(earlier, later, strict=True)
-        for narrow in _items(second)
+        for narrow in alternatives(second)
     )
 
 
 def _glob_covers(wide: str, narrow: str) -> bool:
     # The narrow pattern read as a text: its * may only be taken by a * of the wide one, its ? by
     # a * or a ?.
-    return re.fullmatch(_glob_regex(wide, any_one="[^*]"), narrow, re.DOTALL) is not None
+    return re.fullmatch(glob_regex(wide, any_one="[^*]"), narrow, re.DOTALL) is not None

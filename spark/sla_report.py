@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.dump_words import GROUP
 from spark.group_report import OF_GROUPS, row_tuple
 from spark.hadoop_files import HadoopFiles
+from spark.objectives import SlaConfig
 from spark.page import report_html
 from spark.progress import Progress
 from spark.report_context import Context
@@ -27,7 +28,6 @@ from spark.report_job import GroupTables, Row, compute, frame_of
 from spark.report_rows import dates_until, report_data
 from spark.results import Results, StagedDay, report_directory, summary_path
 from spark.schema import Day
-from spark.sla_config import SlaConfig
 from spark.summary import incidents_csv, replicas_csv, summary_json
 from spark.verdicts import waiting_groups, worst_of
 from spark.windows import clusters

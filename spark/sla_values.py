@@ -109,7 +109,7 @@ def exact_name(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
 
 
 def pattern(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
-    """See `sla_config.pattern_regex`."""
+    """See `objectives.pattern_regex`."""
     pattern = reader.text(key, node)
     if pattern is not None and "" in pattern.split("|"):
         reader.problem(node, f"{key} is {pattern!r}: nothing stands beside the |; remove it")

@@ -14,9 +14,9 @@ from typing import Any
 from spark import wording
 from spark.distributions import send_count
 from spark.dump_words import GROUP, MINUTE_MS, SYNC_MASTER
+from spark.objectives import Objective
 from spark.report_data import BREACHED, INSUFFICIENT, MET
 from spark.result_tables import SPANS_S
-from spark.sla_config import Objective
 
 Row = Mapping[str, Any]
 

@@ -24,9 +24,9 @@ from spark.distributions import (
     whole_ns,
 )
 from spark.dump_words import DAY_MS, MINUTE_MS, SYNC_RESULTS
+from spark.objectives import Objective
 from spark.report_data import BREACHED, INSUFFICIENT, MET
 from spark.result_tables import PERCENTILES, SPANS_S, STATES
-from spark.sla_config import Objective
 from spark.verdicts import (
     availability_verdict,
     budget_columns,

@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark.exclusions import Exclusion
+from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.schema import Day
-from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.sla_report import ReportRequest, run
 from tests.spark.core_tables import core_tables
 from tests.spark.plain_report import plain_report

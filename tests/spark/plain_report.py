@@ -468,6 +468,9 @@ def _cause(first: Piece, samples: list[Sample], replica: str) -> str:
         return "master_restart"
     if _ha_failed(sample):
         return "ha_restart"
+    before = sample.before
+    if before is not None and before.before is None and before.start == before.ts:
+        sample = before  # a first line at the moment of its boot
     if sample.begins_boot and not sample.proved:
         before = sample.predecessor
         is_other = before is not None and before.boot != sample.line.get("prev_boot")

@@ -237,7 +237,8 @@ def _seen_in_sync(
     until = p.ts + limit - p_row["lag_ms"] if p is not None and p_row is not None else -math.inf
     """So long the lag that the predecessor saw cannot have grown above the limit."""
     if row["state"] != "in_sync":
-        is_good = p_row is not None and p_row["lag_ms"] <= limit and y <= until
+        is_sure = p_row is not None and (p_row["lag_exact"] or not p_row["lag_bytes"])
+        is_good = is_sure and p_row is not None and p_row["lag_ms"] <= limit and y <= until
         return [(x, y, GOOD if is_good else UNKNOWN)]
     if not row["lag_exact"] and row["lag_bytes"] > 0 and lag <= limit:
         return [(x, y, UNKNOWN)]

@@ -1,6 +1,6 @@
-"""Random dumps through the Spark program and the plain one: every column of every table equal.
+"""Random dumps through the program and the plain one: every column of every table equal.
 
-One seed for each window, or REPORT_SEEDS of them. A failure tells all that differs; the same seed
+Windows go through the report's core, without a JVM; days, one after the other, through Spark. One seed for each window, or REPORT_SEEDS of them. A failure tells all that differs; the same seed
 makes the same files again.
 """
 
@@ -15,12 +15,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.both_ways import Question, differences, plain_tables, spark_tables
+from tests.spark.both_ways import (
+    Question,
+    core_tables_of,
+    differences,
+    plain_tables,
+    spark_tables,
+)
 from tests.spark.plain_samples import DAY_MS, HOUR_MS, Tables, Window, midnight, whole_day
 from tests.spark.plain_verdicts import Exclusion, PlainObjective
 from tests.spark.random_dumps import random_lines, write_randomly
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 DATE = datetime.date(2026, 3, 10)
 W0 = midnight(DATE)
@@ -85,7 +91,7 @@ def write_dumps(chance: random.Random, root: Path, begin_ms: int, end_ms: int, g
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("REPORT_SEEDS", "1"))))
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=list(WINDOWS))
-def test_one_window(compiled: SparkSession, tmp_path: Path, window: Window, seed: int) -> None:
+def test_one_window(tmp_path: Path, window: Window, seed: int) -> None:
     chance = random.Random(f"{window.w0} {seed}")
     write_dumps(chance, tmp_path / "dumps", window.w0, window.w1, groups=16)
     question = Question(
@@ -96,18 +102,13 @@ def test_one_window(compiled: SparkSession, tmp_path: Path, window: Window, seed
         [("*", "b3", "*")],
         exclusions=excluded(window),
     )
-    found = differences(
-        spark_tables(compiled, question, tmp_path / "out"),
-        plain_tables(question),
-    )
+    found = differences(core_tables_of(question), plain_tables(question))
     assert not found, "\n".join(found[:80])
 
 
-def test_days_one_after_the_other(
-    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Three whole days: budgets, burn rates and windows reach back into the days before. The last
-    one, which has both to reach back to, takes the compiled code."""
+@pytest.mark.slow
+def test_days_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
+    """Three whole days: budgets, burn rates and windows reach back into the days before."""
     chance = random.Random(3)
     days = [whole_day(str(DATE + datetime.timedelta(days=n))) for n in range(3)]
     for day in days:
@@ -120,8 +121,6 @@ def test_days_one_after_the_other(
     for day in days:
         asked = dataclasses.replace(question, window=day, exclusions=excluded(day))
         plain = plain_tables(asked, history)
-        if day is days[-1]:
-            spark = request.getfixturevalue("compiled")
         found = differences(spark_tables(spark, asked, tmp_path / "out"), plain)
         assert not found, "\n".join([str(day.date), *found[:80]])
         history.append(plain)

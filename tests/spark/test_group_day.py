@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from spark.objectives import Objective, ReplicaName, SlaConfig
 from spark.schema import Day
-from spark.sla_config import Objective, ReplicaName, SlaConfig
 from tests.spark.core_tables import core_tables
 from tests.spark.dump_lines_builder import (
     ACK_LE,

@@ -12,17 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.exclusions import Exclusion
-from spark.sla_config import (
-    Objective,
-    ReplicaName,
-    ReplicaPattern,
-    SlaConfig,
-    SlaError,
-    default_sla,
-    parse_sla,
-    pattern_regex,
-    read_sla,
-)
+from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig, pattern_regex
+from spark.sla_config import SlaError, default_sla, parse_sla, read_sla
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import sla_report
+from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.report_data import ReportData
 from spark.results import StagedDay
 from spark.schema import Day, InputError
-from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.sla_report import STAGES, ReportRequest, run
 from tests.spark.dump_lines_builder import DATE, T0, Life, Line, every, replica, write_dump
 
@@ -144,7 +144,8 @@ def test_late_samples_revise_and_copies_of_lines_do_not(
     assert row["late"] == row["received"] - 59
     assert (data.revision, data.group_days[0]["revision"]) == (2, 2)
     revised = tables(spark, tmp_path)
-    report(spark, tmp_path, dumps=[*reversed(both), both[0]])  # and every line of it twice
+    copy = shutil.copytree(both[0], tmp_path / "copy")
+    report(spark, tmp_path, dumps=[*reversed(both), str(copy)])
     again = tables(spark, tmp_path)
     duplicates = again.pop("replica_days"), revised.pop("replica_days")
     assert duplicates[0] != duplicates[1]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from spark.objectives import Objective
 from spark.result_tables import TABLES
-from spark.sla_config import Objective
 from spark.verdicts import budget_s, burn_rates, judged, waiting_groups, worst_of
 
 B, I, M = "breached", "insufficient data", "met"  # noqa: E741 - as in the table below

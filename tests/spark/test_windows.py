@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from spark.objectives import Objective
 from spark.result_tables import TABLES
-from spark.sla_config import Objective
 from spark.windows import clusters, group_windows, replica_windows
 from tests.spark.dump_lines_builder import DATE
 
