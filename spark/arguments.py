@@ -74,7 +74,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         date=given.date,
         dumps=tuple(given.dumps),
         out=given.out,
-        sla=_sla(given.sla, environment),
+        sla=find_sla(given.sla, environment),
         master=None if submitted else given.master or DEFAULT_MASTER,
         between=_between(*given.between) if given.between else None,
         catch_up=given.catch_up,
@@ -193,8 +193,11 @@ def _setting(text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _sla(path: str | None, environment: Mapping[str, str]) -> SlaConfig:
-    """The named file, else the installation's, else what is built in (which is the same)."""
+def find_sla(path: str | None, environment: Mapping[str, str]) -> SlaConfig:
+    """The named file, else the installation's, else what is built in (which is the same).
+
+    Raises SlaError.
+    """
     if path is not None:
         return read_sla(Path(path))
     home = environment.get("ROCKETMQ_HOME") or Path(__file__).resolve().parents[1]
