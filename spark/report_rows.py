@@ -61,6 +61,7 @@ def report_data(results: Results, day: Day, sla: SlaConfig) -> ReportData:
         objectives=[asdict(item) for item in sla.objectives if item.name in used],
         window_days=sla.windows,
         totals={"incidents": incidents.count(), "events": events.count()},
+        exit_on=sla.exit_policy,
     )
 
 

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from pyspark.sql import SparkSession
 
@@ -25,10 +25,11 @@ from spark.arguments import Options
 from spark.catch_up import CatchUp
 from spark.days import window
 from spark.hadoop_files import HadoopFiles
+from spark.headlines import one_line
 from spark.java_home import find_java
 from spark.output import say
 from spark.progress import Reporter
-from spark.report_data import EXIT_ERROR, INSUFFICIENT, MET, ReportData, key_of, worst_first
+from spark.report_data import EXIT_ERROR, ReportData
 from spark.results import report_directory, summary_path
 from spark.sla_report import ReportRequest, run
 from spark.spark_session import (
@@ -38,9 +39,7 @@ from spark.spark_session import (
     start_session,
     stop_session,
 )
-from spark.wording import excerpt, name
 
-_MAX_REASONS: Final = 3
 _Failure = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 
@@ -228,23 +227,5 @@ def _locked(out: Path | None) -> Iterator[None]:
 
 
 def verdict_line(data: ReportData, page: str) -> str:
-    """What stdout gets: the date, the verdict, why, where the page is."""
-    why = []
-    for row in worst_first(data.replica_days):
-        if row["verdict"] == data.verdict != MET:
-            replica = "/".join(map(name, key_of(row)))
-            why.append(f"{replica}: {', '.join(map(excerpt, row['reasons']))}")
-    if data.verdict == INSUFFICIENT:
-        why += [
-            f"{name(row['cluster'])}/{name(row['broker'])}: a SYNC_MASTER without a replica"
-            for row in data.waiting_groups
-        ]
-    if not data.replica_days and not why:
-        why.append("no dump and no earlier result names a replica")
-    more = len(why) - _MAX_REASONS
-    shown = [*why[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])]
-    count = len(data.replica_days)
-    text = "; ".join(shown) or f"{count} replica{'s' if count != 1 else ''}"
-    revised = f" (revision {data.revision})" if data.revision > 1 else ""
-    plain = " ".join(text.split())  # no line breaks, no spaces that only a page needs
-    return f"{data.date} {data.verdict}{revised}: {plain}; page: {page}"
+    """What stdout gets: the date, both verdicts, why, where the page is."""
+    return f"{one_line(data)}; page: {page}"
