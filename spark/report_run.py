@@ -14,10 +14,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
@@ -39,6 +39,7 @@ from spark.spark_session import (
     start_session,
     stop_session,
 )
+from spark.webhook import Webhook, message_of, message_of_failure
 
 _Failure = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
@@ -114,12 +115,16 @@ class ReportRun:
             data = self._compute(date)
         except SPARK_ERRORS as error:
             self._keep_log = True
-            self._reporter.note(f"{date}: Spark gave up: {explain(error, self._log)}")
+            why = f"Spark gave up: {explain(error, self._log)}"
+            self._reporter.note(f"{date}: {why}")
+            notify(self._options.notify, message_of_failure(str(date), why), self._reporter)
             return EXIT_ERROR
         self._reporter.pause()
-        line = verdict_line(data, self._page(date))
+        page = self._page(date)
+        line = verdict_line(data, page)
         if not say(sys.stdout, line):
             self._reporter.note(f"stdout cannot be written: {line}")
+        notify(self._options.notify, message_of(data, page), self._reporter)
         return data.exit_code
 
     def _compute(self, date: datetime.date) -> ReportData:
@@ -158,6 +163,13 @@ class ReportRun:
             self._reporter.note(f"Spark's log: {self._log}")
         else:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def notify(webhook: Webhook | None, message: Mapping[str, Any], reporter: Reporter) -> None:
+    """Tells the address that was asked for, if any. A failure is a note and nothing else."""
+    failure = webhook.find_failure(message) if webhook is not None else None
+    if failure is not None:
+        reporter.note(f"{message['date']}: nobody was notified: {failure}")
 
 
 def _scratch_directory() -> Path:
