@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Final
 
-from spark import prometheus_import, prometheus_rules
+from spark import openslo, prometheus_import, prometheus_rules
 from spark.arguments import PROGRAM, Options, UsageError, parse_arguments
 from spark.java_home import JavaError
 from spark.output import say
@@ -37,6 +37,8 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
             return prometheus_import.main(arguments[1:])
         if arguments[:1] == ["rules"]:
             return prometheus_rules.main(arguments[1:], os.environ)
+        if arguments[:1] == ["openslo"]:
+            return openslo.main(arguments[1:], os.environ)
         return _report(parse_arguments(arguments, os.environ), now_ms)
     except UsageError as error:
         _complain(f"{error} ({PROGRAM} --help)")

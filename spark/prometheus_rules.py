@@ -126,9 +126,9 @@ def _lag_rule(objectives: Sequence[Objective]) -> list[str]:
     """1 while a replica that is in sync lags more than its objective: `or` takes the first."""
     expr = []
     for objective in objectives:
-        selector = _selector(objective)
-        lag = f"rocketmq_ha_replica_lag_seconds{selector} > bool {_number(objective.lag_seconds)}"
-        expr.append(f"max {_BY} (({lag}) * rocketmq_ha_replica_in_sync{selector})")
+        own = _selector(objective)
+        lag = f"rocketmq_ha_replica_lag_seconds{own} > bool {_number(objective.lag_seconds)}"
+        expr.append(f"max {_BY} (({lag}) * rocketmq_ha_replica_in_sync{own})")
     return _record(
         "replica:rocketmq_ha_lag_above_objective:bool", [expr[0], *_each("or", expr[1:])]
     )
@@ -268,15 +268,19 @@ def _permitted(allowed: Decimal) -> str:
     return f"the objective allows {_number(allowed * 100)} %."
 
 
-def _selector(objective: Objective, *more: str) -> str:
-    """Label matchers for an objective's patterns; Prometheus anchors its expressions."""
+def selector(patterns: Sequence[str], *more: str) -> str:
+    """Label matchers for patterns of cluster, broker, replica; Prometheus anchors expressions."""
     matchers = [
         f"{label}{_matcher(pattern)}"
-        for label, pattern in zip(_LABELS, objective.patterns, strict=True)
-        if "*" not in pattern.split("|")
+        for label, pattern in zip(_LABELS, patterns, strict=False)
+        if pattern != "*"
     ]
     matchers += filter(None, more)
     return f"{{{','.join(matchers)}}}" if matchers else ""
+
+
+def _selector(objective: Objective, *more: str) -> str:
+    return selector(objective.patterns, *more)
 
 
 def _matcher(pattern: str) -> str:

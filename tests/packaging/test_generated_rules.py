@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from spark.command_line import main
+from spark.openslo import documents
 from spark.prometheus_rules import rules_text
 from spark.sla_config import parse_sla, read_sla
 from tests.packaging.promql import SLO_RULES
@@ -201,6 +202,24 @@ def test_with_other_objectives_others_fire(promtool: str, tmp_path: Path) -> Non
     done = run_cases(promtool, tmp_path, SEVERAL.replace("99.95", "99.8"))
     assert done.returncode != 0
     assert "BudgetBurnFast" in done.stdout + done.stderr
+
+
+def test_the_queries_of_openslo_are_promql(promtool: str, tmp_path: Path) -> None:
+    rules = [
+        {"record": f"a:b:c{number}", "expr": part["metricSource"]["spec"]["query"]}
+        for number, (document, kind) in enumerate(
+            (document, kind)
+            for document in documents(parse_sla(SEVERAL, "x"))
+            if document["kind"] == "SLO"
+            for kind in document["spec"]["indicator"]["spec"]["ratioMetric"]
+            if kind != "counter"
+        )
+        for part in [document["spec"]["indicator"]["spec"]["ratioMetric"][kind]]
+    ]
+    path = tmp_path / "rules.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": rules}]}))
+    assert len(rules) == 8
+    run_promtool(promtool, "check", "rules", str(path))
 
 
 def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
