@@ -26,6 +26,7 @@ _OF_OBJECTIVE: Final = {
     *("lag_seconds", "min_coverage_percent", "lag_p99_seconds", "sync_ok_percent", "rpo_bytes"),
     *("metadata_age_seconds", "metadata_required", "first_copy_hours", "runbook_url"),
 }
+_TEXTS: Final = {"objective", "runbook_url"}
 _OF_FILE: Final = {"windows", "expect", "retired", "maintenance", "exit_on"}
 _DAYS: Final = {"d": 1, "w": 7}
 
@@ -141,10 +142,7 @@ class _Documents:
                 raise _RefusedError(
                     f"{full_key} is not known; known are {', '.join(sorted(known))}"
                 )
-            try:
-                found[key] = json.loads(str(text))
-            except ValueError:
-                found[key] = str(text)
+            found[key] = str(text) if key in _TEXTS else _value(str(text))
         return found
 
     def _find_slo(self, label: str, document: Mapping[str, Any]) -> _Slo | None:
@@ -250,6 +248,14 @@ class _Documents:
                 [f"the SLOs have a time window of {longest}d, {self._prefix}windows says {written}"]
             )
         return {}
+
+
+def _value(text: str) -> Any:
+    """What an annotation says: JSON, or a word such as `off`."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _queries(metric: Mapping[str, Any]) -> dict[str, str]:

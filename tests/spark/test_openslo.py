@@ -108,7 +108,11 @@ def test_what_is_written_comes_back(text: str, tmp_path: Path) -> None:
     assert same(parse_sla(sla_text(sla), "x")) == same(sla)
 
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8)
+TEXTS = st.one_of(
+    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8),
+    # What YAML and JSON take for something else.
+    st.sampled_from(["null", "true", "1e3", "[]", '"x"', "off", "~", "2026-01-01"]),
+)
 PATTERNS = st.lists(st.text('ab.-*?+(\\"{}', min_size=1, max_size=4), min_size=1, max_size=2).map(
     "|".join
 )
