@@ -228,10 +228,15 @@ def _cell(value: Any) -> str:
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if isinstance(plain, list):
-        plain = "; ".join(str(item) for item in plain)
+        plain = "; ".join(map(_item, plain))
     if isinstance(plain, str):
         return f"'{plain}" if plain.startswith(_FORMULA_STARTS) else plain
     return repr(plain)
+
+
+def _item(item: Any) -> str:
+    """An excluded time is `its reason: its seconds`."""
+    return ": ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item)
 
 
 def _iso(epoch_ms: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spark.report_data import ReportData, ReportDataError, Row, finite, plotted_keys, worst_first
-from spark.summary import incidents_csv, replicas_csv, summary_json
+from spark.summary import _cell, incidents_csv, replicas_csv, summary_json
 from tests.spark.demo_report import DATE, demo_report, empty_report, one_replica_report
 
 TABLES = ("replica_days", "group_days", "windows", "incidents", "events", "bad_lines")
@@ -203,3 +203,10 @@ def test_finite() -> None:
         3,
         4.5,
     ]
+
+
+def test_excluded_time_in_a_cell() -> None:
+    excluded = [{"reason": "new disks", "seconds": 3600.0}, {"reason": "weekly", "seconds": 60.5}]
+    assert _cell(excluded) == "new disks: 3600.0; weekly: 60.5"
+    assert _cell([]) == ""
+    assert _cell([{"reason": "=1+1", "seconds": 1.0}]) == "'=1+1: 1.0"
