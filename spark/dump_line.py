@@ -42,7 +42,7 @@ class SyncResults(msgspec.Struct, gc=False):
 class AckLatency(msgspec.Struct, gc=False):
     """`counts` has one more than `le` (upper bounds, seconds), not cumulative; `sum` in seconds."""
 
-    le: list[float]
+    le: list[_Seconds]
     counts: list[_Count]
     sum: _Seconds
 

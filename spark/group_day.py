@@ -122,9 +122,10 @@ def group_columns(group: GroupFigures) -> Row:
             row["exposure_covered_s"] = sum(weights.values()) / 1000
             exposure = sum(value * ms for value, ms in weights.items())
             row["exposure_byte_s"] = exposure / 1000 if weights else None
-    if inside:
-        row |= _sends(inside)
-        row["restarts"] = sum(map(_is_restart, inside))
+    if not inside:
+        return {**row, "exposure_covered_s": None}
+    row |= _sends(inside)
+    row["restarts"] = sum(map(_is_restart, inside))
     return row
 
 

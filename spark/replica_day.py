@@ -127,7 +127,9 @@ class ReplicaDay:
             lag_bytes[row.lag_bytes] = lag_bytes.get(row.lag_bytes, 0) + ms
             last_minute = (end_ms - 1 - first) // MINUTE_MS
             for minute in range((start_ms - first) // MINUTE_MS, last_minute + 1):
-                if lag > lag_ms_max[minute]:
+                if lag > lag_ms_max[minute] and (
+                    not excluded or self._counts(minute, start_ms, end_ms)
+                ):
                     lag_ms_max[minute] = lag
             if start_ms // HOUR_MS == (end_ms - 1) // HOUR_MS:
                 if start_ms // HOUR_MS != hour:
@@ -144,6 +146,12 @@ class ReplicaDay:
                 if part_ms:
                     weights = self._lags.setdefault(each, {})
                     weights[lag] = weights.get(lag, 0) + part_ms
+
+    def _counts(self, minute: int, start_ms: int, end_ms: int) -> bool:
+        """Whether a part of [start_ms, end_ms) that lies in the minute is not excluded."""
+        begin_ms = self._group.first_minute + minute * MINUTE_MS
+        start_ms, end_ms = max(start_ms, begin_ms), min(end_ms, begin_ms + MINUTE_MS)
+        return _overlap_ms(self._excluded, start_ms, end_ms) < end_ms - start_ms
 
     def _lag_figures(self) -> Row:
         lags: dict[int, int] = {}
@@ -318,6 +326,7 @@ class ReplicaDay:
             return "master_restart"
         if _ha_failed(sample):
             return "ha_restart"
+        sample = _first_with(sample)
         before = sample.predecessor
         begins = sample.line.seq == 1 if before is None else not sample.same_boot
         if begins and not sample.proved:
@@ -350,6 +359,14 @@ class ReplicaDay:
 
 
 _QUALITIES: Final = (GOOD, BAD, UNKNOWN, EXCLUDED)
+
+
+def _first_with(sample: Sample) -> Sample:
+    """The sample, or the first line of its boot if that has no interval of its own."""
+    before = sample.boot_predecessor
+    if before is not None and before.boot_predecessor is None and before.start_ms == before.ts:
+        return before
+    return sample
 
 
 def _row_before(sample: Sample, replica: str) -> ReplicaRow | None:

@@ -15,6 +15,7 @@ from spark.sample_stream import GroupSamples, Sample, Stream
 
 _REMEMBERED_RESULTS: Final = 7
 _ALWAYS: Final = 0
+_NEVER: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def known_replicas(
             add(name, _ALWAYS)
             last_rows[name] = row
         elif name not in renamed and date == str(day.date):
-            add(name, day.w1_ms)
+            add(name, _NEVER)
     for expected in sla.expect:
         if (expected.cluster, expected.broker) == group:
             add(expected.replica, _ALWAYS)
@@ -56,22 +57,16 @@ def known_replicas(
         add(name, ts)
     for number, slave in samples.slaves.items():
         if number and slave.inside:
-            add(f"{group[1]}:{number}", day.w1_ms)
+            add(f"{group[1]}:{number}", _NEVER)
     found = []
     for name in sorted(known):
         if not any(each.matches(*group, name) for each in sla.retired):
-            copy_ms = _copy_since_ms(known[name], seen.get(name), last_rows.get(name), day.w0_ms)
+            last = last_rows.get(name)
+            copy_ms = last.get("first_copy_since_ms") if last is not None else None
+            if day.w0_ms < known[name] < day.w1_ms:
+                copy_ms = known[name]
             found.append((name, KnownReplica(known[name], copy_ms)))
     return found
-
-
-def _copy_since_ms(
-    known_ms: int, seen_ms: int | None, last: Mapping[str, Any] | None, w0_ms: int
-) -> int | None:
-    if last is not None:
-        since_ms: int | None = last.get("first_copy_since_ms")
-        return since_ms
-    return seen_ms if known_ms >= w0_ms else None
 
 
 def _seen(group: tuple[str, str], stream: Stream, w1_ms: int) -> tuple[dict[str, int], set[str]]:

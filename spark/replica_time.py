@@ -86,7 +86,7 @@ def replica_time(stream: Stream, asked: Asked, day: Day) -> ReplicaTime:
     for sample in stream.samples:
         builder.add(sample)
     found = ReplicaTime(builder.whole(), builder.extras)
-    _exclude(found, asked, day)
+    _exclude(found, asked)
     return found
 
 
@@ -94,7 +94,7 @@ def elsewhere(stream: Stream, replica: str) -> tuple[int, int] | None:
     """From when to when a master that another one overtook had this replica."""
     moments = [
         sample.ts
-        for sample in (*stream.inside, *stream.closing)
+        for sample in stream.samples
         if sample.overtaken and replica in sample.rows and sample.rows[replica].connected
     ]
     return (min(moments), max(moments)) if moments else None
@@ -115,7 +115,8 @@ class _Builder:
         if sample.down_ms is not None:
             end_ms = min(sample.line.boot_ts, sample.ts)
             is_known = end_ms > self._asked.known_ms
-            self._put(sample.down_ms, end_ms, BAD if is_known else UNKNOWN, DOWN, sample)
+            quality, state = (BAD, DOWN) if is_known else (UNKNOWN, None)
+            self._put(sample.down_ms, end_ms, quality, state, sample)
         if sample.ts <= self._day.w0_ms:
             return
         row = sample.rows.get(self._asked.replica)
@@ -280,7 +281,8 @@ class _LagJudge:
         """Up to then the lag cannot have passed the limit; None without a predecessor in sync."""
         if before is not None and row_before is not None:
             self._calm_ms = before.ts + limit_ms - row_before.lag_ms
-            self._was_good: bool = row_before.lag_ms <= limit_ms
+            is_sure = row_before.lag_exact or not row_before.lag_bytes
+            self._was_good: bool = is_sure and row_before.lag_ms <= limit_ms
 
     def judged(self, start_ms: int, end_ms: int) -> list[tuple[int, int, str]]:
         """(start_ms, end_ms, quality) of time in sync, in order, without empty ones."""
@@ -326,33 +328,30 @@ def _cut(at_ms: float, start_ms: int, end_ms: int) -> int:
 # -- excluded time ---------------------------------------------------------------------------
 
 
-def _exclude(found: ReplicaTime, asked: Asked, day: Day) -> None:
+def _exclude(found: ReplicaTime, asked: Asked) -> None:
     """Takes out maintenance and the first copy."""
-    if asked.copy_since_ms is not None:
-        _exclude_first_copy(found, asked, asked.copy_since_ms, day)
+    in_sync = (piece.start_ms for piece in found.pieces if piece.state == IN_SYNC)
+    synced_ms = min(in_sync, default=None)
     for start_ms, end_ms, reason in asked.maintenance:
         found.pieces = list(_without(found.pieces, start_ms, end_ms, reason))
         found.extras = [each for each in found.extras if not start_ms <= each.ts < end_ms]
+    since_ms = asked.copy_since_ms
+    if since_ms is not None and asked.copy_ms:
+        end_ms = since_ms + asked.copy_ms
+        _exclude_first_copy(found, end_ms if synced_ms is None else min(end_ms, synced_ms))
+        found.copy_since_ms = since_ms if synced_ms is None else None
 
 
-def _exclude_first_copy(found: ReplicaTime, asked: Asked, since_ms: int, day: Day) -> None:
-    in_sync = (piece.start_ms for piece in found.pieces if piece.state == IN_SYNC)
-    synced_ms = min(in_sync, default=day.w1_ms)
-    end_ms = min(synced_ms, since_ms + asked.copy_ms)
+def _exclude_first_copy(found: ReplicaTime, end_ms: int) -> None:
+    """It may have begun before its first row, whose counters tell of it."""
     pieces: list[Piece] = []
     for piece in found.pieces:
         if piece.state == CATCHING_UP:
-            pieces += _without([piece], since_ms, end_ms, FIRST_COPY)
+            pieces += _without([piece], 0, end_ms, FIRST_COPY)
         else:
             pieces.append(piece)
     found.pieces = pieces
-    found.extras = [
-        each
-        for each in found.extras
-        if each.state != CATCHING_UP or not since_ms <= each.ts < end_ms
-    ]
-    if synced_ms == day.w1_ms and day.w1_ms < since_ms + asked.copy_ms:
-        found.copy_since_ms = since_ms
+    found.extras = [each for each in found.extras if each.state != CATCHING_UP or each.ts >= end_ms]
 
 
 def _without(pieces: Iterable[Piece], start_ms: int, end_ms: int, reason: str) -> Iterable[Piece]:

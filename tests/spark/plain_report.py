@@ -89,7 +89,6 @@ class Replica:
 
     def lags(self, name: str, start: float, end: float) -> list[tuple[int, float]]:
         """(value, ms) of each sample with a row, of the time that counts in [start, end)."""
-        start = max(start, self.since)
         first = bisect.bisect_right(self.told, start, key=lambda s: s.segment[1])
         last = bisect.bisect_left(self.told, end, key=lambda s: s.segment[0])
         return [
@@ -370,7 +369,7 @@ def _minutes(replica: Replica, window: Window) -> dict[int, Json]:
 def _times(replica: Replica, begin: int, length: int, window: Window) -> Json:
     """The part of [begin, begin + length) that lies in the window, by quality; the largest lag."""
     start, end = max(begin, window.w0), min(begin + length, window.w1)
-    times = {f"{q}_ms": ms for q, ms in replica.time.total_ms(start, end).items()}
+    times = {f"{q}_ms": ms for q, ms in replica.time.told_ms(start, end).items()}
     return times | {"lag_ms_max": weighted(replica.lags("lag_ms", start, end))["max"]}
 
 
@@ -469,9 +468,12 @@ def _cause(first: Piece, samples: list[Sample], replica: str) -> str:
         return "master_restart"
     if _ha_failed(sample):
         return "ha_restart"
+    before = sample.before
+    if before is not None and before.before is None and before.start == before.ts:
+        sample = before  # a first line at the moment of its boot
     if sample.begins_boot and not sample.proved:
         before = sample.predecessor
-        is_other = before is not None and before.broker_id != sample.broker_id
+        is_other = before is not None and before.boot != sample.line.get("prev_boot")
         return "failover" if is_other else "master_restart"
     if first.state == "disconnected":
         return "disconnected"

@@ -339,12 +339,13 @@ def _is_good_process(value: object) -> bool:
 
 
 def _is_good_row(value: object) -> bool:
-    numbers = ["ack_offset", "lag_bytes", "lag_ms", "transferred", "reconnects", "rejected_acks"]
+    numbers = ["lag_bytes", "lag_ms", "transferred", "reconnects", "rejected_acks"]
     return (
         isinstance(value, dict)
         and _has(value, _is_text, ["id"])
         and value.get("state") in STATES
         and _has(value, _is_truth, ["connected", "in_sync", "lag_exact"])
+        and _has(value, _is_whole, ["ack_offset"])
         and _has(value, _is_count, numbers)
         and _has(value.get("state_ms"), _is_count, STATES)
     )
@@ -365,23 +366,38 @@ def _place(sample: Sample) -> tuple[int, str, int]:
 
 
 def in_order(samples: list[Sample], window: Window) -> list[Sample]:
-    """A stream: samples in order, each with its predecessor and its time; the closing one last."""
-    others = sorted((sample for sample in samples if sample.ts < window.w1), key=_place)
-    after = sorted((sample for sample in samples if sample.ts >= window.w1), key=_place)
-    closing = [sample for sample in after if not others or _place(sample) > _place(others[-1])]
-    stream = [*others, *closing[:1]]
+    """A stream: samples in order, each with its predecessor and its time. Of those behind the
+    window the first of each run stays: the closing ones."""
+    stream: list[Sample] = []
+    was_after = False
+    for sample in sorted(samples, key=_place):
+        is_after = sample.ts >= window.w1
+        if not (is_after and was_after):
+            stream.append(sample)
+        was_after = is_after
     for predecessor, sample in itertools.pairwise(stream):
         sample.predecessor = predecessor
-    told_by_others = None
+    told_by_others: int | None = None
+    told_by_closing: int | None = None
     for _, of_boot in itertools.groupby(stream, key=lambda s: (s.boot_ts, s.boot)):
         told = told_by_others
         # A boot's own clock may have been set: its samples share the time in the order of ts.
         for sample in sorted(of_boot, key=lambda s: (s.ts, s.seq)):
             sample.told_by_others, sample.told = told_by_others, told
+            if sample.is_closing:  # counts for other closing ones alone
+                sample.told_by_others = _later(told_by_others, told_by_closing)
+                sample.told = _later(told, told_by_closing)
+                told_by_closing = _later(told_by_closing, sample.ts)
+            else:
+                told = _later(told, sample.ts)
             _lay_out(sample)
-            told = sample.ts if told is None else max(told, sample.ts)
         told_by_others = told
     return stream
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    known = [ts for ts in (one, other) if ts is not None]
+    return max(known, default=None)
 
 
 def _lay_out(sample: Sample) -> None:
@@ -391,9 +407,11 @@ def _lay_out(sample: Sample) -> None:
     if sample.before is not None:
         follows_directly = sample.seq == sample.before.seq + 1
         start = sample.ts - sample.mono_ms
+        passed = sample.mono_ms
         if follows_directly and 0 < start - told <= 10:
+            passed += int(start - told)
             start = int(told)
-        covered = min(sample.mono_ms, 3 * interval if follows_directly else interval)
+        covered = min(passed, 3 * interval if follows_directly else interval)
     else:
         if predecessor is not None:
             last_life = (sample.line.get("prev_boot"), sample.line.get("prev_seq"))
@@ -447,9 +465,9 @@ def replicas_renamed(group: tuple[str, str], stream: list[Sample]) -> set[str]:
         before, now = sample.before.rows, sample.rows
         connected = {name for name, row in before.items() if row["connected"]}
         came = {name for name, row in now.items() if row["connected"]} - connected
-        later = {name for other in stream[place:] for name in other.rows}
-        gone = {name for name in connected - later if not name.startswith(f"{group[1]}:")}
-        found |= gone if came else set()
+        gone = {name for name in connected - now.keys() if not name.startswith(f"{group[1]}:")}
+        if came and gone:
+            found |= gone - {name for other in stream[place:] for name in other.rows}
     return found
 
 
@@ -474,7 +492,7 @@ def weighted(values: Sequence[tuple[int, float]]) -> Json:
     if not values:
         return figures
     for name, share in QUANTILES.items():
-        weight_so_far = 0.0
+        weight_so_far: float = 0
         for value, weight in values:
             weight_so_far += weight
             if weight_so_far >= share * total:

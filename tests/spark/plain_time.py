@@ -63,11 +63,18 @@ class Time:
     extra: list[Extra]
     first_copy_since_ms: int | None = None
 
+    def told_ms(self, start: float, end: float) -> dict[str, float]:
+        """The pieces of [start, end), by quality, and extra time on top."""
+        told = {q: self._of_quality(q, start, end) for q in (GOOD, BAD, UNKNOWN, EXCLUDED)}
+        told[BAD] += sum(extra.length_ms for extra in self.extra if start <= extra.ts < end)
+        return told
+
     def total_ms(self, start: float, end: float) -> dict[str, float]:
         """Of [start, end), by quality: together all of it."""
-        excluded, bad, good = (self._of_quality(q, start, end) for q in (EXCLUDED, BAD, GOOD))
+        told = self.told_ms(start, end)
+        excluded, good = told[EXCLUDED], told[GOOD]
         left = end - start - excluded
-        bad = min(left, bad + sum(e.length_ms for e in self.extra if start <= e.ts < end))
+        bad = min(left, told[BAD])
         good = min(left - bad, good)
         return {GOOD: good, BAD: bad, UNKNOWN: left - bad - good, EXCLUDED: excluded}
 
@@ -103,7 +110,7 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     told: list[Piece] = []
     extra: list[Extra] = []
     for sample in stream:
-        told += _down(sample)
+        told += _down(sample, known.since)
         row = sample.row(known.name)
         is_away = row is None or row["state"] == "disconnected"
         if is_away and known.other is not None:
@@ -113,29 +120,22 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
                 continue
         if row is None:
             covered = max(sample.start, sample.ts - sample.covered_ms)
+            quality, state = (BAD, "disconnected") if sample.ts > known.since else (UNKNOWN, None)
             told.append(Piece(sample.start, covered, UNKNOWN, None, sample))
-            told.append(Piece(covered, sample.ts, BAD, "disconnected", sample))
+            told.append(Piece(covered, sample.ts, quality, state, sample))
             continue
         laid_out, more = _laid_out(sample, row, known)
         told += laid_out
-        if sample.in_window and sample.ts >= known.since:
+        if sample.in_window:
             extra += more
-    pieces = [part for piece in told for part in _of_the_known(piece, known.since)]
-    return Time(_filled(pieces, window), extra)
+    return Time(_filled(told, window), extra)
 
 
-def _down(sample: Sample) -> list[Piece]:
-    return [Piece(sample.down_start, sample.down_end, BAD, "down", sample)]
-
-
-def _of_the_known(piece: Piece, since: float) -> list[Piece]:
-    """Before the replica is known nobody missed it."""
-    if piece.start >= since:
-        return [piece]
-    unseen = dataclasses.replace(
-        piece, end=min(piece.end, since), quality=UNKNOWN, state=None, sample=None
-    )
-    return [unseen, dataclasses.replace(piece, start=since)] if piece.end > since else [unseen]
+def _down(sample: Sample, since: float) -> list[Piece]:
+    """Bad for whom was known by its end."""
+    if sample.down_end > since:
+        return [Piece(sample.down_start, sample.down_end, BAD, "down", sample)]
+    return [Piece(sample.down_start, sample.down_end, UNKNOWN, None, sample)]
 
 
 def _filled(told: list[Piece], window: Window) -> list[Piece]:
@@ -198,10 +198,7 @@ def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], lis
         end = start
     both_in_sync = earlier is not None and earlier["state"] == row["state"] == "in_sync"
     if both_in_sync and end - sample.start <= CLOCK_SLACK_MS:
-        rest = _judged(sample, row, known, sample.start, end)
-        pieces += [
-            part if part.quality == GOOD else dataclasses.replace(part, state=None) for part in rest
-        ]
+        pieces += _judged(sample, row, known, sample.start, end)
     else:
         pieces.append(Piece(sample.start, end, UNKNOWN, None, sample))
     return pieces, extra
@@ -240,7 +237,8 @@ def _seen_in_sync(
     until = p.ts + limit - p_row["lag_ms"] if p is not None and p_row is not None else -math.inf
     """So long the lag that the predecessor saw cannot have grown above the limit."""
     if row["state"] != "in_sync":
-        is_good = p_row is not None and p_row["lag_ms"] <= limit and y <= until
+        is_sure = p_row is not None and (p_row["lag_exact"] or not p_row["lag_bytes"])
+        is_good = is_sure and p_row is not None and p_row["lag_ms"] <= limit and y <= until
         return [(x, y, GOOD if is_good else UNKNOWN)]
     if not row["lag_exact"] and row["lag_bytes"] > 0 and lag <= limit:
         return [(x, y, UNKNOWN)]
@@ -274,10 +272,10 @@ def exclude(
     pieces, extra = time.pieces, time.extra
     copy: Interval | None = None
     still_since = None
-    if first_copy_since is not None:
+    if first_copy_since is not None and first_copy_ms:
         in_sync = [p.start for p in pieces if p.state == "in_sync"]
         copied = min(in_sync, default=math.inf)
-        copy = first_copy_since, min(copied, first_copy_since + first_copy_ms)
+        copy = -math.inf, min(copied, first_copy_since + first_copy_ms)
         still_since = first_copy_since if not in_sync else None
     for start, end, reason in maintenance:
         pieces = [part for p in pieces for part in _taken_out(p, (start, end), reason)]

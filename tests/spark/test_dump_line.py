@@ -28,7 +28,7 @@ def _with(**fields: Any) -> Change:
 
 
 def _row_with(**fields: Any) -> Change:
-    return _with(replicas=[replica(), replica("b:2") | fields])
+    return _with(replicas=[replica(state_ms={}), replica("b:2", state_ms={}) | fields])
 
 
 WHOLE = ": missing, incomplete or of a wrong type"
@@ -130,7 +130,7 @@ def test_good_line(case: str) -> None:
 
 
 def test_every_field_is_as_in_the_line() -> None:
-    line = Life().line(T0 + 5_000, replicas=[replica(lag_ms=7)])
+    line = Life().line(T0 + 5_000, replicas=[replica(lag_ms=7, state_ms={})])
     found = decode_line(json.dumps(line).encode(), T0)
     assert (found.ts, found.mono, found.role) == (T0 + 5_000, line["mono"], "ASYNC_MASTER")
     assert found.replicas is not None

@@ -103,7 +103,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Event]]:
             (broker_id, ts - W0, kind, text)
             for broker_id, ts, kind, text in events(read_samples(files, DAY), DAY)
         ]
-        for (_, broker), files in files_of_groups([root]).items()
+        for (_, broker), files in files_of_groups([root], DAY).items()
     }
 
 

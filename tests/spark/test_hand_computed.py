@@ -235,7 +235,7 @@ def named() -> list[Line]:
     master = Master("named").tell("09:55", "13:00")
     for line in master.lines[10:]:
         name = "10.0.0.7" if line["ts"] < at("10:55") else "named:2"
-        line["replicas"].append(replica(name))
+        line["replicas"].append(replica(name, state_ms={}))
     return master.lines
 
 
