@@ -34,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = (
             SparkSession.builder.master("local[2]")
             .appName("tests")
-            .config(map=LOCAL | NO_CALL_SITES | PLAIN_PLANS)
+            .config(map={**LOCAL, **NO_CALL_SITES, **PLAIN_PLANS})
             .config("spark.driver.extraJavaOptions", java_options)
             .config("spark.local.dir", str(scratch))
             .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
