@@ -37,6 +37,7 @@ from spark.spark_session import (
     SPARK_ERRORS,
     count_tasks,
     explain,
+    ship_modules,
     start_session,
     stop_session,
 )
@@ -174,6 +175,7 @@ class ReportRun:
         java_options = archive.java_options() if archive is not None else ""
         spark = start_session(options.master, options.settings, self._log, java_options)
         try:
+            ship_modules(spark, self._scratch)
             self._reporter.watch(lambda: count_tasks(spark))
             yield spark
         finally:

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,13 @@ NO_CALL_SITES: Final = {
 }
 """Else the JVM is told of every column which line of Python made it, for the texts of errors: half
 of all that passes between the two."""
+PLAIN_PLANS: Final = {
+    # The JVM moves bytes between files and Python, and writes tables by plans of two steps: nothing
+    # is worth generating code for, or planning twice.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LOCAL: Final = {
     "spark.driver.memory": "1g",
@@ -40,11 +48,6 @@ LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # The JVM moves bytes between files and Python, and writes tables of few rows: it runs for
-    # seconds, so nothing is worth generating or optimising code for.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     # What is shuffled is compressed already.
     "spark.shuffle.compress": "false",
@@ -84,11 +87,11 @@ def start_session(
     conf = SparkConf()
     if master is not None:
         conf.setMaster(master)
-    if master is not None and master.startswith("local"):
+    if _is_local(master):
         conf.setAll(list(LOCAL.items()))
         conf.set(_JAVA_OPTIONS, f"{LOCAL[_JAVA_OPTIONS]} {java_options}".rstrip())
         os.environ.update(worker_environment(os.environ))
-    conf.setAll([*NO_CALL_SITES.items(), *settings.items(), *ALWAYS.items()])
+    conf.setAll(list((NO_CALL_SITES | PLAIN_PLANS | dict(settings) | ALWAYS).items()))
     if conf.get("spark.app.name") is None:
         conf.setAppName("mqreport")
     try:
@@ -96,8 +99,9 @@ def start_session(
     except SPARK_ERRORS as error:
         raise SessionError(f"Spark does not start: {explain(error, log)}") from error
     # A context that was there before us (spark-submit's) has not read our conf: the session has to.
-    for name, value in ALWAYS.items():
-        spark.conf.set(name, value)
+    for name, value in (PLAIN_PLANS | dict(settings) | ALWAYS).items():
+        if name in PLAIN_PLANS or name in ALWAYS:
+            spark.conf.set(name, value)
     if spark.version != pyspark.__version__:
         found = f"SPARK_HOME={os.environ.get('SPARK_HOME', '')} is Spark {spark.version}"
         stop_session(spark)
@@ -105,10 +109,28 @@ def start_session(
     return spark
 
 
+def _is_local(master: str | None) -> bool:
+    """Whether executors run within the driver's JVM: local, local[2], local[2,3], local[*]."""
+    return master is not None and master.partition("[")[0] == "local"
+
+
 def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What the JVM of a local master needs for its Python workers: this Python, and our modules."""
     path = [str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
     return {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def ship_modules(spark: SparkSession, scratch: Path) -> None:
+    """Gives executors our modules, as a zip in `scratch`; the workers of a local JVM of our own
+    have them by `worker_environment`."""
+    if _is_local(spark.sparkContext.master) and not is_under_spark_submit(os.environ):
+        return
+    package = _ROOT / "spark"
+    path = scratch / "mqreport-modules.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for module in sorted(package.rglob("*.py")):
+            archive.write(module, module.relative_to(_ROOT))
+    spark.sparkContext.addPyFile(str(path))
 
 
 def stop_session(spark: SparkSession, wait_s: float = STOP_S) -> None:
@@ -131,7 +153,10 @@ def stop_session(spark: SparkSession, wait_s: float = STOP_S) -> None:
 
 def _context(conf: SparkConf, log: Path) -> SparkContext:
     if is_under_spark_submit(os.environ):
-        return SparkContext.getOrCreate(conf)
+        context = SparkContext.getOrCreate(conf)
+        if _is_local(context.master) and "PYSPARK_PYTHON" not in os.environ:
+            context.pythonExec = sys.executable  # what python3 is on PATH may lack our libraries
+        return context
     with log.open("ab") as output:
         launch: Any = launch_gateway  # has no types
         try:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.java_home import JavaError, find_java
-from spark.spark_session import LOCAL, NO_CALL_SITES, worker_environment
+from spark.spark_session import LOCAL, NO_CALL_SITES, PLAIN_PLANS, worker_environment
 
 # The quick compiler alone has 48 MB for its code: one report fills them, and from then on Java
 # throws code away and compiles it again, which was a third of the processor time.
@@ -34,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = (
             SparkSession.builder.master("local[2]")
             .appName("tests")
-            .config(map=LOCAL | NO_CALL_SITES)
+            .config(map={**LOCAL, **NO_CALL_SITES, **PLAIN_PLANS})
             .config("spark.driver.extraJavaOptions", java_options)
             .config("spark.local.dir", str(scratch))
             .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))

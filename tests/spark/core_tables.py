@@ -13,6 +13,7 @@ from typing import Any
 
 from spark.dump_files import Group, split_by_group
 from spark.group_report import OF_GROUPS, row_tuple
+from spark.objectives import SlaConfig
 from spark.report_context import Context, FileLines
 from spark.report_tasks import (
     STORED,
@@ -24,7 +25,7 @@ from spark.report_tasks import (
 )
 from spark.result_tables import TABLES
 from spark.schema import Day
-from spark.sla_config import SlaConfig, default_sla
+from spark.sla_config import default_sla
 from spark.windows import clusters
 
 Tables = dict[str, list[dict[str, Any]]]

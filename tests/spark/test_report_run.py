@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from spark import report_run
 from spark.arguments import parse_arguments
 from spark.progress import LineReporter
 from spark.report_data import (
@@ -194,12 +195,12 @@ def test_a_second_try_tells_the_breach_that_the_first_one_found(
     given = ["--dumps", dumps(tmp_path / "d", *dates), "--out", str(out), "--catch-up", "7"]
     made = []
 
-    def make(_run: ReportRun, date: datetime.date) -> int:
+    def make(_run: ReportRun, date: datetime.date) -> list[int]:
         made.append(str(date))
         code = dates[str(date)]
         if code != EXIT_ERROR:
             stored_report(out, str(date), exit_code=code)
-        return code
+        return [code]
 
     def attempt() -> tuple[list[int], list[str]]:
         notes = Notes()
@@ -236,3 +237,51 @@ def test_an_out_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="file: cannot be written: "), _locked(tmp_path / "file"):
         raise AssertionError("unreachable")
+
+
+DAY_BEFORE, DATE = datetime.date(2026, 3, 9), datetime.date(2026, 3, 10)
+
+
+@pytest.mark.parametrize(
+    ("groups", "options", "verdicts", "made", "codes"),
+    [
+        ([], [], ["met"], [DATE], [0]),
+        (["c/b"], ["--between", "01:00", "02:00"], ["met"], [DATE], [0]),
+        (["c/b"], [], ["met", "breached", "met"], [DATE, DAY_BEFORE, DATE], [1, 0]),
+        (["c/b"], [], ["met", None], [DATE, DAY_BEFORE], [EXIT_ERROR, 0]),
+        (["c/b"], [], ["met", "met", None], [DATE, DAY_BEFORE, DATE], [0, EXIT_ERROR]),
+        (["c/b"], [], [None], [DATE], [EXIT_ERROR]),
+    ],
+)
+def test_the_day_before_is_revised_by_the_lines_that_tell_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    groups: list[str],
+    options: list[str],
+    verdicts: list[str | None],
+    made: list[datetime.date],
+    codes: list[int],
+) -> None:
+    """Once, whatever comes of it; then the date itself, for its windows. Each date's line is
+    printed once, as it is in the end."""
+    asked: list[datetime.date] = []
+
+    def make(_run: ReportRun, date: datetime.date) -> ReportData | None:
+        verdict = verdicts[len(asked)]
+        asked.append(date)
+        return None if verdict is None else ReportData(str(date), 0, 1000, verdict)
+
+    monkeypatch.setattr(ReportRun, "_made", make)
+    monkeypatch.setattr(ReportRun, "_page", lambda *_: "page")
+    monkeypatch.setattr(report_run, "groups_to_revise", lambda *_: groups)
+    notes = Notes()
+    run = ReportRun(parse_arguments(["--dumps", "d", "--out", "o", *options], {}), notes, lambda: 0)
+    run._spark = None  # type: ignore[assignment]
+    assert run.exit_codes(DATE) == codes
+    assert asked == made
+    again = f"{DAY_BEFORE} is reported once more, then {DATE}: there are lines now that tell how"
+    assert notes.told == ([f"{again} it ended for c/b"] if len(made) > 1 else [])
+    told = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    dates = [DAY_BEFORE, DATE][-len(codes) :]
+    pairs = zip(dates, codes, strict=True)
+    assert told == [str(date) for date, code in pairs if code != EXIT_ERROR]
