@@ -415,6 +415,8 @@ def _group(broker: str, role: str, verdict: str, replicas: list[Replica]) -> dic
         "oldest_unreplicated_ms_max": 2_350 if sync else 18_400,
         "oldest_unreplicated_ms_p99": 61 if sync else 1_320,
         "exposure_byte_s": 7.1e8 if sync else 2.6e10,
+        "exposure_covered_s": 86_400.0,
+        "closed": True,
         "sync_ok": sum(shape) if sync else 0,
         "sync_flush_slave_timeout": 214 if sync else 0,
         "sync_slave_not_available": 31 if sync else 0,
