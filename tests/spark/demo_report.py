@@ -459,8 +459,9 @@ def _clusters(
 ) -> dict[str, Any]:
     """The one cluster over so many days, from rows of replicas and groups."""
     worst = max(replicas, key=lambda row: row["lag_ms_max"])
-    added = ["window_s", "good_s", "bad_s", "unknown_s", "incidents", "incidents_ended"]
-    added += ["incident_s", "incident_ended_s", "transferred_bytes", "reconnects", "rejected_acks"]
+    added = ["window_s", "good_s", "bad_s", "unknown_s", "excluded_s", "incidents"]
+    added += ["incidents_ended", "incident_s", "incident_ended_s"]
+    added += ["transferred_bytes", "reconnects", "rejected_acks"]
     added += [name for name in worst if name.startswith(("state_", "minutes_"))]
     lags = {name: value for name, value in worst.items() if name.startswith("lag_")}
     verdicts = [row["verdict"] for row in replicas]
