@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import datetime
+import itertools
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -212,7 +213,9 @@ class Truth:
 
 def truth(story: Story, replica: str) -> Truth:
     """Bad: the master is dead, or the replica is not in sync, or its lag is above the limit.
-    Counted from its first connection on, and without its first copy, if that began in the window."""
+
+    Where nobody expects it: counted from its first connection on, and without its first copy, if
+    that began in the window."""
     links = [(life, life.links.get(replica)) for life in story.lives]
     connected = [link.first_connected for _, link in links if link and link.first_connected]
     if not connected:
@@ -221,13 +224,13 @@ def truth(story: Story, replica: str) -> Truth:
     good: list[Span] = []
     excluded: list[Span] = []
     changes = 0
-    is_copying = first >= story.w0
+    is_copying = first >= story.w0 and not story.expects
     for life, link in links:
         changes += 2 * _touches(story, life.start, life.end) + 2 * len(life.blind)
         if link is None:
             continue
         states = [*link.states, (life.end, DISCONNECTED)]
-        for (since, state), (until, _) in zip(states, states[1:], strict=False):
+        for (since, state), (until, _) in itertools.pairwise(states):
             changes += _touches(story, since, until)
             if state == IN_SYNC:
                 is_copying = False
@@ -237,7 +240,7 @@ def truth(story: Story, replica: str) -> Truth:
                 good += without((since, until), high)
             elif state == CATCHING_UP and is_copying:
                 excluded.append((since, until))
-    begin = max(story.w0, first)
+    begin = story.w0 if story.expects else max(story.w0, first)
     inside = max(0, story.w1 - begin)
     fine = total(clip(joined([*good, *excluded]), begin, story.w1))
     return Truth(inside - fine, changes, first_copy=bool(clip(excluded, begin, story.w1)))
@@ -281,19 +284,19 @@ def total(spans: Iterable[Span]) -> int:
 # -- random stories --------------------------------------------------------------------------
 
 
-def random_story(seed: int, name: str = "b") -> Story:
-    """The day of this seed; `name` of the broker group."""
-    return _Teller(seed, name).tell()
+def random_story(seed: int, name: str = "b", window: Span | None = None) -> Story:
+    """The day of this seed; `name` of the broker group. `window`: else a random one."""
+    return _Teller(seed, name, window).tell()
 
 
 class _Teller:
     """Makes up one Story."""
 
-    def __init__(self, seed: int, name: str) -> None:
+    def __init__(self, seed: int, name: str, window: Span | None) -> None:
         self.chance = chance = random.Random(f"day {seed}")
         self.trouble = chance.choices((0.0, 0.4, 1.0, 3.0), (3, 4, 4, 2))[0]
         interval = chance.choice((5_000, 10_000, 15_000, 30_000, 60_000, 60_000))
-        w0, w1 = self._window(interval)
+        w0, w1 = window or self._window(interval)
         with_lag = chance.random() < 0.6
         limit = chance.choice((interval, 2 * interval, 3 * interval + 500, 60_000))
         self.story = Story(
@@ -359,7 +362,9 @@ class _Teller:
         steps: list[tuple[int, int]] = []
         for _ in range(chance.choice((1, 1, 2))):
             since = self._moment(story.w0 + margin, story.w1 - margin)
-            ahead = chance.choice((-1, 1)) * self._length(chance.choice((20_000, 600_000, 2 * HOUR)))
+            ahead = chance.choice((-1, 1)) * self._length(
+                chance.choice((20_000, 600_000, 2 * HOUR))
+            )
             steps.append((since, ahead))
         steps.sort()
         back = self._moment(steps[-1][0] + 1, story.w1 - margin + 2)
@@ -501,4 +506,3 @@ class _Teller:
             if falling:
                 link.lags.append(Lag(b, c, top, -top / falling))
             at = c + 100
-

@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import copy
 import gzip
+import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from tests.spark.day_events import (
     Disturbance,
     Life,
     Link,
+    Span,
     Story,
     random_story,
     truth,
@@ -38,6 +40,8 @@ from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file
 STATES: Final = (IN_SYNC, CATCHING_UP, DISCONNECTED)
 BYTES_A_MS: Final = 10
 """How fast producers write."""
+MONO_AT_START: Final = 77_000
+"""Of each boot, ms."""
 
 
 class _Looks:
@@ -93,7 +97,7 @@ class _Counters:
         self._since = [since for since, _ in seen]
         self._states = [state for _, state in seen]
         self._spent = [dict.fromkeys(STATES, 0)]
-        for (since, state), (until, _) in zip(seen, seen[1:], strict=False):
+        for (since, state), (until, _) in itertools.pairwise(seen):
             spent = dict(self._spent[-1])
             spent[state] += until - since
             self._spent.append(spent)
@@ -154,9 +158,9 @@ class Day:
             (place / file.name).write_bytes(content)
 
 
-def random_day(seed: int, name: str = "b") -> Day:
-    """The day of this seed, of the broker group `name`."""
-    story = random_story(seed, name)
+def random_day(seed: int, name: str = "b", window: Span | None = None) -> Day:
+    """The day of this seed, of the broker group `name`; in a random window unless one is given."""
+    story = random_story(seed, name, window)
     chance = random.Random(f"lines {seed}")
     written = _Writer(story, chance).lines()
     return Day(story, _befallen(chance, _files(written, chance), story))
@@ -164,16 +168,22 @@ def random_day(seed: int, name: str = "b") -> Day:
 
 def proved_ms(lines: list[Line], story: Story, replica: str) -> int:
     """The least out-of-sync time in the window that counters of `lines` prove: by how much they
-    rose from a boot's first line of the window to its last, from 0 for a boot that began there."""
+    rose from line to line of a boot, as far as the lines are of the window; and up to the first
+    line that is left of a boot that began there. `lines` are in order of boot and seq."""
     states = [DISCONNECTED] if truth(story, replica).first_copy else [DISCONNECTED, CATCHING_UP]
-    seen: dict[str, list[int]] = {}
+    proved, boot, before = 0, "", None
     for line in lines:
-        for row in line.get("replicas", []):
-            if row["id"] == replica and story.w0 <= line["ts"] < story.w1:
-                from_zero = line["boot_ts"] >= story.w0
-                counted = sum(row["state_ms"][state] for state in states)
-                seen.setdefault(line["boot"], [0] if from_zero else []).append(counted)
-    return sum(counted[-1] - counted[0] for counted in seen.values())
+        rows = [row for row in line["replicas"] if row["id"] == replica]
+        is_inside = story.w0 <= line["ts"] < story.w1
+        if line["boot"] != boot:
+            boot, before = line["boot"], 0 if line["boot_ts"] >= story.w0 else None
+        if rows and is_inside:
+            counted = sum(rows[0]["state_ms"][state] for state in states)
+            proved += counted - (counted if before is None else before)
+            before = counted
+        elif not is_inside:
+            before = None
+    return proved
 
 
 class _Writer:
@@ -183,7 +193,7 @@ class _Writer:
         self.story, self.chance = story, chance
         self.genesis = story.lives[0].start - 1_000_000 if story.lives else 0
         self.is_inexact = chance.random() < 0.15
-        self.named_late = chance.random() < 0.1
+        self.named_late = chance.random() < 0.1 and not story.expects
         self.last_on_disk: dict[tuple[int, int], tuple[str, int]] = {}
 
     def lines(self) -> list[Line]:
@@ -252,7 +262,7 @@ class _Writer:
         return {
             "v": 1,
             "ts": moment + story.clock_offset(moment),
-            "mono": moment - life.start + 77_000,
+            "mono": moment - life.start + MONO_AT_START,
             "boot": life.boot,
             "boot_ts": life.start + story.clock_offset(life.start),
             "seq": seq,
@@ -318,7 +328,7 @@ class _Writer:
                 first is not None
                 and not link.was_remembered
                 and row["connected"]
-                and line["mono"] - 77_000 - (first - life.start) < self.story.interval_ms
+                and line["mono"] - MONO_AT_START - (first - life.start) < self.story.interval_ms
             )
             if is_first_row and seq > 1 and len(line["replicas"]) == 1:
                 row["id"] = "10.0.0.7"
