@@ -141,11 +141,6 @@ class Story:
         return self.clock[place][1] if place >= 0 else 0
 
     @property
-    def clock_was_set(self) -> bool:
-        """Whether the wall clock was ever wrong."""
-        return bool(self.clock)
-
-    @property
     def replicas(self) -> list[str]:
         """Every slave that was ever connected."""
         return sorted(
@@ -198,52 +193,50 @@ class Story:
 
 @dataclass(frozen=True)
 class Truth:
-    """Of one replica in the window, ms. `changes`: of its state, and of whether its lag is above
-    the limit: each of them the counters see up to LOOK_MS late."""
+    """Of one replica in the window, ms.
+
+    bad_ms: the master was dead, or the replica not in sync, or its lag above the limit
+    charged_ms: as far as anybody can charge it: since it is known, without a first copy
+    changes: of its state, and of whether its lag is above the limit
+    """
 
     bad_ms: int
+    charged_ms: int
     changes: int
-    first_copy: bool
 
     @property
     def tolerance_ms(self) -> int:
-        """What counters that look five times a second may miss."""
+        """What counters that look five times a second may miss: each change up to LOOK_MS."""
         return LOOK_MS * self.changes
 
 
-def truth(story: Story, replica: str) -> Truth:
-    """Bad: the master is dead, or the replica is not in sync, or its lag is above the limit.
-
-    Where nobody expects it: counted from its first connection on, and without its first copy, if
-    that began in the window."""
-    links = [(life, life.links.get(replica)) for life in story.lives]
-    connected = [link.first_connected for _, link in links if link and link.first_connected]
-    if not connected:
-        return Truth(0, 0, first_copy=False)
-    first = min(connected)
+def truth(story: Story, replica: str, known_from: int) -> Truth:
+    """`known_from`: when somebody first heard of it. If that was in the window, the time that it is
+    catching up from then on, until it is in sync, is its first copy."""
     good: list[Span] = []
-    excluded: list[Span] = []
+    copying: list[Span] = []
     changes = 0
-    is_copying = first >= story.w0 and not story.expects
-    for life, link in links:
+    is_copying = known_from >= story.w0
+    for life in story.lives:
         changes += 2 * _touches(story, life.start, life.end) + 2 * len(life.blind)
+        link = life.links.get(replica)
         if link is None:
             continue
         states = [*link.states, (life.end, DISCONNECTED)]
         for (since, state), (until, _) in itertools.pairwise(states):
             changes += _touches(story, since, until)
             if state == IN_SYNC:
-                is_copying = False
                 high = joined(span for lag in link.lags for span in lag.above(story.limit_ms))
-                high = [(max(a, since), min(b, until)) for a, b in high if a < until and b > since]
+                high = clip(high, since, until)
                 changes += 2 * len(high)
                 good += without((since, until), high)
+                is_copying = is_copying and until <= known_from
             elif state == CATCHING_UP and is_copying:
-                excluded.append((since, until))
-    begin = story.w0 if story.expects else max(story.w0, first)
-    inside = max(0, story.w1 - begin)
-    fine = total(clip(joined([*good, *excluded]), begin, story.w1))
-    return Truth(inside - fine, changes, first_copy=bool(clip(excluded, begin, story.w1)))
+                copying.append((since, until))
+    copying = clip(copying, max(story.w0, known_from), story.w1)
+    bad = without((story.w0, story.w1), joined(good))
+    charged = clip(bad, max(story.w0, known_from), story.w1)
+    return Truth(total(bad), total(charged) - total(copying), changes)
 
 
 def _touches(story: Story, start: int, end: int) -> bool:

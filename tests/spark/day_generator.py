@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import bisect
 import copy
+import functools
 import gzip
 import itertools
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -33,13 +34,14 @@ from tests.spark.day_events import (
     Span,
     Story,
     random_story,
-    truth,
 )
 from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sync
 
 STATES: Final = (IN_SYNC, CATCHING_UP, DISCONNECTED)
 BYTES_A_MS: Final = 10
 """How fast producers write."""
+UNNAMED: Final = "10.0.0.7"
+"""A slave by its ip, before it has told its name."""
 MONO_AT_START: Final = 77_000
 """Of each boot, ms."""
 
@@ -138,12 +140,26 @@ class Day:
     story: Story
     files: list[DumpFile] = field(default_factory=list)
 
-    @property
+    @functools.cached_property
     def lines(self) -> list[Line]:
         """What the files hold, each line once, in the order of boot and seq."""
         texts = {text for file in self.files for text in file.lines}
         found = [json.loads(text) for text in texts]
         return sorted(found, key=lambda line: (line["boot_ts"], line["boot"], line["seq"]))
+
+    def known_from(self, replica: str) -> int:
+        """When a reader of the files first hears of a replica; the day's end: never."""
+        if self.story.expects:
+            return 0
+        starts = {life.boot: life.start for life in self.story.lives}
+        return min(
+            (
+                starts[line["boot"]] + line["mono"] - MONO_AT_START
+                for line in self.lines
+                if any(row["id"] == replica for row in line["replicas"])
+            ),
+            default=self.story.w1,
+        )
 
     def write(self, root: Path) -> None:
         """Makes the files below `root`."""
@@ -166,18 +182,20 @@ def random_day(seed: int, name: str = "b", window: Span | None = None) -> Day:
     return Day(story, _befallen(chance, _files(written, chance), story))
 
 
-def proved_ms(lines: list[Line], story: Story, replica: str) -> int:
-    """The least out-of-sync time in the window that counters of `lines` prove: by how much they
-    rose from line to line of a boot, as far as the lines are of the window; and up to the first
-    line that is left of a boot that began there. `lines` are in order of boot and seq."""
-    states = [DISCONNECTED] if truth(story, replica).first_copy else [DISCONNECTED, CATCHING_UP]
+def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
+    """The least time in these states, in the window, that counters of the files' lines prove: by
+    how much they rose from line to line of a boot, as far as the lines are of the window; and up to
+    the first line that is left of a boot that began there."""
+    story = day.story
     proved, boot, before = 0, "", None
-    for line in lines:
+    for line in day.lines:
         rows = [row for row in line["replicas"] if row["id"] == replica]
         is_inside = story.w0 <= line["ts"] < story.w1
         if line["boot"] != boot:
             boot, before = line["boot"], 0 if line["boot_ts"] >= story.w0 else None
-        if rows and is_inside:
+        if any(row["id"] == UNNAMED for row in line["replicas"]):
+            before = None
+        elif rows and is_inside:
             counted = sum(rows[0]["state_ms"][state] for state in states)
             proved += counted - (counted if before is None else before)
             before = counted
@@ -331,7 +349,7 @@ class _Writer:
                 and line["mono"] - MONO_AT_START - (first - life.start) < self.story.interval_ms
             )
             if is_first_row and seq > 1 and len(line["replicas"]) == 1:
-                row["id"] = "10.0.0.7"
+                row["id"] = UNNAMED
 
     def _of_slave(self, life: Life) -> list[Line]:
         """Some lines that this life's broker wrote while it was a slave."""
@@ -371,6 +389,8 @@ def _befallen(chance: random.Random, files: list[DumpFile], story: Story) -> lis
         _lose_lines(chance, files)
     if chance.random() < 0.1 and files:
         del files[chance.randrange(len(files))]
+    if chance.random() < 0.1:
+        _lose_the_past(files, story.w0 + chance.choice((0, 0, (story.w1 - story.w0) // 10)))
     if chance.random() < 0.3:
         files = _merged(chance, files)
     if chance.random() < 0.2:
@@ -391,6 +411,12 @@ def _lose_lines(chance: random.Random, files: list[DumpFile]) -> None:
         if chance.random() < 0.1 and file.lines:
             first = chance.randrange(len(file.lines))
             del file.lines[first : first + chance.randrange(1, 30)]
+
+
+def _lose_the_past(files: list[DumpFile], until: int) -> None:
+    """As in a first night: what was before is gone."""
+    for file in files:
+        file.lines = [text for text in file.lines if json.loads(text)["ts"] >= until]
 
 
 def _merged(chance: random.Random, files: list[DumpFile]) -> list[DumpFile]:
