@@ -102,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         "\nlag, availability, incidents and budgets of each replica, writes Parquet,"
         "\nJSON, CSV and one HTML page.",
         epilog="`mqreport import --help`: dumps from a Prometheus server's answers."
+        "\n`mqreport compact --help`: merges dump files of dates that are over."
         "\nExit codes: 0 met, 1 breached, 2 insufficient data, 3 bad input or error,"
         "\n130 interrupted."
         "\nAll dates and times are UTC. More: docs/nightly.md.",

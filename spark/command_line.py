@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Final
 
-from spark import prometheus_import
+from spark import compact, prometheus_import
 from spark.arguments import PROGRAM, Options, UsageError, parse_arguments
 from spark.java_home import JavaError
 from spark.output import say
@@ -34,6 +34,8 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
     try:
         if arguments[:1] == ["import"]:
             return prometheus_import.main(arguments[1:])
+        if arguments[:1] == ["compact"]:
+            return compact.main(arguments[1:], now_ms)
         return _report(parse_arguments(arguments, os.environ), now_ms)
     except UsageError as error:
         _complain(f"{error} ({PROGRAM} --help)")
