@@ -25,7 +25,7 @@ from tests.spark.both_ways import ONLY_SPARK, same
 from tests.spark.generate_dumps import Shape
 from tests.spark.plain_report import plain_report
 from tests.spark.plain_samples import whole_day
-from tests.spark.plain_verdicts import PlainObjective
+from tests.spark.plain_verdicts import PlainQuestion
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "sla_at_scale.md"
@@ -91,7 +91,7 @@ def recomputed(night: Night, scratch: Path) -> dict[str, dict[str, Any]]:
             link = scratch / folder.relative_to(night.dumps)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(folder)
-    tables = plain_report([scratch], whole_day(str(FIRST_DATE)), [PlainObjective()])
+    tables = plain_report(PlainQuestion([scratch], whole_day(str(FIRST_DATE))))
     return {str(row["replica"]): row for row in tables["replica_days"]}
 
 
