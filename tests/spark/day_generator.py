@@ -151,15 +151,22 @@ class Day:
         """When a reader of the files first hears of a replica; the day's end: never."""
         if self.story.expects:
             return 0
-        starts = {life.boot: life.start for life in self.story.lives}
         return min(
             (
-                starts[line["boot"]] + line["mono"] - MONO_AT_START
+                self.moment_of(line)
                 for line in self.lines
                 if any(row["id"] == replica for row in line["replicas"])
             ),
             default=self.story.w1,
         )
+
+    def moment_of(self, line: Line) -> int:
+        """When a master's line was written, in true time."""
+        return self._starts[line["boot"]] + int(line["mono"]) - MONO_AT_START
+
+    @functools.cached_property
+    def _starts(self) -> dict[str, int]:
+        return {life.boot: life.start for life in self.story.lives}
 
     def write(self, root: Path) -> None:
         """Makes the files below `root`."""
@@ -185,22 +192,23 @@ def random_day(seed: int, name: str = "b", window: Span | None = None) -> Day:
 def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
     """The least time in these states, in the window, that counters of the files' lines prove: by
     how much they rose from line to line of a boot, as far as the lines are of the window; and up to
-    the first line that is left of a boot that began there."""
-    story = day.story
+    the first line that is left of a boot that began there, if the replica was known before."""
+    story, known_from = day.story, day.known_from(replica)
     proved, boot, before = 0, "", None
     for line in day.lines:
+        if line["role"] == "SLAVE":
+            continue
         rows = [row for row in line["replicas"] if row["id"] == replica]
-        is_inside = story.w0 <= line["ts"] < story.w1
         if line["boot"] != boot:
-            boot, before = line["boot"], 0 if line["boot_ts"] >= story.w0 else None
-        if any(row["id"] == UNNAMED for row in line["replicas"]):
+            is_from_zero = line["boot_ts"] >= story.w0 and day.moment_of(line) > known_from
+            boot, before = line["boot"], 0 if is_from_zero else None
+        is_inside = story.w0 <= line["ts"] < story.w1
+        if not is_inside or any(row["id"] == UNNAMED for row in line["replicas"]):
             before = None
-        elif rows and is_inside:
+        elif rows:
             counted = sum(rows[0]["state_ms"][state] for state in states)
             proved += counted - (counted if before is None else before)
             before = counted
-        elif not is_inside:
-            before = None
     return proved
 
 
