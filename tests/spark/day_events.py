@@ -288,7 +288,9 @@ class _Teller:
     def __init__(self, seed: int, name: str, window: Span | None) -> None:
         self.chance = chance = random.Random(f"day {seed}")
         self.trouble = chance.choices((0.0, 0.4, 1.0, 3.0), (3, 4, 4, 2))[0]
-        interval = chance.choice((5_000, 10_000, 15_000, 30_000, 60_000, 60_000))
+        interval = chance.choice((10_000, 20_000, 30_000, 60_000, 60_000, 60_000))
+        if chance.random() < 0.08:
+            interval = 5_000
         w0, w1 = window or self._window(interval)
         with_lag = chance.random() < 0.6
         limit = chance.choice((interval, 2 * interval, 3 * interval + 500, 60_000))
@@ -310,9 +312,9 @@ class _Teller:
 
     def _window(self, interval: int) -> Span:
         chance = self.chance
-        if chance.random() < 0.01:
+        if chance.random() < 0.004:
             return MIDNIGHT, MIDNIGHT + DAY
-        length = max(20 * MINUTE, chance.randrange(30, 120) * interval) // MINUTE * MINUTE
+        length = max(20 * MINUTE, chance.randrange(20, 60) * interval) // MINUTE * MINUTE
         where = chance.random()
         if where < 0.15:
             return MIDNIGHT, MIDNIGHT + length
