@@ -447,9 +447,9 @@ def replicas_renamed(group: tuple[str, str], stream: list[Sample]) -> set[str]:
         before, now = sample.before.rows, sample.rows
         connected = {name for name, row in before.items() if row["connected"]}
         came = {name for name, row in now.items() if row["connected"]} - connected
-        later = {name for other in stream[place:] for name in other.rows}
-        gone = {name for name in connected - later if not name.startswith(f"{group[1]}:")}
-        found |= gone if came else set()
+        gone = {name for name in connected - now.keys() if not name.startswith(f"{group[1]}:")}
+        if came and gone:
+            found |= gone - {name for other in stream[place:] for name in other.rows}
     return found
 
 
@@ -474,7 +474,7 @@ def weighted(values: Sequence[tuple[int, float]]) -> Json:
     if not values:
         return figures
     for name, share in QUANTILES.items():
-        weight_so_far = 0.0
+        weight_so_far: float = 0
         needed = share.numerator * total
         for value, weight in values:
             weight_so_far += weight

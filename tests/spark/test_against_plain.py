@@ -6,6 +6,7 @@ makes the same files again.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import random
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.both_ways import Question, differences, plain_tables, spark_tables
 from tests.spark.plain_samples import DAY_MS, HOUR_MS, Tables, Window, midnight, whole_day
-from tests.spark.plain_verdicts import PlainObjective
+from tests.spark.plain_verdicts import Exclusion, PlainObjective
 from tests.spark.random_dumps import random_lines, write_randomly
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -24,7 +25,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 DATE = datetime.date(2026, 3, 10)
 W0 = midnight(DATE)
 OBJECTIVES = [
-    PlainObjective("strict", broker="b?", availability_percent=99.95, lag_seconds=0.5),
+    PlainObjective(
+        "strict", broker="b?", availability_percent=99.95, lag_seconds=0.5, first_copy_hours=0.1
+    ),
     PlainObjective(
         "all",
         broker="b1*",
@@ -43,6 +46,7 @@ OBJECTIVES = [
         min_coverage_percent=1,
         metadata_age_seconds=60,
         metadata_required=True,
+        sync_ok_given=True,
     ),
     PlainObjective("rest", availability_percent=50, lag_seconds=5, min_coverage_percent=50),
 ]
@@ -50,6 +54,17 @@ EXPECTED = [
     *(("c", "b0", "b0:1"), ("c", "never", "seen"), ("c", "b3", "b3:9")),
     *(("c", f"b{number}", f"b{number}:9") for number in range(4, 8)),
 ]
+
+
+def excluded(window: Window) -> list[Exclusion]:
+    """Two minutes of some groups, three others of some replicas, and all that one group has."""
+    middle = window.w1 - 500_000
+    return [
+        (("*", "b?", "*"), middle, middle + 120_000, "new disks"),
+        (("*", "*", "*:2"), middle + 60_001, middle + 240_003, "a new kernel"),
+        (("c", "b2", "*"), window.w0 - 1, window.w1 + 1, "new disks"),
+    ]
+
 
 WINDOWS = {
     "ten minutes": Window(DATE, W0 + 10 * HOUR_MS, W0 + 10 * HOUR_MS + 600_000),
@@ -63,7 +78,7 @@ def write_dumps(chance: random.Random, root: Path, begin_ms: int, end_ms: int, g
     """Random groups b0, b1, ... that live for a while around [begin, end)."""
     for number in range(groups):
         start = begin_ms - chance.choice((-60_000, 0, 4_000, 500_000, 900_000))
-        end = end_ms + chance.choice((-300_000, -3_000, 0, 60_000))
+        end = end_ms + chance.choice((-300_000, -3_000, 0, 3_000, 60_000, 300_000))
         lines = random_lines(chance, f"b{number}", start, max(end, start + 60_000))
         write_randomly(chance, root, lines)
 
@@ -73,7 +88,14 @@ def write_dumps(chance: random.Random, root: Path, begin_ms: int, end_ms: int, g
 def test_one_window(compiled: SparkSession, tmp_path: Path, window: Window, seed: int) -> None:
     chance = random.Random(f"{window.w0} {seed}")
     write_dumps(chance, tmp_path / "dumps", window.w0, window.w1, groups=16)
-    question = Question([tmp_path / "dumps"], window, OBJECTIVES, EXPECTED, [("*", "b3", "*")])
+    question = Question(
+        [tmp_path / "dumps"],
+        window,
+        OBJECTIVES,
+        EXPECTED,
+        [("*", "b3", "*")],
+        exclusions=excluded(window),
+    )
     found = differences(
         spark_tables(compiled, question, tmp_path / "out"),
         plain_tables(question),
@@ -96,7 +118,7 @@ def test_days_one_after_the_other(
     question = Question(roots, days[0], OBJECTIVES[1:], EXPECTED[1:2], lengths=(2, 30))
     history: list[Tables] = []
     for day in days:
-        asked = question.on(day)
+        asked = dataclasses.replace(question, window=day, exclusions=excluded(day))
         plain = plain_tables(asked, history)
         if day is days[-1]:
             spark = request.getfixturevalue("compiled")
