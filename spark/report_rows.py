@@ -68,6 +68,7 @@ def report_data(
         objectives=[asdict(item) for item in sla.objectives if item.name in used],
         window_days=sla.windows,
         totals={table: groups.count(table) for table in ("incidents", "events")},
+        exit_on=sla.exit_policy,
     )
 
 

@@ -14,10 +14,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from pyspark.sql import SparkSession
 
@@ -26,10 +26,11 @@ from spark.catch_up import CatchUp
 from spark.class_archive import ClassArchive
 from spark.days import window
 from spark.hadoop_files import HadoopFiles
+from spark.headlines import one_line
 from spark.java_home import cache_directory, find_java
 from spark.output import say
 from spark.progress import Reporter
-from spark.report_data import EXIT_ERROR, INSUFFICIENT, MET, ReportData, key_of, worst_first
+from spark.report_data import EXIT_ERROR, ReportData
 from spark.results import report_directory, summary_path
 from spark.sla_report import ReportRequest, groups_to_revise, run
 from spark.spark_session import (
@@ -40,7 +41,7 @@ from spark.spark_session import (
     start_session,
     stop_session,
 )
-from spark.wording import excerpt, name
+from spark.webhook import Webhook, message_of, message_of_failure
 
 _MAX_REASONS: Final = 3
 _ARCHIVE_S: Final = 180.0
@@ -136,7 +137,9 @@ class ReportRun:
             return self._compute(date)
         except SPARK_ERRORS as error:
             self._keep_log = True
-            self._reporter.note(f"{date}: Spark gave up: {explain(error, self._log)}")
+            why = f"Spark gave up: {explain(error, self._log)}"
+            self._reporter.note(f"{date}: {why}")
+            notify(self._options.notify, message_of_failure(str(date), why), self._reporter)
             return None
 
     def _told(self, data: ReportData | None) -> int:
@@ -144,9 +147,11 @@ class ReportRun:
         if data is None:
             return EXIT_ERROR
         self._reporter.pause()
-        line = verdict_line(data, self._page(datetime.date.fromisoformat(data.date)))
+        page = self._page(datetime.date.fromisoformat(data.date))
+        line = verdict_line(data, page)
         if not say(sys.stdout, line):
             self._reporter.note(f"stdout cannot be written: {line}")
+        notify(self._options.notify, message_of(data, page), self._reporter)
         return data.exit_code
 
     def _compute(self, date: datetime.date) -> ReportData:
@@ -198,6 +203,13 @@ class ReportRun:
             self._reporter.note(f"Spark's log: {self._log}")
         else:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def notify(webhook: Webhook | None, message: Mapping[str, Any], reporter: Reporter) -> None:
+    """Tells the address that was asked for, if any. A failure is a note and nothing else."""
+    failure = webhook.find_failure(message) if webhook is not None else None
+    if failure is not None:
+        reporter.note(f"{message['date']}: nobody was notified: {failure}")
 
 
 def _scratch_directory() -> Path:
@@ -272,23 +284,5 @@ def _listed(groups: Sequence[str]) -> str:
 
 
 def verdict_line(data: ReportData, page: str) -> str:
-    """What stdout gets: the date, the verdict, why, where the page is."""
-    why = []
-    for row in worst_first(data.replica_days):
-        if row["verdict"] == data.verdict != MET:
-            replica = "/".join(map(name, key_of(row)))
-            why.append(f"{replica}: {', '.join(map(excerpt, row['reasons']))}")
-    if data.verdict == INSUFFICIENT:
-        why += [
-            f"{name(row['cluster'])}/{name(row['broker'])}: a SYNC_MASTER without a replica"
-            for row in data.waiting_groups
-        ]
-    if not data.replica_days and not why:
-        why.append("no dump and no earlier result names a replica")
-    more = len(why) - _MAX_REASONS
-    shown = [*why[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])]
-    count = len(data.replica_days)
-    text = "; ".join(shown) or f"{count} replica{'s' if count != 1 else ''}"
-    revised = f" (revision {data.revision})" if data.revision > 1 else ""
-    plain = " ".join(text.split())  # no line breaks, no spaces that only a page needs
-    return f"{data.date} {data.verdict}{revised}: {plain}; page: {page}"
+    """What stdout gets: the date, both verdicts, why, where the page is."""
+    return f"{one_line(data)}; page: {page}"

@@ -21,8 +21,8 @@ _NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _STR_TAG: Final = "tag:yaml.org,2002:str"
 _BOOL_TAG: Final = "tag:yaml.org,2002:bool"
 _NULL_TAG: Final = "tag:yaml.org,2002:null"
-_CLOCK_TIME: Final = r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00"
-_WEEKLY: Final = re.compile(rf"(\w+) ({_CLOCK_TIME})-({_CLOCK_TIME})")
+_CLOCK_TIME: Final = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_WEEKLY: Final = re.compile(rf"(\w+) ({_CLOCK_TIME})-({_CLOCK_TIME}|24:00)")
 SWITCHED_OFF: Final = "off"
 
 
@@ -178,7 +178,7 @@ def weekly(reader: ValueReader, key: str, node: yaml.Node) -> tuple[int, int] | 
         example = 'write a day and its times in UTC: "sunday 02:00-04:00"'
         reader.problem(node, f"{key} is {shown(node)}: {example}")
         return None
-    begin, end = _minutes(match[2]) * 60_000, _minutes(match[5]) * 60_000
+    begin, end = _minutes(match[2]) * 60_000, _minutes(match[3]) * 60_000
     if begin == end:
         reader.problem(node, f"{key} is {text!r}: it begins and ends at the same time")
         return None

@@ -202,6 +202,8 @@ class Replica:
             "good_s": float(good),
             "bad_s": float(bad),
             "unknown_s": float(unknown),
+            "excluded_s": 0.0,
+            "exclusions": [],
             "availability": good / (good + bad),
             **self.percentiles("lag_ms", 1),
             **self.percentiles("lag_bytes", 40_000),
@@ -501,6 +503,9 @@ def demo_objective() -> dict[str, Any]:
         "sync_ok_percent": None,
         "rpo_bytes": None,
         "metadata_age_seconds": None,
+        "first_copy_hours": 24.0,
+        "sync_ok_given": True,
+        "runbook_url": None,
     }
 
 

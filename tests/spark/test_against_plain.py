@@ -1,7 +1,8 @@
 """Random dumps through the program and the plain one: every column of every table equal.
 
-Windows go through the report's core, without a JVM; days, one after the other, through Spark. One seed for each window, or REPORT_SEEDS of them. A failure tells all that differs; the same seed
-makes the same files again.
+Windows go through the report's core, without a JVM; days, one after the other, through Spark. One
+seed for each window, or REPORT_SEEDS of them. A failure tells all that differs; the same seed makes
+the same files again.
 """
 
 from __future__ import annotations

@@ -13,8 +13,15 @@ import pytest
 from spark import report_run
 from spark.arguments import parse_arguments
 from spark.progress import LineReporter
-from spark.report_data import EXIT_ERROR, GROUP_DAY_COLUMNS, REPLICA_DAY_COLUMNS, ReportData
+from spark.report_data import (
+    EXIT_ERROR,
+    GROUP_DAY_COLUMNS,
+    REPLICA_DAY_COLUMNS,
+    WINDOW_COLUMNS,
+    ReportData,
+)
 from spark.report_run import ReportRun, RunError, _locked, _scratch_directory, verdict_line
+from spark.sla_config import EXIT_POLICIES
 from tests.spark.local_results import LocalFiles, dumps
 from tests.spark.local_results import report as stored_report
 
@@ -29,13 +36,23 @@ def group(broker: str, role: str) -> dict[str, Any]:
     return dict.fromkeys(GROUP_DAY_COLUMNS) | {"cluster": "c", "broker": broker, "role": role}
 
 
+def window(replica: str, verdict: str, days: int = 30, bad_s: float = 0.0) -> dict[str, Any]:
+    key = {"cluster": "c", "broker": "b", "replica": replica}
+    figures = {"days": days, "days_with_data": 3, "verdict": verdict, "bad_s": bad_s}
+    known = {"availability": 0.99, "unknown_s": 100_000.0, "budget_s": 2592.0}
+    return dict.fromkeys(WINDOW_COLUMNS) | key | figures | known
+
+
 def line(
     verdict: str,
     days: list[dict[str, Any]],
     groups: Sequence[dict[str, Any]] = (),
     page: str = "/o/report.html",
+    windows: Sequence[dict[str, Any]] = (window("b:1", "met"),),
 ) -> str:
-    data = ReportData("2026-03-10", 0, 1000, verdict, replica_days=days, group_days=groups)
+    data = ReportData(
+        *("2026-03-10", 0, 1000, verdict), replica_days=days, group_days=groups, windows=windows
+    )
     return verdict_line(data, page)
 
 
@@ -46,7 +63,8 @@ def test_the_line_says_verdict_reason_and_page() -> None:
         day("b:3", "insufficient data", 0, "coverage low"),
     ]
     assert line("breached", days) == (
-        "2026-03-10 breached: c/b/b:2: availability low, sync ok low; page: /o/report.html"
+        "2026-03-10 breached: c/b/b:2: availability low, sync ok low; and 1 with insufficient data;"
+        " 30 days met; page: /o/report.html"
     )
 
 
@@ -54,21 +72,73 @@ def test_the_worst_come_first_and_the_rest_is_counted() -> None:
     days = [day(f"b:{n}", "breached", n, "low") for n in range(1, 6)]
     assert line("breached", days) == (
         "2026-03-10 breached: c/b/b:5: low; c/b/b:4: low; c/b/b:3: low; and 2 more;"
-        " page: /o/report.html"
+        " 30 days met; page: /o/report.html"
     )
 
 
 def test_a_revised_date_and_one_that_is_met() -> None:
     assert line("met", [day("b:1", "met"), day("b:2", "met") | {"revision": 2}]) == (
-        "2026-03-10 met (revision 2): 2 replicas; page: /o/report.html"
+        "2026-03-10 met (revision 2): 2 replicas; 30 days met; page: /o/report.html"
     )
 
 
 def test_a_date_without_replicas() -> None:
-    assert line("insufficient data", []) == (
+    assert line("insufficient data", [], windows=[]) == (
         "2026-03-10 insufficient data: no dump and no earlier result names a replica;"
+        " 30 days insufficient data; page: /o/report.html"
+    )
+
+
+def test_the_longest_window_has_its_verdict_and_its_reasons() -> None:
+    windows = [window(f"b:{n}", "breached", bad_s=10_000.0 + n) for n in range(5)]
+    windows += [window("b:6", "insufficient data", bad_s=60.0), window("b:0", "met", days=7)]
+    why = "availability 99 %: 2 h 46 min bad of 43 min 12 s allowed"
+    assert line("met", [day("b:1", "met")], windows=windows) == (
+        f"2026-03-10 met: 1 replica; 30 days breached: c/b/b:4: {why}; c/b/b:3: {why};"
+        f" c/b/b:2: {why}; and 2 more; and 1 with insufficient data; page: /o/report.html"
+    )
+    assert line("met", [day("b:1", "met")], windows=windows[5:]) == (
+        "2026-03-10 met: 1 replica; 30 days insufficient data: c/b/b:6: availability not proved:"
+        " 1 min bad and 1 d 03 h unknown of 43 min 12 s allowed; 3 of 30 days have data;"
         " page: /o/report.html"
     )
+
+
+@pytest.mark.parametrize(
+    ("of_day", "of_window", "codes"),
+    [
+        ("met", "met", (0, 0, 0)),
+        ("breached", "met", (1, 0, 1)),
+        ("met", "breached", (0, 1, 1)),
+        ("met", "insufficient data", (0, 2, 2)),
+        ("insufficient data", "breached", (2, 1, 1)),
+        ("breached", "insufficient data", (1, 2, 1)),
+    ],
+)
+def test_whose_verdict_the_exit_code_tells(
+    of_day: str, of_window: str, codes: tuple[int, int, int]
+) -> None:
+    found = [
+        ReportData(
+            *("2026-03-10", 0, 1000, of_day),
+            replica_days=[day("b:1", of_day)],
+            windows=[window("b:1", of_window), window("b:1", "met", days=7)],
+            exit_on=policy,
+        ).exit_code
+        for policy in EXIT_POLICIES
+    ]
+    assert tuple(found) == codes
+
+
+def test_a_window_that_nobody_is_in_is_not_met() -> None:
+    data = ReportData("2026-03-10", 0, 1000, "met", replica_days=[day("b:1", "met")])
+    assert data.window_verdict == "insufficient data"
+    waiting = ReportData(
+        *("2026-03-10", 0, 1000, "insufficient data"),
+        windows=[window("b:1", "met")],
+        group_days=[group("b2", "SYNC_MASTER")],
+    )
+    assert waiting.window_verdict == "insufficient data"
 
 
 def test_names_that_others_chose_do_no_harm_to_a_terminal() -> None:
@@ -90,7 +160,8 @@ def test_the_page_is_told_as_it_lies_there() -> None:
 def test_a_master_that_waits_for_slaves_nobody_has_seen(days: list[dict[str, Any]]) -> None:
     groups = [group("b2", "SYNC_MASTER"), group("b", "ASYNC_MASTER")]
     assert line("insufficient data", days, groups) == (
-        "2026-03-10 insufficient data: c/b2: a SYNC_MASTER without a replica; page: /o/report.html"
+        "2026-03-10 insufficient data: c/b2: a SYNC_MASTER without a replica; 30 days insufficient"
+        " data: c/b2: a SYNC_MASTER without a replica; page: /o/report.html"
     )
 
 

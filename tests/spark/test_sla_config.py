@@ -351,7 +351,7 @@ objectives:
                 f"maintenance:\n- reason: a\n  weekly: {value}",
                 f"sla.yaml:3: weekly is '{value}': write a day and its times in UTC: \"sunday",
             )
-            for value in ("sunday", "sun 02:00-04:00", "sunday 2:00-04:00", "sunday 02:00-24:01")
+            for value in ("sunday", "sun 02:00-04:00", "sunday 2:00-04:00", "sunday 24:00-04:00")
         ),
         (
             "maintenance:\n- reason: a\n  weekly: sunday 02:00-02:00",
