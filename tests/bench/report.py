@@ -371,8 +371,8 @@ def show(run: Run) -> None:
     print(
         f"    {run.seconds:.1f} s, {run.rows_per_s:,.0f} rows/s, exit code {run.exit_code}; "
         f"{run.cpu_s:.0f} s of processor time in all, {events.jobs} jobs, "
-        f"{events.queries} queries; {run.stolen:.0%} of the machine stolen by its host, peak of all "
-        f"{run.peak / MIB:,.0f} MB, of the JVM {run.jvm_peak / MIB:,.0f} MB "
+        f"{events.queries} queries; {run.stolen:.0%} of the machine stolen by its host, peak of "
+        f"all {run.peak / MIB:,.0f} MB, of the JVM {run.jvm_peak / MIB:,.0f} MB "
         f"(heap {run.heap_bytes / MIB:,.0f})"
     )
     print(

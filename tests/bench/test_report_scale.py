@@ -1,9 +1,10 @@
 """The nightly report of 200 brokers with two replicas over a day, by the command itself.
 
 bin/bench report's dumps and its way to run them: two cores, 1 GB of heap. What it takes in seconds
-is the benchmark's to say (docs/sla_at_scale.md) and is only printed here; asserted is what is the same on
-every machine: that every row is counted, that the memory was enough, that no more is read, shuffled
-and written for a row than with a tenth of the rows, and no more shuffled than the page says.
+is the benchmark's to say (docs/sla_at_scale.md) and is only printed here; asserted is what is the
+same on every machine: that every row is counted, that the memory was enough, that no more is read,
+shuffled and written for a row than with a tenth of the rows, by no more jobs, and no more shuffled
+than the page says.
 REPORT_SCALE_GROUPS=20, or another multiple of ten, runs the same with fewer brokers.
 """
 
