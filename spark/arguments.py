@@ -6,6 +6,7 @@ Knows sla.yaml (it is read here, so that its mistakes come first), and nothing o
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import re
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from spark.sla_config import SlaConfig, default_sla, read_sla
+from spark.objectives import EXIT_POLICIES, SlaConfig
+from spark.sla_config import default_sla, read_sla
+from spark.webhook import AddressError, Webhook
 
 PROGRAM: Final = "mqreport"
 DEFAULT_MASTER: Final = "local[*]"
+NOTIFY_VARIABLE: Final = "MQREPORT_NOTIFY_URL"
 _MOST_DAYS: Final = 400
 _CLOCK_TIME: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])|24:00")
 _TAKEN_SETTINGS: Final = {
@@ -42,6 +46,7 @@ class Options:
     between: tuple[int, int] | None
     catch_up: int | None
     settings: Mapping[str, str]
+    notify: Webhook | None = None
 
 
 class RaisingParser(argparse.ArgumentParser):
@@ -70,15 +75,19 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
             "under spark-submit --master and --conf are options of spark-submit:"
             " put them before the name of the program"
         )
+    sla = find_sla(given.sla, environment)
+    if given.exit_on is not None:
+        sla = dataclasses.replace(sla, exit_policy=given.exit_on)
     return Options(
         date=given.date,
         dumps=tuple(given.dumps),
         out=given.out,
-        sla=_sla(given.sla, environment),
+        sla=sla,
         master=None if submitted else given.master or DEFAULT_MASTER,
         between=_between(*given.between) if given.between else None,
         catch_up=given.catch_up,
         settings=dict(given.conf),
+        notify=_webhook(given.notify, environment),
     )
 
 
@@ -102,6 +111,9 @@ def _parser() -> argparse.ArgumentParser:
         "\nlag, availability, incidents and budgets of each replica, writes Parquet,"
         "\nJSON, CSV and one HTML page.",
         epilog="`mqreport import --help`: dumps from a Prometheus server's answers."
+        "\n`mqreport rules --help`: Prometheus rules for the objectives of sla.yaml."
+        "\n`mqreport openslo --help`: these objectives as OpenSLO documents, and back."
+        "\n`mqreport compact --help`: merges dump files of dates that are over."
         "\nExit codes: 0 met, 1 breached, 2 insufficient data, 3 bad input or error,"
         "\n130 interrupted."
         "\nAll dates and times are UTC. More: docs/nightly.md.",
@@ -142,6 +154,18 @@ def _parser() -> argparse.ArgumentParser:
         type=_count,
         metavar="DAYS",
         help="of that many days up to --date, all that have no result in --out yet",
+    )
+    told = parser.add_argument_group("who is told")
+    told.add_argument(
+        "--exit-on",
+        choices=EXIT_POLICIES,
+        help="whose verdict the exit code tells (default: exit_on in sla.yaml, else day)",
+    )
+    told.add_argument(
+        "--notify",
+        metavar="URL",
+        help=f"POST the verdict there as JSON; @FILE reads the address from a file, and"
+        f" {NOTIFY_VARIABLE} gives one, so that ps does not show it",
     )
     engine = parser.add_argument_group("Spark (under spark-submit these are its own options)")
     engine.add_argument("--master", help="local[*] (default), local[2], yarn, k8s://...")
@@ -193,8 +217,30 @@ def _setting(text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _sla(path: str | None, environment: Mapping[str, str]) -> SlaConfig:
-    """The named file, else the installation's, else what is built in (which is the same)."""
+def _webhook(given: str | None, environment: Mapping[str, str]) -> Webhook | None:
+    """Where the verdict goes. Errors name the source of the address, never the address."""
+    source, address = "--notify", given
+    if given is None:
+        source, address = NOTIFY_VARIABLE, environment.get(NOTIFY_VARIABLE) or None
+    elif given.startswith("@"):
+        source = f"--notify {given}"
+        try:
+            address = Path(given[1:]).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UsageError(f"{source}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{source}: is not UTF-8 text") from error
+    try:
+        return None if address is None else Webhook(address)
+    except AddressError as error:
+        raise UsageError(f"{source}: {error}") from error
+
+
+def find_sla(path: str | None, environment: Mapping[str, str]) -> SlaConfig:
+    """The named file, else the installation's, else what is built in (which is the same).
+
+    Raises SlaError.
+    """
     if path is not None:
         return read_sla(Path(path))
     home = environment.get("ROCKETMQ_HOME") or Path(__file__).resolve().parents[1]

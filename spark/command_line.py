@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Final
 
-from spark import prometheus_import
+from spark import compact, openslo, prometheus_import, prometheus_rules
 from spark.arguments import PROGRAM, Options, UsageError, parse_arguments
 from spark.java_home import JavaError
 from spark.output import say
 from spark.progress import Reporter, make_reporter
 from spark.report_data import BREACHED, EXIT_CODES, EXIT_ERROR, INSUFFICIENT, MET
 from spark.sla_config import SlaError
+from spark.webhook import message_of_failure
 
 EXIT_INTERRUPTED: Final = 130
 _WORST_FIRST: Final = (EXIT_ERROR, EXIT_CODES[BREACHED], EXIT_CODES[INSUFFICIENT])
@@ -34,6 +35,12 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
     try:
         if arguments[:1] == ["import"]:
             return prometheus_import.main(arguments[1:])
+        if arguments[:1] == ["rules"]:
+            return prometheus_rules.main(arguments[1:], os.environ)
+        if arguments[:1] == ["openslo"]:
+            return openslo.main(arguments[1:], os.environ)
+        if arguments[:1] == ["compact"]:
+            return compact.main(arguments[1:], now_ms)
         return _report(parse_arguments(arguments, os.environ), now_ms)
     except UsageError as error:
         _complain(f"{error} ({PROGRAM} --help)")
@@ -61,19 +68,25 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
     # Imported now: help and mistakes in the arguments need no PySpark.
     from spark.days import parse_date, window
     from spark.hadoop_files import FilesError
-    from spark.report_run import ReportRun, RunError
+    from spark.report_run import ReportRun, RunError, notify
     from spark.schema import InputError
     from spark.spark_session import SessionError
 
+    date = options.date
     try:
         last = parse_date(options.date, now_ms())
+        date = str(last)
         window(last, options.between, now_ms())  # what is to come: no Spark is needed to say so
         reporter.note(f"objectives: {options.sla.source}")
         with ReportRun(options, reporter, now_ms) as run:
             return worst(run.exit_codes(last))
     except (InputError, FilesError, JavaError, SessionError, RunError) as error:
         reporter.note(str(error))
+        notify(options.notify, message_of_failure(date, str(error)), reporter)
         return EXIT_ERROR
+    except Exception:  # a bug, which main shows
+        notify(options.notify, message_of_failure(date, "a defect of mqreport"), reporter)
+        raise
 
 
 def worst(codes: Iterable[int]) -> int:

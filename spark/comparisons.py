@@ -50,6 +50,7 @@ SHEETS: dict[str, tuple[Figure, ...]] = {
         ("Availability", "availability", wording.share),
         ("Bad", "bad_s", wording.duration),
         ("Unknown", "unknown_s", wording.duration),
+        ("Excluded", "excluded_s", wording.duration),
         ("Budget", "budget_s", wording.duration),
         ("Budget left", "budget_left_s", wording.duration),
         ("Budget used", "budget_used_ratio", wording.used),

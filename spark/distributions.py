@@ -1,186 +1,161 @@
 """What figures are made of: percentiles of values that are weighted by time, histograms of them,
-buckets of latencies, sums of which the order of the rows changes nothing.
+buckets of latencies, sums of which the order changes nothing.
 
-Frames and columns for the figures of a day (spark/figures.py) and of several (spark/windows.py),
-evaluated in the executors. The rules are in docs/sla_report.md; it must not know samples, days or
+Plain functions for the figures of a day (spark/group_day.py) and of several (spark/windows.py);
+they run in the executors. The rules are in docs/sla_report.md; must not know samples, days or
 objectives.
 """
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Mapping, Sequence
-from typing import Final
-
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as fn
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from spark.dump_words import SYNC_RESULTS
 from spark.result_tables import HISTOGRAM_BASE
 
-_ACK_QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
-
-
+ACK_QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 NANOSECONDS: Final = 1_000_000_000
-MILLISECONDS: Final = 1_000
+_LOG_BASE: Final = math.log(HISTOGRAM_BASE)
+
+Weights = Mapping[int, int]
+"""Value -> ms."""
 
 
-def exact_sum(values: Column, parts: int) -> Column:
-    """Aggregate: a sum of doubles, each rounded to whole parts (so many make 1); the same whatever
-    the order of the rows."""
-    return fn.sum(fn.floor(values * parts + 0.5).cast("decimal(19,0)")).cast("double") / parts
+def percentiles(weights: Weights, names: Mapping[str, int]) -> dict[str, int | None]:
+    """The smallest value up to which lies at least that share (thousandths) of the weight, for each
+    name; None without weight. Whole numbers: 0.99 as a double may come out above the share."""
+    found: dict[str, int | None] = dict.fromkeys(names)
+    whole = sum(weights.values())
+    if not whole:
+        return found
+    wanted = sorted(names.items(), key=lambda item: item[1])
+    so_far, place = 0, 0
+    for value in sorted(weights):
+        so_far += weights[value]
+        while place < len(wanted) and so_far * 1000 >= whole * wanted[place][1]:
+            found[wanted[place][0]] = value
+            place += 1
+        if place == len(wanted):
+            break
+    return found
 
 
-def ranked(values: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Distinct values of each key with `weight`, `_up_to` (the weight of those up to it), `_all`.
-
-    `values`: key, value, weight; what has no value or no weight is left out."""
-    known = values.where(fn.col("value").isNotNull() & (fn.col("weight") > 0))
-    in_order = Window.partitionBy(*key).orderBy("value")
-    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    return (
-        known.groupBy(*key, "value")
-        .agg(fn.sum("weight").alias("weight"))
-        .withColumns(
-            {
-                "_up_to": fn.sum("weight").over(
-                    in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-                ),
-                "_all": fn.sum("weight").over(whole),
-            }
-        )
-    )
+def largest(weights: Weights) -> int | None:
+    """The largest value that has weight."""
+    return max((value for value, weight in weights.items() if weight), default=None)
 
 
-def percentiles(names: Mapping[str, int]) -> list[Column]:
-    """Aggregates over ranked rows: the smallest value up to which lies at least that share
-    (thousandths) of the weight. Whole numbers: 0.99 as a double may come out above the share."""
-    reached = {name: fn.col("_up_to") * 1000 >= fn.col("_all") * n for name, n in names.items()}
-    return [fn.min(fn.when(is_it, fn.col("value"))).alias(name) for name, is_it in reached.items()]
+def histogram(weights: Weights) -> dict[int, int] | None:
+    """Bucket -> ms, ascending; None without weight."""
+    found: dict[int, int] = {}
+    for value in sorted(weights):
+        if weights[value]:
+            bucket = bucket_of(value)
+            found[bucket] = found.get(bucket, 0) + weights[value]
+    return found or None
 
 
-def bucket_of(value: Column) -> Column:
+def bucket_of(value: int) -> int:
     """The bucket of a value in a histogram."""
-    bucket = 1 + fn.floor(fn.log(value) / fn.log(fn.lit(HISTOGRAM_BASE))).cast("int")
-    return fn.when(value < 1, 0).otherwise(bucket)
+    return 0 if value < 1 else 1 + math.floor(math.log(value) / _LOG_BASE)
 
 
-def _bucket_end(bucket: Column, largest: Column) -> Column:
-    """The value that a bucket stands for: its upper end, never above the largest."""
-    end = fn.when(bucket == 0, fn.lit(0.0)).otherwise(fn.pow(fn.lit(HISTOGRAM_BASE), bucket))
-    return fn.when(bucket.isNotNull(), fn.least(end, largest.cast("double")))
-
-
-def histogram(bucket: str, weight: str) -> Column:
-    """Aggregate: a map of buckets, each of which comes once, to their weights."""
-    return fn.map_from_entries(fn.sort_array(fn.collect_list(fn.struct(bucket, weight))))
-
-
-def merged_histograms(
-    rows: DataFrame, key: Sequence[str], measures: Sequence[str], names: Mapping[str, int]
-) -> DataFrame:
-    """Of each key and measure: `<measure>_max`, `<measure>_<name>` of `names`, `<measure>_hist`.
-
-    `rows`: key, `<measure>_max`, `<measure>_hist`. A percentile is the upper end of a bucket of the
-    histograms added up; null when a row that has a largest value lacks its histogram.
-    """
-    stored = fn.array(
-        *(
-            fn.struct(fn.lit(measure).alias("_measure"), fn.col(f"{measure}_hist").alias("_hist"))
-            for measure in measures
-        )
-    )
-    every = rows.select(*key, fn.inline(stored)).select(
-        *key, "_measure", fn.explode("_hist").alias("value", "weight")
-    )
-    by_measure = (
-        ranked(every, (*key, "_measure"))
-        .groupBy(*key, "_measure")
-        .agg(*percentiles(names), histogram("value", "weight").alias("hist"))
-    )
-    found = by_measure.groupBy(*key).agg(
-        *(
-            _of_measure(measure, column).alias(f"_{measure}_{column}")
-            for measure in measures
-            for column in (*names, "hist")
-        )
-    )
-    largest = rows.groupBy(*key).agg(
-        *(fn.max(f"{measure}_max").alias(f"{measure}_max") for measure in measures),
-        *(
-            fn.bool_or(
-                fn.col(f"{measure}_max").isNotNull() & fn.col(f"{measure}_hist").isNull()
-            ).alias(f"_{measure}_lacks")
-            for measure in measures
-        ),
-    )
-    joined = largest.join(found, list(key), "left")
-    figures = {
-        f"{measure}_{name}": fn.when(
-            ~fn.col(f"_{measure}_lacks"),
-            _bucket_end(fn.col(f"_{measure}_{name}"), fn.col(f"{measure}_max")),
-        )
-        for measure in measures
-        for name in names
+def distribution(measure: str, weights: Weights, names: Mapping[str, int]) -> dict[str, Any]:
+    """`<measure>_<name>` of `names`, `<measure>_max` and `<measure>_hist`."""
+    figures = percentiles(weights, names)
+    return {
+        **{f"{measure}_{name}": value for name, value in figures.items()},
+        f"{measure}_max": largest(weights),
+        f"{measure}_hist": histogram(weights),
     }
-    histograms = {f"{measure}_hist": fn.col(f"_{measure}_hist") for measure in measures}
-    joined = joined.withColumns(figures | histograms)
-    return joined.drop(*(name for name in joined.columns if name.startswith("_")))
 
 
-def _of_measure(measure: str, column: str) -> Column:
-    """Aggregate: the column in the one row of this measure."""
-    is_it = fn.col("_measure") == measure
-    return fn.first(fn.when(is_it, fn.col(column)), ignorenulls=True)
+def merged(histograms: Iterable[Weights | None]) -> dict[int, int] | None:
+    """Histograms added up; None of none."""
+    found: dict[int, int] = {}
+    for each in histograms:
+        for bucket, weight in (each or {}).items():
+            found[bucket] = found.get(bucket, 0) + weight
+    return {bucket: found[bucket] for bucket in sorted(found)} or None
 
 
-def send_count() -> Column:
-    """All sends that had to wait, whatever became of them."""
-    counts = [fn.col(f"sync_{result}") for result in SYNC_RESULTS]
-    return functools.reduce(operator.add, counts)
+def merged_figures(
+    rows: Sequence[Mapping[str, Any]], measure: str, names: Mapping[str, int]
+) -> dict[str, Any]:
+    """`<measure>_max`, `<measure>_<name>` of `names` and `<measure>_hist` of several rows.
 
-
-def ack_figures(buckets: DataFrame, key: Sequence[str]) -> DataFrame:
-    """`ack_le`, `ack_counts` and quantiles of each key.
-
-    `buckets`: key, le (upper bound, infinite for the last one), count; equal bounds are added up.
+    A percentile is the upper end of a bucket of the histograms added up, never above the largest
+    value; None when a row that has a largest value lacks its histogram.
     """
-    in_order = Window.partitionBy(*key).orderBy("le")
-    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    rows = (
-        buckets.groupBy(*key, "le")
-        .agg(fn.sum("count").alias("count"))
-        .withColumns(
-            {
-                "_lower": fn.coalesce(fn.lag("le").over(in_order), fn.lit(0.0)),
-                "_up_to": fn.sum("count").over(in_order),
-                "_all": fn.sum("count").over(whole),
-            }
-        )
-    )
-    finite = fn.col("le") < float("inf")
-    return rows.groupBy(*key).agg(
-        *(_ack_quantile(share).alias(f"ack_{name}_s") for name, share in _ACK_QUANTILES.items()),
-        fn.sort_array(fn.collect_list(fn.when(finite, fn.col("le")))).alias("ack_le"),
-        fn.sort_array(fn.collect_list(fn.struct("le", "count")))["count"].alias("ack_counts"),
-    )
+    maxima = [row[f"{measure}_max"] for row in rows if row[f"{measure}_max"] is not None]
+    is_whole = all(row[f"{measure}_hist"] or row[f"{measure}_max"] is None for row in rows)
+    every = merged(row[f"{measure}_hist"] for row in rows)
+    top = max(maxima, default=None)
+    found: dict[str, Any] = {f"{measure}_max": None if top is None else float(top)}
+    for name, bucket in percentiles(every or {}, names).items():
+        is_known = is_whole and bucket is not None and top is not None
+        found[f"{measure}_{name}"] = _bucket_end(bucket, top) if is_known else None
+    found[f"{measure}_hist"] = every
+    return found
 
 
-def ack_buckets(rows: DataFrame, key: Sequence[str], le: Column, counts: Column) -> DataFrame:
-    """Key, le, count: a row for each bucket of each of `rows`."""
-    bounds = fn.concat(le, fn.array(fn.lit(float("inf"))))
-    pairs = fn.arrays_zip(bounds.alias("le"), counts.alias("count"))
-    return rows.where(le.isNotNull()).select(*key, fn.inline(pairs))
+def _bucket_end(bucket: int | None, top: float | None) -> float | None:
+    if bucket is None or top is None:
+        return None
+    return min(0.0 if bucket == 0 else math.pow(HISTOGRAM_BASE, bucket), float(top))
 
 
-def _ack_quantile(share: float) -> Column:
+def send_count(row: Mapping[str, Any]) -> int | None:
+    """All sends that had to wait, whatever became of them; None where nothing is known."""
+    counts = [row[f"sync_{result}"] for result in SYNC_RESULTS]
+    return None if None in counts else sum(counts)
+
+
+def send_ratio(row: Mapping[str, Any]) -> float | None:
+    """The share of them that was answered with success."""
+    sends = send_count(row)
+    return row["sync_ok"] / sends if sends else None
+
+
+def ack_figures(buckets: Mapping[float, int]) -> dict[str, Any]:
+    """`ack_le`, `ack_counts` and quantiles from counts by the upper bound of their bucket, the last
+    of which is infinite; all None without any bucket."""
+    bounds = sorted(buckets)
+    counts = [buckets[bound] for bound in bounds]
+    finite = [bound for bound in bounds if bound != math.inf]
+    found: dict[str, Any] = {
+        f"ack_{name}_s": _quantile(share, bounds, counts) for name, share in ACK_QUANTILES.items()
+    }
+    found["ack_le"] = finite if bounds else None
+    found["ack_counts"] = counts if bounds else None
+    return found
+
+
+def _quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
     """Linear within the first bucket that reaches the rank; the last bucket's lower bound."""
-    rank = fn.col("_all") * share
-    inside = (rank - (fn.col("_up_to") - fn.col("count"))) / fn.col("count")
-    value = fn.when(
-        fn.col("le") < float("inf"),
-        fn.col("_lower") + (fn.col("le") - fn.col("_lower")) * inside,
-    ).otherwise(fn.col("_lower"))
-    reached = (fn.col("count") > 0) & (fn.col("_up_to") >= rank)
-    return fn.min_by(value, fn.when(reached, fn.col("le")))
+    rank, up_to, lower = share * sum(counts), 0, 0.0
+    for bound, count in zip(bounds, counts, strict=True):
+        if count > 0 and up_to + count >= rank:
+            if bound == math.inf:
+                return lower
+            return lower + (bound - lower) * ((rank - up_to) / count)
+        up_to += count
+        lower = bound
+    return None
+
+
+def whole_ns(seconds: float) -> int:
+    """Rounded to ns, so that a sum does not depend on the order."""
+    return math.floor(seconds * NANOSECONDS + 0.5)
+
+
+def whole_ms(seconds: float | None) -> int:
+    """Rounded to ms; 0 of nothing."""
+    return round(seconds * 1000) if seconds else 0
+
+
+def sum_of_seconds(seconds: Iterable[float | None]) -> float:
+    """A sum with whole ms; the same whatever the order."""
+    return sum(map(whole_ms, seconds)) / 1000

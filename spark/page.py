@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from markupsafe import Markup
 from spark import wording
 from spark.comparisons import days_in_words, sheets
 from spark.dump_words import GROUP, SYNC_RESULTS
+from spark.headlines import Headline, day_headline, reasons_of, window_headline
 from spark.plot_shapes import Plot
 from spark.plots import Lane, ack_histogram, incident_chart
 from spark.replica_plots import ReplicaPlots, span_of
@@ -49,10 +50,11 @@ _NAMED_IN_WHY = 5
 
 @dataclass(frozen=True)
 class Reason:
-    """One replica of the opening paragraph: who, and why it has its verdict."""
+    """One replica of the opening paragraph: who, and why it has its verdict; without a row it
+    says how many more there are."""
 
     verdict: str
-    row: Row
+    row: Row | None
     sentences: Sequence[str]
 
 
@@ -127,15 +129,20 @@ def _view(data: ReportData) -> dict[str, Any]:
         data.group_days, key=lambda row: (SEVERITY[row["verdict"]], row["cluster"], row["broker"])
     )
     windows = _windows(data)
+    window = window_headline(data)
     lengths = tuple(data.window_days)
     return {
-        "headline": _how_many(data),
+        "headlines": [(one, _how_many(one)) for one in (day_headline(data), window)],
         "window": _window(data),
         "counts": counts(data),
         "notices": _notices(data),
-        "why": _why(data, ordered),
+        "whys": [
+            ("Why", _why(data, ordered)),
+            (f"Why, over {window.span}", _why_window(window)),
+        ],
         "tiles": _tiles(data),
         "key_of": key_of,
+        "excluded": lambda row: _excluded([row]),
         "anchors": anchors,
         "objectives": objectives,
         "moment": lambda epoch_ms: wording.moment(epoch_ms, data.date),
@@ -174,21 +181,6 @@ def _part(rows: Sequence[Any], total: int | None = None) -> Part:
     return Part(shown, (len(rows) if total is None else total) - len(shown))
 
 
-def _how_many(data: ReportData) -> str:
-    number = counts(data)
-    if not number["replicas"]:
-        return "no replica is known for this day"
-    parts = [
-        f"{number['breached']:,} breached" if number["breached"] else "",
-        f"{number['insufficient_data']:,} with insufficient data"
-        if number["insufficient_data"]
-        else "",
-        f"{number['met']:,} met" if number["met"] else "",
-    ]
-    total = wording.plural(number["replicas"], "replica", "replicas")
-    return f"of {total}, " + ", ".join(part for part in parts if part)
-
-
 def _notices(data: ReportData) -> list[str]:
     """What a reader must know before the figures."""
     found = []
@@ -196,10 +188,14 @@ def _notices(data: ReportData) -> list[str]:
         found.append(f"Part of a day: {_window(data)}.")
     if data.revision > 1:
         late = sum(int(row["late"] or 0) for row in data.replica_days)
-        found.append(
-            f"Revised: this is revision {data.revision} of the day's result; "
-            f"{wording.plural(late, 'sample', 'samples')} came after the first one."
-        )
+        why = f"{wording.plural(late, 'sample', 'samples')} came after the first one"
+        if not late:
+            why = (
+                "the first line of the next day told how this one ended, or the objectives changed"
+            )
+        found.append(f"Revised: this is revision {data.revision} of the day's result; {why}.")
+    if excluded := _excluded(data.replica_days):
+        found.append(f"Excluded, and neither good nor bad nor unknown: {excluded}.")
     if waiting := data.waiting_groups:
         names = ", ".join(
             f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"
@@ -217,24 +213,75 @@ def _notices(data: ReportData) -> list[str]:
     return found
 
 
+def _how_many(headline: Headline) -> str:
+    if not headline.rows:
+        return "no replica is known for this day"
+    return headline.how_many
+
+
+def _excluded(rows: Sequence[Row]) -> str:
+    """`2 h of 3 replicas: new disks (2 h)`; nothing where no time is excluded."""
+    seconds: dict[str, float] = {}
+    for row in rows:
+        for one in row.get("exclusions") or ():
+            seconds[one["reason"]] = seconds.get(one["reason"], 0.0) + one["seconds"]
+    longest_first = sorted(seconds, key=lambda reason: (-seconds[reason], reason))
+    texts = [
+        f"{wording.excerpt(reason)} ({wording.duration(seconds[reason])})"
+        for reason in longest_first[:_NAMED_IN_WHY]
+    ]
+    if not texts:
+        return ""
+    more = len(seconds) - len(texts)
+    texts += [f"and {wording.plural(more, 'more reason', 'more reasons')}"] if more else []
+    count = sum(1 for row in rows if row.get("exclusions"))
+    total = sum(finite(row.get("excluded_s")) or 0.0 for row in rows)
+    whose = wording.plural(count, "replica", "replicas")
+    return f"{wording.duration(total)} of {whose}: {', '.join(texts)}"
+
+
 def _why(data: ReportData, ordered: Sequence[Row]) -> list[Reason]:
     """The worst replicas of each verdict that is not `met`; of a met day, how near it was."""
     incidents: dict[ReplicaKey, list[Row]] = {}
     for row in ordered_incidents(data):
         incidents.setdefault(key_of(row), []).append(row)
-    found = []
-    for verdict in (BREACHED, INSUFFICIENT):
-        rows = [row for row in ordered if row["verdict"] == verdict]
-        found += [
-            Reason(verdict, row, _sentences(data, row, incidents.get(key_of(row), [])))
-            for row in rows[:_NAMED_IN_WHY]
-        ]
+
+    def sentences(row: Row) -> list[str]:
+        return _sentences(data, row, incidents.get(key_of(row), []))
+
+    found = [
+        reason
+        for verdict in (BREACHED, INSUFFICIENT)
+        for reason in _worst_of(ordered, verdict, sentences)
+    ]
     if not found and ordered:
         row = min(ordered, key=lambda row: (finite(row["availability"]) or 0.0, key_of(row)))
-        about = incidents.get(key_of(row), [])
-        found.append(
-            Reason(MET, row, ["The lowest availability of all.", *_sentences(data, row, about)])
+        found.append(Reason(MET, row, ["The lowest availability of all.", *sentences(row)]))
+    return found
+
+
+def _why_window(headline: Headline) -> list[Reason]:
+    """The same of a window; nothing of one that is met."""
+    return [
+        reason
+        for verdict in (BREACHED, INSUFFICIENT)
+        for reason in _worst_of(
+            headline.rows,
+            verdict,
+            lambda row: [wording.sentence(reason) for reason in reasons_of(row)],
         )
+    ]
+
+
+def _worst_of(
+    ordered: Sequence[Row], verdict: str, sentences: Callable[[Row], Sequence[str]]
+) -> list[Reason]:
+    """The first replicas with that verdict, and how many more there are."""
+    rows = [row for row in ordered if row["verdict"] == verdict]
+    found = [Reason(verdict, row, sentences(row)) for row in rows[:_NAMED_IN_WHY]]
+    if len(rows) > _NAMED_IN_WHY:
+        more = wording.plural(len(rows) - _NAMED_IN_WHY, "replica", "replicas")
+        found.append(Reason(verdict, None, [f"And {more} more."]))
     return found
 
 

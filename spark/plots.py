@@ -431,6 +431,7 @@ class Lane:
 
 CAUSES = (
     "master_restart",
+    "failover",
     "ha_restart",
     "disconnected",
     "fell_behind",

@@ -41,6 +41,7 @@ REPLICA_DAY_COLUMNS = _shown(
     "replica_days",
     # What only later reports need.
     *("first_received", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms"),
+    "first_copy_since_ms",
 )
 METADATA_COLUMNS = tuple(METADATA_FIGURES)
 """Of each element of `metadata` of a replica's day."""
@@ -63,6 +64,9 @@ OBJECTIVE_COLUMNS = (
     "sync_ok_percent",
     "rpo_bytes",
     "metadata_age_seconds",
+    "first_copy_hours",
+    "sync_ok_given",
+    "runbook_url",
 )
 
 
@@ -107,6 +111,8 @@ class ReportData:
     window_days: Sequence[int] = (7, 30)
     totals: Mapping[str, int] = field(default_factory=dict)
     """Of `incidents` and `events`, where there are more than the rows given."""
+    exit_on: str = "day"
+    """Whose verdict the exit code tells: one of `sla_config.EXIT_POLICIES`."""
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT_CODES:
@@ -120,8 +126,29 @@ class ReportData:
 
     @property
     def exit_code(self) -> int:
-        """0 met, 1 breached, 2 insufficient data."""
-        return EXIT_CODES[self.verdict]
+        """0 met, 1 breached, 2 insufficient data: of the verdict that `exit_on` names."""
+        verdicts = {"day": [self.verdict], "window": [self.window_verdict]}
+        counted = verdicts.get(self.exit_on, [self.verdict, self.window_verdict])
+        return EXIT_CODES[min(counted, key=SEVERITY.__getitem__)]
+
+    @property
+    def longest_window(self) -> int:
+        """Days of the window whose verdict stands beside the day's."""
+        return max(self.window_days)
+
+    @property
+    def longest_windows(self) -> list[Row]:
+        """Each replica's row of that window."""
+        return [row for row in self.windows if row["days"] == self.longest_window]
+
+    @property
+    def window_verdict(self) -> str:
+        """The worst of the replicas' over the longest window, as the day's is that of its
+        replicas; without any, or with a group that waits for its slaves, it is not `met`."""
+        verdicts = {str(row["verdict"]) for row in self.longest_windows}
+        if self.waiting_groups or not verdicts:
+            verdicts.add(INSUFFICIENT)
+        return min(verdicts, key=SEVERITY.__getitem__)
 
     @property
     def revision(self) -> int:

@@ -1,4 +1,5 @@
-"""Collects from the stored results what one report shows: the final tables, as Python values.
+"""Collects what one report shows: the date's rows as they were computed, and stored ones of the
+days before.
 
 The last stage of the pipeline, on the driver. Whatever has a row for each minute or hour is asked
 for the plotted replicas only. Computes nothing that is not a count of rows.
@@ -7,61 +8,87 @@ for the plotted replicas only. Computes nothing that is not a count of rows.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from spark.dump_words import REPLICA
-from spark.report_data import ReplicaKey, ReportData, Row, key_of, plotted_keys
+from spark.objectives import SlaConfig
+from spark.report_data import DAY_COLUMNS, ReplicaKey, ReportData, Row, key_of, plotted_keys
+from spark.report_job import GroupTables
 from spark.result_tables import TABLES
 from spark.results import Results
 from spark.schema import Day
-from spark.sla_config import SlaConfig
 from spark.verdicts import worst_of
 
-_HISTOGRAMS: Final = ("lag_ms_hist", "lag_bytes_hist")
 _HISTORY_DAYS: Final = 30
-
 _MOST_ROWS: Final = 100_000
-"""Of incidents and of events: more than anybody reads, and what the driver can hold."""
+"""Of incidents and of events: more than anybody reads."""
 
 
-def report_data(results: Results, day: Day, sla: SlaConfig) -> ReportData:
+def report_data(
+    results: Results,
+    groups: GroupTables,
+    of_several: Mapping[str, Sequence[Row]],
+    day: Day,
+    sla: SlaConfig,
+) -> ReportData:
     """The report of a date whose tables are in place."""
     date = str(day.date)
-    stored = results.read("replica_days", [date])
-    plain = _rows(_without_histograms(stored))
-    is_plotted = is_one_of(plotted_keys(plain))
-    replica_days = _with_histograms(plain, stored.where(is_plotted))
-    incidents, events = (results.read(table, [date]) for table in ("incidents", "events"))
-    dates = dates_until(day.date, _HISTORY_DAYS)
-    days = results.read("replica_days", dates).select(
-        *REPLICA, "dt", "good_s", "bad_s", "unknown_s"
-    )
+    replica_days = in_order(groups.rows("replica_days"))
+    plotted = set(plotted_keys(replica_days))
+    before = _Before(results, dates_until(day.date, _HISTORY_DAYS)[1:], plotted)
+    keys = {key[:2] for key in plotted}
+    hours = [*before.rows("hours", list(TABLES["hours"])), *of_some(groups.rows("hours"), plotted)]
+    today = ({**row, "dt": date} for row in of_some(replica_days, plotted))
+    days = [*before.rows("replica_days", list(DAY_COLUMNS)), *today]
     used = {row["objective"] for row in replica_days}
     return ReportData(
         date=date,
         w0_ms=day.w0_ms,
         w1_ms=day.w1_ms,
-        verdict=worst_of(row.verdict for row in results.read("reports", [date]).collect()),
-        replica_days=replica_days,
-        group_days=_rows(_without_histograms(results.read("group_days", [date]))),
-        windows=_rows(_without_histograms(results.read("windows", [date]))),
-        group_windows=_rows(results.read("group_windows", [date])),
-        clusters=_rows(results.read("clusters", [date])),
-        incidents=_rows(first_rows(incidents, fn.desc("bad_s"), "start_ms", *REPLICA)),
-        events=_rows(first_rows(events, "ts", *TABLES["events"])),
-        bad_lines=_rows(_by_reason(results.read("bad_lines", [date]))),
-        minutes=_rows(results.read("minutes", [date]).where(is_plotted)),
-        hours=_rows(results.read("hours", dates).where(is_plotted)),
-        days=_rows(days.where(is_plotted)),
+        verdict=worst_of(row["verdict"] for row in of_several["reports"]),
+        replica_days=[
+            row if key_of(row) in plotted else _without_histograms(row) for row in replica_days
+        ],
+        group_days=_shown(groups, "group_days"),
+        windows=_shown(groups, "windows"),
+        group_windows=_shown(groups, "group_windows"),
+        clusters=in_order(of_several["clusters"]),
+        incidents=first_rows(groups.rows("incidents"), "-bad_s", "start_ms", *REPLICA),
+        events=first_rows(groups.rows("events"), "ts", *TABLES["events"]),
+        bad_lines=groups.bad_lines(),
+        minutes=in_order(of_some(groups.long_rows("minutes", keys), plotted)),
+        hours=in_order(hours),
+        days=in_order({name: row[name] for name in DAY_COLUMNS} for row in days),
         objectives=[asdict(item) for item in sla.objectives if item.name in used],
         window_days=sla.windows,
-        totals={"incidents": incidents.count(), "events": events.count()},
+        totals={table: groups.count(table) for table in ("incidents", "events")},
+        exit_on=sla.exit_policy,
     )
+
+
+class _Before:
+    """Stored rows of some replicas, of some dates."""
+
+    def __init__(
+        self, results: Results, dates: Sequence[str], replicas: Iterable[ReplicaKey]
+    ) -> None:
+        self._results = results
+        self._dates = dates
+        self._replicas = sorted(replicas)
+
+    def rows(self, table: str, columns: list[str]) -> list[Row]:
+        """Their rows, with these columns."""
+        frame = self._results.read(table, self._dates)
+        if frame is None or not self._replicas:
+            return []
+        found = frame.select(*columns).where(is_one_of(self._replicas)).collect()
+        return [row.asDict(recursive=True) for row in found]
 
 
 def dates_until(date: datetime.date, count: int) -> list[str]:
@@ -69,11 +96,11 @@ def dates_until(date: datetime.date, count: int) -> list[str]:
     return [str(date - datetime.timedelta(days=back)) for back in range(count)]
 
 
-def _rows(frame: DataFrame) -> list[Row]:
-    """Collected, in an order that does not depend on how Spark computed them."""
-    rows: list[Row] = [row.asDict(recursive=True) for row in frame.collect()]
-    order = [name for name in _ORDER if name in frame.columns]
-    return sorted(rows, key=lambda row: [_sortable(row[name]) for name in order])
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Rows of one table, in an order that does not depend on how they were computed."""
+    found = list(rows)
+    order = [name for name in _ORDER if found and name in found[0]]
+    return sorted(found, key=lambda row: [_sortable(row[name]) for name in order])
 
 
 _ORDER: Final = (
@@ -89,34 +116,30 @@ def _sortable(value: Any) -> tuple[bool, Any]:
 def is_one_of(keys: Sequence[ReplicaKey]) -> Column:
     """Whether a row is about one of these few; a join would be a job more for every table."""
     names = (fn.struct(*map(fn.lit, key)) for key in keys)
-    return fn.struct(*REPLICA).isin(*names) if keys else fn.lit(False)
+    return fn.struct(*REPLICA).isin(*names)
 
 
-def _without_histograms(frame: DataFrame) -> DataFrame:
-    return frame.drop(*(name for name in frame.columns if name.endswith("_hist")))
+def of_some(rows: Iterable[Row], replicas: Container[ReplicaKey]) -> list[Row]:
+    """The rows that are about these replicas."""
+    return [row for row in rows if key_of(row) in replicas]
 
 
-def _with_histograms(rows: Iterable[Row], frame: DataFrame) -> list[Row]:
-    """The rows, with the histograms of those that the frame has."""
-    found = {key_of(row): row for row in _rows(frame.select(*REPLICA, *_HISTOGRAMS))}
-    return [{**row, **found.get(key_of(row), {})} for row in rows]
+def first_rows(rows: Iterable[Row], *order: str, count: int = _MOST_ROWS) -> list[Row]:
+    """So many rows in a total order, always the same ones; they are then put in the table's order.
+    `-name`: the largest first."""
+
+    def key(row: Row) -> list[tuple[bool, Any]]:
+        return [
+            _sortable(-row[name[1:]]) if name.startswith("-") else _sortable(row[name])
+            for name in order
+        ]
+
+    return in_order(heapq.nsmallest(count, rows, key=key))
 
 
-def first_rows(frame: DataFrame, *order: Column | str, count: int = _MOST_ROWS) -> DataFrame:
-    """So many rows in a total order: always the same ones."""
-    return frame.orderBy(*order).limit(count)
+def _shown(groups: GroupTables, table: str) -> list[Row]:
+    return in_order(map(_without_histograms, groups.rows(table)))
 
 
-def _by_reason(bad_lines: DataFrame) -> DataFrame:
-    """How many lines of how many files, with one example each."""
-    example = fn.min(fn.struct("file", "text")).alias("example")
-    counted = bad_lines.groupBy("reason").agg(
-        fn.count("*").alias("lines"), fn.count_distinct("file").alias("files"), example
-    )
-    return counted.select(
-        "reason",
-        "lines",
-        "files",
-        fn.col("example.file").alias("example_file"),
-        fn.col("example.text").alias("example_text"),
-    )
+def _without_histograms(row: Row) -> Row:
+    return {name: value for name, value in row.items() if not name.endswith("_hist")}

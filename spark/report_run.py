@@ -14,33 +14,38 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from pyspark.sql import SparkSession
 
 from spark.arguments import Options
 from spark.catch_up import CatchUp
+from spark.class_archive import ClassArchive
 from spark.days import window
 from spark.hadoop_files import HadoopFiles
-from spark.java_home import find_java
+from spark.headlines import one_line
+from spark.java_home import cache_directory, find_java
 from spark.output import say
 from spark.progress import Reporter
-from spark.report_data import EXIT_ERROR, INSUFFICIENT, MET, ReportData, key_of, worst_first
+from spark.report_data import EXIT_ERROR, ReportData
 from spark.results import report_directory, summary_path
-from spark.sla_report import ReportRequest, run
+from spark.sla_report import ReportRequest, groups_to_revise, run
 from spark.spark_session import (
     SPARK_ERRORS,
     count_tasks,
     explain,
+    ship_modules,
     start_session,
     stop_session,
 )
-from spark.wording import excerpt, name
+from spark.webhook import Webhook, message_of, message_of_failure
 
 _MAX_REASONS: Final = 3
+_ARCHIVE_S: Final = 180.0
+"""What Java may take to write an archive of its classes."""
 _Failure = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 
@@ -58,6 +63,7 @@ class ReportRun:
         self._scratch: Path
         self._log: Path
         self._keep_log = False
+        self._has_reported = False
         self._open = contextlib.ExitStack()
         self._spark: SparkSession
         self._files: HadoopFiles
@@ -88,7 +94,7 @@ class ReportRun:
         """
         options, count = self._options, self._options.catch_up
         if count is None:
-            return [self._report(last)]
+            return self._report(last)
         catch_up = CatchUp(self._files, options.dumps, options.out, last, count)
         for date, code in catch_up.untold.items():
             self._reporter.note(
@@ -100,51 +106,89 @@ class ReportRun:
                 f"nothing to catch up with: of {count} dates up to {last} none lacks its result"
             )
         catch_up.begin()
-        codes = [self._report(date) for date in catch_up.missing]
+        codes = [code for date in catch_up.missing for code in self._report(date)]
         if EXIT_ERROR not in codes:
             catch_up.end()
         return [*catch_up.untold.values(), *codes]
 
-    def _report(self, date: datetime.date) -> int:
-        """Makes one date's report and prints its line; returns its exit code.
+    def _report(self, date: datetime.date) -> list[int]:
+        """Makes one date's report and prints its line; returns its exit code, and that of the day
+        before where what the date's first lines prove revises it (docs/sla_report.md)."""
+        data = self._made(date)
+        codes = []
+        before = date - datetime.timedelta(days=1)
+        if data is not None and self._options.between is None:
+            groups = groups_to_revise(self._spark, self._options.out, data)
+            if groups:
+                self._reporter.note(
+                    f"{before} is reported once more, then {date}: there are lines now that tell"
+                    f" how it ended for {_listed(groups)}"
+                )
+                revised = self._made(before)
+                codes.append(self._told(revised))
+                data = self._made(date) if revised is not None else data
+        return [*codes, self._told(data)]
 
-        What Spark cannot do for this date is told and gives 3: the next date may go better.
-        """
+    def _made(self, date: datetime.date) -> ReportData | None:
+        """One date's report; None when Spark cannot do it, which is told: the next date may go
+        better."""
         self._reporter.heading(str(date))
         try:
-            data = self._compute(date)
+            return self._compute(date)
         except SPARK_ERRORS as error:
             self._keep_log = True
-            self._reporter.note(f"{date}: Spark gave up: {explain(error, self._log)}")
+            why = f"Spark gave up: {explain(error, self._log)}"
+            self._reporter.note(f"{date}: {why}")
+            notify(self._options.notify, message_of_failure(str(date), why), self._reporter)
+            return None
+
+    def _told(self, data: ReportData | None) -> int:
+        """Prints a report's line; its exit code."""
+        if data is None:
             return EXIT_ERROR
         self._reporter.pause()
-        line = verdict_line(data, self._page(date))
+        page = self._page(datetime.date.fromisoformat(data.date))
+        line = verdict_line(data, page)
         if not say(sys.stdout, line):
             self._reporter.note(f"stdout cannot be written: {line}")
+        notify(self._options.notify, message_of(data, page), self._reporter)
         return data.exit_code
 
     def _compute(self, date: datetime.date) -> ReportData:
         options = self._options
         day = window(date, options.between, self._now_ms())
         request = ReportRequest(day, options.dumps, options.out, options.sla)
-        return run(self._spark, request, self._reporter)
+        data = run(self._spark, request, self._reporter)
+        self._has_reported = True
+        return data
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[SparkSession]:
-        options = self._options
+        options, archive = self._options, None
         if options.master is not None:
             java = find_java(os.environ)
             for reason in java.passed_over:
                 self._reporter.note(f"passed over: {reason}")
             self._reporter.note(f"starting Spark on Java {java.version} ({java.origin})")
             os.environ["JAVA_HOME"] = str(java.home)
-        spark = start_session(options.master, options.settings, self._log)
+            archive = ClassArchive(java.home, cache_directory(os.environ))
+        java_options = archive.java_options() if archive is not None else ""
+        spark = start_session(options.master, options.settings, self._log, java_options)
         try:
+            ship_modules(spark, self._scratch)
             self._reporter.watch(lambda: count_tasks(spark))
             yield spark
         finally:
             self._reporter.close()  # it asks Spark for its tasks
+            self._stop(spark, archive)
+
+    def _stop(self, spark: SparkSession, archive: ClassArchive | None) -> None:
+        if archive is None or not archive.is_being_made:
             stop_session(spark)
+            return
+        self._reporter.note("keeping Spark's classes, once: from now on it starts more quickly")
+        stop_session(spark, _ARCHIVE_S)
+        archive.after_exit(is_whole=self._has_reported)
 
     def _page(self, date: datetime.date) -> str:
         return f"{report_directory(str(self._local_out or self._options.out), date)}/report.html"
@@ -159,6 +203,13 @@ class ReportRun:
             self._reporter.note(f"Spark's log: {self._log}")
         else:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def notify(webhook: Webhook | None, message: Mapping[str, Any], reporter: Reporter) -> None:
+    """Tells the address that was asked for, if any. A failure is a note and nothing else."""
+    failure = webhook.find_failure(message) if webhook is not None else None
+    if failure is not None:
+        reporter.note(f"{message['date']}: nobody was notified: {failure}")
 
 
 def _scratch_directory() -> Path:
@@ -227,24 +278,11 @@ def _locked(out: Path | None) -> Iterator[None]:
         yield
 
 
+def _listed(groups: Sequence[str]) -> str:
+    more = len(groups) - _MAX_REASONS
+    return ", ".join([*groups[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])])
+
+
 def verdict_line(data: ReportData, page: str) -> str:
-    """What stdout gets: the date, the verdict, why, where the page is."""
-    why = []
-    for row in worst_first(data.replica_days):
-        if row["verdict"] == data.verdict != MET:
-            replica = "/".join(map(name, key_of(row)))
-            why.append(f"{replica}: {', '.join(map(excerpt, row['reasons']))}")
-    if data.verdict == INSUFFICIENT:
-        why += [
-            f"{name(row['cluster'])}/{name(row['broker'])}: a SYNC_MASTER without a replica"
-            for row in data.waiting_groups
-        ]
-    if not data.replica_days and not why:
-        why.append("no dump and no earlier result names a replica")
-    more = len(why) - _MAX_REASONS
-    shown = [*why[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])]
-    count = len(data.replica_days)
-    text = "; ".join(shown) or f"{count} replica{'s' if count != 1 else ''}"
-    revised = f" (revision {data.revision})" if data.revision > 1 else ""
-    plain = " ".join(text.split())  # no line breaks, no spaces that only a page needs
-    return f"{data.date} {data.verdict}{revised}: {plain}; page: {page}"
+    """What stdout gets: the date, both verdicts, why, where the page is."""
+    return f"{one_line(data)}; page: {page}"

@@ -37,6 +37,7 @@ def _array_of(fields: dict[str, str]) -> str:
 
 
 METADATA_TYPE: Final = _array_of(METADATA_FIGURES)
+EXCLUSIONS_TYPE: Final = _array_of({"reason": "string", "seconds": "double"})
 WINDOW_METADATA_TYPE: Final = _array_of(WINDOW_METADATA_FIGURES)
 
 
@@ -49,7 +50,9 @@ _KEY_COLUMNS = _columns("string", *REPLICA)
 _LAGS = tuple(f"{lag}_{name}" for lag in ("lag_ms", "lag_bytes") for name in LAG_FIGURES)
 _LAG_HISTOGRAMS = _columns("map<int,bigint>", "lag_ms_hist", "lag_bytes_hist")
 _SAMPLE_COUNTS = ("expected", "received", "duplicates", "conflicts", "late", "out_of_order")
-_KNOWN = _columns("double", "coverage", "good_s", "bad_s", "unknown_s", "availability")
+_KNOWN = _columns(
+    "double", *("coverage", "good_s", "bad_s", "unknown_s", "excluded_s", "availability")
+)
 _STATE_COLUMNS = _columns("double", *(f"state_{name}_s" for name in STATES))
 _MINUTE_COUNTS = _columns(
     "bigint",
@@ -93,6 +96,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _MINUTE_COUNTS
     | _INCIDENT_FIGURES
     | _columns("bigint", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms")
+    | _columns(EXCLUSIONS_TYPE, "exclusions")
+    | _columns("bigint", "first_copy_since_ms")
     | _COUNTERS
     | _CATCH_UP
     | _columns(METADATA_TYPE, "metadata")
@@ -104,7 +109,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("string", "role", "verdict")
     | _columns("bigint", "samples", "unreplicated_bytes_max", "unreplicated_bytes_p99")
     | _columns("bigint", "oldest_unreplicated_ms_max", "oldest_unreplicated_ms_p99")
-    | _columns("double", "exposure_byte_s")
+    | _columns("double", "exposure_byte_s", "exposure_covered_s")
+    | _columns("boolean", "closed")
     | _SENDS
     | _columns("map<int,bigint>", "unreplicated_bytes_hist", "oldest_unreplicated_ms_hist")
     | _columns("bigint", "revision"),
@@ -162,11 +168,12 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "ts")
     | _columns("string", "kind", "text"),
     "minutes": _KEY_COLUMNS
-    | _columns("bigint", "minute", "good_ms", "bad_ms", "unknown_ms")
+    | _columns("bigint", "minute", "good_ms", "bad_ms", "unknown_ms", "excluded_ms")
     | _columns("bigint", "lag_ms_max", "msgs_in")
     | _columns("boolean", "written"),
     "hours": _KEY_COLUMNS
-    | _columns("bigint", "hour", "good_ms", "bad_ms", "unknown_ms", "lag_ms_max", "lag_ms_p99"),
+    | _columns("bigint", "hour", "good_ms", "bad_ms", "unknown_ms", "excluded_ms")
+    | _columns("bigint", "lag_ms_max", "lag_ms_p99"),
     "bad_lines": _columns("string", "file", "reason", "text"),
     "reports": _columns("bigint", "w0_ms", "w1_ms", "replicas", "bad_lines")
     | _columns("string", "verdict"),

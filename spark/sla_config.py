@@ -1,4 +1,4 @@
-"""Reads sla.yaml: which objective a replica has, which replicas are expected, which are retired.
+"""Reads sla.yaml: which objective a replica has, who is expected or retired, what does not count.
 
 Run on the driver before Spark is started; knows YAML and nothing of Spark or dumps. Every mistake
 is told at once, each with file:line and the way out. What each value means for the verdict is said
@@ -10,24 +10,30 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from spark import sla_values
+from spark.exclusions import Exclusion
+from spark.objectives import (
+    DEFAULT_WINDOWS,
+    EXIT_POLICIES,
+    Objective,
+    ReplicaName,
+    ReplicaPattern,
+    SlaConfig,
+    alternatives,
+    glob_regex,
+)
+from spark.sla_values import Parser, ValueReader, is_empty, shown
+
 DEFAULT_NAME: Final = "default"
 """Name of the objective that is added when the file has none that matches everything."""
-DEFAULT_WINDOWS: Final = (7, 30)
-"""Days of the windows that end with the date of the report."""
 _MAX_WINDOWS: Final = 4
 _MAX_WINDOW_DAYS: Final = 90
-_MAX_BYTES: Final = 2**63 - 1
-_NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-_STR_TAG: Final = "tag:yaml.org,2002:str"
-_BOOL_TAG: Final = "tag:yaml.org,2002:bool"
-_NULL_TAG: Final = "tag:yaml.org,2002:null"
 
 
 class SlaError(Exception):
@@ -36,77 +42,6 @@ class SlaError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
-
-
-def pattern_regex(pattern: str) -> str:
-    """The regular expression of a pattern, anchored; the same for Python and for Spark's RLIKE.
-
-    `*` is any text, `?` one character, `|` stands between alternatives; case counts.
-    """
-    return "^(?:" + "|".join(_glob_regex(item, any_one=".") for item in _items(pattern)) + ")$"
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """What is promised for the replicas that its three patterns match; None: not judged."""
-
-    name: str
-    cluster: str = "*"
-    broker: str = "*"
-    replica: str = "*"
-    availability_percent: float = 99.9
-    lag_seconds: float = 10.0
-    min_coverage_percent: float = 99.0
-    lag_p99_seconds: float | None = None
-    sync_ok_percent: float | None = None
-    rpo_bytes: int | None = None
-    metadata_age_seconds: float | None = None
-    metadata_required: bool = False
-
-    @property
-    def patterns(self) -> tuple[str, str, str]:
-        """Patterns of cluster, broker group and replica: see `pattern_regex`."""
-        return self.cluster, self.broker, self.replica
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaName:
-    """One replica of one broker group, by its exact names."""
-
-    cluster: str
-    broker: str
-    replica: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPattern:
-    """Replicas that are no longer there on purpose: three patterns (`pattern_regex`)."""
-
-    cluster: str = "*"
-    broker: str = "*"
-    replica: str = "*"
-
-    @property
-    def patterns(self) -> tuple[str, str, str]:
-        """Patterns of cluster, broker group and replica."""
-        return self.cluster, self.broker, self.replica
-
-    def matches(self, cluster: str, broker: str, replica: str) -> bool:
-        """Whether this replica is retired."""
-        return _match(self.patterns, (cluster, broker, replica))
-
-
-@dataclass(frozen=True, slots=True)
-class SlaConfig:
-    """A whole sla.yaml. The last objective matches everything; the first that matches counts.
-
-    `windows`: days, ascending."""
-
-    objectives: tuple[Objective, ...]
-    expect: tuple[ReplicaName, ...] = ()
-    retired: tuple[ReplicaPattern, ...] = ()
-    windows: tuple[int, ...] = DEFAULT_WINDOWS
-    source: str = "built-in defaults"
 
 
 def default_sla() -> SlaConfig:
@@ -148,102 +83,42 @@ def parse_sla(text: str, source: str) -> SlaConfig:
     return config
 
 
-_Parser = Callable[["_Reader", str, yaml.Node], Any]
-
-
-def _number(low: float, high: float, unit: str, *, open_end: str = "") -> _Parser:
-    """Parser of a number within [low, high]; `open_end` "low", "high" or "both" leaves it out."""
-
-    def parse(reader: _Reader, key: str, node: yaml.Node) -> float | None:
-        value = reader.number(key, node, unit)
-        if value is None:
-            return None
-        too_low = value < low or (value == low and open_end in ("low", "both"))
-        if too_low or value > high or (value == high and open_end in ("high", "both")):
-            first = "above" if open_end in ("low", "both") else "at least"
-            last = "below" if open_end in ("high", "both") else "at most"
-            limits = f"{first} {low:,.0f} and {last} {high:,.0f} {unit}"
-            reader.problem(node, f"{key} is {node.value}: it has to be {limits}")
-            return None
-        return value
-
-    return parse
-
-
-def _whole_bytes(reader: _Reader, key: str, node: yaml.Node) -> int | None:
-    value = reader.number(key, node, "bytes")
-    if value is None:
-        return None
-    # int() comes last: 1e999 is a number, too.
-    if not 0 <= value < _MAX_BYTES or value != int(value):
-        limits = f"a whole number of bytes, >= 0 and below {_MAX_BYTES:,}"
-        reader.problem(node, f"{key} is {node.value}: it has to be {limits}")
-        return None
-    return int(value)
-
-
-def _text(reader: _Reader, key: str, node: yaml.Node) -> str | None:
-    return reader.text(key, node)
-
-
-def _exact_name(reader: _Reader, key: str, node: yaml.Node) -> str | None:
-    name = reader.text(key, node)
-    if name is not None and re.search(r"[*?|]", name):
-        reader.problem(node, f"{key} is {name!r}: what is expected needs exact names, no patterns")
-        return None
-    return name
-
-
-def _pattern(reader: _Reader, key: str, node: yaml.Node) -> str | None:
-    pattern = reader.text(key, node)
-    if pattern is not None and "" in pattern.split("|"):
-        reader.problem(node, f"{key} is {pattern!r}: nothing stands beside the |; remove it")
-        return None
-    return pattern
-
-
-def _flag(reader: _Reader, key: str, node: yaml.Node) -> bool | None:
-    if not isinstance(node, yaml.ScalarNode) or node.tag != _BOOL_TAG:
-        reader.problem(node, f"{key} is {_shown(node)}: write true or false")
-        return None
-    return str(node.value).lower() in ("true", "yes", "on")
-
-
 _MONTH_S: Final = 31 * 86_400.0
-_SECONDS: Final = _number(0, _MONTH_S, "seconds", open_end="low")
-_PATTERNS: Final[Mapping[str, _Parser]] = {
-    "cluster": _pattern,
-    "broker": _pattern,
-    "replica": _pattern,
+_SECONDS: Final = sla_values.number(0, _MONTH_S, "seconds", open_end="low")
+_PATTERNS: Final[Mapping[str, Parser]] = {
+    "cluster": sla_values.pattern,
+    "broker": sla_values.pattern,
+    "replica": sla_values.pattern,
 }
-_EXACT: Final[Mapping[str, _Parser]] = dict.fromkeys(_PATTERNS, _exact_name)
-_OBJECTIVE: Final[Mapping[str, _Parser]] = {
-    "name": _text,
+_EXACT: Final[Mapping[str, Parser]] = dict.fromkeys(_PATTERNS, sla_values.exact_name)
+_OBJECTIVE: Final[Mapping[str, Parser]] = {
+    "name": sla_values.text,
     **_PATTERNS,
     # 100 % would leave no budget, and every burn rate would be infinite.
-    "availability_percent": _number(0, 100, "percent", open_end="both"),
+    "availability_percent": sla_values.number(0, 100, "percent", open_end="both"),
     "lag_seconds": _SECONDS,
-    "min_coverage_percent": _number(0, 100, "percent", open_end="low"),
+    "min_coverage_percent": sla_values.number(0, 100, "percent", open_end="low"),
     "lag_p99_seconds": _SECONDS,
-    "sync_ok_percent": _number(0, 100, "percent", open_end="low"),
-    "rpo_bytes": _whole_bytes,
+    "sync_ok_percent": sla_values.sync_ok,
+    "rpo_bytes": sla_values.whole_bytes,
     "metadata_age_seconds": _SECONDS,
-    "metadata_required": _flag,
+    "metadata_required": sla_values.flag,
+    "first_copy_hours": sla_values.number(0, _MONTH_S / 3600, "hours"),
+    "runbook_url": sla_values.web_address,
+}
+_MAINTENANCE: Final[Mapping[str, Parser]] = {
+    "from": sla_values.moment,
+    "to": sla_values.moment,
+    "weekly": sla_values.weekly,
+    **_PATTERNS,
+    "reason": sla_values.text,
 }
 _EVERYTHING: Final = ("*", "*", "*")
-_SECTIONS: Final = ("objectives", "windows", "expect", "retired")
+_SECTIONS: Final = ("objectives", "windows", "expect", "retired", "maintenance", "exit_on")
 
 
-class _Reader:
+class _Reader(ValueReader):
     """Walks the YAML nodes of one file and collects every mistake with its line."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self.problems: list[tuple[int, str]] = []
-
-    def problem(self, node: yaml.Node, text: str) -> None:
-        """Notes a mistake at the line where `node` begins."""
-        self.problems.append((node.start_mark.line + 1, text))
 
     def read(self, root: yaml.Node | None) -> SlaConfig:
         """What the file says; of no use when there are problems."""
@@ -264,29 +139,15 @@ class _Reader:
                 )
         expect = self._expected(sections.get("expect"), [pattern for pattern, _ in retired])
         windows = self._windows(sections.get("windows"))
-        patterns = tuple(item for item, _ in retired)
-        return SlaConfig(objectives, expect, patterns, windows, self._source)
-
-    def number(self, key: str, node: yaml.Node, unit: str) -> float | None:
-        """A number, as written; None (and a problem) for anything else."""
-        plain = isinstance(node, yaml.ScalarNode) and node.style is None
-        if not plain or not _NUMBER.fullmatch(node.value):
-            self.problem(
-                node,
-                f"{key} is {_shown(node)}: write a plain number of {unit},"
-                " without a unit or quotes",
-            )
-            return None
-        return float(node.value)
-
-    def text(self, key: str, node: yaml.Node) -> str | None:
-        """A text that is not empty; None (and a problem) for anything else."""
-        if isinstance(node, yaml.ScalarNode) and node.tag == _STR_TAG and node.value.strip():
-            return str(node.value)
-        is_scalar = isinstance(node, yaml.ScalarNode) and node.tag not in (_STR_TAG, _NULL_TAG)
-        way_out = f'write it in quotes: "{node.value}"' if is_scalar else "write a text"
-        self.problem(node, f"{key} is {_shown(node)}: {way_out}")
-        return None
+        return SlaConfig(
+            objectives,
+            expect,
+            tuple(pattern for pattern, _ in retired),
+            windows,
+            self._source,
+            self._exclusions(sections.get("maintenance")),
+            self._exit_policy(sections.get("exit_on")),
+        )
 
     def _pairs(
         self, node: yaml.Node, known: Sequence[str], where: str
@@ -294,11 +155,11 @@ class _Reader:
         """Key and value nodes of a mapping by key; unknown and repeated keys are problems."""
         if not isinstance(node, yaml.MappingNode):
             expected = ", ".join(f"{key}:" for key in known)
-            self.problem(node, f"{where}{_shown(node)} stands where keys are expected: {expected}")
+            self.problem(node, f"{where}{shown(node)} stands where keys are expected: {expected}")
             return {}
         found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key_node, value in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else _shown(key_node)
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else shown(key_node)
             if key not in known:
                 self.problem(key_node, f"{where}unknown key {key!r}{_nearest(key, known)}")
             elif key in found:
@@ -315,15 +176,15 @@ class _Reader:
         self,
         section: str,
         node: yaml.Node | None,
-        parsers: Mapping[str, _Parser],
+        parsers: Mapping[str, Parser],
         required: Sequence[str] = (),
     ) -> Iterator[tuple[dict[str, Any], yaml.Node]]:
         """The entries of a list of mappings: parsed values by key (what is wrong left out)."""
-        if node is None or _is_empty(node):
+        if node is None or is_empty(node):
             return
         if not isinstance(node, yaml.SequenceNode):
             self.problem(
-                node, f"{section} is {_shown(node)}: write a list, each entry begins with a dash"
+                node, f"{section} is {shown(node)}: write a list, each entry begins with a dash"
             )
             return
         for entry in node.value:
@@ -337,7 +198,7 @@ class _Reader:
 
     def _objectives(self, node: yaml.Node | None) -> tuple[Objective, ...]:
         entries = list(self._entries("objectives", node, _OBJECTIVE, required=["name"]))
-        found = [(Objective(**{"name": "", **values}), entry) for values, entry in entries]
+        found = [(_objective(values), entry) for values, entry in entries]
         if not self.problems:  # a default in the place of what is wrong would blame the wrong line
             for index, (objective, entry) in enumerate(found):
                 self._check_objective(objective, entry, found[:index])
@@ -371,11 +232,11 @@ class _Reader:
 
     def _windows(self, node: yaml.Node | None) -> tuple[int, ...]:
         """Days of each window, ascending."""
-        if node is None or _is_empty(node):
+        if node is None or is_empty(node):
             return DEFAULT_WINDOWS
         example = f"write a list of days, like [{', '.join(map(str, DEFAULT_WINDOWS))}]"
         if not isinstance(node, yaml.SequenceNode):
-            self.problem(node, f"windows is {_shown(node)}: {example}")
+            self.problem(node, f"windows is {shown(node)}: {example}")
             return DEFAULT_WINDOWS
         if not 1 <= len(node.value) <= _MAX_WINDOWS:
             text = f"windows has {len(node.value)} entries: it has to have 1 to {_MAX_WINDOWS}"
@@ -395,6 +256,29 @@ class _Reader:
                 found[int(days)] = item.start_mark.line + 1
         return tuple(sorted(found))
 
+    def _exclusions(self, node: yaml.Node | None) -> tuple[Exclusion, ...]:
+        found = []
+        for values, entry in self._entries("maintenance", node, _MAINTENANCE, required=["reason"]):
+            keys = {key.value for key, _ in entry.value} & {"from", "to", "weekly"}
+            if keys not in ({"from", "to"}, {"weekly"}):
+                self.problem(entry, "maintenance: this entry needs from and to, or weekly alone")
+            once = (values["from"], values["to"]) if {"from", "to"} <= values.keys() else None
+            if once and once[0] >= once[1]:
+                self.problem(entry, "maintenance: from has to be before to")
+            cluster, broker, replica = (values.get(name, "*") for name in _PATTERNS)
+            patterns = (cluster, broker, replica)
+            reason = values.get("reason", "")
+            found.append(Exclusion(patterns, reason, once, values.get("weekly")))
+        return tuple(found)
+
+    def _exit_policy(self, node: yaml.Node | None) -> str:
+        if node is None or is_empty(node):
+            return EXIT_POLICIES[0]
+        if isinstance(node, yaml.ScalarNode) and node.value in EXIT_POLICIES:
+            return str(node.value)
+        self.problem(node, f"exit_on is {shown(node)}: write {' or '.join(EXIT_POLICIES)}")
+        return EXIT_POLICIES[0]
+
     def _expected(
         self, node: yaml.Node | None, retired: Sequence[ReplicaPattern]
     ) -> tuple[ReplicaName, ...]:
@@ -413,16 +297,13 @@ class _Reader:
         return tuple(expected)
 
 
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == _NULL_TAG
-
-
-def _shown(node: yaml.Node) -> str:
-    if isinstance(node, yaml.SequenceNode):
-        return "a list"
-    if isinstance(node, yaml.MappingNode):
-        return "a mapping"
-    return repr(node.value) if node.value else "empty"
+def _objective(values: Mapping[str, Any]) -> Objective:
+    sync_ok = values.get("sync_ok_percent")
+    changed = {
+        "sync_ok_percent": None if sync_ok == sla_values.SWITCHED_OFF else sync_ok,
+        "sync_ok_given": sync_ok is not None,
+    }
+    return Objective(**{"name": "", **values, **changed})
 
 
 def _nearest(key: str, known: Sequence[str]) -> str:
@@ -430,32 +311,16 @@ def _nearest(key: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
 
 
-def _items(pattern: str) -> list[str]:
-    return pattern.split("|")
-
-
-def _glob_regex(glob: str, any_one: str) -> str:
-    wild = {"*": ".*", "?": any_one}
-    return "".join(wild.get(char) or re.escape(char) for char in glob)
-
-
-def _match(patterns: Sequence[str], names: Sequence[str]) -> bool:
-    return all(
-        re.match(pattern_regex(pattern), name) is not None
-        for pattern, name in zip(patterns, names, strict=True)
-    )
-
-
 def _covers(earlier: Sequence[str], later: Sequence[str]) -> bool:
     """Whether everything that the patterns `later` match is matched by `earlier`, too."""
     return all(
-        any(_glob_covers(wide, narrow) for wide in _items(first))
+        any(_glob_covers(wide, narrow) for wide in alternatives(first))
         for first, second in zip(earlier, later, strict=True)
-        for narrow in _items(second)
+        for narrow in alternatives(second)
     )
 
 
 def _glob_covers(wide: str, narrow: str) -> bool:
     # The narrow pattern read as a text: its * may only be taken by a * of the wide one, its ? by
     # a * or a ?.
-    return re.fullmatch(_glob_regex(wide, any_one="[^*]"), narrow, re.DOTALL) is not None
+    return re.fullmatch(glob_regex(wide, any_one="[^*]"), narrow, re.DOTALL) is not None

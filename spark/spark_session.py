@@ -11,6 +11,8 @@ import errno
 import os
 import re
 import subprocess
+import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -32,30 +34,32 @@ NO_CALL_SITES: Final = {
 }
 """Else the JVM is told of every column which line of Python made it, for the texts of errors: half
 of all that passes between the two."""
+PLAIN_PLANS: Final = {
+    # The JVM moves bytes between files and Python, and writes tables by plans of two steps: nothing
+    # is worth generating code for, or planning twice.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LOCAL: Final = {
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "16",
-    # What is kept between stages is written once and read once or twice.
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # A third of the processor time (60 broker groups) went into compiling what runs for a second or
-    # two: now the optimising compiler takes a method on after ten times the usual calls. Methods of
-    # more than 8,000 bytes, as Spark makes them of wide rows, would never be compiled: following
-    # each replica took 58 s instead of 33 (200 broker groups).
-    "spark.driver.extraJavaOptions": (
-        "-XX:+UseParallelGC -XX:-DontCompileHugeMethods -XX:Tier4InvocationThreshold=50000"
-        " -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
-        " -XX:Tier4BackEdgeThreshold=400000"
-    ),
+    "spark.sql.shuffle.partitions": "2",
+    # What is shuffled is compressed already.
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    _JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
-"""Further settings of a local master: two cores and 2 GB do a day of 200 broker groups."""
+"""Further settings of a local master: two cores and 1 GB do a day of 200 broker groups."""
 DISK_FULL: Final = (
     "make room where --out is and for scratch files (/tmp), or set SPARK_LOCAL_DIRS to a larger"
     " directory for these"
 )
+_ROOT: Final = Path(__file__).resolve().parents[1]
 _GONE: Final = "Answer from Java side is empty"
 _REMEDIES: Final = {
     "OutOfMemoryError": "give it more memory: --conf spark.driver.memory=4g",
@@ -65,7 +69,7 @@ _REMEDIES: Final = {
     "Permission denied": "check the owner of --out and --dumps",
     _GONE: "the JVM was killed: is the machine short of memory?",
 }
-_STOP_SECONDS: Final = 20.0
+STOP_S: Final = 20.0
 SPARK_ERRORS: Final = (PySparkException, Py4JError, ConnectionError)
 """What any call of Spark may raise; the last one when its JVM died."""
 
@@ -74,15 +78,20 @@ class SessionError(Exception):
     """Spark does not start; the text says why and the way out."""
 
 
-def start_session(master: str | None, settings: Mapping[str, str], log: Path) -> SparkSession:
+def start_session(
+    master: str | None, settings: Mapping[str, str], log: Path, java_options: str = ""
+) -> SparkSession:
     """A session. `master` is None under spark-submit; `settings` are the user's (--conf) and go
-    before our own; `log` takes what our own JVM says. Raises SessionError."""
+    before our own; `log` takes what our own JVM says; `java_options` are for the JVM of a local
+    master. Raises SessionError."""
     conf = SparkConf()
     if master is not None:
         conf.setMaster(master)
-    if master is not None and master.startswith("local"):
+    if _is_local(master):
         conf.setAll(list(LOCAL.items()))
-    conf.setAll([*NO_CALL_SITES.items(), *settings.items(), *ALWAYS.items()])
+        conf.set(_JAVA_OPTIONS, f"{LOCAL[_JAVA_OPTIONS]} {java_options}".rstrip())
+        os.environ.update(worker_environment(os.environ))
+    conf.setAll(list((NO_CALL_SITES | PLAIN_PLANS | dict(settings) | ALWAYS).items()))
     if conf.get("spark.app.name") is None:
         conf.setAppName("mqreport")
     try:
@@ -90,8 +99,9 @@ def start_session(master: str | None, settings: Mapping[str, str], log: Path) ->
     except SPARK_ERRORS as error:
         raise SessionError(f"Spark does not start: {explain(error, log)}") from error
     # A context that was there before us (spark-submit's) has not read our conf: the session has to.
-    for name, value in ALWAYS.items():
-        spark.conf.set(name, value)
+    for name, value in (PLAIN_PLANS | dict(settings) | ALWAYS).items():
+        if name in PLAIN_PLANS or name in ALWAYS:
+            spark.conf.set(name, value)
     if spark.version != pyspark.__version__:
         found = f"SPARK_HOME={os.environ.get('SPARK_HOME', '')} is Spark {spark.version}"
         stop_session(spark)
@@ -99,8 +109,33 @@ def start_session(master: str | None, settings: Mapping[str, str], log: Path) ->
     return spark
 
 
-def stop_session(spark: SparkSession) -> None:
-    """Ends the session; a JVM of our own has ended, too, when this returns."""
+def _is_local(master: str | None) -> bool:
+    """Whether executors run within the driver's JVM: local, local[2], local[2,3], local[*]."""
+    return master is not None and master.partition("[")[0] == "local"
+
+
+def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM of a local master needs for its Python workers: this Python, and our modules."""
+    path = [str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
+    return {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def ship_modules(spark: SparkSession, scratch: Path) -> None:
+    """Gives executors our modules, as a zip in `scratch`; the workers of a local JVM of our own
+    have them by `worker_environment`."""
+    if _is_local(spark.sparkContext.master) and not is_under_spark_submit(os.environ):
+        return
+    package = _ROOT / "spark"
+    path = scratch / "mqreport-modules.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for module in sorted(package.rglob("*.py")):
+            archive.write(module, module.relative_to(_ROOT))
+    spark.sparkContext.addPyFile(str(path))
+
+
+def stop_session(spark: SparkSession, wait_s: float = STOP_S) -> None:
+    """Ends the session; a JVM of our own has ended, too, when this returns: it gets so long to do
+    it by itself."""
     gateway: Any = SparkContext._gateway
     with contextlib.suppress(*SPARK_ERRORS):  # a JVM that died cannot be stopped
         spark.stop()
@@ -109,7 +144,7 @@ def stop_session(spark: SparkSession) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:
-        gateway.proc.wait(_STOP_SECONDS)
+        gateway.proc.wait(wait_s)
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
@@ -118,7 +153,10 @@ def stop_session(spark: SparkSession) -> None:
 
 def _context(conf: SparkConf, log: Path) -> SparkContext:
     if is_under_spark_submit(os.environ):
-        return SparkContext.getOrCreate(conf)
+        context = SparkContext.getOrCreate(conf)
+        if _is_local(context.master) and "PYSPARK_PYTHON" not in os.environ:
+            context.pythonExec = sys.executable  # what python3 is on PATH may lack our libraries
+        return context
     with log.open("ab") as output:
         launch: Any = launch_gateway  # has no types
         try:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark.dump_words import GROUP
+from spark.headlines import window_headline
 from spark.report_data import (
     BREACHED,
     CLUSTER_COLUMNS,
@@ -48,6 +49,7 @@ def summary_json(data: ReportData) -> bytes:
     """UTF-8, one JSON object, a final newline; what is not known or not finite is null."""
     windows = _windows_of(data.windows, KEY, _WINDOW_FIGURES)
     of_groups = _windows_of(data.group_windows, GROUP, _GROUP_WINDOW_FIGURES)
+    rolling = window_headline(data)
     summary = {
         "version": VERSION,
         "date": data.date,
@@ -57,6 +59,8 @@ def summary_json(data: ReportData) -> bytes:
             "seconds": (data.w1_ms - data.w0_ms) / 1000,
         },
         "verdict": data.verdict,
+        "rolling": {"days": rolling.days, "verdict": rolling.verdict},
+        "exit_on": data.exit_on,
         "exit_code": data.exit_code,
         "revision": data.revision,
         "window_days": list(data.window_days),
@@ -224,10 +228,15 @@ def _cell(value: Any) -> str:
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if isinstance(plain, list):
-        plain = "; ".join(str(item) for item in plain)
+        plain = "; ".join(map(_item, plain))
     if isinstance(plain, str):
         return f"'{plain}" if plain.startswith(_FORMULA_STARTS) else plain
     return repr(plain)
+
+
+def _item(item: Any) -> str:
+    """An excluded time is `its reason: its seconds`."""
+    return ": ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item)
 
 
 def _iso(epoch_ms: int) -> str:

@@ -1,47 +1,42 @@
 """The last 7 and 30 days (or as sla.yaml says) of each replica and group of D, and D's clusters.
 
-A stage of the pipeline: native Spark SQL over stored days, never over samples, runs in the
-executors; the tables are small. Sums are sums of the days' sums, percentiles come from the days'
-histograms. Days without a stored result are unknown time. Knows docs/sla_report.md ("Several
-days"), no dump and no path.
+Plain functions over stored days, never over samples; windows are made in the executors, clusters on
+the driver. Sums are sums of the days' sums, percentiles come from the days' histograms. Days
+without a stored result are unknown time. Rows are dictionaries by column
+(spark/result_tables.py). Knows docs/sla_report.md ("Several days"), no dump and no path.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from typing import Final
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as fn
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from spark.distributions import (
-    MILLISECONDS,
     NANOSECONDS,
-    ack_buckets,
     ack_figures,
-    exact_sum,
-    merged_histograms,
-    send_count,
+    merged_figures,
+    send_ratio,
+    sum_of_seconds,
+    whole_ms,
+    whole_ns,
 )
-from spark.dump_words import DAY_MS, GROUP, MINUTE_MS, REPLICA, SYNC_RESULTS
-from spark.incidents import sum_of_seconds
+from spark.dump_words import DAY_MS, MINUTE_MS, SYNC_RESULTS
+from spark.objectives import Objective
 from spark.report_data import BREACHED, INSUFFICIENT, MET
-from spark.result_tables import (
-    PERCENTILES,
-    SPANS_S,
-    STATES,
-    WINDOW_METADATA_FIGURES,
-    WINDOW_METADATA_TYPE,
-)
+from spark.result_tables import PERCENTILES, SPANS_S, STATES
 from spark.verdicts import (
     availability_verdict,
     budget_columns,
     budget_s,
+    is_covered,
     waiting_groups,
-    worst,
     worst_of,
 )
+
+Row = Mapping[str, Any]
 
 DAY_S: Final = DAY_MS // 1000
 _DAY_MINUTES: Final = DAY_MS // MINUTE_MS
@@ -53,328 +48,313 @@ _EXPOSED: Final = ("unreplicated_bytes", "oldest_unreplicated_ms")
 _KNOWN_STATES: Final = tuple(f"state_{name}_s" for name in STATES if name != "unknown")
 _SYNC: Final = tuple(f"sync_{name}" for name in SYNC_RESULTS)
 _COUNTERS: Final = ("transferred_bytes", "reconnects", "rejected_acks")
+_SAMPLE_COUNTS: Final = (
+    *("expected", "received", "duplicates", "conflicts", "late", "out_of_order"),
+)
+_MINUTES: Final = ("minutes_good", "minutes_bad", "minutes_written", "minutes_written_good")
 _GROUP_SUMS: Final = ("samples", *_SYNC, "msgs_in", "bytes_in", "restarts")
-_EXPOSED_MAX: Final = tuple(f"{name}_max" for name in _EXPOSED)
 _REPLICA_SECONDS: Final = (
-    *("window_s", "good_s", "bad_s", "unknown_s", "incident_s", "incident_ended_s"),
+    *("window_s", "good_s", "bad_s", "unknown_s", "excluded_s"),
+    *("incident_s", "incident_ended_s"),
     *(f"state_{name}_s" for name in STATES),
 )
 _REPLICA_COUNTS: Final = (
     *("minutes_good", "minutes_bad", "minutes_unknown", "minutes_written"),
     *("minutes_written_good", "incidents", "incidents_ended", *_COUNTERS),
 )
-_OF_REPLICAS: Final = (
-    *("cluster", "verdict", *_REPLICA_SECONDS, *_REPLICA_COUNTS, "longest_incident_s"),
-    *(f"{lag}_{figure}" for lag in _LAGS for figure in ("max", "hist")),
-)
-_OF_GROUPS: Final = (
-    *("cluster", *_GROUP_SUMS, *_EXPOSED_MAX),
-    *("exposure_byte_s", "ack_le", "ack_counts", "ack_sum_s"),
-)
-"""What clusters look at."""
 
 
-def windows(days: DataFrame, objectives: DataFrame, date: str, lengths: Sequence[int]) -> DataFrame:
-    """One row for each replica that D has and each length in days.
+def replica_windows(
+    days: Sequence[Row], objective: Objective, date: str, lengths: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Rows of table `windows` of one replica, one for each length in days.
 
-    `days`: rows of replica_days of D and of the days before it that the longest reaches (others
-    are left out), with `dt`; `objectives`: `name`, `availability_percent`, `min_coverage_percent`.
+    `days`: its rows of replica_days with `dt`, D's own among them; those beyond a length are left
+    out of it.
     """
-    today = days.where(fn.col("dt") == date).select(
-        *REPLICA,
-        "objective",
-        fn.col("window_s").alias("_window_s"),
-        _sum_of("minutes_good", "minutes_bad", "minutes_unknown").alias("_minutes"),
-    )
-    spans = _spans(days.drop("objective"), today, REPLICA, date, lengths)
-    key = [*REPLICA, "days"]
-    rows = (
-        today.join(_sums(spans), list(REPLICA))
-        .join(objectives.withColumnRenamed("name", "objective"), "objective", "left")
-        .join(merged_histograms(spans, key, _LAGS, PERCENTILES), key)
-        .join(_metadata(spans), key, "left")
-    )
-    # D itself may be a part of a day; whatever is not stored of the days before is unknown.
-    length_s = (fn.col("days") - 1) * DAY_S + fn.col("_window_s")
-    minutes = (fn.col("days") - 1) * _DAY_MINUTES + fn.col("_minutes")
-    rows = rows.withColumns(
-        {
-            "window_s": length_s,
-            "minutes_unknown": minutes - _sum_of("minutes_good", "minutes_bad"),
-            "metadata": fn.coalesce("metadata", fn.array().cast(WINDOW_METADATA_TYPE)),
-        }
-    )
-    return _with_figures(rows, date, max(lengths))
-
-
-def _spans(
-    days: DataFrame, today: DataFrame, key: Sequence[str], date: str, lengths: Sequence[int]
-) -> DataFrame:
-    """The rows of those that `today` has, once for each length that reaches back to them."""
-    back = fn.date_diff(fn.lit(date).cast("date"), fn.col("dt").cast("date"))
-    return (
-        days.withColumn("_back", back)
-        .join(today.select(*key), list(key), "left_semi")
-        .withColumn("days", fn.explode(fn.array(*(fn.lit(length) for length in lengths))))
-        .where((fn.col("_back") >= 0) & (fn.col("_back") < fn.col("days")))
-    )
-
-
-def _sum_of(*names: str) -> Column:
-    total = fn.col(names[0])
-    for name in names[1:]:
-        total = total + fn.col(name)
-    return total
-
-
-def _sums(spans: DataFrame) -> DataFrame:
-    is_known = (fn.col("good_s") + fn.col("bad_s")) > 0
-    is_recent = fn.col("_back") < _RATE_DAYS
-    added = ("expected", "received", "duplicates", "conflicts", "late", "out_of_order")
-    minutes = ("minutes_good", "minutes_bad", "minutes_written", "minutes_written_good")
-    seconds = ("good_s", "bad_s", *_KNOWN_STATES, "catch_up_s")
-    largest = ("clock_skew_ms", "catch_up_longest_s", *(f"burn_{name}" for name in SPANS_S))
-    # A day without a result is a gap as long as itself; gaps are not joined over midnight.
-    missing = fn.when(fn.count("*") < fn.col("days"), fn.lit(float(DAY_S)))
-    gap = fn.greatest(fn.max("longest_gap_s"), missing)
-    found = spans.groupBy(*REPLICA, "days").agg(
-        fn.count_if(is_known).cast("int").alias("days_with_data"),
-        fn.count_if(is_known & is_recent).alias("_known_of_rate"),
-        sum_of_seconds(fn.when(is_recent, fn.col("bad_s"))).alias("_bad_of_rate"),
-        *(sum_of_seconds(fn.coalesce(name, fn.lit(0.0))).alias(name) for name in seconds),
-        *(fn.sum(name).alias(name) for name in (*added, *minutes, *_COUNTERS, "catch_up_bytes")),
-        *(fn.max(name).alias(name) for name in largest),
-        gap.alias("longest_gap_s"),
-        _incidents().alias("_incidents"),
-    )
-    told = ((f"_incidents.{alias}", name) for alias, name in _INCIDENT_MS.items())
-    return found.withColumns(
-        {
-            "incidents": fn.col("_incidents.incidents"),
-            "incidents_ended": fn.col("_incidents.ended"),
-            **{name: fn.col(source) / 1000 for source, name in told},
-        }
-    )
-
-
-_INCIDENT_MS: Final = {
-    "ended_ms": "incident_ended_s",
-    "all_ms": "incident_s",
-    "longest_ms": "longest_incident_s",
-}
-
-
-def _incidents() -> Column:
-    """Aggregate: incidents of the days, one that goes on over midnight counted once."""
-    day = fn.struct(
-        "dt",
-        fn.coalesce("good_s", fn.lit(0.0)).alias("good_s"),
-        *(fn.coalesce(n, fn.lit(0)).alias(n) for n in ("incidents", "incidents_ended")),
-        *(_whole_ms(name).alias(alias) for alias, name in _INCIDENT_MS.items()),
-        *("carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms"),
-    )
-    zero, never = fn.lit(0).cast("bigint"), fn.lit(None).cast("bigint")
-    nothing = fn.struct(
-        *(zero.alias(name) for name in ("incidents", "ended", *_INCIDENT_MS)),
-        *(never.alias(name) for name in ("start_ms", "end_ms")),
-    )
-    return fn.aggregate(fn.array_sort(fn.collect_list(day)), nothing, _with_day)
-
-
-def _whole_ms(seconds: str) -> Column:
-    return fn.coalesce(fn.round(fn.col(seconds) * 1000).cast("bigint"), fn.lit(0))
-
-
-def _with_day(before: Column, day: Column) -> Column:
-    """Incidents up to a day and those of the day; `start_ms`, `end_ms` of the one that is open."""
-    is_open = before["start_ms"].isNotNull()
-    joins = is_open & day["carried_start_ms"].isNotNull()
-    is_silent = (day["good_s"] == 0) & (day["incidents"] == 0)
-    # Good time came before the next incident: what was open ended where its bad time ended.
-    settles = is_open & ~joins & ~is_silent
-    goes_on = joins & fn.coalesce(day["open_start_ms"] == day["carried_start_ms"], fn.lit(False))
-    joined_ms = day["carried_end_ms"] - before["start_ms"]
-    carried_ms = day["carried_end_ms"] - day["carried_start_ms"]
-    zero = fn.lit(0).cast("bigint")
-
-    def only(condition: Column, value: Column) -> Column:
-        return fn.when(condition, value).otherwise(zero)
-
-    return fn.struct(
-        (before["incidents"] + day["incidents"] - only(joins, zero + 1)).alias("incidents"),
-        (before["ended"] + day["incidents_ended"] + only(settles, zero + 1)).alias("ended"),
-        (
-            before["ended_ms"]
-            + day["ended_ms"]
-            + only(settles, before["end_ms"] - before["start_ms"])
-            + only(joins & ~goes_on, joined_ms - carried_ms)
-        ).alias("ended_ms"),
-        (
-            before["all_ms"]
-            + day["all_ms"]
-            + only(joins, day["carried_start_ms"] - before["end_ms"])
-        ).alias("all_ms"),
-        fn.greatest(before["longest_ms"], day["longest_ms"], only(joins, joined_ms)).alias(
-            "longest_ms"
-        ),
-        fn.when(is_silent | goes_on, before["start_ms"])
-        .otherwise(day["open_start_ms"])
-        .alias("start_ms"),
-        fn.when(is_silent, before["end_ms"]).otherwise(day["open_end_ms"]).alias("end_ms"),
-    )
-
-
-def _metadata(spans: DataFrame) -> DataFrame:
-    """How old each kind of metadata was at worst; a p99 has no histogram to come from."""
-    kinds = spans.select(*REPLICA, "days", fn.inline("metadata")).groupBy(*REPLICA, "days", "kind")
-    figures = kinds.agg(
-        fn.max("max_age_ms").alias("max_age_ms"),
-        fn.sum("failures").alias("failures"),
-        sum_of_seconds(fn.col("covered_s")).alias("covered_s"),
-    )
-    one = fn.struct(*WINDOW_METADATA_FIGURES)
-    every = figures.groupBy(*REPLICA, "days")
-    return every.agg(fn.sort_array(fn.collect_list(one)).alias("metadata"))
-
-
-def _with_figures(rows: DataFrame, date: str, longest: int) -> DataFrame:
-    length_s, bad_s = fn.col("window_s"), fn.col("bad_s")
-    budget = budget_s(fn.col("availability_percent"), length_s)
-    limit = fn.col("min_coverage_percent")
-    rows = _with_shares(rows).withColumns(budget_columns(budget, bad_s))
-    speed = fn.col("catch_up_bytes") / 1_000_000 / fn.col("catch_up_s")
-    in_states = fn.round(_sum_of(*_KNOWN_STATES), 3)
-    return rows.withColumns(
-        {
-            "unknown_s": fn.greatest(length_s - _judged_s(), fn.lit(0.0)),
-            "state_unknown_s": fn.greatest(length_s - in_states, fn.lit(0.0)),
-            "catch_up_mb_s": fn.when(fn.col("catch_up_s") > 0, speed),
-            "verdict": availability_verdict(bad_s, budget, fn.col("coverage"), limit),
-            "forecast": fn.when(fn.col("days") == longest, _forecast(date)),
-        }
-    )
-
-
-def _judged_s() -> Column:
-    return fn.round(fn.col("good_s") + fn.col("bad_s"), 3)
-
-
-def _with_shares(rows: DataFrame) -> DataFrame:
-    """What is a part of the sums, or a mean: of a replica's window, and of a cluster."""
-    good, judged = fn.col("good_s"), _judged_s()
-    ended, count = fn.col("incidents_ended"), fn.col("incidents")
-    return rows.withColumns(
-        {
-            "coverage": fn.when(fn.col("window_s") > 0, judged / fn.col("window_s")),
-            "availability": fn.when(judged > 0, good / judged),
-            "mttr_s": fn.when(ended > 0, fn.col("incident_ended_s") / ended),
-            "mtbf_s": fn.when(count > 0, good / count),
-        }
-    )
-
-
-def _forecast(date: str) -> Column:
-    """When the budget is used up if the last 7 days go on: null, `exhausted`, a date."""
-    last_days = (_LAST_DATE - datetime.date.fromisoformat(date)).days
-    left, known = fn.col("budget_left_s"), fn.col("_known_of_rate")
-    rate = fn.when(known > 0, fn.col("_bad_of_rate") / known)
-    days = fn.when(rate > 0, fn.floor(left / rate))
-    end = fn.date_add(fn.lit(date).cast("date"), days.cast("int")).cast("string")
-    is_used_up = (left <= 0) & (fn.col("bad_s") > 0)
-    return fn.when(is_used_up, fn.lit("exhausted")).otherwise(fn.when(days <= last_days, end))
-
-
-def group_windows(
-    days: DataFrame, of_replicas: DataFrame, date: str, lengths: Sequence[int]
-) -> DataFrame:
-    """One row for each group that D has and each length in days.
-
-    `days`: rows of group_days as for `windows`; `of_replicas`: what `windows` gave."""
-    today = days.where(fn.col("dt") == date)
-    spans = _spans(days.drop("verdict"), today, GROUP, date, lengths)
-    key = [*GROUP, "days"]
-    verdicts = of_replicas.groupBy(*key).agg(worst(fn.col("verdict")).alias("verdict"))
-    with_data = fn.count_if(fn.col("samples") > 0).cast("int").alias("days_with_data")
-    rows = (
-        spans.groupBy(*key)
-        .agg(with_data, *_group_sums())
-        .join(merged_histograms(spans, key, _EXPOSED, {"p99": PERCENTILES["p99"]}), key)
-        .join(_acks(spans, key), key, "left")
-        .join(verdicts, key, "left")
-    )
-    return _with_send_ratio(rows).fillna(worst_of([]), ["verdict"])
-
-
-def _group_sums() -> list[Column]:
+    today = next(row for row in days if row["dt"] == date)
+    longest = max(lengths)
     return [
-        *(fn.sum(name).alias(name) for name in _GROUP_SUMS),
-        exact_sum(fn.col("exposure_byte_s"), MILLISECONDS).alias("exposure_byte_s"),
-        exact_sum(fn.col("ack_sum_s"), NANOSECONDS).alias("ack_sum_s"),
+        _replica_window(_within(days, date, length), objective, today, length, longest)
+        for length in lengths
     ]
 
 
-def _acks(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    buckets = ack_buckets(rows, key, fn.col("ack_le"), fn.col("ack_counts"))
-    return ack_figures(buckets, key)
+def _within(days: Iterable[Row], date: str, length: int) -> list[Row]:
+    """Those of the last `length` days, oldest first."""
+    last = datetime.date.fromisoformat(date)
+    first = str(last - datetime.timedelta(days=length - 1))
+    return sorted((row for row in days if first <= row["dt"] <= date), key=lambda row: row["dt"])
 
 
-def _with_send_ratio(rows: DataFrame) -> DataFrame:
-    ratio = fn.when(send_count() > 0, fn.col("sync_ok") / send_count())
-    return rows.withColumn("sync_ok_ratio", ratio)
+def _replica_window(
+    days: Sequence[Row], objective: Objective, today: Row, length: int, longest: int
+) -> dict[str, Any]:
+    # D itself may be a part of a day; whatever is not stored of the days before is unknown.
+    length_s = (length - 1) * DAY_S + today["window_s"]
+    row = _sums(days, length)
+    row["window_s"] = length_s
+    row["minutes_unknown"] = _unknown_minutes(days, today, length)
+    row |= _shares(row)
+    row["unknown_s"] = _rest_s(length_s, row["excluded_s"], row["good_s"], row["bad_s"])
+    row["state_unknown_s"] = _rest_s(
+        length_s, row["excluded_s"], *(row[name] for name in _KNOWN_STATES)
+    )
+    for measure in _LAGS:
+        row |= merged_figures(days, measure, PERCENTILES)
+    budget = budget_s(objective.availability_percent, length_s - row["excluded_s"])
+    row |= budget_columns(budget, row["bad_s"])
+    row["verdict"] = availability_verdict(
+        row["bad_s"],
+        row["unknown_s"],
+        budget,
+        is_covered=is_covered(row["coverage"], objective.min_coverage_percent),
+    )
+    row["forecast"] = _forecast(row, days, today["dt"]) if length == longest else None
+    row["metadata"] = _metadata(days)
+    return row | {name: today[name] for name in ("cluster", "broker", "replica")} | {"days": length}
+
+
+def _rest_s(length_s: float, *parts_s: float) -> float:
+    return max(0, whole_ms(length_s) - sum(map(whole_ms, parts_s))) / 1000
+
+
+def _sums(days: Sequence[Row], length: int) -> dict[str, Any]:
+    largest = ("clock_skew_ms", "catch_up_longest_s", *(f"burn_{name}" for name in SPANS_S))
+    seconds = ("good_s", "bad_s", "excluded_s", *_KNOWN_STATES, "catch_up_s")
+    counts = (*_SAMPLE_COUNTS, *_MINUTES, *_COUNTERS, "catch_up_bytes")
+    gap_s = _largest(days, "longest_gap_s")
+    if len(days) < length:  # a day without a result; gaps are not joined over midnight
+        gap_s = max(gap_s or 0.0, float(DAY_S))
+    row: dict[str, Any] = {
+        "days_with_data": sum(row["good_s"] + row["bad_s"] > 0 for row in days),
+        **{name: sum_of_seconds(day.get(name) for day in days) for name in seconds},
+        **{name: sum(day[name] or 0 for day in days) for name in counts},
+        **{name: _largest(days, name) for name in largest},
+        "longest_gap_s": gap_s,
+    }
+    row["catch_up_mb_s"] = (
+        row["catch_up_bytes"] / 1_000_000 / row["catch_up_s"] if row["catch_up_s"] > 0 else None
+    )
+    return row | _incident_sums(days)
+
+
+def _largest(rows: Iterable[Row], name: str) -> Any:
+    return max((row[name] for row in rows if row[name] is not None), default=None)
+
+
+def _unknown_minutes(days: Sequence[Row], today: Row, length: int) -> int:
+    """Of the stored days, of what those were short of a day, and of the days that are missing."""
+    unknown: int = today["minutes_unknown"] or 0
+    for row in days:
+        if row["dt"] != today["dt"]:
+            not_asked_ms = DAY_MS - whole_ms(row["window_s"])
+            unknown += (row["minutes_unknown"] or 0) + not_asked_ms // MINUTE_MS
+    return unknown + (length - len(days)) * _DAY_MINUTES
+
+
+def _shares(row: Row) -> dict[str, Any]:
+    """What is a part of the sums, or a mean: of a replica's window, and of a cluster."""
+    judged_ms = whole_ms(row["good_s"]) + whole_ms(row["bad_s"])
+    asked_ms = whole_ms(row["window_s"]) - whole_ms(row["excluded_s"])
+    ended, count = row["incidents_ended"], row["incidents"]
+    return {
+        "coverage": judged_ms / asked_ms if asked_ms > 0 else None,
+        "availability": whole_ms(row["good_s"]) / judged_ms if judged_ms else None,
+        "mttr_s": row["incident_ended_s"] / ended if ended else None,
+        "mtbf_s": row["good_s"] / count if count else None,
+    }
+
+
+def _forecast(row: Row, days: Sequence[Row], date: str) -> str | None:
+    """When the budget is used up if the last 7 days go on: None, `exhausted`, a date."""
+    left_s, recent = row["budget_left_s"], _within(days, date, _RATE_DAYS)
+    if left_s <= 0 and row["bad_s"] > 0:
+        return "exhausted"
+    known_ms = sum(whole_ms(day["good_s"]) + whole_ms(day["bad_s"]) for day in recent)
+    bad_s = sum_of_seconds(day["bad_s"] for day in recent)
+    if known_ms < DAY_MS or bad_s <= 0:
+        return None
+    last = datetime.date.fromisoformat(date)
+    count = math.floor(left_s / (bad_s / (known_ms / DAY_MS)))
+    return str(last + datetime.timedelta(days=count)) if count <= (_LAST_DATE - last).days else None
+
+
+def _metadata(days: Iterable[Row]) -> list[dict[str, Any]]:
+    """How old each kind of metadata was at worst; a p99 has no histogram to come from."""
+    kinds: dict[str, list[Row]] = {}
+    for row in days:
+        for kind in row["metadata"] or []:
+            kinds.setdefault(kind["kind"], []).append(kind)
+    return [
+        {
+            "kind": kind,
+            "max_age_ms": _largest(kinds[kind], "max_age_ms"),
+            "failures": sum(each["failures"] for each in kinds[kind]),
+            "covered_s": sum_of_seconds(each["covered_s"] for each in kinds[kind]),
+        }
+        for kind in sorted(kinds)
+    ]
+
+
+# -- incidents over midnight -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Incidents:
+    """Incidents up to a day; `start_ms`, `end_ms` of the one that is open."""
+
+    count: int = 0
+    ended: int = 0
+    ended_ms: int = 0
+    all_ms: int = 0
+    longest_ms: int = 0
+    start_ms: int | None = None
+    end_ms: int = 0
+
+    def add(self, day: Row) -> None:
+        """A day's incidents: one that goes on over midnight counts once."""
+        carried_ms, until_ms = day["carried_start_ms"], day["carried_end_ms"]
+        is_silent = not day["good_s"] and not day["incidents"]
+        self.count += day["incidents"] or 0
+        self.ended += day["incidents_ended"] or 0
+        self.ended_ms += whole_ms(day["incident_ended_s"])
+        self.all_ms += whole_ms(day["incident_s"])
+        self.longest_ms = max(self.longest_ms, whole_ms(day["longest_incident_s"]))
+        if self.start_ms is not None and carried_ms is not None:
+            joined_ms = until_ms - self.start_ms
+            self.count -= 1
+            self.all_ms += carried_ms - self.end_ms
+            self.longest_ms = max(self.longest_ms, joined_ms)
+            if day["open_start_ms"] == carried_ms:  # it goes on
+                self.end_ms = day["open_end_ms"]
+                return
+            self.ended_ms += joined_ms - (until_ms - carried_ms)
+        elif self.start_ms is not None and not is_silent:
+            # Good time came before the next incident: it ended where its bad time ended.
+            self.ended += 1
+            self.ended_ms += self.end_ms - self.start_ms
+        if not is_silent:
+            self.start_ms, self.end_ms = day["open_start_ms"], day["open_end_ms"] or 0
+
+
+def _incident_sums(days: Iterable[Row]) -> dict[str, Any]:
+    found = _Incidents()
+    for day in days:
+        found.add(day)
+    return {
+        "incidents": found.count,
+        "incidents_ended": found.ended,
+        "incident_s": found.all_ms / 1000,
+        "incident_ended_s": found.ended_ms / 1000,
+        "longest_incident_s": found.longest_ms / 1000,
+    }
+
+
+# -- groups and clusters ---------------------------------------------------------------------
+
+
+def group_windows(
+    days: Sequence[Row], of_replicas: Iterable[Row], date: str, lengths: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Rows of table `group_windows` of one group. `days`: its rows of group_days with `dt`;
+    `of_replicas`: what `replica_windows` gave for its replicas."""
+    today = next(row for row in days if row["dt"] == date)
+    verdicts = [(row["days"], row["verdict"]) for row in of_replicas]
+    return [
+        {
+            "cluster": today["cluster"],
+            "broker": today["broker"],
+            "days": length,
+            "days_with_data": sum((row["samples"] or 0) > 0 for row in _within(days, date, length)),
+            "verdict": worst_of(verdict for each, verdict in verdicts if each == length),
+            **_group_sums(_within(days, date, length)),
+            **_exposed(_within(days, date, length)),
+        }
+        for length in lengths
+    ]
+
+
+def _exposed(days: Sequence[Row]) -> dict[str, Any]:
+    """Largest and p99 of what was at risk; histograms are not stored for windows."""
+    figures: dict[str, Any] = {}
+    for measure in _EXPOSED:
+        figures |= merged_figures(days, measure, {"p99": PERCENTILES["p99"]})
+        del figures[f"{measure}_hist"]
+    return figures
+
+
+def _group_sums(rows: Sequence[Row]) -> dict[str, Any]:
+    row: dict[str, Any] = {name: _sum(rows, name) for name in _GROUP_SUMS}
+    row |= {f"{measure}_max": _largest(rows, f"{measure}_max") for measure in _EXPOSED}
+    exposure = [each["exposure_byte_s"] for each in rows if each["exposure_byte_s"] is not None]
+    row["exposure_byte_s"] = sum(map(whole_ms, exposure)) / 1000 if exposure else None
+    latency = [each["ack_sum_s"] for each in rows if each["ack_sum_s"] is not None]
+    row["ack_sum_s"] = sum(map(whole_ns, latency)) / NANOSECONDS if latency else None
+    buckets: dict[float, int] = {}
+    for each in rows:
+        if each["ack_le"] is not None:
+            for bound, count in zip((*each["ack_le"], math.inf), each["ack_counts"], strict=True):
+                buckets[bound] = buckets.get(bound, 0) + count
+    return row | ack_figures(buckets) | {"sync_ok_ratio": send_ratio(row)}
+
+
+def _sum(rows: Iterable[Row], name: str) -> int | None:
+    known = [row[name] for row in rows if row[name] is not None]
+    return sum(known) if known else None
 
 
 def clusters(
-    replicas: DataFrame, of_replicas: DataFrame, groups: DataFrame, of_groups: DataFrame
-) -> DataFrame:
-    """One row for each cluster and number of days, 1 among them.
+    replicas: Sequence[Row],
+    of_replicas: Sequence[Row],
+    groups: Sequence[Row],
+    of_groups: Sequence[Row],
+) -> list[dict[str, Any]]:
+    """Rows of table `clusters`: one for each cluster and number of days, 1 among them.
 
-    `replicas` and `groups`: D's rows of replica_days and group_days; `of_replicas` and `of_groups`:
-    what `windows` and `group_windows` gave."""
-    key = ["cluster", "days"]
-    every = _with_day_itself(replicas, of_replicas, _OF_REPLICAS)
-    members = _with_day_itself(groups, of_groups, _OF_GROUPS)
-    sums = _replica_sums(every)
-    rows = (
-        members.groupBy(*key)
-        .agg(
-            fn.count("*").alias("groups"),
-            *_group_sums(),
-            *(fn.max(name).alias(name) for name in _EXPOSED_MAX),
-        )
-        .join(_acks(members, key), key, "left")
-        .join(sums, key, "left")
-        .join(merged_histograms(every, key, _LAGS, PERCENTILES), key, "left")
-        .join(_waiting(groups, replicas), "cluster", "left")
-    )
-    # A group may have no replica at all.
-    rows = rows.fillna(0, [name for name in sums.columns if name not in {*key, "verdict"}])
-    is_short = (fn.col("verdict") == MET) & fn.coalesce("_waits", fn.lit(False))
-    verdict = fn.when(is_short, INSUFFICIENT).otherwise(fn.col("verdict"))
-    rows = rows.withColumn("verdict", verdict).fillna(worst_of([]), ["verdict"])
-    good, bad = fn.col("minutes_good"), fn.col("minutes_bad")
-    ratio = fn.when(good + bad > 0, good / (good + bad))
-    return _with_send_ratio(_with_shares(rows)).withColumn("minutes_good_ratio", ratio)
+    `replicas` and `groups`: D's rows of replica_days and group_days, `of_replicas` and
+    `of_groups`: those of windows and group_windows; replicas' with their histograms.
+    """
+    every = _by_cluster([*({**row, "days": 1} for row in replicas), *of_replicas])
+    members = _by_cluster([*({**row, "days": 1} for row in groups), *of_groups])
+    waiting = {row["cluster"] for row in waiting_groups(groups, replicas)}
+    return [
+        _cluster(cluster, days, members[cluster, days], every.get((cluster, days), []), waiting)
+        for cluster, days in sorted(members)
+    ]
 
 
-def _waiting(groups: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Clusters with a group that is not `met` whatever its replicas are: it has none."""
-    clusters = waiting_groups(groups, replicas).select("cluster").distinct()
-    return clusters.withColumn("_waits", fn.lit(True))
+def _by_cluster(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
+    found: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["cluster"], row["days"]), []).append(row)
+    return found
 
 
-def _with_day_itself(day: DataFrame, several: DataFrame, columns: Sequence[str]) -> DataFrame:
-    of_day = day.select(fn.lit(1).alias("days"), *columns)
-    return of_day.unionByName(several.select("days", *columns))
-
-
-def _replica_sums(replicas: DataFrame) -> DataFrame:
-    verdict = fn.col("verdict")
+def _cluster(
+    cluster: str, days: int, groups: Sequence[Row], replicas: Sequence[Row], waiting: set[str]
+) -> dict[str, Any]:
+    verdict = worst_of(row["verdict"] for row in replicas)
+    if verdict == MET and cluster in waiting:
+        verdict = INSUFFICIENT
     kinds = {"met": MET, "breached": BREACHED, "insufficient": INSUFFICIENT}
-    return replicas.groupBy("cluster", "days").agg(
-        fn.count("*").alias("replicas"),
-        *(fn.count_if(verdict == word).alias(f"replicas_{name}") for name, word in kinds.items()),
-        worst(verdict).alias("verdict"),
-        *(sum_of_seconds(fn.col(name)).alias(name) for name in _REPLICA_SECONDS),
-        *(fn.sum(name).alias(name) for name in _REPLICA_COUNTS),
-        fn.max("longest_incident_s").alias("longest_incident_s"),
-    )
+    row: dict[str, Any] = {
+        "cluster": cluster,
+        "days": days,
+        "verdict": verdict,
+        "groups": len(groups),
+        "replicas": len(replicas),
+        **{
+            f"replicas_{name}": sum(each["verdict"] == word for each in replicas)
+            for name, word in kinds.items()
+        },
+        **{name: sum_of_seconds(each[name] for each in replicas) for name in _REPLICA_SECONDS},
+        **{name: sum(each[name] or 0 for each in replicas) for name in _REPLICA_COUNTS},
+        "longest_incident_s": _largest(replicas, "longest_incident_s") or 0.0,
+        **_group_sums(groups),
+    }
+    for measure in _LAGS:
+        row |= merged_figures(replicas, measure, PERCENTILES)
+    known = row["minutes_good"] + row["minutes_bad"]
+    row["minutes_good_ratio"] = row["minutes_good"] / known if known else None
+    return row | _shares(row)

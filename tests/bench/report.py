@@ -1,14 +1,16 @@
-"""How long the nightly report takes: `bin/bench report` (or `python -m tests.bench.report`).
+"""What the nightly report costs: `bin/bench report` (or `python -m tests.bench.report`).
 
-Writes the dumps of --groups broker groups (200) with --replicas replicas (2) over --days days (1),
-a line every --interval seconds (5), with tests/spark/generate_dumps.py, and runs `bin/mqreport`'s
-program on them with local[2] and a driver of 2 GB; --ten does the same with ten times the groups.
-Printed: replica rows, bytes, seconds of the whole command and rows a second, the ratio of the two
-sizes, processor time of all processes, the share of this machine that its host gave to others,
-peak resident memory of the JVM and of the Python driver, from Spark's event log the bytes read,
-shuffled and spilled, the tasks' processor and garbage collection time, and the seconds of the start
-and of each of the report's stages: together they are the whole time.
-Figures also go to --json. Dumps of 1x take 0.4 GB of disk, those of 10x 4 GB; they are removed
+Writes dumps with tests/spark/generate_dumps.py, a line every --interval seconds (5), and runs
+`bin/mqreport`'s program on them with local[2]: first ten minutes of one pair, three times, as the
+second run on a machine keeps Spark's classes for the later ones (spark/class_archive.py); then a
+day of each of --groups (25 100 200) broker groups with --replicas replicas (2). With --checkout DIR
+the same is done with the program of another checkout, such as `git worktree add DIR main`, on the
+same dumps: before and after, on one machine.
+Printed for each run: seconds of the whole command, processor seconds of all processes, jobs and
+queries of Spark, the share of this machine that its host gave to others, largest resident memory
+of all processes at one moment and of the JVM, from Spark's event log the bytes read, shuffled and
+spilled, and the seconds of the start and of each of the report's stages: together they are the
+whole time. Figures also go to --json. Dumps of 200 groups take 0.4 GB of disk; they are removed
 unless --dir names a directory for them: what is there already is used again.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import gzip
 import json
 import os
 import re
@@ -37,6 +40,9 @@ from tests.support.stolen_time import StolenTime
 ROOT: Final = Path(__file__).resolve().parents[2]
 FIRST_DATE: Final = datetime.date(2026, 1, 15)
 _STAGE: Final = re.compile(r"\b\d+/\d+ ")
+_QUERY: Final = "SparkListenerSQLExecutionStart"
+TEN_O_CLOCK: Final = ("10:00", "10:10")
+_RESIDENT: Final = re.compile(r"^VmRSS:\s+(\d+) kB", re.MULTILINE)
 _HIGH_WATER: Final = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _HEAP: Final = re.compile(r" -Xmx(\d+)([kmg])\b", re.IGNORECASE)
 _HEAP_UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -47,6 +53,8 @@ START: Final = "start: Python, Java, Spark, until the first stage"
 class EventFigures:
     """Sums over all tasks of a run, from the event log; bytes and seconds."""
 
+    jobs: int = 0
+    queries: int = 0
     tasks: int = 0
     failed_tasks: int = 0
     input_bytes: int = 0
@@ -61,10 +69,10 @@ class EventFigures:
 
 @dataclass
 class Run:
-    """One size, one run of the report; `stages` are the start and the report's own, with their
-    seconds, `heap_bytes` is the limit that the JVM was given."""
+    """One run of the report; `stages` are the start and the report's own, with their seconds,
+    `heap_bytes` is the limit that the JVM was given, `peak` of all processes together."""
 
-    factor: int
+    name: str
     written: Written
     seconds: float
     exit_code: int
@@ -72,7 +80,7 @@ class Run:
     stolen: float
     heap_bytes: int
     jvm_peak: int
-    python_peak: int
+    peak: int
     stages: list[tuple[float, str]]
     events: EventFigures
     result_bytes: int
@@ -83,14 +91,15 @@ class Run:
 
 
 class ProcessWatch:
-    """Processor time and high-water marks of resident memory of a process and its children."""
+    """Processor time and resident memory of a process and its children: the most that the JVM had,
+    and that all of them had at one moment."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ProcessWatch", daemon=True)
         self._cpu_s: dict[int, float] = {}
-        self.jvm = self.python = self.heap = 0
+        self.jvm = self.all = self.heap = 0
 
     @property
     def cpu_s(self) -> float:
@@ -107,14 +116,14 @@ class ProcessWatch:
 
     def _run(self) -> None:
         while not self._done.wait(0.25):
+            resident = 0
             for process in process_tree(self._pid):
-                peak = _high_water(process.pid)
+                resident += _memory(process.pid, _RESIDENT)
                 self._cpu_s[process.pid] = process.cpu_s
                 if "java" in process.title.partition(" ")[0]:
-                    self.jvm = max(self.jvm, peak)
+                    self.jvm = max(self.jvm, _memory(process.pid, _HIGH_WATER))
                     self.heap = max(self.heap, heap_limit(process.title))
-                else:
-                    self.python = max(self.python, peak)
+            self.all = max(self.all, resident)
 
 
 def heap_limit(command: str) -> int:
@@ -123,35 +132,70 @@ def heap_limit(command: str) -> int:
     return int(found[-1][0]) * _HEAP_UNITS[found[-1][1].lower()] if found else 0
 
 
-def _high_water(pid: int) -> int:
+def _memory(pid: int, line: re.Pattern[str]) -> int:
     try:
-        found = _HIGH_WATER.search(Path(f"/proc/{pid}/status").read_text())
+        found = line.search(Path(f"/proc/{pid}/status").read_text())
     except OSError:
         return 0
     return int(found.group(1)) * 1024 if found else 0
 
 
 def main(arguments: list[str]) -> int:
-    """Measures each size once; 1 when a report could not be computed."""
+    """Measures; 1 when a report could not be computed."""
     given = _parse(arguments)
+    checkouts = {"": ROOT} | ({" of the other checkout": given.checkout} if given.checkout else {})
     runs = []
     with tempfile.TemporaryDirectory(prefix="bench-report-") as scratch:
-        for factor in (1, 10) if given.ten else (1,):
-            directory = (given.dir or Path(scratch)) / f"{factor}x"
-            written = dumps(_shape(given, factor, directory / "dumps"))
+        root = given.dir or Path(scratch)
+        cache = root / "cache"
+        pair = ten_minutes(given, root / "pair" / "dumps")
+        for whose, checkout in checkouts.items():
+            for run_number in ("first", "second", "third"):
+                name = f"pair, ten minutes, {run_number} run{whose}"
+                command = Command(given.master, given.memory, checkout, cache, TEN_O_CLOCK)
+                runs.append(measure(root / "pair", pair, FIRST_DATE, command, name))
+                show(runs[-1])
+        for groups in given.groups:
+            directory = root / str(groups)
+            written = dumps(_shape(given, groups, directory / "dumps"))
             date = FIRST_DATE + datetime.timedelta(days=given.days - 1)
-            run = measure(directory, written, date, given.master, given.memory, factor)
-            show(run)
-            runs.append(run)
+            for whose, checkout in checkouts.items():
+                command = Command(given.master, given.memory, checkout, cache)
+                name = f"{groups} groups{whose}"
+                runs.append(measure(directory, written, date, command, name))
+                show(runs[-1])
             if given.dir is None:
                 shutil.rmtree(directory)
-    if len(runs) == 2:
-        times = runs[1].seconds / runs[0].seconds
-        rows = runs[1].written.rows / runs[0].written.rows
-        print(f"{rows:.2f} times the rows take {times:.2f} times as long")
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps([asdict(run) for run in runs], indent=1), encoding="utf-8")
     return 0 if all(run.exit_code in (0, 1, 2) for run in runs) else 1
+
+
+def ten_minutes(given: argparse.Namespace, out: Path) -> Written:
+    """Dumps of one pair from shortly before TEN_O_CLOCK to shortly after it."""
+    whole = out.parent / "whole"
+    shutil.rmtree(out, ignore_errors=True)
+    generate(_shape(given, 1, whole, replicas=1, days=1))
+    midnight = datetime.datetime.combine(FIRST_DATE, datetime.time(), datetime.UTC)
+    written = Written()
+    around = datetime.timedelta(seconds=2 * given.interval)
+    first = midnight + datetime.timedelta(hours=10) - around
+    last = midnight + datetime.timedelta(hours=10, minutes=10) + around
+    for file in sorted(whole.rglob("*.gz")):
+        lines = [
+            line
+            for line in gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+            if first.timestamp() * 1000 <= json.loads(line)["ts"] <= last.timestamp() * 1000
+        ]
+        if lines:
+            place = out / file.relative_to(whole)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            text = b"".join(lines)
+            place.write_bytes(gzip.compress(text, mtime=0))
+            size = place.stat().st_size
+            written.add(Written(len(lines), len(lines), 1, size, len(text)))
+    shutil.rmtree(whole)
+    return written
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -160,26 +204,28 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--groups", type=int, default=200)
+    parser.add_argument("--groups", type=int, nargs="*", default=[25, 100, 200])
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--days", type=int, default=1, help="the last one is reported")
     parser.add_argument("--interval", type=int, default=5, help="seconds between lines (5)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--ten", action="store_true", help="also ten times the groups")
+    parser.add_argument("--checkout", type=Path, help="another checkout to measure, too")
     parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--memory", default="2g", help="of the driver (2g)")
+    parser.add_argument("--memory", help="of the driver, such as 4g (the report's own default)")
     parser.add_argument("--dir", type=Path, help="where dumps and results stay")
     parser.add_argument("--json", type=Path, default=OUT_DIR / "report.json")
     return parser.parse_args(arguments)
 
 
-def _shape(given: argparse.Namespace, factor: int, out: Path) -> Shape:
+def _shape(
+    given: argparse.Namespace, groups: int, out: Path, replicas: int = 0, days: int = 0
+) -> Shape:
     return Shape(
         out=out,
         date=FIRST_DATE,
-        groups=given.groups * factor,
-        replicas=given.replicas,
-        days=given.days,
+        groups=groups,
+        replicas=replicas or given.replicas,
+        days=days or given.days,
         interval_s=given.interval,
         seed=given.seed,
     )
@@ -202,46 +248,66 @@ def dumps(shape: Shape) -> Written:
     return written
 
 
+@dataclass(frozen=True)
+class Command:
+    """How the report is run. `cache`: where it keeps Spark's classes; `between`: a part of the
+    date."""
+
+    master: str = "local[2]"
+    memory: str | None = None
+    checkout: Path = ROOT
+    cache: Path | None = None
+    between: tuple[str, str] | None = None
+
+    def words(self, date: datetime.date, dumps: Path, out: Path, events: Path) -> list[str]:
+        """The command line."""
+        words = [sys.executable, "-m", "spark", "--date", str(date), "--master", self.master]
+        words += ["--dumps", str(dumps), "--out", str(out)]
+        words += ["--between", *self.between] if self.between else []
+        settings = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.dir": events.resolve().as_uri(),
+        }
+        settings |= {"spark.driver.memory": self.memory} if self.memory else {}
+        return [*words, *(f"--conf={name}={value}" for name, value in settings.items())]
+
+    def environment(self) -> dict[str, str]:
+        """Of its process."""
+        cache = {"XDG_CACHE_HOME": str(self.cache.resolve())} if self.cache else {}
+        return os.environ | cache | {"PYTHONPATH": str(self.checkout), "PYTHONSAFEPATH": "1"}
+
+
 def measure(
-    directory: Path,
-    written: Written,
-    date: datetime.date,
-    master: str = "local[2]",
-    memory: str = "2g",
-    factor: int = 1,
+    directory: Path, written: Written, date: datetime.date, command: Command, name: str
 ) -> Run:
     """The report of `date` from directory/dumps into directory/out, as the command does it."""
     out, events = directory / "out", directory / "events"
     for fresh in (out, events):
         shutil.rmtree(fresh, ignore_errors=True)
     events.mkdir(parents=True)
-    settings = {
-        "spark.driver.memory": memory,
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
-        "spark.eventLog.dir": events.resolve().as_uri(),
-    }
-    command = [sys.executable, "-m", "spark", "--date", str(date), "--master", master]
-    command += ["--dumps", str(directory / "dumps"), "--out", str(out)]
-    for name, value in settings.items():
-        command += ["--conf", f"{name}={value}"]
+    words = command.words(date, directory / "dumps", out, events)
     began, stolen = time.monotonic(), StolenTime()
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment()
+        words,
+        cwd=command.checkout,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=command.environment(),
     ) as process:
         assert process.stderr is not None
         with ProcessWatch(process.pid) as watch:
             told = [(time.monotonic(), line.decode(errors="replace")) for line in process.stderr]
             exit_code = process.wait()
     ended = time.monotonic()
-    words = "".join(text for _, text in told)
-    (directory / "report.log").write_text(words, encoding="utf-8")
+    log = "".join(text for _, text in told)
+    (directory / "report.log").write_text(log, encoding="utf-8")
     if exit_code not in (0, 1, 2):
-        print(words, file=sys.stderr)
+        print(log, file=sys.stderr)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     return Run(
-        factor,
+        name,
         written,
         ended - began,
         exit_code,
@@ -249,7 +315,7 @@ def measure(
         stolen.share(),
         watch.heap,
         watch.jvm,
-        watch.python,
+        watch.all,
         stages(began, told, ended),
         _events(events),
         size,
@@ -264,15 +330,13 @@ def stages(began: float, told: list[tuple[float, str]], ended: float) -> list[tu
     return [(end - at, text) for (at, text), end in zip(begun, ends, strict=True)]
 
 
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
-
-
 def _events(directory: Path) -> EventFigures:
     figures = EventFigures()
     for file in directory.iterdir():
         with file.open(encoding="utf-8") as log:
             for line in log:
+                figures.jobs += line.startswith('{"Event":"SparkListenerJobStart"')
+                figures.queries += _QUERY in line[:100]
                 if '"SparkListenerTaskEnd"' in line:
                     event = json.loads(line)
                     figures.failed_tasks += event["Task End Reason"]["Reason"] != "Success"
@@ -299,16 +363,17 @@ def show(run: Run) -> None:
     """Prints the figures of a run."""
     written, events = run.written, run.events
     print(
-        f"{run.factor}x: {written.lines:,} lines, {written.rows:,} replica rows, "
+        f"{run.name}: {written.lines:,} lines, {written.rows:,} replica rows, "
         f"{written.files:,} files, {written.bytes_ / 1e6:,.0f} MB "
         f"({written.text_bytes / 1e6:,.0f} MB of text, "
         f"{written.bytes_ / written.rows:.1f} bytes a row)"
     )
     print(
         f"    {run.seconds:.1f} s, {run.rows_per_s:,.0f} rows/s, exit code {run.exit_code}; "
-        f"{run.cpu_s:.0f} s of processor time in all, {run.stolen:.0%} of the machine stolen by "
-        f"its host, JVM peak {run.jvm_peak / MIB:,.0f} MB (heap {run.heap_bytes / MIB:,.0f}), "
-        f"Python peak {run.python_peak / MIB:,.0f} MB"
+        f"{run.cpu_s:.0f} s of processor time in all, {events.jobs} jobs, "
+        f"{events.queries} queries; {run.stolen:.0%} of the machine stolen by its host, peak of "
+        f"all {run.peak / MIB:,.0f} MB, of the JVM {run.jvm_peak / MIB:,.0f} MB "
+        f"(heap {run.heap_bytes / MIB:,.0f})"
     )
     print(
         f"    read {events.input_bytes / 1e6:,.0f} MB, "

@@ -1,9 +1,10 @@
 """The nightly report of 200 brokers with two replicas over a day, by the command itself.
 
-bin/bench report's dumps and its way to run them: two cores, 2 GB. What it takes in seconds is the
-benchmark's to say (docs/sla_at_scale.md) and is only printed here; asserted is what is the same on
-every machine: that every row is counted, that the memory was enough, that no more is read, shuffled
-and written for a row than with a tenth of the rows, and no more shuffled than the page says.
+bin/bench report's dumps and its way to run them: two cores, 1 GB of heap. What it takes in seconds
+is the benchmark's to say (docs/sla_at_scale.md) and is only printed here; asserted is what is the
+same on every machine: that every row is counted, that the memory was enough, that no more is read,
+shuffled and written for a row than with a tenth of the rows, by no more jobs, and no more shuffled
+than the page says.
 REPORT_SCALE_GROUPS=20, or another multiple of ten, runs the same with fewer brokers.
 """
 
@@ -20,18 +21,18 @@ import yaml
 
 from spark.java_home import JavaError, find_java
 from tests.bench import report
-from tests.bench.report import FIRST_DATE, START, heap_limit, stages
+from tests.bench.report import FIRST_DATE, START, Command, heap_limit, stages
 from tests.spark.both_ways import ONLY_SPARK, same
 from tests.spark.generate_dumps import Shape
 from tests.spark.plain_report import plain_report
 from tests.spark.plain_samples import whole_day
-from tests.spark.plain_verdicts import PlainObjective
+from tests.spark.plain_verdicts import PlainQuestion
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "sla_at_scale.md"
 GROUPS = int(os.environ.get("REPORT_SCALE_GROUPS", "200"))
 REPLICAS = 2
-HEAP_BYTES = 2 << 30
+HEAP_BYTES = 1 << 30
 RECOMPUTED = ("broker-00000", "broker-00001")
 """Groups whose figures the plain program computes, too; it takes seconds for each."""
 COUNTERS = (
@@ -64,7 +65,9 @@ class Night:
     def __init__(self, directory: Path, groups: int) -> None:
         self._directory = directory
         shape = Shape(self.dumps, FIRST_DATE, groups, REPLICAS, days=1, interval_s=5, seed=1)
-        self.run = report.measure(directory, report.dumps(shape), FIRST_DATE)
+        command = Command(cache=directory / "cache")
+        name = f"{groups} groups"
+        self.run = report.measure(directory, report.dumps(shape), FIRST_DATE, command, name)
         report.show(self.run)
         assert self.run.exit_code in (0, 1, 2), self.words()
 
@@ -91,7 +94,7 @@ def recomputed(night: Night, scratch: Path) -> dict[str, dict[str, Any]]:
             link = scratch / folder.relative_to(night.dumps)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(folder)
-    tables = plain_report([scratch], whole_day(str(FIRST_DATE)), [PlainObjective()])
+    tables = plain_report(PlainQuestion([scratch], whole_day(str(FIRST_DATE))))
     return {str(row["replica"]): row for row in tables["replica_days"]}
 
 
@@ -116,7 +119,7 @@ def allowed_memory() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 @pytest.mark.usefixtures("java")
-def test_two_hundred_brokers_on_two_cores_with_two_gigabytes(tmp_path: Path) -> None:
+def test_two_hundred_brokers_on_two_cores_with_one_gigabyte_of_heap(tmp_path: Path) -> None:
     small, large = Night(tmp_path / "small", GROUPS // 10), Night(tmp_path / "large", GROUPS)
     check_counts(large)
     check_figures(large, tmp_path / "some")
@@ -150,16 +153,18 @@ def check_figures(night: Night, scratch: Path) -> None:
 
 
 def check_memory(night: Night) -> None:
-    """Two gigabytes of heap were allowed, and were enough at the first try."""
+    """What the report gives itself was enough at the first try, and is what the pod may have."""
     run = night.run
     assert run.heap_bytes == HEAP_BYTES
     assert run.events.failed_tasks == 0
     assert "OutOfMemory" not in night.words()
-    assert HEAP_BYTES / 4 < run.jvm_peak < allowed_memory() - run.python_peak
+    assert 0 < run.jvm_peak < run.peak < allowed_memory()
 
 
 def check_growth(small: Night, large: Night) -> None:
-    """Ten times the rows cost no more for each row, and what the page says."""
+    """Ten times the rows cost no more for each row, and what the page says; the number of jobs does
+    not depend on them."""
+    assert small.run.events.jobs == large.run.events.jobs
     assert 9 < large.run.written.rows / small.run.written.rows < 11
     for counter in COUNTERS:
         assert 0 < large.for_each_row(counter) <= TOLERANCE * small.for_each_row(counter), counter

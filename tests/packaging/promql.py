@@ -19,6 +19,8 @@ from broker import metrics_table as table
 
 PACKAGING: Final = Path(__file__).parents[2] / "packaging"
 RULES: Final = PACKAGING / "prometheus" / "rocketmq_rules.yml"
+SLO_RULES: Final = PACKAGING / "prometheus" / "rocketmq_slo_rules.yml"
+"""What `mqreport rules` writes for conf/sla.yaml."""
 RULES_TEST: Final = PACKAGING / "prometheus" / "rocketmq_rules_test.yml"
 DASHBOARDS: Final = tuple(sorted((PACKAGING / "grafana").glob("*.json")))
 
@@ -95,9 +97,8 @@ def queries(path: Path) -> list[Query]:
 
 def rules() -> list[dict[str, Any]]:
     """All recording and alert rules."""
-    return [
-        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
-    ]
+    files = (yaml.safe_load(path.read_text()) for path in (RULES, SLO_RULES))
+    return [rule for file in files for group in file["groups"] for rule in group["rules"]]
 
 
 def records() -> dict[str, str]:
@@ -111,8 +112,10 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 def without_records(expr: str) -> str:
-    """`expr` with each recording rule's expression in place of its name."""
-    for name, meaning in records().items():
+    """`expr` with each recording rule's expression in place of its name; a range of it becomes a
+    subquery. The later rules are made of the earlier ones."""
+    for name, meaning in reversed(records().items()):
+        expr = re.sub(rf"{name}\[(\w+)\]", rf"({meaning})[\1:]".replace("\n", " "), expr)
         expr = re.sub(rf"{name}\b", f"({meaning})", expr)
     return expr
 

@@ -9,18 +9,19 @@ import dataclasses
 import datetime
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark.exclusions import Exclusion
+from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.schema import Day
-from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.sla_report import ReportRequest, run
+from tests.spark.core_tables import core_tables
 from tests.spark.plain_report import plain_report
-from tests.spark.plain_samples import Json, Key, Tables, Window
-from tests.spark.plain_verdicts import PlainObjective
+from tests.spark.plain_samples import Json, Tables, Window
+from tests.spark.plain_verdicts import PlainQuestion
 
 KEYS = {
     "replica_days": ("cluster", "broker", "replica"),
@@ -51,16 +52,8 @@ ONLY_SPARK = {
 """Columns that the plain program does not have."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(PlainQuestion):
     """What is asked of both programs."""
-
-    dumps: list[Path]
-    window: Window
-    objectives: list[PlainObjective] = dataclasses.field(default_factory=lambda: [PlainObjective()])
-    expect: list[Key] = dataclasses.field(default_factory=list)
-    retired: list[Key] = dataclasses.field(default_factory=list)
-    lengths: tuple[int, ...] = (7, 30)
 
     def on(self, window: Window) -> Question:
         """The same for another date."""
@@ -74,21 +67,33 @@ class QuietProgress:
         """The stage `number` begins."""
 
 
-def spark_tables(spark: SparkSession, question: Question, out: Path) -> Tables:
-    """Runs the Spark program into `out` and reads what it wrote for the date."""
-    window = question.window
-    sla = SlaConfig(
+def _sla(question: Question) -> SlaConfig:
+    return SlaConfig(
         tuple(Objective(**dataclasses.asdict(o)) for o in question.objectives),
         tuple(ReplicaName(*key) for key in question.expect),
         tuple(ReplicaPattern(*key) for key in question.retired),
         question.lengths,
+        exclusions=tuple(
+            Exclusion(patterns, reason, once_ms=(from_ms, to_ms))
+            for patterns, from_ms, to_ms, reason in question.exclusions
+        ),
     )
-    request = ReportRequest(
-        Day(window.date, window.w0, window.w1),
-        [str(path) for path in question.dumps],
-        str(out),
-        sla,
-    )
+
+
+def _day(question: Question) -> Day:
+    return Day(question.window.date, question.window.w0, question.window.w1)
+
+
+def core_tables_of(question: Question, history: Sequence[Tables] = ()) -> Tables:
+    """The tables about groups by the product's own functions, without Spark."""
+    return core_tables(question.dumps, _day(question), _sla(question), history)
+
+
+def spark_tables(spark: SparkSession, question: Question, out: Path) -> Tables:
+    """Runs the Spark program into `out` and reads what it wrote for the date."""
+    window = question.window
+    dumps = [str(path) for path in question.dumps]
+    request = ReportRequest(_day(question), dumps, str(out), _sla(question))
     run(spark, request, QuietProgress())
     return read_tables(spark, out, window.date)
 
@@ -108,16 +113,8 @@ def read_table(spark: SparkSession, out: Path, name: str, date: datetime.date) -
 
 
 def plain_tables(question: Question, history: list[Tables] | None = None) -> Tables:
-    """The same by the plain program."""
-    return plain_report(
-        question.dumps,
-        question.window,
-        question.objectives,
-        expect=question.expect,
-        retired=question.retired,
-        history=history,
-        lengths=question.lengths,
-    )
+    """The same by the plain program: needs no Spark, and gives `history` for further dates."""
+    return plain_report(question, history)
 
 
 def differences(spark: Tables, plain: Tables) -> list[str]:

@@ -25,11 +25,14 @@ T0 = int(datetime.datetime(2026, 3, 10, tzinfo=datetime.UTC).timestamp()) * 1000
 INTERVAL_MS = 5_000
 ACK_LE = (0.001, 0.01, 0.1, 1.0)
 
+NO_TIME = {"in_sync": 0, "catching_up": 0, "disconnected": 0}
+
 Line = dict[str, Any]
 
 
 def replica(name: str = "b:1", state: str = "in_sync", **fields: Any) -> dict[str, Any]:
-    """A row of `replicas`; every field can be given. `state_ms` too: {"in_sync": ms, ...}."""
+    """A row of `replicas`; every field can be given. `state_ms` too: {"in_sync": ms, ...}; without
+    it a line counts the time since the one before it under the row's state."""
     row: dict[str, Any] = {
         "id": name,
         "connected": state != "disconnected",
@@ -42,10 +45,10 @@ def replica(name: str = "b:1", state: str = "in_sync", **fields: Any) -> dict[st
         "transferred": 0,
         "reconnects": 0,
         "rejected_acks": 0,
-        "state_ms": {},
     }
     row.update(fields)
-    row["state_ms"] = {"in_sync": 0, "catching_up": 0, "disconnected": 0} | row["state_ms"]
+    if "state_ms" in row:
+        row["state_ms"] = NO_TIME | row["state_ms"]
     return row
 
 
@@ -90,6 +93,10 @@ class Life:
     seq: int = 0
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Of every line, unless the line has its own."""
+    _mono: int = 1_000_000
+    """Of the last line."""
+    _spent: dict[str, dict[str, int]] = field(default_factory=dict)
+    """What the counters of each replica show."""
 
     def line(self, ts: int, *, skip: int = 0, **fields: Any) -> Line:
         """The next line, at wall clock `ts`; `skip`: so many before it are missing."""
@@ -127,7 +134,20 @@ class Life:
             line["metadata"] = []
         else:
             line["replicas"] = [replica(f"{self.broker}:1")]
-        return line | dict(self.fields) | fields
+        line |= dict(self.fields) | fields
+        self._count(line)
+        return line
+
+    def _count(self, line: Line) -> None:
+        """Rows without `state_ms` get counters that go with the states of the lines."""
+        passed_ms, self._mono = max(0, line["mono"] - self._mono), max(self._mono, line["mono"])
+        rows = []
+        for row in line.get("replicas") or []:
+            spent = self._spent.setdefault(row["id"], dict(NO_TIME))
+            spent[row["state"]] += passed_ms
+            rows.append({"state_ms": dict(spent)} | row)
+        if line.get("replicas"):
+            line["replicas"] = rows
 
     def lines(self, first_ts: int, count: int, **fields: Any) -> list[Line]:
         """`count` lines, one an interval, the first at `first_ts`."""

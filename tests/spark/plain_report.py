@@ -7,13 +7,14 @@ as lists of dictionaries with the column names of the Parquet results.
 
 from __future__ import annotations
 
+import bisect
 import fnmatch
+import functools
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from fractions import Fraction
 from typing import Final
 
 from tests.spark.plain_samples import (
@@ -27,22 +28,36 @@ from tests.spark.plain_samples import (
     Tables,
     Window,
     elsewhere,
+    first_rows,
     histogram_of,
     in_order,
     read_dumps,
     replicas_renamed,
-    replicas_seen,
     rise_of_field,
     rise_of_row,
     weighted,
 )
+from tests.spark.plain_time import (
+    BAD,
+    EXCLUDED,
+    GOOD,
+    UNKNOWN,
+    Known,
+    Piece,
+    Time,
+    exclude,
+    exclusions_of,
+    time_of,
+)
 from tests.spark.plain_verdicts import (
     PlainObjective,
+    PlainQuestion,
     date_of,
     group_day,
     key_of,
     metadata_of,
     named,
+    ratio,
     verdict_of,
     worst,
 )
@@ -50,22 +65,9 @@ from tests.spark.plain_windows import several_days
 
 MINUTE_MS: Final = 60_000
 SPANS_MS: Final = {"1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": DAY_MS, "3d": 3 * DAY_MS}
+QUALITIES: Final = (GOOD, BAD, UNKNOWN, EXCLUDED)
 
-
-@dataclass
-class Segment:
-    """Part of the window of one replica. `sample` is None for unknown time."""
-
-    start: int
-    end: int
-    quality: str
-    down: bool = False
-    sample: Sample | None = None
-    row: Json | None = None
-
-    @property
-    def length_ms(self) -> int:
-        return self.end - self.start
+Groups = dict[tuple[str, str], list[Sample]]
 
 
 @dataclass
@@ -75,11 +77,9 @@ class Replica:
     key: Key
     objective: PlainObjective
     stream: list[Sample]
-    since: int
-    """Before this nobody misses its row."""
-    other: tuple[int, int] | None
-    """From when to when a master that another one overtook had it."""
-    segments: list[Segment] = field(default_factory=list)
+    since: float
+    """Since when it is known."""
+    time: Time
     incidents: list[Json] = field(default_factory=list)
     minutes: dict[int, Json] = field(default_factory=dict)
 
@@ -87,33 +87,28 @@ class Replica:
     def inside(self) -> list[Sample]:
         return [sample for sample in self.stream if sample.in_window]
 
-    def is_elsewhere(self, sample: Sample, start: int) -> bool:
-        return self.other is not None and start < self.other[1] and sample.ts >= self.other[0]
+    def lags(self, name: str, start: float, end: float) -> list[tuple[int, float]]:
+        """(value, ms) of each sample with a row, of the time that counts in [start, end)."""
+        first = bisect.bisect_right(self.told, start, key=lambda s: s.segment[1])
+        last = bisect.bisect_left(self.told, end, key=lambda s: s.segment[0])
+        return [
+            (sample.rows[self.key[2]][name], self.time.counted_ms(sample, start, end))
+            for sample in self.told[first:last]
+        ]
 
-    def is_unseen(self, sample: Sample, start: int, end: int, *, down: bool = False) -> bool:
-        """Time that a sample's lack of a row says nothing of."""
-        if not down and sample.row(self.key[2]) is not None:
-            return False
-        return end <= self.since or (not down and self.is_elsewhere(sample, start))
-
-    def total_ms(self, quality: str) -> int:
-        return sum(s.length_ms for s in self.segments if s.quality == quality)
+    @functools.cached_property
+    def told(self) -> list[Sample]:
+        """The samples with a row whose segments lie in the window, by time."""
+        told = [s for s in self.stream if s.segment_ms and s.row(self.key[2]) is not None]
+        return sorted(told, key=lambda sample: sample.ts)
 
 
-def plain_report(
-    dumps: list[Path],
-    window: Window,
-    objectives: list[PlainObjective],
-    *,
-    expect: list[Key] | None = None,
-    retired: list[Key] | None = None,
-    history: list[Tables] | None = None,
-    lengths: Sequence[int] = (7, 30),
-) -> Tables:
-    """All tables of one date. `history`: what this function gave for earlier dates; `lengths`:
-    days of the windows."""
-    found = read_dumps(dumps, window)
-    masters: dict[tuple[str, str], list[Sample]] = defaultdict(list)
+def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -> Tables:
+    """All tables of one date. `history`: what this function gave for earlier dates, or for this
+    one; of several of a date the last counts."""
+    window = question.window
+    found = read_dumps(question.dumps, window)
+    masters: Groups = defaultdict(list)
     slaves: dict[tuple[str, str, int], list[Sample]] = defaultdict(list)
     for sample in found.samples:
         if sample.role in MASTER_ROLES:
@@ -122,10 +117,11 @@ def plain_report(
             slaves[sample.cluster, sample.broker, sample.broker_id].append(sample)
     streams = {group: in_order(samples, window) for group, samples in masters.items()}
     metadata = {
-        (cluster, broker, f"{broker}:{broker_id}"): metadata_of(in_order(samples, window), window)
+        (cluster, broker, f"{broker}:{broker_id}"): metadata_of(in_order(samples, window))
         for (cluster, broker, broker_id), samples in slaves.items()
     }
-    earlier = [day for day in history or [] if date_of(day) < window.date]
+    results = {date_of(day): day for day in history or []}
+    earlier = [results[date] for date in sorted(results) if date < window.date]
     tables: Tables = {name: [] for name in ("replica_days", "group_days")}
     tables |= {name: [] for name in ("incidents", "minutes", "hours", "pieces")}
     tables["bad_lines"] = [{"file": file, "text": text} for file, text in found.bad_lines]
@@ -136,107 +132,96 @@ def plain_report(
         if any(sample.in_window for sample in stream)
     }
     own_dumps = {key for key, lines in slaves.items() if any(line.in_window for line in lines)}
-    everybody = _replicas_of(streams, own_dumps, history or [], window, expect or [], retired or [])
+    everybody = _replicas_of(question, streams, own_dumps, list(results.values()))
     for key, since in sorted(everybody.items()):
-        stream = streams.get(key[:2], [])
-        objective = next(o for o in objectives if o.matches(key))
-        replica = Replica(key, objective, stream, since, elsewhere(stream, key[2]))
-        replica.segments = _timeline(replica, window)
-        replica.incidents = _incidents(replica, window)
+        replica = _replica(question, key, streams.get(key[:2], []), since, earlier)
+        replica.incidents = _incidents(replica)
         replica.minutes = _minutes(replica, window)
         day = _replica_day(replica, window, metadata.get(key, []), groups.get(key[:2]), earlier)
         tables["replica_days"].append(day)
         tables["incidents"] += replica.incidents
         tables["minutes"] += replica.minutes.values()
-        tables["hours"] += _hours(replica)
+        tables["hours"] += _hours(replica, window)
         tables["pieces"] += [
-            named(key) | {"start": s.start, "end": s.end, "quality": s.quality}
-            for s in replica.segments
+            named(key) | {"start": p.start, "end": p.end, "quality": p.quality}
+            for p in replica.time.pieces
         ]
     for group in {key_of(row)[:2] for row in tables["replica_days"]} - groups.keys():
-        groups[group] = group_day(group, [], window)
+        groups[group] = group_day(group, streams.get(group, []), window)
     for group, row in groups.items():
         verdicts = [d["verdict"] for d in tables["replica_days"] if key_of(d)[:2] == group]
         row["verdict"] = worst(verdicts)
         tables["group_days"].append(row)
-    several_days(lengths, objectives, tables, earlier, window)
+    several_days(question.lengths, question.objectives, tables, earlier, window)
     return tables
 
 
 def _replicas_of(
-    streams: dict[tuple[str, str], list[Sample]],
+    question: PlainQuestion,
+    streams: Groups,
     slaves: set[tuple[str, str, int]],
-    history: list[Tables],
-    window: Window,
-    expect: list[Key],
-    retired: list[Key],
-) -> dict[Key, int]:
-    """The replicas of D, each with the moment since which its row is missed."""
-    results = sorted((day for day in history if day["replica_days"]), key=date_of)
-    last = [day for day in results if date_of(day) < window.date][-7:]
-    own = [day for day in results if date_of(day) == window.date]
+    results: list[Tables],
+) -> dict[Key, float]:
+    """The replicas of D, each with the moment since which it is known (infinite: never)."""
+    window = question.window
+    told = sorted((day for day in results if day["replica_days"]), key=date_of)
+    earlier = [day for day in told if date_of(day) < window.date]
+    own = [day for day in told if date_of(day) == window.date]
+    first = {
+        (*group, name): ts
+        for group, stream in streams.items()
+        for name, ts in first_rows(stream, window).items()
+    }
     renamed = {
         (*group, name)
         for group, stream in streams.items()
         for name in replicas_renamed(group, stream)
     }
-    found: list[tuple[Key, int]] = [(key, 0) for key in expect]
-    for days, since in ((last, 0), (own, window.w1)):
-        keys = {key_of(row) for day in days for row in day["replica_days"]}
-        found += [(key, since) for key in keys - renamed]
-    for group, stream in streams.items():
-        found += [((*group, name), ts) for name, ts in replicas_seen(group, stream).items()]
-    for cluster, broker, broker_id in slaves:
-        if broker_id == 0:
-            continue
-        found.append(((cluster, broker, f"{broker}:{broker_id}"), window.w1))
+    own_lines = {
+        (cluster, broker, f"{broker}:{number}") for cluster, broker, number in slaves if number
+    }
+    everybody = own_lines | ((first.keys() | _keys(earlier[-7:]) | _keys(own)) - renamed)
+    always = _keys(earlier) | set(question.expect)
     return {
-        key: min(since for other, since in found if other == key)
-        for key, _ in found
-        if not any(all(map(fnmatch.fnmatchcase, key, patterns)) for patterns in retired)
+        key: -math.inf if key in always else first.get(key, math.inf)
+        for key in everybody | set(question.expect)
+        if not any(all(map(fnmatch.fnmatchcase, key, patterns)) for patterns in question.retired)
     }
 
 
-# -- the time of a replica -------------------------------------------------------------------
+def _keys(days: list[Tables]) -> set[Key]:
+    return {key_of(row) for day in days for row in day["replica_days"]}
 
 
-def _timeline(replica: Replica, window: Window) -> list[Segment]:
-    """The whole window, cut into segments without gap or overlap."""
-    known = []
-    for sample in replica.stream:
-        row = sample.row(replica.key[2])
-        for start, end in ((sample.start, sample.end), (sample.tail_start, sample.tail_end)):
-            if start < end:
-                quality = _quality(replica, sample, start, end)
-                known.append(Segment(start, end, quality, False, sample, row))
-        start, end = sample.down_start, sample.down_end
-        if start < end:
-            is_unseen = replica.is_unseen(sample, start, end, down=True)
-            quality = "unknown" if is_unseen else "bad"
-            known.append(Segment(start, end, quality, True, sample))
-    segments: list[Segment] = []
-    at = window.w0
-    for segment in sorted(known, key=lambda s: s.start):
-        assert segment.start >= at, "segments overlap"
-        if segment.start > at:
-            segments.append(Segment(at, segment.start, "unknown"))
-        segments.append(segment)
-        at = segment.end
-    if at < window.w1:
-        segments.append(Segment(at, window.w1, "unknown"))
-    return segments
+def _replica(
+    question: PlainQuestion, key: Key, stream: list[Sample], since: float, earlier: list[Tables]
+) -> Replica:
+    window = question.window
+    objective = next(o for o in question.objectives if o.matches(key))
+    limit_ms = objective.lag_seconds * 1000
+    time = time_of(stream, Known(key[2], limit_ms, since, elsewhere(stream, key[2])), window)
+    maintenance = [
+        (start, end, reason)
+        for patterns, start, end, reason in question.exclusions
+        if all(map(fnmatch.fnmatchcase, key, patterns))
+    ]
+    copy_since = (
+        int(since) if window.w0 < since < window.w1 else _copies_since(key, window, earlier)
+    )
+    copy_ms = objective.first_copy_hours * HOUR_MS
+    return Replica(key, objective, stream, since, exclude(time, maintenance, copy_since, copy_ms))
 
 
-def _quality(replica: Replica, sample: Sample, start: int, end: int) -> str:
-    row = sample.row(replica.key[2])
-    if replica.is_unseen(sample, start, end):
-        return "unknown"
-    if row is None or row["state"] == "disconnected":
-        return "unknown" if replica.is_elsewhere(sample, start) else "bad"
-    if row["state"] != "in_sync" or row["lag_ms"] > replica.objective.lag_seconds * 1000:
-        return "bad"
-    is_known = row["lag_exact"] or row["lag_bytes"] <= 0
-    return "good" if is_known else "unknown"
+def _copies_since(key: Key, window: Window, earlier: list[Tables]) -> int | None:
+    """Since when its first copy runs that was not done when the day before D ended."""
+    rows = [
+        row
+        for day in earlier
+        if (window.date - date_of(day)).days == 1
+        for row in day["replica_days"]
+        if key_of(row) == key
+    ]
+    return rows[0]["first_copy_since_ms"] if rows else None
 
 
 # -- a replica's day -------------------------------------------------------------------------
@@ -249,35 +234,36 @@ def _replica_day(
     group: Json | None,
     earlier: list[Tables],
 ) -> Json:
-    inside, objective = replica.inside, replica.objective
-    good, bad, unknown = (replica.total_ms(q) / 1000 for q in ("good", "bad", "unknown"))
+    inside, objective, time = replica.inside, replica.objective, replica.time
+    total_ms = time.total_ms(window.w0, window.w1)
+    good, bad, unknown, excluded = (total_ms[quality] / 1000 for quality in QUALITIES)
     length_s = window.length_ms / 1000
     interval_ms = inside[-1].interval_ms if inside else 5000
     day: Json = named(replica.key) | {
         "objective": objective.name,
         "window_s": length_s,
         "interval_s": interval_ms / 1000,
-        "expected": _expected(inside, interval_ms, window),
+        "expected": _expected(replica.stream, interval_ms, window),
         "received": len(inside),
         "duplicates": sum(sample.duplicates for sample in inside),
         "conflicts": sum(sample.conflict for sample in inside),
         "out_of_order": _out_of_order(replica.stream),
-        "longest_gap_s": _longest_gap_ms(replica.segments) / 1000,
+        "longest_gap_s": _longest_gap_ms(time.pieces) / 1000,
         "clock_skew_ms": _clock_skew_ms(inside),
         "good_s": good,
         "bad_s": bad,
         "unknown_s": unknown,
-        "coverage": (good + bad) / length_s,
-        "availability": good / (good + bad) if good + bad else None,
+        "excluded_s": excluded,
+        "coverage": ratio(good + bad, length_s - excluded),
+        "availability": ratio(good, good + bad),
+        "exclusions": exclusions_of(time),
+        "first_copy_since_ms": time.first_copy_since_ms,
     }
-    lag_ms, lag_bytes = (
-        [(s.row[name], s.length_ms) for s in replica.segments if s.row is not None]
-        for name in ("lag_ms", "lag_bytes")
-    )
-    day |= {f"lag_ms_{name}": value for name, value in weighted(lag_ms).items()}
-    day |= {f"lag_bytes_{name}": value for name, value in weighted(lag_bytes).items()}
-    day |= {"lag_ms_hist": histogram_of(lag_ms), "lag_bytes_hist": histogram_of(lag_bytes)}
-    day |= _state_seconds(replica, window)
+    for name in ("lag_ms", "lag_bytes"):
+        lags = replica.lags(name, window.w0, window.w1)
+        day |= {f"{name}_{figure}": value for figure, value in weighted(lags).items()}
+        day[f"{name}_hist"] = histogram_of(lags)
+    day |= _state_seconds(time, length_s - excluded)
     day |= _minute_counts(replica)
     day |= _incident_figures(replica.incidents, good)
     day |= _at_the_borders(replica)
@@ -289,24 +275,23 @@ def _replica_day(
         day[column] = sum(rise_of_row(sample, replica.key[2], name) for sample in inside)
     day |= _catch_up(replica)
     day["metadata"] = metadata
-    budget = objective.budget_s(length_s)
+    budget = objective.budget_s(length_s - excluded)
     day |= {
         "budget_s": budget,
         "budget_left_s": budget - bad,
-        "budget_used_ratio": bad / budget if budget else None,
+        "budget_used_ratio": ratio(bad, budget),
     }
     day |= _burn_rates(replica, window, earlier)
     day["verdict"] = verdict_of(objective, day, group)
     return day
 
 
-def _expected(inside: list[Sample], interval_ms: int, window: Window) -> int:
-    """By each sample's own interval for its time, by the last one for the rest; millionths."""
-    known_ms = sum(sample.length_ms for sample in inside)
-    times = [(sample.length_ms, sample.interval_ms) for sample in inside]
-    times.append((window.length_ms - known_ms, interval_ms))
-    millionths: int = sum(math.floor(ms * 1e6 / interval + 0.5) for ms, interval in times)
-    return math.floor(millionths / 1e6 + 0.5)
+def _expected(stream: list[Sample], interval_ms: int, window: Window) -> int:
+    """By each sample's own interval for its segment, by the last one's for the rest."""
+    known_ms = sum(sample.segment_ms for sample in stream)
+    lines = sum(Fraction(sample.segment_ms, sample.interval_ms) for sample in stream)
+    lines += Fraction(window.length_ms - known_ms, interval_ms)
+    return math.floor(lines + Fraction(1, 2))
 
 
 def _out_of_order(stream: list[Sample]) -> int:
@@ -319,9 +304,9 @@ def _out_of_order(stream: list[Sample]) -> int:
     return count
 
 
-def _longest_gap_ms(segments: list[Segment]) -> int:
-    runs = itertools.groupby(segments, key=lambda s: s.quality == "unknown")
-    return max((sum(s.length_ms for s in run) for is_gap, run in runs if is_gap), default=0)
+def _longest_gap_ms(pieces: list[Piece]) -> float:
+    runs = itertools.groupby(pieces, key=lambda p: p.quality == UNKNOWN)
+    return max((sum(p.length_ms for p in run) for is_gap, run in runs if is_gap), default=0)
 
 
 def _clock_skew_ms(inside: list[Sample]) -> int | None:
@@ -331,29 +316,10 @@ def _clock_skew_ms(inside: list[Sample]) -> int | None:
     return max((max(values) - min(values) for values in differences.values()), default=None)
 
 
-def _state_seconds(replica: Replica, window: Window) -> Json:
-    spent_ms: dict[str, float] = dict.fromkeys([*STATES, "down"], 0.0)
-    for sample in replica.inside:
-        row, before = sample.row(replica.key[2]), None
-        if sample.same_boot and sample.predecessor is not None:
-            before = sample.predecessor.row(replica.key[2])
-        state = "disconnected" if row is None else row["state"]
-        if not replica.is_unseen(sample, sample.tail_start, sample.tail_end):
-            spent_ms[state] += sample.tail_end - sample.tail_start
-        if row is None or before is None:
-            if not replica.is_unseen(sample, sample.start, sample.end):
-                spent_ms[state] += sample.end - sample.start
-            continue
-        share = 1.0
-        if sample.predecessor is not None and sample.predecessor.ts < window.w0:
-            mono = sample.mono - sample.predecessor.mono
-            share = min(1.0, (sample.ts - window.w0) / mono) if mono > 0 else 0.0
-        for state in STATES:
-            rise = row["state_ms"][state] - before["state_ms"][state]
-            spent_ms[state] += math.floor(share * rise + 0.5)
-    spent_ms["down"] += sum(s.length_ms for s in replica.segments if s.down)
-    spent_ms["unknown"] = max(0.0, window.length_ms - sum(spent_ms.values()))
-    return {f"state_{state}_s": spent / 1000 for state, spent in spent_ms.items()}
+def _state_seconds(time: Time, length_s: float) -> Json:
+    spent_s = {state: time.state_ms(state) / 1000 for state in (*STATES, "down")}
+    spent_s["unknown"] = max(0.0, round(length_s - sum(spent_s.values()), 6))
+    return {f"state_{state}_s": seconds for state, seconds in spent_s.items()}
 
 
 def _catch_up(replica: Replica) -> Json:
@@ -389,52 +355,39 @@ def _catch_up(replica: Replica) -> Json:
 def _minutes(replica: Replica, window: Window) -> dict[int, Json]:
     minutes: dict[int, Json] = {}
     for begin in range(window.w0 - window.w0 % MINUTE_MS, window.w1, MINUTE_MS):
-        counts = {"good_ms": 0, "bad_ms": 0, "unknown_ms": 0, "msgs_in": 0}
-        minutes[begin] = named(replica.key) | {"minute": begin} | counts
-        minutes[begin] |= {"lag_ms_max": None, "written": False}
-    for segment in replica.segments:
-        at = segment.start
-        while at < segment.end:
-            minute = minutes[at - at % MINUTE_MS]
-            end = min(segment.end, minute["minute"] + MINUTE_MS)
-            minute[f"{segment.quality}_ms"] += end - at
-            if segment.row is not None:
-                minute["lag_ms_max"] = max(minute["lag_ms_max"] or 0, segment.row["lag_ms"])
-            at = end
+        times = _times(replica, begin, MINUTE_MS, window)
+        minutes[begin] = named(replica.key) | {"minute": begin} | times
+        minutes[begin] |= {"msgs_in": 0, "written": False}
     for sample in replica.inside:
         minute = minutes[sample.ts - sample.ts % MINUTE_MS]
         minute["msgs_in"] += rise_of_field(sample, "msgs_in")
-        before = sample.predecessor
-        if before is not None and sample.same_boot and sample.max_offset > before.max_offset:
+        if sample.before is not None and sample.max_offset > sample.before.max_offset:
             minute["written"] = True
     return minutes
 
 
-def _hours(replica: Replica) -> list[Json]:
-    hours: dict[int, Json] = {}
-    for minute in replica.minutes.values():
-        begin = minute["minute"] - minute["minute"] % HOUR_MS
-        nothing = {"good_ms": 0, "bad_ms": 0, "unknown_ms": 0, "lag_ms_max": None}
-        hour = hours.setdefault(begin, named(replica.key) | {"hour": begin} | nothing)
-        for quality in ("good", "bad", "unknown"):
-            hour[f"{quality}_ms"] += minute[f"{quality}_ms"]
-        lags = [lag for lag in (hour["lag_ms_max"], minute["lag_ms_max"]) if lag is not None]
-        hour["lag_ms_max"] = max(lags, default=None)
-    for begin, hour in hours.items():
-        lags = [
-            (s.row["lag_ms"], min(s.end, begin + HOUR_MS) - max(s.start, begin))
-            for s in replica.segments
-            if s.row is not None
-        ]
-        hour["lag_ms_p99"] = weighted(lags)["p99"]
-    return list(hours.values())
+def _times(replica: Replica, begin: int, length: int, window: Window) -> Json:
+    """The part of [begin, begin + length) that lies in the window, by quality; the largest lag."""
+    start, end = max(begin, window.w0), min(begin + length, window.w1)
+    times = {f"{q}_ms": ms for q, ms in replica.time.told_ms(start, end).items()}
+    return times | {"lag_ms_max": weighted(replica.lags("lag_ms", start, end))["max"]}
+
+
+def _hours(replica: Replica, window: Window) -> list[Json]:
+    hours = []
+    for begin in range(window.w0 - window.w0 % HOUR_MS, window.w1, HOUR_MS):
+        lags = replica.lags("lag_ms", begin, begin + HOUR_MS)
+        times = _times(replica, begin, HOUR_MS, window)
+        hours.append(named(replica.key) | {"hour": begin} | times)
+        hours[-1]["lag_ms_p99"] = weighted(lags)["p99"]
+    return hours
 
 
 def _quality_of(minute: Json) -> str:
-    length = minute["good_ms"] + minute["bad_ms"] + minute["unknown_ms"]
+    length = sum(minute[f"{quality}_ms"] for quality in QUALITIES)
     if minute["bad_ms"]:
-        return "bad"
-    return "good" if minute["good_ms"] * 2 >= length else "unknown"
+        return BAD
+    return GOOD if minute["good_ms"] * 2 >= length else UNKNOWN
 
 
 def _minute_counts(replica: Replica) -> Json:
@@ -449,23 +402,19 @@ def _minute_counts(replica: Replica) -> Json:
 
 
 def _burn_rates(replica: Replica, window: Window, earlier: list[Tables]) -> Json:
-    bad_ms = {minute["minute"]: minute["bad_ms"] for minute in replica.minutes.values()}
-    of_today = sorted(bad_ms)
+    bad_ms = {begin: minute["bad_ms"] for begin, minute in replica.minutes.items()}
     for day in earlier:
         for row in day["minutes"]:
             if key_of(row) == replica.key:
                 bad_ms[row["minute"]] = row["bad_ms"]
+    bad_ms = {begin: ms for begin, ms in bad_ms.items() if ms}
     allowed = (100 - replica.objective.availability_percent) / 100
     rates: Json = {}
     for name, span in SPANS_MS.items():
         largest = 0
-        for minute in of_today:
+        for minute in replica.minutes:
             first = minute + MINUTE_MS - span
-            if name in ("1h", "6h"):
-                bad = sum(bad_ms.get(m, 0) for m in range(first, minute + 1, MINUTE_MS))
-            else:
-                bad = sum(ms for m, ms in bad_ms.items() if first <= m <= minute and ms)
-            largest = max(largest, bad)
+            largest = max(largest, sum(ms for m, ms in bad_ms.items() if first <= m <= minute))
         rates[f"burn_{name}"] = largest / (span * allowed) if allowed else None
     return rates
 
@@ -473,58 +422,64 @@ def _burn_rates(replica: Replica, window: Window, earlier: list[Tables]) -> Json
 # -- incidents -------------------------------------------------------------------------------
 
 
-def _incidents(replica: Replica, window: Window) -> list[Json]:
-    runs: list[list[Segment]] = []
-    open_run: list[Segment] = []
-    for segment in replica.segments:
-        if segment.quality == "good":
+def _incidents(replica: Replica) -> list[Json]:
+    runs: list[list[Piece]] = []
+    open_run: list[Piece] = []
+    for piece in replica.time.pieces:
+        if piece.quality == GOOD:
             runs.append(open_run)
             open_run = []
-        elif segment.quality == "bad" or open_run:
-            open_run.append(segment)
-    runs.append(open_run)
-    incidents: list[Json] = []
-    for run in runs:
-        run_end = run[-1].end if run else 0
-        while run and run[-1].quality == "unknown":
-            run.pop()
-        if not run:
-            continue
-        rows = [s.row for s in run if s.row is not None and s.quality == "bad"]
-        incidents.append(
-            named(replica.key)
-            | {
-                "number": len(incidents) + 1,
-                "start_ms": run[0].start,
-                "end_ms": run[-1].end,
-                "duration_s": (run[-1].end - run[0].start) / 1000,
-                "bad_s": sum(s.length_ms for s in run if s.quality == "bad") / 1000,
-                "unknown_s": sum(s.length_ms for s in run if s.quality == "unknown") / 1000,
-                "cause": _cause(run, replica.key[2]),
-                "open": run_end == window.w1,
-                "max_lag_ms": max((row["lag_ms"] for row in rows), default=None),
-                "max_lag_bytes": max((row["lag_bytes"] for row in rows), default=None),
-            }
-        )
-    return incidents
+        elif piece.quality == BAD or open_run:
+            open_run.append(piece)
+    runs = [run for run in [*runs, open_run] if run]
+    return [
+        _incident(replica, number, run, is_open=run is open_run)
+        for number, run in enumerate(runs, 1)
+    ]
 
 
-def _cause(run: list[Segment], replica: str) -> str:
-    first, sample = run[0], run[0].sample
-    assert sample is not None, "an incident begins with a bad segment"
-    if first.down:
+def _incident(replica: Replica, number: int, run: list[Piece], *, is_open: bool) -> Json:
+    """Of pieces that begin with a bad one; what comes behind the last bad one is none of it."""
+    name = replica.key[2]
+    bad = [piece for piece in run if piece.quality == BAD]
+    start, end = bad[0].start, bad[-1].end
+    bad_ms = sum(piece.length_ms for piece in bad)
+    samples = [p.sample for p in bad if p.sample is not None and p.state != "down"]
+    rows = [row for row in (sample.row(name) for sample in samples) if row is not None]
+    return named(replica.key) | {
+        "number": number,
+        "start_ms": start,
+        "end_ms": end,
+        "duration_s": (end - start) / 1000,
+        "bad_s": bad_ms / 1000,
+        "unknown_s": (end - start - bad_ms) / 1000,
+        "cause": _cause(bad[0], samples, name),
+        "open": is_open,
+        "max_lag_ms": max((row["lag_ms"] for row in rows), default=None),
+        "max_lag_bytes": max((row["lag_bytes"] for row in rows), default=None),
+    }
+
+
+def _cause(first: Piece, samples: list[Sample], replica: str) -> str:
+    """By the first bad piece, and all samples with bad time in the incident."""
+    sample = first.sample
+    assert sample is not None, "an incident begins with bad time"
+    if first.state == "down":
         return "master_restart"
     if _ha_failed(sample):
         return "ha_restart"
-    begins_boot = sample.predecessor is not None and not sample.same_boot
-    if not sample.proved and (begins_boot or sample.seq == 1):
-        return "master_restart"
-    if first.row is None or first.row["state"] == "disconnected":
+    before = sample.before
+    if before is not None and before.before is None and before.start == before.ts:
+        sample = before  # a first line at the moment of its boot
+    if sample.begins_boot and not sample.proved:
+        before = sample.predecessor
+        is_other = before is not None and before.boot != sample.line.get("prev_boot")
+        return "failover" if is_other else "master_restart"
+    if first.state == "disconnected":
         return "disconnected"
-    if first.row["state"] == "catching_up":
+    if first.state == "catching_up":
         return "fell_behind"
-    in_run = [s.sample for s in run if s.sample is not None and s.quality == "bad" and not s.down]
-    return "stalled" if any(_is_stuck(sample, replica) for sample in in_run) else "slow"
+    return "stalled" if any(_is_stuck(sample, replica) for sample in samples) else "slow"
 
 
 def _ha_failed(sample: Sample) -> bool:
@@ -568,7 +523,7 @@ def _incident_figures(incidents: list[Json], good_s: float) -> Json:
 
 def _at_the_borders(replica: Replica) -> Json:
     """Incidents that may go on in the day before, or in the day after."""
-    good = [s.start for s in replica.segments if s.quality == "good" and s.length_ms]
+    good = [piece.start for piece in replica.time.pieces if piece.quality == GOOD]
     first = [i for i in replica.incidents if not good or i["end_ms"] <= good[0]]
     last = [i for i in replica.incidents if i["open"]]
     return {

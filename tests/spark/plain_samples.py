@@ -14,6 +14,7 @@ import json
 import math
 import zlib
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -23,15 +24,17 @@ Json = dict[str, Any]
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
-PREDECESSOR_REACH_MS: Final = 2 * HOUR_MS
-"""How far before the window a sample still serves as somebody's predecessor."""
+REACH_MS: Final = 2 * HOUR_MS
+"""How far before the window a sample serves as a predecessor, and behind it as the closing one."""
+GZIP_MAGIC: Final = b"\x1f\x8b"
 
 MASTER_ROLES: Final = ("SYNC_MASTER", "ASYNC_MASTER")
-WHOLE_NUMBERS: Final = [
-    *("v", "ts", "mono", "boot_ts", "seq", "interval_ms", "broker_id"),
-    *("min_offset", "max_offset", "replicated_offset", "msgs_in", "bytes_in"),
+COUNTS: Final = [
+    *("v", "ts", "mono", "boot_ts", "seq", "interval_ms", "broker_id", "msgs_in", "bytes_in")
 ]
-MAY_BE_NULL: Final = ["unreplicated_bytes", "oldest_unreplicated_ms", "prev_seq"]
+OFFSETS: Final = ["min_offset", "max_offset", "replicated_offset"]
+"""These alone may be negative."""
+COUNTS_OR_NULL: Final = ["unreplicated_bytes", "oldest_unreplicated_ms", "prev_seq"]
 TEXTS: Final = ["boot", "cluster", "broker", "role", "version", "config"]
 TRUTHS: Final = ["final", "ready"]
 SYNC_RESULTS: Final = ["ok", "flush_slave_timeout", "slave_not_available", "flush_disk_timeout"]
@@ -79,21 +82,21 @@ def whole_day(text: str) -> Window:
 
 @dataclass
 class Sample:
-    """One line that counts, and the time for which it speaks."""
+    """One line that counts, and the time that it tells of, not clipped to the window."""
 
     line: Json
     duplicates: int
     conflict: bool
+    window: Window
     predecessor: Sample | None = None
-    in_window: bool = False
+    told: int | None = None
+    """Until when the boots before its own, or samples before it in its own, told of the time."""
+    told_by_others: int | None = None
+    """The same, of the boots before its own alone."""
     covered_ms: int = 0
     proved: bool = False
-    from_zero: bool = False
-    overtaken: bool = False
     start: int = 0
-    end: int = 0
-    tail_start: int = 0
-    tail_end: int = 0
+    """Its interval is [start, ts)."""
     down_start: int = 0
     down_end: int = 0
 
@@ -104,13 +107,68 @@ class Sample:
         return self.line[name]
 
     @property
+    def in_window(self) -> bool:
+        inside: bool = self.window.w0 <= self.ts < self.window.w1
+        return inside
+
+    @property
+    def is_closing(self) -> bool:
+        behind: bool = self.ts >= self.window.w1
+        return behind
+
+    @property
     def same_boot(self) -> bool:
         return self.predecessor is not None and self.predecessor.boot == self.boot
 
     @property
-    def length_ms(self) -> int:
-        """The time it speaks for, the rest of the window included where it does."""
-        return self.end - self.start + self.tail_end - self.tail_start
+    def before(self) -> Sample | None:
+        """The predecessor if it is of the same boot."""
+        return self.predecessor if self.same_boot else None
+
+    @property
+    def begins_boot(self) -> bool:
+        """The first sample of a boot, or the first that is left of it behind another one's."""
+        return bool(self.seq == 1 or (self.predecessor is not None and not self.same_boot))
+
+    @property
+    def mono_ms(self) -> int:
+        """`m`: the time since the predecessor of the same boot, by the monotonic clock."""
+        passed: int = self.mono - self.before.mono if self.before is not None else 0
+        return max(0, passed)
+
+    @property
+    def since_boot_ms(self) -> int:
+        passed: int = self.ts - self.boot_ts
+        return max(0, passed)
+
+    @property
+    def from_zero(self) -> bool:
+        lines_before = Fraction(self.ts - self.boot_ts, self.interval_ms)
+        began_inside = self.boot_ts >= self.window.w0 and self.seq - 2 <= lines_before
+        return bool(self.seq == 1 or began_inside)
+
+    @property
+    def passed_over(self) -> bool:
+        """Two masters at once: an earlier boot told of its moment."""
+        return self.told_by_others is not None and bool(self.told_by_others >= self.ts)
+
+    @property
+    def others_told(self) -> bool:
+        """Another boot told of the time up to where its interval begins."""
+        if self.told is None or self.told < self.start:
+            return False
+        return self.told_by_others == self.told
+
+    @functools.cached_property
+    def segment(self) -> tuple[int, int]:
+        """The part of the window for which its figures count."""
+        start = max(self.start, self.ts - self.covered_ms)
+        return clipped(start, self.ts, self.window)
+
+    @property
+    def segment_ms(self) -> int:
+        start, end = self.segment
+        return end - start
 
     @functools.cached_property
     def rows(self) -> dict[str, Json]:
@@ -134,66 +192,114 @@ class Dumps:
 def read_dumps(paths: list[Path], window: Window) -> Dumps:
     """The distinct samples around the window, and the bad lines of D."""
     found = Dumps()
-    texts: dict[tuple[Any, ...], list[str]] = defaultdict(list)
-    for path in paths:
-        for date in (window.date - datetime.timedelta(days=1), window.date):
-            for file in sorted(path.glob(f"dt={date}/cluster=*/broker=*/*.jsonl*")):
-                if file.name.startswith((".", "_")):
-                    continue
-                if date < window.date and file.name < "2200":
-                    continue
-                texts_of_file, broken = _lines_of(file)
-                if broken and date == window.date:
-                    found.bad_lines.append((file.name, ""))
-                for text in texts_of_file:
-                    line = _parse(text)
-                    if line is not None and _is_good(line, date):
-                        key = (line["cluster"], line["broker"], line["broker_id"])
-                        texts[*key, line["boot"], line["seq"]].append(text)
-                    elif date == window.date:
-                        found.bad_lines.append((file.name, text))
+    texts: dict[tuple[Any, ...], list[bytes]] = defaultdict(list)
+    for path, days in itertools.product(paths, (-1, 0, 1)):
+        date = window.date + datetime.timedelta(days=days)
+        for file in _files_of(path / f"dt={date}"):
+            texts_of_file, broken = _lines_of(file)
+            bad = [b""] if broken else []
+            for text in texts_of_file:
+                line = _parse(text)
+                if line is None or not _is_good(line, date):
+                    bad.append(text)
+                elif _matters(line, window):
+                    key = (line["cluster"], line["broker"], line["broker_id"])
+                    texts[*key, line["boot"], line["seq"]].append(text)
+            if days == 0:
+                told = (text.decode("utf-8", errors="replace") for text in bad)
+                found.bad_lines += [(file.name, text) for text in told]
     for same in texts.values():
         line = json.loads(min(same))
-        if window.w0 - PREDECESSOR_REACH_MS <= line["ts"] < window.w1:
-            found.samples.append(Sample(line, len(same) - 1, len(set(same)) > 1))
+        found.samples.append(Sample(line, len(same) - 1, len(set(same)) > 1, window))
     return found
 
 
-def _lines_of(file: Path) -> tuple[list[str], bool]:
+def _files_of(directory: Path) -> list[Path]:
+    """Whatever they are called; but hidden files are somebody's work in progress."""
+    return [
+        file
+        for file in sorted(directory.rglob("*"))
+        if file.is_file()
+        and not any(part.startswith((".", "_")) for part in file.relative_to(directory).parts)
+    ]
+
+
+def _matters(line: Json, window: Window) -> bool:
+    reach = range(window.w0 - REACH_MS, window.w1 + REACH_MS)
+    return line["ts"] in reach or (line["seq"] == 1 and line["ts"] >= window.w1)
+
+
+def _lines_of(file: Path) -> tuple[list[bytes], bool]:
     """The lines, and whether the file breaks off (its last line is lost, if it was torn)."""
     content, broken = file.read_bytes(), False
-    if file.name.endswith(".gz"):
-        packed, content = content, b""
-        while packed and not broken:  # several gz files one behind the other are one
-            reader = zlib.decompressobj(wbits=31)
+    if content.startswith(GZIP_MAGIC) or file.name.endswith(".gz"):
+        content, broken = _unpacked(content)
+    lines = content.split(b"\n")
+    return (lines[:-1] if broken or lines[-1] == b"" else lines), broken
+
+
+def _unpacked(packed: bytes) -> tuple[bytes, bool]:
+    """Several gz files one behind the other are one; what comes before the damage counts."""
+    content, broken = b"", False
+    while packed and not broken:
+        reader = zlib.decompressobj(wbits=31)
+        try:
             content += reader.decompress(packed)
-            packed, broken = reader.unused_data, not reader.eof
-    lines = content.decode("utf-8", errors="replace").split("\n")
-    return (lines[:-1] if broken or lines[-1] == "" else lines), broken
+        except zlib.error:
+            return content + _up_to_the_damage(packed), True
+        packed, broken = reader.unused_data, not reader.eof
+    return content, broken
 
 
-def _parse(text: str) -> Json | None:
+def _up_to_the_damage(packed: bytes) -> bytes:
+    content, reader = b"", zlib.decompressobj(wbits=31)
     try:
-        line = json.loads(text)
+        for at in range(len(packed)):
+            content += reader.decompress(packed[at : at + 1])
+    except zlib.error:
+        return content
+    raise AssertionError("damaged when read at once, and not byte by byte")
+
+
+def _parse(text: bytes) -> Json | None:
+    try:
+        line = json.loads(text.decode("utf-8"), parse_constant=_no_number)
     except ValueError:
         return None
     return line if isinstance(line, dict) else None
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_count(value: object) -> bool:
+    """A whole number that is not negative."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
 def _is_good(line: Json, date: datetime.date) -> bool:
     return (
-        all(_is_whole(line.get(name)) for name in WHOLE_NUMBERS)
-        and all(line.get(name) is None or _is_whole(line[name]) for name in MAY_BE_NULL)
+        all(_is_count(line.get(name)) for name in COUNTS)
+        and all(_is_whole(line.get(name)) for name in OFFSETS)
+        and all(line.get(name) is None or _is_count(line[name]) for name in COUNTS_OR_NULL)
+        and (line.get("prev_boot") is None or isinstance(line["prev_boot"], str))
         and all(isinstance(line.get(name), str) for name in TEXTS)
         and all(isinstance(line.get(name), bool) for name in TRUTHS)
-        and _has_numbers(line.get("sync"), SYNC_RESULTS)
-        and isinstance(line.get("ack_latency"), dict)
+        and _has(line.get("sync"), _is_count, SYNC_RESULTS)
+        and _is_good_latency(line.get("ack_latency"))
         and isinstance(line.get("processes"), list)
+        and all(_is_good_process(process) for process in line["processes"])
         and all(_is_good_row(row) for row in line.get("replicas") or [])
+        and all(_is_good_kind(kind) for kind in line.get("metadata") or [])
         and line["v"] == 1
         and line["seq"] >= 1
         and line["interval_ms"] > 0
@@ -201,73 +307,127 @@ def _is_good(line: Json, date: datetime.date) -> bool:
     )
 
 
-def _has_numbers(value: object, names: list[str]) -> bool:
-    return isinstance(value, dict) and all(_is_whole(value.get(name)) for name in names)
+def _has(value: object, check: Callable[[object], bool], names: Sequence[str]) -> bool:
+    return isinstance(value, dict) and all(check(value.get(name)) for name in names)
 
 
-def _is_good_row(row: object) -> bool:
-    numbers = ["ack_offset", "lag_bytes", "lag_ms", "transferred", "reconnects", "rejected_acks"]
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_truth(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_good_latency(value: object) -> bool:
     return (
-        isinstance(row, dict)
-        and isinstance(row.get("id"), str)
-        and isinstance(row.get("state"), str)
-        and _has_numbers(row, numbers)
-        and _has_numbers(row.get("state_ms"), STATES)
+        isinstance(value, dict)
+        and all(isinstance(value.get(name), list) for name in ("le", "counts"))
+        and all(_is_number(bound) for bound in value["le"])
+        and all(_is_count(count) for count in value["counts"])
+        and len(value["counts"]) == len(value["le"]) + 1
+        and _is_number(value.get("sum"))
     )
+
+
+def _is_good_process(value: object) -> bool:
+    return (
+        _has(value, _is_text, ["name"])
+        and _has(value, _is_truth, ["up"])
+        and _has(value, _is_count, ["restarts"])
+    )
+
+
+def _is_good_row(value: object) -> bool:
+    numbers = ["lag_bytes", "lag_ms", "transferred", "reconnects", "rejected_acks"]
+    return (
+        isinstance(value, dict)
+        and _has(value, _is_text, ["id"])
+        and value.get("state") in STATES
+        and _has(value, _is_truth, ["connected", "in_sync", "lag_exact"])
+        and _has(value, _is_whole, ["ack_offset"])
+        and _has(value, _is_count, numbers)
+        and _has(value.get("state_ms"), _is_count, STATES)
+    )
+
+
+def _is_good_kind(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and _has(value, _is_text, ["kind"])
+        and _has(value, _is_count, ["failures"])
+        and (value.get("age_ms") is None or _is_count(value["age_ms"]))
+    )
+
+
+def _place(sample: Sample) -> tuple[int, str, int]:
+    """Where it comes in the order."""
+    return sample.boot_ts, sample.boot, sample.seq
 
 
 def in_order(samples: list[Sample], window: Window) -> list[Sample]:
-    """A stream: samples in order, each with its predecessor and its time laid out."""
-    stream = sorted(samples, key=lambda s: (s.boot_ts, s.boot, s.seq))
-    for predecessor, sample in zip([None, *stream], stream, strict=False):
+    """A stream: samples in order, each with its predecessor and its time. Of those behind the
+    window the first of each run stays: the closing ones."""
+    stream: list[Sample] = []
+    was_after = False
+    for sample in sorted(samples, key=_place):
+        is_after = sample.ts >= window.w1
+        if not (is_after and was_after):
+            stream.append(sample)
+        was_after = is_after
+    for predecessor, sample in itertools.pairwise(stream):
         sample.predecessor = predecessor
-        sample.in_window = window.w0 <= sample.ts
-        lines_before = (sample.ts - sample.boot_ts) / sample.interval_ms
-        began_inside = sample.boot_ts >= window.w0 and sample.seq - 2 <= lines_before
-        sample.from_zero = sample.seq == 1 or began_inside
-    told_until = -1
+    told_by_others: int | None = None
+    told_by_closing: int | None = None
     for _, of_boot in itertools.groupby(stream, key=lambda s: (s.boot_ts, s.boot)):
-        told_by_others = told_until
+        told = told_by_others
         # A boot's own clock may have been set: its samples share the time in the order of ts.
         for sample in sorted(of_boot, key=lambda s: (s.ts, s.seq)):
-            sample.overtaken = told_by_others >= sample.ts
-            _lay_out(sample, told_until, window)
-            told_until = max(told_until, sample.ts)
-    inside = [sample for sample in stream if sample.in_window]
-    rest_start = max(told_until, window.w0)
-    if inside and window.w1 - rest_start <= inside[-1].interval_ms:
-        inside[-1].tail_start, inside[-1].tail_end = rest_start, window.w1
+            sample.told_by_others, sample.told = told_by_others, told
+            if sample.is_closing:  # counts for other closing ones alone
+                sample.told_by_others = _later(told_by_others, told_by_closing)
+                sample.told = _later(told, told_by_closing)
+                told_by_closing = _later(told_by_closing, sample.ts)
+            else:
+                told = _later(told, sample.ts)
+            _lay_out(sample)
+        told_by_others = told
     return stream
 
 
-def _lay_out(sample: Sample, told_until: int, window: Window) -> None:
-    """`covered` by the table of docs/sla_report.md; what was told before is not told again."""
-    interval, before = sample.interval_ms, sample.predecessor
-    since_boot = sample.ts - sample.boot_ts
-    if before is None:
-        covered = min(interval, since_boot)
-    elif before.boot == sample.boot:
-        nothing_missing = sample.seq == before.seq + 1
-        covered = min(sample.mono - before.mono, 3 * interval if nothing_missing else interval)
+def _later(one: int | None, other: int | None) -> int | None:
+    known = [ts for ts in (one, other) if ts is not None]
+    return max(known, default=None)
+
+
+def _lay_out(sample: Sample) -> None:
+    """The table of docs/sla_report.md, Samples."""
+    interval, predecessor = sample.interval_ms, sample.predecessor
+    told = sample.told if sample.told is not None else -math.inf
+    if sample.before is not None:
+        follows_directly = sample.seq == sample.before.seq + 1
+        start = sample.ts - sample.mono_ms
+        passed = sample.mono_ms
+        if follows_directly and 0 < start - told <= 10:
+            passed += int(start - told)
+            start = int(told)
+        covered = min(passed, 3 * interval if follows_directly else interval)
     else:
-        last_life = (sample.line.get("prev_boot"), sample.line.get("prev_seq"))
-        sample.proved = sample.seq == 1 and last_life == (before.boot, before.seq)
-        covered = min(since_boot, 3 * interval if sample.proved else interval)
-    sample.covered_ms = max(0, covered)
-    start, known_until = max(sample.ts - sample.covered_ms, told_until), max(told_until, window.w0)
-    follows_directly = (
-        before is not None and before.boot == sample.boot and sample.seq == before.seq + 1
-    )
-    if follows_directly and start - known_until <= 10:
-        start = known_until
-    sample.start, sample.end = _clipped(start, sample.ts, window)
-    if sample.proved and before is not None:
-        sample.down_start, sample.down_end = _clipped(
-            max(told_until, window.w0), min(sample.boot_ts, sample.ts), window
-        )
+        if predecessor is not None:
+            last_life = (sample.line.get("prev_boot"), sample.line.get("prev_seq"))
+            sample.proved = sample.seq == 1 and last_life == (predecessor.boot, predecessor.seq)
+        covered = min(sample.since_boot_ms, 3 * interval if sample.proved else interval)
+        start = sample.boot_ts
+        if not sample.proved and not sample.from_zero:
+            start = sample.ts - min(interval, sample.since_boot_ms)
+    sample.covered_ms = covered
+    sample.start = min(sample.ts, int(max(start, told)))
+    if sample.proved and sample.told is not None:
+        sample.down_start = sample.told
+        sample.down_end = max(sample.told, min(sample.boot_ts, sample.ts))
 
 
-def _clipped(start: int, end: int, window: Window) -> tuple[int, int]:
+def clipped(start: int, end: int, window: Window) -> tuple[int, int]:
     """The part inside the window; (w0, w0) where there is none."""
     start, end = max(start, window.w0), min(end, window.w1)
     return (start, end) if start < end else (window.w0, window.w0)
@@ -276,49 +436,47 @@ def _clipped(start: int, end: int, window: Window) -> tuple[int, int]:
 # -- which replicas there are ----------------------------------------------------------------
 
 
-def replicas_seen(group: tuple[str, str], stream: list[Sample]) -> dict[str, int]:
-    """Names of a stream's rows in the window, with the ts of the first one; without connections
-    that went by their ip until they got their name."""
-    inside = [sample for sample in stream if sample.in_window]
+def rows_that_name(stream: list[Sample], window: Window) -> list[Sample]:
+    """The samples whose rows make replicas of D: the last one before w0, those of the window, and
+    the closing one if its boot began before w1."""
+    earlier = [sample for sample in stream if sample.ts < window.w0]
+    return [
+        *earlier[-1:],
+        *(sample for sample in stream if sample.in_window),
+        *(sample for sample in stream if sample.is_closing and sample.boot_ts < window.w1),
+    ]
+
+
+def first_rows(stream: list[Sample], window: Window) -> dict[str, int]:
+    """Since when (ts) each replica has a row."""
     since: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for place, sample in enumerate(inside):
+    for sample in rows_that_name(stream, window):
         for name in sample.rows:
             since[name] = min(sample.ts, since.get(name, sample.ts))
-            last[name] = place
-    gone = _renamings(group, inside)
-    return {name: ts for name, ts in since.items() if last[name] > gone.get(name, -1)}
+    return since
 
 
 def replicas_renamed(group: tuple[str, str], stream: list[Sample]) -> set[str]:
-    """The names that connections had before they got their own, in the window."""
-    return set(_renamings(group, [sample for sample in stream if sample.in_window]))
-
-
-def _renamings(group: tuple[str, str], inside: list[Sample]) -> dict[str, int]:
-    """Name -> place of the last sample that lacks it because it was another's."""
-    found: dict[str, int] = {}
-    for place, sample in enumerate(inside):
-        if sample.predecessor is None or not sample.same_boot:
+    """Ids that connections had before they got their names, and that have no row after that."""
+    found: set[str] = set()
+    for place, sample in enumerate(stream):
+        if sample.before is None or sample.ts < sample.window.w0:
             continue
-        before, now = sample.predecessor.rows, sample.rows
+        before, now = sample.before.rows, sample.rows
         connected = {name for name, row in before.items() if row["connected"]}
         came = {name for name, row in now.items() if row["connected"]} - connected
-        for name in connected - now.keys():
-            if came and not name.startswith(f"{group[1]}:"):
-                found[name] = place
+        gone = {name for name in connected - now.keys() if not name.startswith(f"{group[1]}:")}
+        if came and gone:
+            found |= gone - {name for other in stream[place:] for name in other.rows}
     return found
 
 
 def elsewhere(stream: list[Sample], replica: str) -> tuple[int, int] | None:
-    """From when to when a master that another one overtook had this replica."""
+    """From when to when a master that another one passed over had this replica."""
     moments = [
         sample.ts
         for sample in stream
-        if sample.in_window
-        and sample.overtaken
-        and replica in sample.rows
-        and sample.rows[replica]["connected"]
+        if sample.passed_over and replica in sample.rows and sample.rows[replica]["connected"]
     ]
     return (min(moments), max(moments)) if moments else None
 
@@ -326,7 +484,7 @@ def elsewhere(stream: list[Sample], replica: str) -> tuple[int, int] | None:
 # -- the time it speaks for ------------------------------------------------------------------
 
 
-def weighted(values: list[tuple[int, int]]) -> Json:
+def weighted(values: Sequence[tuple[int, float]]) -> Json:
     """Percentiles and max of (value, weight in ms); None where there is no weight."""
     values = sorted((value, weight) for value, weight in values if weight > 0)
     total = sum(weight for _, weight in values)
@@ -334,10 +492,11 @@ def weighted(values: list[tuple[int, int]]) -> Json:
     if not values:
         return figures
     for name, share in QUANTILES.items():
-        weight_so_far = 0
+        weight_so_far: float = 0
+        needed = share.numerator * total
         for value, weight in values:
             weight_so_far += weight
-            if weight_so_far >= share * total:
+            if weight_so_far * share.denominator >= needed:
                 figures[name] = value
                 break
     figures["max"] = values[-1][0]
@@ -349,9 +508,9 @@ def bucket_of(value: int) -> int:
     return 0 if value < 1 else 1 + math.floor(math.log(value) / math.log(1.02))
 
 
-def histogram_of(values: list[tuple[int, int]]) -> dict[int, int] | None:
+def histogram_of(values: Sequence[tuple[int, float]]) -> dict[int, float] | None:
     """Time in ms by bucket; None where there is none."""
-    histogram: dict[int, int] = defaultdict(int)
+    histogram: dict[int, float] = defaultdict(int)
     for value, weight in values:
         if weight > 0:
             histogram[bucket_of(value)] += weight
@@ -361,22 +520,25 @@ def histogram_of(values: list[tuple[int, int]]) -> dict[int, int] | None:
 # -- counters --------------------------------------------------------------------------------
 
 
-def rise(sample: Sample, now: int | float | None, before: int | float | None) -> int | float:
-    """How far a counter rose up to this sample; what its predecessor lacks began at 0."""
-    if now is None:
-        return 0
+def difference(sample: Sample, now: int, before: int | None) -> int:
+    """Of a counter, up to this sample; what its predecessor lacks began at 0."""
     if sample.same_boot:
-        return max(0, now - (before or 0))
+        return now - (before or 0)
     return now if sample.from_zero else 0
+
+
+def rise(sample: Sample, now: int | None, before: int | None) -> int:
+    """How far a counter rose up to this sample, never below 0."""
+    return 0 if now is None else max(0, difference(sample, now, before))
 
 
 def rise_of_row(sample: Sample, replica: str, name: str) -> int:
     row, before = sample.row(replica), None
     if sample.same_boot and sample.predecessor is not None:
         before = sample.predecessor.row(replica)
-    return int(rise(sample, row[name] if row else None, before[name] if before else None))
+    return rise(sample, row[name] if row else None, before[name] if before else None)
 
 
 def rise_of_field(sample: Sample, name: str) -> int:
     before = sample.predecessor.line[name] if sample.predecessor else None
-    return int(rise(sample, sample.line[name], before))
+    return rise(sample, sample.line[name], before)

@@ -9,7 +9,8 @@ import datetime
 import fnmatch
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from tests.spark.plain_samples import (
@@ -20,6 +21,7 @@ from tests.spark.plain_samples import (
     Sample,
     Tables,
     Window,
+    difference,
     histogram_of,
     rise,
     rise_of_field,
@@ -28,6 +30,7 @@ from tests.spark.plain_samples import (
 
 BREACHED, INSUFFICIENT, MET = "breached", "insufficient data", "met"
 WORST_FIRST: Final = (BREACHED, INSUFFICIENT, MET)
+DEFAULT_SYNC_OK_PERCENT: Final = 99.9
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,10 @@ class PlainObjective:
     rpo_bytes: int | None = None
     metadata_age_seconds: float | None = None
     metadata_required: bool = False
+    first_copy_hours: float = 24
+    sync_ok_given: bool = False
+    """Whether it says anything of sync sends, if only (without a percentage) that they are not
+    judged."""
 
     def matches(self, key: Key) -> bool:
         patterns = (self.cluster, self.broker, self.replica)
@@ -53,6 +60,30 @@ class PlainObjective:
 
     def budget_s(self, length_s: float) -> float:
         return round((100 - self.availability_percent) / 100 * length_s, 3)
+
+    def sync_ok_of(self, group: Json | None) -> float | None:
+        """Which percentage holds for a replica of this group; None: not judged."""
+        if self.sync_ok_percent is not None or self.sync_ok_given:
+            return self.sync_ok_percent
+        is_sync = group is not None and group.get("role") == "SYNC_MASTER"
+        return DEFAULT_SYNC_OK_PERCENT if is_sync else None
+
+
+Exclusion = tuple[tuple[str, str, str], int, int, str]
+"""Maintenance: patterns of cluster, broker and replica, from, to (epoch ms), reason."""
+
+
+@dataclass(frozen=True)
+class PlainQuestion:
+    """What is asked about one date."""
+
+    dumps: list[Path]
+    window: Window
+    objectives: list[PlainObjective] = field(default_factory=lambda: [PlainObjective()])
+    expect: list[Key] = field(default_factory=list)
+    retired: list[Key] = field(default_factory=list)
+    lengths: tuple[int, ...] = (7, 30)
+    exclusions: list[Exclusion] = field(default_factory=list)
 
 
 def worst(verdicts: list[str]) -> str:
@@ -68,6 +99,11 @@ def named(key: Key) -> Json:
     return dict(zip(("cluster", "broker", "replica"), key, strict=True))
 
 
+def ratio(part: float, whole: float) -> float | None:
+    """None where the whole is nothing."""
+    return part / whole if whole else None
+
+
 def date_of(tables: Tables) -> datetime.date:
     date: datetime.date = tables["dt"][0]["dt"]
     return date
@@ -80,20 +116,19 @@ def group_day(group: tuple[str, str], stream: list[Sample], window: Window) -> J
     """What is told of a broker group as a whole; the verdict is added by who knows it."""
     inside = [sample for sample in stream if sample.in_window]
     row: Json = {"cluster": group[0], "broker": group[1], "samples": len(inside)}
+    row["closed"] = any(sample.is_closing for sample in stream)
     if not inside:  # its replicas are expected all the same
         return row
     row["role"] = inside[-1].role
     for name in ("unreplicated_bytes", "oldest_unreplicated_ms"):
-        known = [(s.line[name], s.length_ms) for s in inside if s.line[name] is not None]
+        known = [(s.line[name], s.segment_ms) for s in stream if s.line[name] is not None]
         figures = weighted(known)
         row |= {f"{name}_max": figures["max"], f"{name}_p99": figures["p99"]}
         row[f"{name}_hist"] = histogram_of(known)
-    exposed = [
-        s.unreplicated_bytes * s.length_ms
-        for s in inside
-        if s.line["unreplicated_bytes"] is not None
-    ]
-    row["exposure_byte_s"] = sum(exposed) / 1000 if exposed else None
+    exposed = [s for s in stream if s.line["unreplicated_bytes"] is not None and s.segment_ms]
+    byte_ms = sum(s.unreplicated_bytes * s.segment_ms for s in exposed)
+    row["exposure_byte_s"] = byte_ms / 1000 if exposed else None
+    row["exposure_covered_s"] = sum(s.segment_ms for s in exposed) / 1000
     results = {name: sum(_rise_of_sync(s, name) for s in inside) for name in SYNC_RESULTS}
     row |= {f"sync_{name}": count for name, count in results.items()}
     sends = sum(results.values())
@@ -114,7 +149,7 @@ def _is_restart(sample: Sample) -> bool:
 
 def _rise_of_sync(sample: Sample, name: str) -> int:
     before = sample.predecessor.sync[name] if sample.predecessor else None
-    return int(rise(sample, sample.sync[name], before))
+    return rise(sample, sample.sync[name], before)
 
 
 def _ack_latency(inside: list[Sample]) -> Json:
@@ -124,9 +159,9 @@ def _ack_latency(inside: list[Sample]) -> Json:
         now = _buckets(sample)
         before = _buckets(sample.predecessor) if sample.predecessor else {}
         for bound, count in now.items():
-            sums[bound] = sums.get(bound, 0) + int(rise(sample, count, before.get(bound)))
+            sums[bound] = sums.get(bound, 0) + difference(sample, count, before.get(bound))
         earlier = _whole_ns(sample.predecessor) if sample.predecessor else None
-        total_ns += int(rise(sample, _whole_ns(sample), earlier))
+        total_ns += difference(sample, _whole_ns(sample), earlier)
     bounds = sorted(sums)[:-1]
     counts = [sums[bound] for bound in sorted(sums)]
     row: Json = {"ack_le": bounds, "ack_counts": counts, "ack_sum_s": total_ns / 1e9}
@@ -158,19 +193,18 @@ def bucket_quantile(share: float, bounds: list[float], counts: list[int]) -> flo
     return None
 
 
-def metadata_of(stream: list[Sample], window: Window) -> list[Json]:
+def metadata_of(stream: list[Sample]) -> list[Json]:
     """How stale a slave's copies were, by kind, from its own samples."""
     ages: dict[str, list[tuple[int, int]]] = defaultdict(list)
     failures: dict[str, int] = defaultdict(int)
     for sample in stream:
-        if not sample.in_window:
-            continue
         before = _kinds(sample.predecessor)
         for kind, entry in _kinds(sample).items():
             earlier = before[kind]["failures"] if kind in before else None
-            failures[kind] += int(rise(sample, entry["failures"], earlier))
-            if entry["age_ms"] is not None:
-                ages[kind].append((entry["age_ms"], sample.length_ms))
+            if sample.in_window:
+                failures[kind] += rise(sample, entry["failures"], earlier)
+            if entry["age_ms"] is not None and sample.segment_ms:
+                ages[kind].append((entry["age_ms"], sample.segment_ms))
     return [
         {
             "kind": kind,
@@ -179,7 +213,7 @@ def metadata_of(stream: list[Sample], window: Window) -> list[Json]:
             "failures": failures[kind],
             "covered_s": sum(length for _, length in ages[kind]) / 1000,
         }
-        for kind in sorted(failures)
+        for kind in sorted(failures.keys() | ages.keys())
     ]
 
 
@@ -193,25 +227,41 @@ def _kinds(sample: Sample | None) -> dict[str, Json]:
 
 def verdict_of(objective: PlainObjective, day: Json, group: Json | None) -> str:
     """The worst of a replica's criteria."""
+    if day["excluded_s"] == day["window_s"]:
+        return MET
     covered = day["coverage"] * 100 >= objective.min_coverage_percent
-    verdicts = [judged(day["bad_s"] > day["budget_s"], covered)]
+    verdicts = [available(objective, day)]
     if objective.lag_p99_seconds is not None:
         # A share of what is known: it says nothing when too little is known.
         above = day["lag_ms_p99"] if covered else None
         verdicts.append(_above(above, objective.lag_p99_seconds * 1000, covered))
-    if objective.sync_ok_percent is not None:
+    sync_ok_percent = objective.sync_ok_of(group)
+    if sync_ok_percent is not None:
         if group is None:
             verdicts.append(INSUFFICIENT)
         elif group["sync_ok_ratio"] is not None:
-            too_low = group["sync_ok_ratio"] * 100 < objective.sync_ok_percent
+            too_low = group["sync_ok_ratio"] * 100 < sync_ok_percent
             verdicts.append(judged(too_low and covered, covered))
     if objective.rpo_bytes is not None:
         at_risk = group["unreplicated_bytes_max"] if group else None
-        verdicts.append(_above(at_risk, objective.rpo_bytes, covered))
+        exposed_s = group["exposure_covered_s"] if group else 0
+        also_covered = exposed_s / day["window_s"] * 100 >= objective.min_coverage_percent
+        verdicts.append(_above(at_risk, objective.rpo_bytes, covered and also_covered))
     asked = objective.metadata_age_seconds is not None
     if asked and (day["metadata"] or objective.metadata_required):
         verdicts.append(_metadata_verdict(objective, day, covered))
     return worst(verdicts)
+
+
+def available(objective: PlainObjective, row: Json) -> str:
+    """Availability, of a day or of a window: met only if the budget holds all unknown time."""
+    if row["bad_s"] > row["budget_s"]:
+        return BREACHED
+    if row["excluded_s"] == row["window_s"]:
+        return MET
+    at_worst = round(row["bad_s"] + row["unknown_s"], 6)
+    covered = row["coverage"] * 100 >= objective.min_coverage_percent
+    return judged(False, covered and at_worst <= row["budget_s"])
 
 
 def _metadata_verdict(objective: PlainObjective, day: Json, covered: bool) -> str:

@@ -27,11 +27,12 @@ from tests.spark.plain_verdicts import (
     INSUFFICIENT,
     MET,
     PlainObjective,
+    available,
     bucket_quantile,
     date_of,
-    judged,
     key_of,
     named,
+    ratio,
     worst,
 )
 
@@ -43,7 +44,7 @@ ADDED: Final = (
     *("transferred_bytes", "reconnects", "rejected_acks", "catch_up_bytes"),
 )
 STATE_SECONDS: Final = [f"state_{state}_s" for state in (*STATES, "down")]
-SECONDS: Final = ("good_s", "bad_s", "catch_up_s", *STATE_SECONDS)
+SECONDS: Final = ("good_s", "bad_s", "excluded_s", "catch_up_s", *STATE_SECONDS)
 LARGEST: Final = (
     *("clock_skew_ms", "catch_up_longest_s"),
     *(f"burn_{span}" for span in ("1h", "6h", "24h", "3d")),
@@ -72,7 +73,7 @@ def several_days(
         for row in today["replica_days"]:
             objective = next(o for o in objectives if o.matches(key_of(row)))
             found = _window_row(length, key_of(row), objective, days, window)
-            found["forecast"] = _forecast(found, days, window) if length == max(lengths) else None
+            found["forecast"] = _forecast(found, every, window) if length == max(lengths) else None
             today["windows"].append(found)
         today["group_windows"] += [_group_window(length, g, days, today) for g in groups_of(today)]
     today["clusters"] = [
@@ -100,14 +101,15 @@ def _window_row(
     result = named(key) | {"days": length, "window_s": window_s}
     result |= {name: sum(row[name] for row in every) for name in (*ADDED, *SECONDS)}
     result |= {name: _largest(row[name] for row in every) for name in LARGEST}
-    good, bad = result["good_s"], result["bad_s"]
-    budget = objective.budget_s(window_s)
+    good, bad, excluded = result["good_s"], result["bad_s"], result["excluded_s"]
+    budget = objective.budget_s(window_s - excluded)
+    not_stored_s = window_s - sum(row["window_s"] for row in every)
     minutes = (length - 1) * 1440 + sum(today[f"minutes_{q}"] for q in ("good", "bad", "unknown"))
     gaps = [row["longest_gap_s"] for row in every]
     result |= {
         "days_with_data": sum(row["good_s"] + row["bad_s"] > 0 for row in every),
-        "unknown_s": window_s - good - bad,
-        "state_unknown_s": max(0.0, window_s - sum(result[name] for name in STATE_SECONDS)),
+        "unknown_s": max(0.0, round(window_s - good - bad - excluded, 6)),
+        "state_unknown_s": not_stored_s + sum(row["state_unknown_s"] for row in every),
         "minutes_unknown": minutes - result["minutes_good"] - result["minutes_bad"],
         "longest_gap_s": max(gaps if len(rows) == length else [*gaps, DAY_S]),
         "catch_up_mb_s": result["catch_up_bytes"] / 1e6 / result["catch_up_s"]
@@ -116,14 +118,13 @@ def _window_row(
         "metadata": _metadata(every),
         "budget_s": budget,
         "budget_left_s": budget - bad,
-        "budget_used_ratio": bad / budget if budget else None,
+        "budget_used_ratio": ratio(bad, budget),
     }
     for name in ("lag_ms", "lag_bytes"):
         result |= merged(name, every, LAG_FIGURES, with_histogram=True)
     result |= _incidents(_pieces(key, days, length, window))
     result |= shares(result)
-    covered = result["coverage"] * 100 >= objective.min_coverage_percent
-    result["verdict"] = judged(bad > budget, covered)
+    result["verdict"] = available(objective, result)
     return result
 
 
@@ -136,10 +137,10 @@ def shares(row: Json) -> Json:
     good, known = row["good_s"], row["good_s"] + row["bad_s"]
     ended, count = row["incidents_ended"], row["incidents"]
     return {
-        "coverage": known / row["window_s"] if row["window_s"] else None,
-        "availability": good / known if known else None,
-        "mttr_s": row["incident_ended_s"] / ended if ended else None,
-        "mtbf_s": good / count if count else None,
+        "coverage": ratio(known, row["window_s"] - row["excluded_s"]),
+        "availability": ratio(good, known),
+        "mttr_s": ratio(row["incident_ended_s"], ended),
+        "mtbf_s": ratio(good, count),
     }
 
 
@@ -227,11 +228,11 @@ def _forecast(month: Json, days: Days, window: Window) -> str | None:
         for row in tables["replica_days"]
         if key_of(row) == key_of(month) and (window.date - date).days < 7
     ]
-    known = [row for row in week if row["good_s"] + row["bad_s"] > 0]
+    known_days = sum(row["good_s"] + row["bad_s"] for row in week) / DAY_S
     bad = sum(row["bad_s"] for row in week)
-    if not bad:
+    if known_days < 1 or not bad:
         return None
-    whole_days = int(month["budget_left_s"] / (bad / len(known)))
+    whole_days = int(month["budget_left_s"] / (bad / known_days))
     return (window.date + datetime.timedelta(days=whole_days)).isoformat()
 
 
@@ -297,7 +298,8 @@ def _cluster(name: str, length: int, today: Tables) -> Json:
     )
     verdicts = [row["verdict"] for row in replicas]
     added = (
-        *("window_s", "good_s", "bad_s", "unknown_s", *STATE_SECONDS, "state_unknown_s"),
+        *("window_s", "good_s", "bad_s", "unknown_s", "excluded_s"),
+        *(*STATE_SECONDS, "state_unknown_s"),
         *(f"minutes_{kind}" for kind in ("good", "bad", "unknown", "written", "written_good")),
         *("incidents", "incidents_ended", "incident_s", "incident_ended_s"),
         *("transferred_bytes", "reconnects", "rejected_acks"),

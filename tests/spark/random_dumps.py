@@ -2,9 +2,11 @@
 
 One `random.Random` makes a directory, so that a seed is enough to have it again. Groups have one
 or two masters with several lives (proved or not, killed with lost lines, clocks that step,
-intervals that change), replicas that come, go, stall and lack their row, slaves with their own
-dumps; then lines are lost, repeated, repeated with another text, shuffled, cut, and spread over
-files.
+intervals that change, failovers to another broker_id), replicas that come, go, stall and lack
+their row, slaves with their own dumps; a first line of a boot may come hours after the others.
+Counters of states are those of a master that looks five times a second at states that change at
+any instant; in a few groups they fit nothing. Then lines are lost, repeated, repeated with another
+text, shuffled, cut, and spread over files of any name.
 """
 
 from __future__ import annotations
@@ -43,22 +45,57 @@ GARBAGE = (
 )
 
 
+LOOK_MS = 200
+"""So often a master looks in which state a replica is."""
+
+
 class _Replica:
     """What a master knows of one slave while the story goes on."""
 
-    def __init__(self, chance: random.Random, name: str, offset: int) -> None:
-        self.chance, self.name = chance, name
+    def __init__(
+        self, chance: random.Random, name: str, offset: int, now: int, *, is_liar: bool
+    ) -> None:
+        self.chance, self.name, self.is_liar = chance, name, is_liar
         self.state, self.ack_offset, self.lag_ms = "in_sync", offset, 0
-        self.begin_boot()
+        # A replica may come later, and then copies everything first.
+        self.comes_ms = now + chance.choice((0, 0, 0, 0, chance.randrange(900_000)))
+        self.changes_ms = self.comes_ms + chance.randrange(60_000)
+        if self.comes_ms > now:
+            self.state = "catching_up"
+        self.begin_boot(now)
 
-    def begin_boot(self) -> None:
+    def begin_boot(self, now: int) -> None:
         self.transferred = self.reconnects = self.rejected = 0
         self.state_ms = {"in_sync": 0, "catching_up": 0, "disconnected": 0}
+        self.looked_ms = max(now, self.comes_ms)
 
-    def row(self, passed_ms: int, max_offset: int) -> dict[str, Any] | None:
+    def _look(self, now: int) -> None:
+        """All looks until now: the time since the one before goes to the state that is seen."""
+        while self.looked_ms + LOOK_MS <= now:
+            at = self.looked_ms + LOOK_MS
+            if at >= self.changes_ms:
+                self._change(at)
+            self.state_ms[self.state] += LOOK_MS
+            self.looked_ms = at
+
+    def _change(self, now: int) -> None:
+        chance = self.chance
+        was = self.state
+        self.state = chance.choice(("in_sync", "in_sync", "catching_up", "disconnected"))
+        self.reconnects += was == "disconnected" != self.state
+        longest_ms = chance.choice((400, 3_000, 20_000, 120_000))
+        if self.state == "in_sync":
+            longest_ms = chance.choice((3_000, 120_000, 600_000))
+        self.changes_ms = now + chance.randrange(longest_ms)
+
+    def row(self, now: int, passed_ms: int, max_offset: int) -> dict[str, Any] | None:
         """The next row; None for a sample without one."""
         chance = self.chance
-        if chance.random() < 0.15:
+        if now < self.comes_ms:
+            return None
+        if not self.is_liar:
+            self._look(now)
+        elif chance.random() < 0.15:
             self.state = chance.choice(("in_sync", "in_sync", "catching_up", "disconnected"))
             self.reconnects += chance.randrange(2)
         if chance.random() < 0.8:
@@ -67,7 +104,9 @@ class _Replica:
             self.transferred += rise
         self.lag_ms = chance.choice((0, 0, 1, 3, 40, self.lag_ms + passed_ms, 999, 1000, 1001))
         self.rejected += chance.random() < 0.05
-        self.state_ms[self.state] += passed_ms
+        if self.is_liar:
+            lies = (passed_ms, passed_ms, passed_ms // 3, passed_ms + 900, 4 * passed_ms)
+            self.state_ms[chance.choice((self.state, "in_sync"))] += chance.choice(lies)
         if chance.random() < 0.03:
             return None
         lag_bytes = max_offset - self.ack_offset
@@ -88,13 +127,18 @@ class _Replica:
 class _Broker:
     """One broker (a master, or a slave with its own dump) over its lives."""
 
-    def __init__(self, chance: random.Random, life: Life, replicas: list[str]) -> None:
+    def __init__(
+        self, chance: random.Random, life: Life, replicas: list[str], begin_ms: int
+    ) -> None:
         self.chance, self.life = chance, life
         self.max_offset = chance.randrange(10_000)
-        self.replicas = [_Replica(chance, name, self.max_offset) for name in replicas]
-        self._begin_boot()
+        is_liar = chance.random() < 0.15
+        self.replicas = [
+            _Replica(chance, name, self.max_offset, begin_ms, is_liar=is_liar) for name in replicas
+        ]
+        self._begin_boot(begin_ms)
 
-    def _begin_boot(self) -> None:
+    def _begin_boot(self, now: int) -> None:
         chance = self.chance
         self.msgs, self.sum_s = 0, 0.0
         self.bounds = ACK_LE if chance.random() < 0.8 else OTHER_LE
@@ -106,7 +150,7 @@ class _Broker:
         self.ha_restarts = 0
         self.failures = dict.fromkeys(KINDS, 0)
         for known in self.replicas:
-            known.begin_boot()
+            known.begin_boot(now)
 
     def lines(self, begin_ms: int, end_ms: int) -> list[Line]:
         """The whole story between two moments of true time."""
@@ -133,19 +177,26 @@ class _Broker:
                 now += chance.choice((0, 1, 900, self.life.interval_ms))
             elif chance.random() < 0.01:
                 self.life.interval_ms = chance.choice((1_000, 5_000, 10_000))
+        if chance.random() < 0.4:
+            now += chance.choice((0, 3_000, 5_400_000, chance.randrange(20 * 3_600_000)))
+            self._restart(now, clock_offset)
+            now += chance.choice((0, 1, 900))
+            found.append(self._line(now, now + clock_offset, 0, 0))
         return found
 
     def _restart(self, now: int, clock_offset: int) -> int:
         chance = self.chance
+        is_failover = self.life.role != "SLAVE" and chance.random() < 0.15
         self.life = self.life.restarted(
             now + clock_offset,
-            proved=chance.random() < 0.7,
+            proved=not is_failover and chance.random() < 0.8,
+            broker_id=chance.randrange(3) if is_failover else self.life.broker_id,
             boot=f"{chance.getrandbits(64):016x}",
             role=chance.choice((self.life.role,) * 9 + ("SLAVE",)),
         )
         if chance.random() < 0.2 and self.life.prev_seq is not None:
             self.life.prev_seq += chance.choice((-1, 1, 2))
-        self._begin_boot()
+        self._begin_boot(now)
         return now
 
     def _line(self, now: int, ts: int, passed_ms: int, skip: int) -> Line:
@@ -175,7 +226,7 @@ class _Broker:
             oldest_unreplicated_ms=risk and chance.randrange(9_000),
             processes=processes(chance.random() > 0.02, self.ha_restarts),
         )
-        rows = [known.row(passed_ms, self.max_offset) for known in self.replicas]
+        rows = [known.row(now, passed_ms, self.max_offset) for known in self.replicas]
         if "replicas" in line or rows:
             line["replicas"] = [row for row in rows if row is not None]
         if self.life.role == "SLAVE":
@@ -198,11 +249,13 @@ def random_lines(chance: random.Random, name: str, begin_ms: int, end_ms: int) -
     for number in range(chance.choice((1, 1, 1, 2))):
         start = begin_ms + chance.choice((0, 0, 100_000, 400_000)) * (number + 1)
         life = _life(chance, name, 0, chance.choice(("SYNC_MASTER", "ASYNC_MASTER")), start)
-        found += _Broker(chance, life, names).lines(start, end_ms - chance.choice((0, 200_000)))
+        found += _Broker(chance, life, names, start).lines(
+            start, end_ms - chance.choice((0, 200_000))
+        )
     for broker_id in (1, 2):
         if chance.random() < 0.4:
             life = _life(chance, name, broker_id, "SLAVE", begin_ms)
-            found += _Broker(chance, life, []).lines(begin_ms, end_ms)
+            found += _Broker(chance, life, [], begin_ms).lines(begin_ms, end_ms)
     return found
 
 
@@ -253,7 +306,12 @@ def _write_some(chance: random.Random, root: Path, some: list[Line]) -> None:
     text = "".join(f"{line}\n" for line in texts)
     if chance.random() < 0.1:
         text += texts[0][: chance.randrange(len(texts[0]) + 1)]
-    path = directory_of(root, first) / file_name(first)
+    directory, name = directory_of(root, first), file_name(first)
+    if chance.random() < 0.2:  # docs/sla_at_scale.md: files that somebody merged or renamed
+        directory = directory.parents[1] / "cluster=all" / f"broker={chance.choice('pq')}"
+    if chance.random() < 0.2:
+        name = f"{chance.choice(('', '0000-', '2359-0-'))}{chance.getrandbits(32):08x}.jsonl"
+    path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if chance.random() < 0.3:
         path.write_text(text, encoding="utf-8")
@@ -263,7 +321,7 @@ def _write_some(chance: random.Random, root: Path, some: list[Line]) -> None:
 
 def _spoiled(chance: random.Random, line: Line) -> Line:
     spoiled = dict(line)
-    what = chance.randrange(7)
+    what = chance.randrange(9)
     if what == 0:
         del spoiled[chance.choice(("ts", "boot", "seq", "max_offset", "sync", "role", "version"))]
     elif what == 1:
@@ -276,6 +334,10 @@ def _spoiled(chance: random.Random, line: Line) -> Line:
         spoiled["v"] = 2
     elif what == 5:
         spoiled["cluster"] = None
+    elif what == 6:
+        spoiled[chance.choice(("msgs_in", "mono", "broker_id", "oldest_unreplicated_ms"))] = -1
+    elif what == 7:
+        spoiled["replicas"] = [replica("x:1", lag_ms=-1)]
     else:
         spoiled["mono"] = "soon"
     return spoiled

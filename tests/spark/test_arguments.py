@@ -87,3 +87,13 @@ def test_where_the_objectives_come_from(tmp_path: Path) -> None:
     assert parse("--sla", str(mine), ROCKETMQ_HOME=str(tmp_path)).sla.objectives[0].name == "mine"
     with pytest.raises(SlaError, match=r"none\.yaml: cannot be read"):
         parse("--sla", str(tmp_path / "none.yaml"))
+
+
+def test_exit_on_goes_before_the_file(tmp_path: Path) -> None:
+    sla = tmp_path / "sla.yaml"
+    sla.write_text("exit_on: window\n")
+    assert parse().sla.exit_policy == "day"
+    assert parse("--sla", str(sla)).sla.exit_policy == "window"
+    assert parse("--sla", str(sla), "--exit-on", "both").sla.exit_policy == "both"
+    with pytest.raises(UsageError, match="--exit-on: invalid choice: 'week'"):
+        parse("--exit-on", "week")

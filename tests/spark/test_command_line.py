@@ -29,11 +29,6 @@ SMALL = {
 }
 """A report of a few lines is mostly work for Java's compilers: the quick one saves a third."""
 SETTINGS = [word for key, value in SMALL.items() for word in ("--conf", f"{key}={value}")]
-INTERPRETED = [
-    *("--conf", "spark.sql.codegen.wholeStage=false"),
-    *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
-]
-"""Half the time once more, where the figures are not what is proved."""
 MOST_S = 500
 INTERVAL_MS = 600_000
 
@@ -292,8 +287,7 @@ def test_a_stdout_that_cannot_be_written_loses_no_report(tmp_path: Path, stdout:
     write_day(tmp_path / "dumps", 0, "disconnected")
     write_day(tmp_path / "dumps", 1)
     words = command("--dumps", tmp_path / "dumps", "--out", tmp_path / "out", "--date",
-                    "2026-03-11", "--catch-up", "2", "--master", "local[1]", *SETTINGS,
-                    *INTERPRETED)  # fmt: skip
+                    "2026-03-11", "--catch-up", "2", "--master", "local[1]", *SETTINGS)  # fmt: skip
     script = f'{{ "$@"; echo "exit $?" >&2; }} {stdout}'
     result = subprocess.run(["sh", "-c", script, "sh", *words], cwd=ROOT, capture_output=True,
                             text=True, timeout=MOST_S)  # fmt: skip
@@ -313,12 +307,12 @@ def test_a_stdout_that_cannot_be_written_loses_no_report(tmp_path: Path, stdout:
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(
     ("number", "stage"),
-    [(signal.SIGINT, 4), (signal.SIGTERM, 4), (signal.SIGTERM, 6), (signal.SIGKILL, 4)],
+    [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGTERM, 4), (signal.SIGKILL, 2)],
 )
 def test_a_run_that_is_stopped_leaves_the_old_result(
     tmp_path: Path, number: signal.Signals, stage: int
 ) -> None:
-    """In stage 4 one job runs, in stage 6 several do."""
+    """In stage 2 files are read and groups computed, in stage 4 tables are written."""
     write_day(tmp_path / "dumps", 0)
     old = old_result(tmp_path / "out")
     scratch = tmp_path / "scratch"
@@ -414,7 +408,7 @@ def test_under_spark_submit(tmp_path: Path) -> None:
     environment |= {"JAVA_HOME": str(find_java(os.environ).home), "PYSPARK_PYTHON": sys.executable}
     submit = Path(sys.executable).parent / "spark-submit"
     result = subprocess.run(
-        [submit, "--master", "local[1]", *SETTINGS, *INTERPRETED, "--py-files", package, main_file,
+        [submit, "--master", "local[1]", *SETTINGS, "--py-files", package, main_file,
          "--dumps", tmp_path / "dumps", "--out", tmp_path / "out", "--date", "2026-03-10"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=MOST_S,
     )  # fmt: skip

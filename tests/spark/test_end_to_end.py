@@ -22,9 +22,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from remoting.errors import RemotingError
+from spark.objectives import Objective, SlaConfig
 from spark.report_data import BREACHED, ReportData
 from spark.schema import Day
-from spark.sla_config import Objective, SlaConfig
 from spark.sla_report import ReportRequest, run
 from tests.spark.both_ways import QuietProgress
 from tests.support.broker_group import SLAVE, SYNC_MASTER, Group

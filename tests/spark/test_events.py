@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import pytest
-from pyspark.sql import SparkSession
 
-from spark.dump_lines import read_lines
 from spark.events import events
-from spark.samples import samples
+from spark.sample_stream import read_samples
 from spark.schema import Day
+from tests.spark.core_tables import files_of_groups
 from tests.spark.dump_lines_builder import DATE, T0, Cases, Life, Line, processes
 
-pytestmark = pytest.mark.slow
 W0 = T0 + 600_000
 DAY = Day(DATE, W0, W0 + 600_000)
 Event = tuple[int, int, str, str]
@@ -98,17 +94,17 @@ def _before_the_window(life: Life) -> list[Line]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Event]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Event]]:
     """(broker id, ms after W0, kind, text) of each case, in time."""
     root = tmp_path_factory.mktemp("dump")
     _case.write(root)
-    read = read_lines(spark, [str(root)], DAY)
-    rows = events(samples(read, DAY), DAY).orderBy("ts", "kind", "text").collect()
-    read.release()
-    by_case = defaultdict(list)
-    for row in rows:
-        by_case[row.broker].append((row.broker_id, row.ts - W0, row.kind, row.text))
-    return by_case
+    return {
+        broker: [
+            (broker_id, ts - W0, kind, text)
+            for broker_id, ts, kind, text in events(read_samples(files, DAY), DAY)
+        ]
+        for (_, broker), files in files_of_groups([root], DAY).items()
+    }
 
 
 def test_nothing_happened(found: dict[str, list[Event]]) -> None:

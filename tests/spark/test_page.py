@@ -84,10 +84,12 @@ def test_a_master_without_its_slaves_is_named_below_the_verdict() -> None:
 
 def test_the_verdict_comes_first_in_colour_word_and_sign() -> None:
     page = page_of(demo_report())
-    verdict = next(e for e in page.walk() if "verdict" in e.classes)
-    assert "breached" in verdict.classes
-    assert (
-        verdict.text() == "✕ Breached Of 3 replicas, 1 breached, 1 with insufficient data, 1 met."
+    day, window = (e for e in page.walk() if "verdict" in e.classes)
+    assert "breached" in day.classes
+    assert day.text() == "✕ Breached Of 3 replicas, 1 breached, 1 with insufficient data, 1 met."
+    assert "insufficient" in window.classes
+    assert window.text() == (
+        "? Insufficient data, 30 days Of 3 replicas, 3 with insufficient data."
     )
     assert page.all("title")[0].text() == "Breached: replication report 2026-03-14"
     body = page.all("body")[0].text()
@@ -105,6 +107,66 @@ def test_why_in_sentences() -> None:
         "? Insufficient data: broker-b:1 (DefaultCluster / broker-b). "
         "Coverage 63.333 % < 99 %: 8 h 48 min unknown.",
     ]
+
+
+def test_why_of_the_longest_window() -> None:
+    day, window = (e for e in page_of(demo_report()).walk() if "why" in e.classes)
+    assert len(day.all("li")) == 2
+    assert window.all("li")[0].text() == (
+        "? Insufficient data: broker-a:1 (DefaultCluster / broker-a). Availability not proved: "
+        "6 min 02 s bad and 16 d unknown of 43 min 12 s allowed; 14 of 30 days have data."
+    )
+
+
+def test_why_says_how_many_more_there_are() -> None:
+    day, window = (e for e in page_of(large_report(12)).walk() if "why" in e.classes)
+    items = [item.text() for item in day.all("li")]
+    assert len(items) == 12
+    assert items[5] == "✕ Breached: And 3 replicas more."
+    assert items[11] == "? Insufficient data: And 3 replicas more."
+    assert window.all("li")[5].text() == "? Insufficient data: And 19 replicas more."
+
+
+def test_a_window_that_is_met_needs_no_reason() -> None:
+    demo = demo_report()
+    met = [{**row, "verdict": MET} for row in demo.windows]
+    page = page_of(dataclasses.replace(demo, windows=met))
+    assert len([e for e in page.walk() if "why" in e.classes]) == 1
+    _, window = (e for e in page.walk() if "verdict" in e.classes)
+    assert window.text() == "✓ Met, 30 days Of 3 replicas, 3 met."
+
+
+def test_excluded_time_is_shown_with_its_reasons() -> None:
+    demo = demo_report()
+    first, second, third = demo.replica_days
+    disks = {"reason": "new <disks>", "seconds": 3600.0}
+    weekly = {"reason": "weekly", "seconds": 5400.0}
+    rows = [
+        {**first, "excluded_s": 3600.0, "exclusions": [disks]},
+        {**second, "excluded_s": 9000.0, "exclusions": [disks, weekly]},
+        third,
+    ]
+    page = page_of(dataclasses.replace(demo, replica_days=rows))
+    assert (
+        "Excluded, and neither good nor bad nor unknown: 3 h 30 min of 2 replicas: "
+        "new <disks> (2 h), weekly (1 h 30 min)."
+    ) in page.all("header")[0].text()
+    assert "Excluded: 1 h of 1 replica: new <disks> (1 h)." in section(page, "replica-1").text()
+    assert "Excluded:" not in section(page, "replica-2").text()
+    many = [{"reason": f"reason {n}", "seconds": 60.0} for n in range(7)]
+    rows[0] = {**first, "excluded_s": 420.0, "exclusions": many}
+    header = page_of(dataclasses.replace(demo, replica_days=rows[:1])).all("header")[0].text()
+    assert "reason 4 (1 min), and 2 more reasons." in header
+
+
+def test_the_runbook_is_a_link() -> None:
+    demo = demo_report()
+    (objective,) = demo.objectives
+    url = "https://wiki.example.com/x?a=1&b=2"
+    data = dataclasses.replace(demo, objectives=[{**objective, "runbook_url": url}])
+    links = [a for a in section(page_of(data), "replica-1").all("a") if a.text() == "Runbook"]
+    assert [a.attributes["href"] for a in links] == [url]
+    assert "Runbook" not in page_of(demo).text()
 
 
 def test_a_day_that_was_met_says_how_near_it_was() -> None:
@@ -199,7 +261,8 @@ def test_a_replica_has_its_windows_beside_its_day() -> None:
     level, lag = (rows_of(detail, title) for title in ("Service level and", "Lag and catch-up"))
     assert level[0] == ["Verdict", "Breached", "Met", "Insufficient data"]
     assert level[3] == ["Bad", "4 min 35 s", "5 min 20 s", "6 min 02 s"]
-    assert level[12:14] == [
+    assert level[5] == ["Excluded", "0 s", "0 s", "0 s"]
+    assert level[13:15] == [
         ["Budget ends", "–", "–", "2026-05-01"],
         ["Incidents", "3", "5", "6"],
     ]
@@ -267,6 +330,11 @@ def test_notices_of_a_part_of_a_day_and_of_a_revision() -> None:
     assert "Part of a day: 00:00:00 to 23:00:00 UTC." in header
     assert "revision 3 of the day's result; 17 samples came after the first one." in header
     assert "1 bad line was kept aside" in header
+    revised = dataclasses.replace(demo, replica_days=[{**first, "revision": 2}, *others])
+    assert (
+        "revision 2 of the day's result; the first line of the next day told how this one ended,"
+        " or the objectives changed."
+    ) in page_of(revised).all("header")[0].text()
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name[:12]))

@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.spark.both_ways import Question, read_tables, spark_tables
+from tests.spark.both_ways import Question, core_tables_of
 from tests.spark.generate_dumps import Shape, generate
 from tests.spark.plain_samples import DAY_MS, HOUR_MS, Json, Tables, Window, midnight
 from tests.spark.plain_verdicts import PlainObjective
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 DATE = datetime.date(2026, 3, 10)
 W0 = midnight(DATE)
@@ -48,11 +45,9 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(spark: SparkSession, dumps: Path, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+def straight(dumps: Path) -> Tables:
     """The report of the dumps as they were written."""
-    return spark_tables(
-        spark, Question([dumps], MORNING, OBJECTIVES), tmp_path_factory.mktemp("straight")
-    )
+    return core_tables_of(Question([dumps], MORNING, OBJECTIVES))
 
 
 def without(tables: Tables, *columns: str) -> dict[str, list[Json]]:
@@ -86,59 +81,54 @@ def shuffled(directory: Path, lines: list[str]) -> None:
     chance = random.Random(str(directory)[-20:])
     chance.shuffle(lines)
     for number in range(7):
-        write(directory / f"2359-0-part-{number:08d}.jsonl.gz", lines[number::7])
+        write(directory / f"0001-0-part-{number:08d}.jsonl.gz", lines[number::7])
 
 
 def merged(directory: Path, lines: list[str]) -> None:
     """One file for everything, made of gz files one behind the other (docs/sla_at_scale.md)."""
     parts = [lines[at : at + 60] for at in range(0, len(lines), 60)]
     packed = [gzip.compress("".join(part).encode(), 1) for part in parts]
-    (directory / "2300-0-all-00000001.jsonl.gz").write_bytes(b"".join(packed))
+    (directory / "0000-0-all-00000001.jsonl.gz").write_bytes(b"".join(packed))
 
 
 def doubled(directory: Path, lines: list[str]) -> None:
     """Every line once more, in a file of its own."""
-    write(directory / "2200-0-one-00000001.jsonl.gz", lines)
-    write(directory / "2200-0-two-00000001.jsonl.gz", lines[::-1])
+    write(directory / "0700-0-one-00000001.jsonl.gz", lines)
+    write(directory / "0700-0-two-00000001.jsonl.gz", lines[::-1])
 
 
 @pytest.mark.parametrize("change", [shuffled, merged])
 def test_order_and_files_do_not_matter(
-    spark: SparkSession, dumps: Path, straight: Tables, tmp_path: Path, change: Callable[..., None]
+    dumps: Path, straight: Tables, tmp_path: Path, change: Callable[..., None]
 ) -> None:
     moved = rewritten(dumps, tmp_path / "dumps", change)
-    again = spark_tables(spark, Question([moved], MORNING, OBJECTIVES), tmp_path / "out")
+    again = core_tables_of(Question([moved], MORNING, OBJECTIVES))
     assert_equal(without(again), without(straight))
 
 
-def test_copies_are_only_counted(
-    spark: SparkSession, dumps: Path, straight: Tables, tmp_path: Path
-) -> None:
+def test_copies_are_only_counted(dumps: Path, straight: Tables, tmp_path: Path) -> None:
     twice = rewritten(dumps, tmp_path / "dumps", doubled)
-    again = spark_tables(spark, Question([twice], MORNING, OBJECTIVES), tmp_path / "out")
+    again = core_tables_of(Question([twice], MORNING, OBJECTIVES))
     assert_equal(without(again, "duplicates"), without(straight, "duplicates"))
     for once, more in zip(straight["replica_days"], again["replica_days"], strict=True):
         assert more["duplicates"] == once["received"] + 2 * once["duplicates"]
 
 
-def test_a_date_that_is_run_again_gives_equal_rows(
-    spark: SparkSession, dumps: Path, tmp_path: Path
-) -> None:
+def test_a_date_that_is_run_again_gives_equal_rows(dumps: Path) -> None:
     """D, then D-1, then D: its own figures do not change; the windows now know D-1."""
     day = Window(DATE, W0, W0 + DAY_MS)
     before = Window(DATE - datetime.timedelta(days=1), W0 - DAY_MS, W0)
     question = Question([dumps], day, OBJECTIVES)
-    first = spark_tables(spark, question, tmp_path)
-    earlier = spark_tables(spark, question.on(before), tmp_path)
-    second = spark_tables(spark, question, tmp_path)
+    first = core_tables_of(question)
+    earlier = core_tables_of(question.on(before), [first])
+    second = core_tables_of(question, [earlier, first])
     assert_equal(second["replica_days"], first["replica_days"], *MARKS, *BURN)
     assert any(first[name] for name in ("incidents", "events"))
-    for name in ("group_days", "incidents", "minutes", "hours", "events", "reports", "bad_lines"):
+    for name in ("group_days", "incidents", "minutes", "hours", "events", "bad_lines"):
         assert_equal(second[name], first[name], *MARKS)
-    assert_equal(read_tables(spark, tmp_path, before.date), earlier)
     assert {row["days_with_data"] for row in first["windows"]} == {1}
     assert {row["days_with_data"] for row in second["windows"]} == {2}
-    third = spark_tables(spark, question, tmp_path)
+    third = core_tables_of(question, [earlier, second])
     assert_equal(third, second)
 
 
@@ -146,12 +136,10 @@ BURN = ("burn_1h", "burn_6h", "burn_24h", "burn_3d")
 """They reach back into the days before, as the windows do."""
 
 
-def test_a_missing_hour_is_unknown(
-    spark: SparkSession, dumps: Path, straight: Tables, tmp_path: Path
-) -> None:
+def test_a_missing_hour_is_unknown(dumps: Path, straight: Tables, tmp_path: Path) -> None:
     """Whatever hour is taken away: its time is unknown, and nothing becomes better by it."""
     hour = rewritten(dumps, tmp_path / "dumps", without_an_hour)
-    again = spark_tables(spark, Question([hour], MORNING, OBJECTIVES), tmp_path / "out")
+    again = core_tables_of(Question([hour], MORNING, OBJECTIVES))
     for whole, less in zip(straight["replica_days"], again["replica_days"], strict=True):
         assert less["good_s"] <= whole["good_s"]
         assert less["bad_s"] <= whole["bad_s"]

@@ -71,7 +71,7 @@ def asked(shell: Shell) -> Options:
 
 
 def test_there_are_three() -> None:
-    assert [command.split()[0] for command in commands()] == ["kill", "bin/mqreport", "xdg-open"]
+    assert [command.split()[0] for command in commands()] == ["pkill", "bin/mqreport", "xdg-open"]
 
 
 def test_the_window_is_of_the_last_minutes_at_any_time(shell: Shell) -> None:
@@ -101,5 +101,28 @@ def test_what_is_stopped_runs_again() -> None:
     source = (ROOT / "broker" / "processes" / "child.py").read_text(encoding="utf-8")
     assert 'setproctitle(f"mqbroker: {self.boot.name}")' in source
     assert stopped == resumed == "mqbroker: ha"
-    assert "kill -STOP" in commands()[0]
-    assert "pkill -CONT" in commands()[0]
+
+
+_BROKERS = """
+start() {{ bash -c '(exec -a "mqbroker: ha" sleep 60) & echo $! > {directory}/$0; wait' "$1" & }}
+state() {{ sed 's/.*) //; s/ .*//; s/[^T]/-/' /proc/$(cat {directory}/$1)/stat; }}
+wait_for() {{ until [ -s {directory}/$1 ] && grep -qa mqbroker /proc/$(cat {directory}/$1)/cmdline
+  do sleep 0.01; done; }}
+wait_until() {{ until [ $(state slave) = $1 ]; do sleep 0.01; done; }}
+trap 'kill -KILL $(cat {directory}/master {directory}/slave {directory}/other)' EXIT
+start master; start slave; wait_for master; wait_for slave
+( start other ); wait_for other          # a broker that another shell starts afterwards
+{stop}; wait_until T; echo $(state master) $(state slave) $(state other)
+{resume}; wait_until -; echo $(state master) $(state slave) $(state other)
+"""
+
+
+def test_the_slave_is_stopped_however_many_brokers_there_are(tmp_path: Path) -> None:
+    """The pair's slave was started last in this shell; other brokers' processes have its title."""
+    stop, sleep, resume = commands()[0].split("; ")
+    assert sleep == "sleep 30"
+    script = _BROKERS.format(directory=tmp_path, stop=stop, resume=resume)
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.splitlines() == ["- T -", "- - -"], done.stderr

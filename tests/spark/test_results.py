@@ -1,4 +1,4 @@
-"""Result tables on disk: one date replaced and no other, crashes, revisions, late samples."""
+"""Result tables on disk: one date replaced and no other, crashes, paths of any kind."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from spark import results as results_module
 from spark.hadoop_files import FilesError, HadoopFiles
 from spark.result_tables import TABLES, ddl
-from spark.results import Results, revised
+from spark.results import Results, StagedDay
 from tests.spark.dump_lines_builder import DATE
-from tests.spark.segment_rows_builder import rows_frame
 
 pytestmark = pytest.mark.slow
 D, YESTERDAY = str(DATE), str(DATE - datetime.timedelta(days=1))
@@ -39,12 +38,24 @@ def replace(spark: SparkSession, out: str, date: str, **tables: list[Row]) -> No
     results.recover()
     staged = results.begin(date)
     for name in SOME:
-        staged.write(name, rows_frame(spark, tables.get(name, []), TABLES[name]))
+        write(spark, staged, name, tables.get(name, []))
     staged.commit()
 
 
+def write(spark: SparkSession, staged: StagedDay, table: str, rows: list[Row]) -> None:
+    whole = [tuple((dict.fromkeys(TABLES[table]) | row).values()) for row in rows]
+    frame = spark.createDataFrame(whole, ddl(table, with_date=False)) if rows else None
+    staged.write(table, frame)
+
+
+def read(spark: SparkSession, out: str, table: str, *dates: str) -> list[Any]:
+    frame = Results(spark, out).read(table, dates)
+    assert frame is not None
+    return frame.collect()
+
+
 def stored(spark: SparkSession, out: str, table: str = "incidents") -> list[tuple[Any, ...]]:
-    found = Results(spark, out).read(table, [D, YESTERDAY]).collect()
+    found = read(spark, out, table, D, YESTERDAY)
     return sorted((r.dt, r.replica, r.asDict().get("number")) for r in found)
 
 
@@ -55,7 +66,8 @@ def incident(number: int, **fields: Any) -> Row:
 def test_what_is_written_is_read_with_its_date(spark: SparkSession, tmp_path: Path) -> None:
     minute = row(minute=60_000, good_ms=1, bad_ms=2, unknown_ms=3, written=True)
     replace(spark, str(tmp_path), D, minutes=[minute, minute | {"minute": 0}], incidents=[])
-    (first, second) = Results(spark, str(tmp_path)).read("minutes", [D]).orderBy("minute").collect()
+    found = read(spark, str(tmp_path), "minutes", D)
+    (first, second) = sorted(found, key=lambda each: each.minute)
     assert second.asDict() == dict.fromkeys(TABLES["minutes"]) | minute | {"dt": D}
     assert (first.minute, first.dt) == (0, D)
     assert (tmp_path / "parquet" / "minutes" / f"dt={D}").is_dir()
@@ -92,9 +104,7 @@ def test_nothing_is_stored_yet(spark: SparkSession, tmp_path: Path) -> None:
     results = Results(spark, f"{tmp_path}/none")
     results.recover()
     assert results.dates("incidents") == []
-    frame = results.read("incidents", [D])
-    assert frame.collect() == []
-    assert frame.columns == [*TABLES["incidents"], "dt"]
+    assert results.read("incidents", [D]) is None
 
 
 def test_columns_that_an_earlier_version_did_not_write_are_null(
@@ -104,7 +114,7 @@ def test_columns_that_an_earlier_version_did_not_write_are_null(
         [("c", "b", "b:1", 5.0)], "cluster string, broker string, replica string, bad_s double"
     )
     old.write.parquet(f"{tmp_path}/parquet/replica_days/dt={D}")
-    (found,) = Results(spark, str(tmp_path)).read("replica_days", [D]).collect()
+    (found,) = read(spark, str(tmp_path), "replica_days", D)
     assert (found.bad_s, found.incidents_ended, found.dt) == (5.0, None, D)
 
 
@@ -114,7 +124,7 @@ def test_a_table_that_was_forgotten_keeps_the_old_result(
     out = str(tmp_path)
     replace(spark, out, D, incidents=[incident(1)])
     staged = Results(spark, out).begin(D)
-    staged.write("minutes", rows_frame(spark, [], TABLES["minutes"]))
+    staged.write("minutes", None)
     with pytest.raises(ValueError, match="not written: incidents, replica_days"):
         staged.commit()
     assert stored(spark, out) == [(D, "b:1", 1)]
@@ -126,27 +136,25 @@ def test_a_crash_while_tables_are_written_leaves_the_old_result(
     out = str(tmp_path)
     replace(spark, out, D, incidents=[incident(1)])
     staged = Results(spark, out).begin(D)
-    staged.write("incidents", rows_frame(spark, [incident(2)], TABLES["incidents"]))
-    assert [r.number for r in staged.read("incidents").collect()] == [2]
+    write(spark, staged, "incidents", [incident(2)])
     assert stored(spark, out) == [(D, "b:1", 1)]
     Results(spark, out).recover()
     assert stored(spark, out) == [(D, "b:1", 1)]
     assert not any((tmp_path / "parquet/_staging").iterdir())
 
 
-def test_what_is_kept_for_later_stages_goes_with_the_commit_or_without(
+def test_what_was_given_up_is_gone_and_what_was_committed_is_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     out = str(tmp_path)
     staged = Results(spark, out).begin(D)
-    kept = staged.keep("some", spark.range(3))
-    assert sorted(r.id for r in kept.collect()) == [0, 1, 2]
+    write(spark, staged, "incidents", [incident(1)])
     staged.discard()
     assert not any((tmp_path / "parquet/_staging").iterdir())
+    replace(spark, out, D, incidents=[incident(2)])
     staged = Results(spark, out).begin(D)
-    staged.keep("some", spark.range(3))
     for name in SOME:
-        staged.write(name, rows_frame(spark, [row()], TABLES[name]))
+        write(spark, staged, name, [row()])
     staged.commit()
     staged.discard()
     assert not any((tmp_path / "parquet/_staging").iterdir())
@@ -164,9 +172,9 @@ def test_a_crash_while_tables_are_put_in_place(
     replace(spark, out, D, **old)
     replace(spark, out, YESTERDAY, **old)
     staged = Results(spark, out).begin(D)
-    staged.write("incidents", rows_frame(spark, [incident(2)], TABLES["incidents"]))
-    staged.write("minutes", rows_frame(spark, [], TABLES["minutes"]))
-    staged.write("replica_days", rows_frame(spark, [row("new")], TABLES["replica_days"]))
+    write(spark, staged, "incidents", [incident(2)])
+    write(spark, staged, "minutes", [])
+    write(spark, staged, "replica_days", [row("new")])
 
     left = operation
     with monkeypatch.context() as patch:
@@ -242,65 +250,3 @@ def test_a_jvm_that_died(spark: SparkSession, tmp_path: Path, error: Exception) 
     files._path = dead
     with pytest.raises(FilesError, match=f"{tmp_path}: Spark's JVM does not answer"):
         files.exists(str(tmp_path))
-
-
-def day_row(replica: str = "b:1", **fields: Any) -> Row:
-    base = {"objective": "default", "verdict": "met", "reasons": ["fine"], "window_s": 86_400.0}
-    base |= {"good_s": 86_400.0, "bad_s": 0.0, "unknown_s": 0.0}
-    return row(replica, **base, received=100, input_digest="aa") | fields
-
-
-def revisions(
-    spark: SparkSession, now: list[Row], before: list[Row] | None
-) -> dict[str, tuple[int, int, int]]:
-    columns = {n: t for n, t in TABLES["replica_days"].items() if n not in ("late", "revision")}
-    columns.pop("first_received")
-    old = spark.createDataFrame([], ddl("replica_days"))
-    if before:
-        old = rows_frame(spark, before, TABLES["replica_days"] | {"dt": "string"})
-    found = revised(rows_frame(spark, now, columns), old, reported=before is not None).collect()
-    return {r.replica: (r.revision, r.late, r.first_received) for r in found}
-
-
-def test_the_first_report_is_revision_1_without_late_samples(spark: SparkSession) -> None:
-    assert revisions(spark, [day_row()], None) == {"b:1": (1, 0, 100)}
-
-
-def test_equal_input_gives_an_equal_row(spark: SparkSession) -> None:
-    first = day_row(revision=3, late=20, first_received=80)
-    assert revisions(spark, [day_row()], [first]) == {"b:1": (3, 20, 80)}
-
-
-def test_late_samples_revise(spark: SparkSession) -> None:
-    first = day_row(revision=1, late=0, first_received=100)
-    now = day_row(received=130, input_digest="bb", good_s=86_000.0, unknown_s=400.0)
-    assert revisions(spark, [now], [first]) == {"b:1": (2, 30, 100)}
-
-
-def test_samples_that_were_lost_are_no_late_ones_when_they_return(spark: SparkSession) -> None:
-    fewer = day_row(received=50, input_digest="cc", revision=2, late=0, first_received=100)
-    assert revisions(spark, [day_row()], [fewer]) == {"b:1": (3, 0, 100)}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"objective": "strict"},
-        {"verdict": "breached"},
-        {"bad_s": 1.0},
-        {"input_digest": None},
-        {"reasons": None},
-    ],
-)
-def test_whatever_changes_the_result_revises(spark: SparkSession, change: Row) -> None:
-    first = day_row(revision=1, late=0, first_received=100)
-    assert revisions(spark, [day_row(**change)], [first]) == {"b:1": (2, 0, 100)}
-
-
-def test_a_replica_that_the_first_report_did_not_have_revises(spark: SparkSession) -> None:
-    """Its samples are its group's: late are those that the group did not have either."""
-    first = day_row(revision=1, late=0, first_received=100)
-    other = day_row("x:1", broker="x", received=70)
-    found = revisions(spark, [day_row(), day_row("b:2", received=120), other], [first])
-    assert found == {"b:1": (1, 0, 100), "b:2": (2, 20, 100), "x:1": (2, 70, 0)}
-    assert revisions(spark, [day_row()], []) == {"b:1": (2, 100, 0)}

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.sla_config import (
-    Objective,
-    ReplicaName,
-    ReplicaPattern,
-    SlaConfig,
-    SlaError,
-    default_sla,
-    parse_sla,
-    pattern_regex,
-    read_sla,
-)
+from spark.exclusions import Exclusion
+from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig, pattern_regex
+from spark.sla_config import SlaError, default_sla, parse_sla, read_sla
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,6 +22,10 @@ def problems(text: str) -> list[str]:
     with pytest.raises(SlaError) as caught:
         parse_sla(text, "sla.yaml")
     return list(caught.value.problems)
+
+
+def ms(moment: str) -> int:
+    return round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
 def first_match(config: SlaConfig, *names: str) -> str:
@@ -51,8 +49,8 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     """Every commented-out setting, with the comment sign taken away."""
     text = (ROOT / "conf" / "sla.yaml").read_text(encoding="utf-8")
     text = re.sub(r"^(\s*)# (?=\s*(- )?[a-z_0-9]+: )", r"\1", text, flags=re.MULTILINE)
-    text = re.sub(r"^# (?=expect:|retired:|  )", "", text, flags=re.MULTILINE)
-    config = parse_sla(text.replace("# expect:", "expect:").replace("# retired:", "retired:"), "x")
+    text = re.sub(r"^# (?=expect:|retired:|maintenance:|  )", "", text, flags=re.MULTILINE)
+    config = parse_sla(text, "x")
     orders = config.objectives[0]
     assert orders.name == "orders"
     assert orders.metadata_required
@@ -61,6 +59,15 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     assert config.expect == (ReplicaName("prod-1", "orders-1", "orders-1:1"),)
     assert config.retired == (ReplicaPattern("prod-1", "old-*"),)
     assert "\nwindows: [7, 30]\n" in text
+    assert "\nexit_on: day\n" in text
+    assert (orders.first_copy_hours, orders.runbook_url) == (
+        Objective("x").first_copy_hours,
+        "https://wiki.example.com/replication",
+    )
+    once, weekly = config.exclusions
+    assert (once.patterns, once.reason) == (("*", "orders-*", "*"), "new disks, CHG-1234")
+    assert once.once_ms == (ms("2026-12-01T22:00:00+00:00"), ms("2026-12-02T02:00:00+00:00"))
+    assert weekly.weekly_ms == (6 * 86_400_000 + 2 * 3_600_000, 6 * 86_400_000 + 4 * 3_600_000)
 
 
 def test_every_value() -> None:
@@ -79,9 +86,13 @@ objectives:
     rpo_bytes: 0
     metadata_age_seconds: 60
     metadata_required: yes
+    first_copy_hours: 0
+    runbook_url: http://wiki/x
 expect: [{cluster: c, broker: b, replica: "b:1"}, {cluster: c, broker: b, replica: "b:1"}]
 retired: [{broker: old}]
 windows: [30, 90, 7]
+exit_on: both
+maintenance: [{from: 2026-12-01 00:00, to: 2026-12-01T02:00+01:00, cluster: c, reason: why}]
 """,
         "sla.yaml",
     )
@@ -100,6 +111,9 @@ windows: [30, 90, 7]
                 0,
                 60,
                 True,
+                0,
+                True,
+                "http://wiki/x",
             ),
             Objective("default"),
         ),
@@ -107,7 +121,34 @@ windows: [30, 90, 7]
         (ReplicaPattern(broker="old"),),
         (7, 30, 90),
         "sla.yaml",
+        (Exclusion(("c", "*", "*"), "why", (ms("2026-12-01T00:00Z"), ms("2026-12-01T01:00Z"))),),
+        "both",
     )
+    # Executors of Spark get it.
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "given", "of_sync_master", "of_others"),
+    [
+        ("", None, False, 99.9, None),
+        ("sync_ok_percent: 99", 99, True, 99, 99),
+        ("sync_ok_percent: off", None, True, None, None),
+        ("sync_ok_percent: OFF", None, True, None, None),
+        ("sync_ok_percent: null", None, True, None, None),
+    ],
+)
+def test_sync_ok_has_a_default_for_a_sync_master_only(
+    written: str,
+    value: float | None,
+    given: bool,
+    of_sync_master: float | None,
+    of_others: float | None,
+) -> None:
+    (objective,) = parse_sla(f"objectives:\n- name: a\n  {written}\n", "x").objectives
+    assert (objective.sync_ok_percent, objective.sync_ok_given) == (value, given)
+    assert objective.sync_ok_wanted(is_sync_master=True) == of_sync_master
+    assert objective.sync_ok_wanted(is_sync_master=False) == of_others
 
 
 @pytest.mark.parametrize(
@@ -252,6 +293,69 @@ objectives:
         (
             "expect:\n- {cluster: c, broker: b, replica: r}\nretired:\n- {broker: 'b*'}",
             "sla.yaml:2: expect: r of c/b is retired in this file; remove one of the two",
+        ),
+        (
+            "objectives:\n- name: a\n  sync_ok_percent: '99'",
+            "sla.yaml:3: sync_ok_percent is '99': write a plain number of percent",
+        ),
+        (
+            "objectives:\n- name: a\n  sync_ok_percent:",
+            "sla.yaml:3: sync_ok_percent is empty: write a plain number of percent, or off",
+        ),
+        (
+            "objectives:\n- name: a\n  first_copy_hours: 745",
+            "sla.yaml:3: first_copy_hours is 745: it has to be at least 0 and at most 744 hours",
+        ),
+        *(
+            (
+                f"objectives:\n- name: a\n  runbook_url: {value}",
+                f"sla.yaml:3: runbook_url is '{value}': write a whole address, https://host/path",
+            )
+            for value in ("wiki/x", "javascript:alert(1)", "ftp://h/x", "http://h:x/", "http://")
+        ),
+        ("exit_on: week", "sla.yaml:1: exit_on is 'week': write day or window or both"),
+        ("exit_on: [day]", "sla.yaml:1: exit_on is a list: write day or window or both"),
+        (
+            "maintenance:\n- {weekly: sunday 02:00-04:00}",
+            "sla.yaml:2: maintenance: this entry lacks reason",
+        ),
+        *(
+            (
+                f"maintenance:\n- reason: a{keys}",
+                "sla.yaml:2: maintenance: this entry needs from and to, or weekly alone",
+            )
+            for keys in (
+                "",
+                "\n  from: 2026-12-01",
+                "\n  to: 2026-12-01",
+                "\n  weekly: sunday 02:00-04:00\n  to: 2026-12-01",
+            )
+        ),
+        (
+            "maintenance:\n- {reason: a, from: 2026-12-01T02:00Z, to: 2026-12-01T02:00Z}",
+            "sla.yaml:2: maintenance: from has to be before to",
+        ),
+        *(
+            (
+                f"maintenance:\n- reason: a\n  from: {value}\n  to: 2026-12-01",
+                f"sla.yaml:3: from is {told}: write a time in UTC, 2026-12-01T22:00:00Z",
+            )
+            for value, told in (
+                ("tonight", "'tonight'"),
+                ("2026-02-30", "'2026-02-30'"),
+                ("", "empty"),
+            )
+        ),
+        *(
+            (
+                f"maintenance:\n- reason: a\n  weekly: {value}",
+                f"sla.yaml:3: weekly is '{value}': write a day and its times in UTC: \"sunday",
+            )
+            for value in ("sunday", "sun 02:00-04:00", "sunday 2:00-04:00", "sunday 24:00-04:00")
+        ),
+        (
+            "maintenance:\n- reason: a\n  weekly: sunday 02:00-02:00",
+            "sla.yaml:3: weekly is 'sunday 02:00-02:00': it begins and ends at the same time",
         ),
         ("objectives: [", "sla.yaml:1: not valid YAML"),
         ("a: 1\n\tb: 2", "sla.yaml:2: not valid YAML"),

@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import sla_report
+from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.report_data import ReportData
 from spark.results import StagedDay
 from spark.schema import Day, InputError
-from spark.sla_config import Objective, ReplicaName, ReplicaPattern, SlaConfig
-from spark.sla_report import STAGES, ReportRequest, run
+from spark.sla_report import STAGES, ReportRequest, groups_to_revise, run
 from tests.spark.dump_lines_builder import DATE, T0, Life, Line, every, replica, write_dump
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -144,7 +144,8 @@ def test_late_samples_revise_and_copies_of_lines_do_not(
     assert row["late"] == row["received"] - 59
     assert (data.revision, data.group_days[0]["revision"]) == (2, 2)
     revised = tables(spark, tmp_path)
-    report(spark, tmp_path, dumps=[*reversed(both), both[0]])  # and every line of it twice
+    copy = shutil.copytree(both[0], tmp_path / "copy")
+    report(spark, tmp_path, dumps=[*reversed(both), str(copy)])
     again = tables(spark, tmp_path)
     duplicates = again.pop("replica_days"), revised.pop("replica_days")
     assert duplicates[0] != duplicates[1]
@@ -168,6 +169,26 @@ def test_d_then_the_day_before_then_d_again(
     week = next(row for row in data.windows if row["days"] == 7)
     assert (week["days_with_data"], week["bad_s"]) == (2, 25)
     assert week["good_s"] == 575 + 600
+
+
+def test_the_first_lines_of_a_date_tell_how_the_day_before_ended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Down since 23:40, proved by a start at 00:20: 20 minutes are yesterday's, known today."""
+    out, dumps = str(tmp_path / "out"), tmp_path / "dumps"
+    life = Life(start_ms=T0 - 86_400_000 - 600_000, interval_ms=600_000)
+    lines = [life.line(ts) for ts in every(T0 - 86_400_000, T0 - 1_200_000, 600_000)]
+    after = life.restarted(T0 + 1_200_000)
+    write_dump(dumps, lines)
+    (row,) = report(spark, tmp_path, day=Day.whole(YESTERDAY)).replica_days
+    assert (row["bad_s"], row["unknown_s"]) == (0, 1_200)
+    write_dump(dumps, [after.line(ts) for ts in every(T0 + 1_800_000, T0 + 7_200_000, 600_000)])
+    data = report(spark, tmp_path, day=Day.whole(DATE))
+    assert data.replica_days[0]["bad_s"] == 1_200
+    assert groups_to_revise(spark, out, data) == ["c/b"]
+    (row,) = report(spark, tmp_path, day=Day.whole(YESTERDAY)).replica_days
+    assert (row["bad_s"], row["unknown_s"], row["revision"]) == (1_200, 0, 2)
+    assert groups_to_revise(spark, out, data) == []
 
 
 def test_missing_data_is_unknown_and_nobody_is_forgotten(

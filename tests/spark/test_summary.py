@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spark.report_data import ReportData, ReportDataError, Row, finite, plotted_keys, worst_first
-from spark.summary import incidents_csv, replicas_csv, summary_json
+from spark.summary import _cell, incidents_csv, replicas_csv, summary_json
 from tests.spark.demo_report import DATE, demo_report, empty_report, one_replica_report
 
 TABLES = ("replica_days", "group_days", "windows", "incidents", "events", "bad_lines")
@@ -34,6 +34,10 @@ def test_the_summary_says_what_the_data_say() -> None:
     summary = json.loads(summary_json(data))
     assert (summary["version"], summary["date"], summary["verdict"]) == (1, DATE, "breached")
     assert (summary["exit_code"], summary["revision"]) == (1, 1)
+    assert summary["rolling"] == {"days": 30, "verdict": "insufficient data"}
+    assert summary["exit_on"] == "day"
+    of_window = json.loads(summary_json(dataclasses.replace(data, exit_on="window")))
+    assert (of_window["exit_on"], of_window["exit_code"]) == ("window", 2)
     assert summary["window"] == {
         "start": "2026-03-14T00:00:00.000+00:00",
         "end": "2026-03-15T00:00:00.000+00:00",
@@ -199,3 +203,10 @@ def test_finite() -> None:
         3,
         4.5,
     ]
+
+
+def test_excluded_time_in_a_cell() -> None:
+    excluded = [{"reason": "new disks", "seconds": 3600.0}, {"reason": "weekly", "seconds": 60.5}]
+    assert _cell(excluded) == "new disks: 3600.0; weekly: 60.5"
+    assert _cell([]) == ""
+    assert _cell([{"reason": "=1+1", "seconds": 1.0}]) == "'=1+1: 1.0"

@@ -6,20 +6,15 @@ from __future__ import annotations
 import datetime
 import math
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark.dump_words import REPLICA
+from spark.objectives import Objective
 from spark.result_tables import TABLES
-from spark.results import Results
-from spark.windows import clusters, group_windows, windows
+from spark.windows import clusters, group_windows, replica_windows
 from tests.spark.dump_lines_builder import DATE
-from tests.spark.segment_rows_builder import rows_frame
 
-pytestmark = pytest.mark.slow
 DAY_S = 86_400.0
 Stored = dict[str, Any]
 
@@ -47,17 +42,24 @@ def stored(back: int, replica: str = "b:1", **figures: Any) -> Stored:
 
 
 def computed(
-    spark: SparkSession, rows: list[Stored], **objective: float
+    rows: list[Stored], lengths: tuple[int, ...] = (7, 30), **objective: float
 ) -> dict[tuple[str, int], dict[str, Any]]:
-    days = rows_frame(spark, rows, TABLES["replica_days"] | {"dt": "string"})
-    values = {"name": "default", "availability_percent": 99.9, "min_coverage_percent": 99.0}
-    columns = dict(zip(values, ("string", "double", "double"), strict=True))
-    objectives = rows_frame(spark, [values | objective], columns)
-    found = windows(days, objectives, str(DATE), (7, 30)).collect()
-    return {(row.replica, row.days): row.asDict(recursive=True) for row in found}
+    asked = Objective("default", **objective)
+    nothing = dict.fromkeys(TABLES["replica_days"])
+    by_replica: dict[str, list[Stored]] = {}
+    for row in rows:
+        by_replica.setdefault(row["replica"], []).append(nothing | row)
+    found = [
+        row
+        for days in by_replica.values()
+        if any(day["dt"] == str(DATE) for day in days)
+        for row in replica_windows(days, asked, str(DATE), lengths)
+    ]
+    assert all(TABLES["windows"].keys() == row.keys() for row in found)
+    return {(row["replica"], row["days"]): row for row in found}
 
 
-def test_sums_over_days_that_are_all_there(spark: SparkSession) -> None:
+def test_sums_over_days_that_are_all_there() -> None:
     rows = [stored(back) for back in range(31)]
     rows[0] |= {"bad_s": 40.0, "good_s": DAY_S - 40, "incidents": 2}
     rows[0] |= {"incidents_ended": 1, "incident_ended_s": 10.0}
@@ -66,7 +68,7 @@ def test_sums_over_days_that_are_all_there(spark: SparkSession) -> None:
     rows[29] |= {"bad_s": 100.0, "good_s": DAY_S - 100, "incidents": 1}
     rows[29] |= {"incidents_ended": 1, "incident_ended_s": 100.0}
     rows[30] |= {"bad_s": 5_000.0, "good_s": DAY_S - 5_000, "incidents": 9}  # too old
-    found = computed(spark, rows)
+    found = computed(rows)
     week, month = found["b:1", 7], found["b:1", 30]
     assert (week["good_s"], week["bad_s"], week["unknown_s"]) == (7 * DAY_S - 100, 100, 0)
     assert (week["days_with_data"], week["coverage"]) == (7, 1.0)
@@ -80,41 +82,41 @@ def test_sums_over_days_that_are_all_there(spark: SparkSession) -> None:
     assert (month["budget_s"], month["mttr_s"]) == (2592.0, 60.0)
 
 
-def test_missing_days_are_unknown(spark: SparkSession) -> None:
+def test_missing_days_are_unknown() -> None:
     rows = [stored(0), stored(3, unknown_s=DAY_S), stored(5, unknown_s=DAY_S / 2)]
-    week = computed(spark, rows)["b:1", 7]
+    week = computed(rows)["b:1", 7]
     assert (week["good_s"], week["unknown_s"]) == (1.5 * DAY_S, 5.5 * DAY_S)
     assert week["coverage"] == pytest.approx(1.5 / 7)
     assert (week["days_with_data"], week["verdict"]) == (2, "insufficient data")
     assert week["availability"] == 1.0
 
 
-def test_a_replica_of_which_nothing_is_known(spark: SparkSession) -> None:
-    week = computed(spark, [stored(0, unknown_s=DAY_S)])["b:1", 7]
+def test_a_replica_of_which_nothing_is_known() -> None:
+    week = computed([stored(0, unknown_s=DAY_S)])["b:1", 7]
     figures = ("availability", "mttr_s", "mtbf_s", "lag_ms_p50", "lag_bytes_p99", "lag_ms_max")
     assert [week[name] for name in figures] == [None] * 6
     assert (week["days_with_data"], week["coverage"], week["incidents"]) == (0, 0.0, 0)
     assert week["verdict"] == "insufficient data"
 
 
-def test_only_replicas_that_d_has(spark: SparkSession) -> None:
-    found = computed(spark, [stored(0), stored(1), stored(1, "gone"), stored(-1, "next")])
+def test_only_replicas_that_d_has() -> None:
+    found = computed([stored(0), stored(1), stored(1, "gone"), stored(-1, "next")])
     assert found.keys() == {("b:1", 7), ("b:1", 30)}
 
 
-def test_the_budget_is_breached_whatever_is_missing(spark: SparkSession) -> None:
+def test_the_budget_is_breached_whatever_is_missing() -> None:
     rows = [stored(0, bad_s=605.0), stored(0, "b:2", bad_s=604.8)]
-    found = computed(spark, rows)
+    found = computed(rows)
     assert found["b:1", 7]["verdict"] == "breached"
     assert found["b:1", 7]["budget_left_s"] == pytest.approx(-0.2)
     assert found["b:2", 7]["verdict"] == "insufficient data"  # all of it used, and days missing
     assert found["b:1", 30]["verdict"] == "insufficient data"
 
 
-def test_a_part_of_a_day_has_a_part_of_the_budget(spark: SparkSession) -> None:
+def test_a_part_of_a_day_has_a_part_of_the_budget() -> None:
     rows = [stored(back) for back in range(1, 7)]
     rows.append(stored(0, window_s=3_600.0, good_s=3_600.0))
-    week = computed(spark, rows)["b:1", 7]
+    week = computed(rows)["b:1", 7]
     assert week["coverage"] == 1.0
     assert week["budget_s"] == pytest.approx((6 * DAY_S + 3_600) * 0.001)
 
@@ -133,9 +135,7 @@ def exact(values: list[tuple[int, int]], permille: int) -> int:
     raise AssertionError
 
 
-def test_percentiles_of_merged_histograms_are_at_most_2_percent_too_high(
-    spark: SparkSession,
-) -> None:
+def test_percentiles_of_merged_histograms_are_at_most_2_percent_too_high() -> None:
     chance = random.Random(4)
     rows, values = [], []
     for back in range(7):
@@ -148,7 +148,7 @@ def test_percentiles_of_merged_histograms_are_at_most_2_percent_too_high(
             row |= {f"{lag}_hist": histogram, f"{lag}_max": max(value for value, _ in days)}
         rows.append(row)
         values += days
-    week = computed(spark, rows)["b:1", 7]
+    week = computed(rows)["b:1", 7]
     for lag in ("lag_ms", "lag_bytes"):
         for name, permille in (("p50", 500), ("p99", 990), ("p999", 999)):
             truth = exact(values, permille)
@@ -156,11 +156,11 @@ def test_percentiles_of_merged_histograms_are_at_most_2_percent_too_high(
         assert week[f"{lag}_max"] == max(value for value, _ in values)
 
 
-def test_percentiles_at_an_exact_share_and_never_above_the_largest(spark: SparkSession) -> None:
+def test_percentiles_at_an_exact_share_and_never_above_the_largest() -> None:
     today = stored(0, lag_ms_hist={0: 990, bucket(100): 9, bucket(5_000): 1}, lag_ms_max=5_000)
     other = stored(0, "b:2", lag_ms_hist={bucket(5_000): 7}, lag_ms_max=5_000)
     nothing = stored(0, "b:3", lag_ms_hist={}, lag_ms_max=None)
-    found = computed(spark, [today, other, nothing])
+    found = computed([today, other, nothing])
     first, second = found["b:1", 7], found["b:2", 30]
     assert (first["lag_ms_p50"], first["lag_ms_p99"]) == (0.0, 0.0)
     assert first["lag_ms_p999"] == pytest.approx(1.02 ** bucket(100))
@@ -181,15 +181,15 @@ def test_percentiles_at_an_exact_share_and_never_above_the_largest(spark: SparkS
         ({0: 0.001}, None),  # in 18 million days: no calendar has them
     ],
 )
-def test_forecast(spark: SparkSession, bad_by_day: dict[int, float], forecast: str | None) -> None:
-    found = computed(spark, [stored(n, bad_s=bad_by_day.get(n, 0.0)) for n in range(30)])
+def test_forecast(bad_by_day: dict[int, float], forecast: str | None) -> None:
+    found = computed([stored(n, bad_s=bad_by_day.get(n, 0.0)) for n in range(30)])
     assert found["b:1", 30]["forecast"] == forecast
     assert found["b:1", 7]["forecast"] is None
 
 
-def test_the_forecast_takes_the_rate_of_the_days_that_are_known(spark: SparkSession) -> None:
+def test_the_forecast_takes_the_rate_of_the_days_that_are_known() -> None:
     # 100 s in two known days: 50 s a day, 2492 s left.
-    found = computed(spark, [stored(0, bad_s=100.0), stored(2), stored(4, unknown_s=DAY_S)])
+    found = computed([stored(0, bad_s=100.0), stored(2), stored(4, unknown_s=DAY_S)])
     assert found["b:1", 30]["forecast"] == str(DATE + datetime.timedelta(days=49))
 
 
@@ -255,9 +255,9 @@ OVER_MIDNIGHT: dict[str, tuple[list[Stored], tuple[float, ...]]] = {
 }
 
 
-def test_incidents_over_midnight(spark: SparkSession) -> None:
+def test_incidents_over_midnight() -> None:
     rows = [row | {"replica": case} for case, (days, _) in OVER_MIDNIGHT.items() for row in days]
-    found = computed(spark, rows)
+    found = computed(rows)
     names = ("incidents", "incidents_ended", "incident_s", "incident_ended_s", "longest_incident_s")
     for case, (_, expected) in OVER_MIDNIGHT.items():
         week = found[case, 7]
@@ -266,9 +266,19 @@ def test_incidents_over_midnight(spark: SparkSession) -> None:
         assert week["bad_s"] <= expected[2], case
 
 
-def test_whatever_can_be_added_up(spark: SparkSession) -> None:
+def kind(name: str, max_age_ms: int, failures: int, covered_s: float) -> dict[str, Any]:
+    return {
+        "kind": name,
+        "max_age_ms": max_age_ms,
+        "p99_age_ms": 1,
+        "failures": failures,
+        "covered_s": covered_s,
+    }
+
+
+def test_whatever_can_be_added_up() -> None:
     """Two stored days and five missing ones."""
-    topics = ("topics", 5_000, 4_000, 1, 80_000.0)
+    topics = kind("topics", 5_000, 1, 80_000.0)
     one = stored(
         0,
         expected=17_280,
@@ -290,7 +300,7 @@ def test_whatever_can_be_added_up(spark: SparkSession) -> None:
         catch_up_bytes=20_000_000,
         longest_gap_s=100.0,
         clock_skew_ms=3,
-        metadata=[("offsets", 1, 1, 0, 1.0), topics],
+        metadata=[kind("offsets", 1, 0, 1.0), topics],
     )
     other = stored(
         2,
@@ -304,9 +314,9 @@ def test_whatever_can_be_added_up(spark: SparkSession) -> None:
         transferred_bytes=1,
         catch_up_s=0.0,
         longest_gap_s=4.0,
-        metadata=[("topics", 7_000, 10, 5, 86_400.0)],
+        metadata=[kind("topics", 7_000, 5, 86_400.0)],
     )
-    week = computed(spark, [one, other])["b:1", 7]
+    week = computed([one, other])["b:1", 7]
     expected = {
         "window_s": 7 * DAY_S,
         "expected": 17_290,
@@ -338,23 +348,45 @@ def test_whatever_can_be_added_up(spark: SparkSession) -> None:
     ]
 
 
-def test_gaps_of_days_that_are_all_there(spark: SparkSession) -> None:
+def test_gaps_of_days_that_are_all_there() -> None:
     rows = [stored(back, longest_gap_s=float(back)) for back in range(30)]
-    found = computed(spark, rows)
+    found = computed(rows)
     assert [found["b:1", days]["longest_gap_s"] for days in (7, 30)] == [6.0, 29.0]
 
 
-def test_the_forecast_is_that_of_the_longest_window(spark: SparkSession) -> None:
-    frame = rows_frame(
-        spark,
-        [stored(n, bad_s=10.0) for n in range(14)],
-        TABLES["replica_days"] | {"dt": "string"},
-    )
-    values = {"name": "default", "availability_percent": 99.9, "min_coverage_percent": 99.0}
-    columns = dict(zip(values, ("string", "double", "double"), strict=True))
-    found = windows(frame, rows_frame(spark, [values], columns), str(DATE), (2, 14)).collect()
+def test_the_forecast_is_that_of_the_longest_window() -> None:
+    found = computed([stored(n, bad_s=10.0) for n in range(14)], lengths=(2, 14))
     # Of 1209.6 s are 1069.6 left, at 10 s a day.
-    assert {row.days: row.forecast for row in found} == {2: None, 14: "2026-06-24"}
+    told = {days: row["forecast"] for (_, days), row in found.items()}
+    assert told == {2: None, 14: "2026-06-24"}
+
+
+def test_no_forecast_from_a_few_known_minutes() -> None:
+    """16 known minutes of which 1 s was bad say nothing of the next month."""
+    few = stored(0, unknown_s=DAY_S - 960, bad_s=1.0)
+    assert computed([few])["b:1", 30]["forecast"] is None
+    assert computed([few, stored(1)])["b:1", 30]["forecast"] is not None
+
+
+def test_unknown_time_has_to_fit_into_the_budget() -> None:
+    """Of 30 days 2,592 s may be bad; 99 % of them known leave 25,920 s."""
+    month = [stored(back, unknown_s=0.0) for back in range(30)]
+    assert computed(month)["b:1", 30]["verdict"] == "met"
+    month[3] = stored(3, unknown_s=2_592.0)
+    assert computed(month)["b:1", 30]["verdict"] == "met"
+    month[4] = stored(4, bad_s=0.001)
+    found = computed(month)["b:1", 30]
+    assert (found["verdict"], found["coverage"] > 0.99) == ("insufficient data", True)
+
+
+def test_excluded_time_is_in_no_budget() -> None:
+    half = DAY_S / 2
+    rows = [stored(back) for back in range(1, 7)]
+    rows.append(stored(0, excluded_s=half, good_s=half))
+    week = computed(rows)["b:1", 7]
+    assert (week["excluded_s"], week["unknown_s"], week["coverage"]) == (half, 0.0, 1.0)
+    assert week["budget_s"] == pytest.approx(6.5 * 86.4)
+    assert week["verdict"] == "met"
 
 
 def group(back: int, broker: str = "b", **figures: Any) -> Stored:
@@ -375,40 +407,42 @@ def of_group(back: int, broker: str = "b", **figures: Any) -> Stored:
 
 
 @pytest.fixture(scope="module")
-def groups(spark: SparkSession) -> dict[tuple[str, str, int], dict[str, Any]]:
+def groups() -> dict[tuple[str, str, int], dict[str, Any]]:
     """Of group b three days, of `quiet` one without a sample, of `old` one without histogram; and
     the clusters that they are, as broker `*`."""
+    nothing = dict.fromkeys(TABLES["group_days"])
     rows = [
         of_group(0),
         *(of_group(back, unreplicated_bytes_hist={0: 1_000}, ack_sum_s=0.2) for back in (1, 2)),
         group(0, "quiet"),
-        group(0, "gone") | {"dt": str(DATE - datetime.timedelta(days=1))},
         of_group(0, "old", unreplicated_bytes_hist=None),
         of_group(0, "lone", cluster="w", role="SYNC_MASTER"),
         of_group(0, "full", cluster="w", role="SYNC_MASTER"),
     ]
-    days = rows_frame(spark, rows, TABLES["group_days"] | {"dt": "string"})
+    days = [nothing | row for row in rows]
     keys = [("c", "b", "b:1", "met"), ("c", "b", "b:2", "breached"), ("c", "old", "old:1", "met")]
     keys.append(("w", "full", "full:1", "met"))
     replicas = [
-        stored(0, replica, cluster=cluster, broker=broker, verdict=verdict)
+        dict.fromkeys(TABLES["replica_days"])
+        | stored(0, replica, cluster=cluster, broker=broker, verdict=verdict)
         | {"lag_ms_max": 5, "lag_ms_hist": {0: 97, 82: 3}, "minutes_good": 30, "minutes_bad": 10}
         for cluster, broker, replica, verdict in keys
     ]
-    of_windows = [
-        row | {"days": days, "verdict": "met", "window_s": days * DAY_S, "lag_ms_max": 5.0}
+    several = [
+        row | {"days": length, "verdict": "met", "window_s": length * DAY_S, "lag_ms_max": 5.0}
         for row in replicas
-        for days in (7, 30)
+        for length in (7, 30)
     ]
-    several = rows_frame(spark, of_windows, TABLES["windows"])
-    of_groups = group_windows(days, several, str(DATE), (7, 30))
-    wanted = rows_frame(
-        spark, [row.asDict() for row in of_groups.collect()], TABLES["group_windows"]
-    )
-    of_day = rows_frame(spark, replicas, TABLES["replica_days"])
-    found = clusters(of_day, several, days.where(f"dt = '{DATE}'").drop("dt"), wanted).collect()
-    every = [row.asDict() for row in wanted.collect()]
-    every += [row.asDict() | {"broker": "*"} for row in found]
+    of_groups: list[dict[str, Any]] = []
+    for key in dict.fromkeys((row["cluster"], row["broker"]) for row in days):
+        own = [row for row in days if (row["cluster"], row["broker"]) == key]
+        theirs = [row for row in several if (row["cluster"], row["broker"]) == key]
+        of_groups += group_windows(own, theirs, str(DATE), (7, 30))
+    assert all(TABLES["group_windows"].keys() == row.keys() for row in of_groups)
+    today = [row for row in days if row["dt"] == str(DATE)]
+    found = clusters(replicas, several, today, of_groups)
+    assert all(TABLES["clusters"].keys() <= row.keys() for row in found)
+    every = [*of_groups, *(row | {"broker": "*"} for row in found)]
     return {(row["cluster"], row["broker"], row["days"]): row for row in every}
 
 
@@ -501,18 +535,11 @@ def test_a_cluster_with_a_master_that_waits_for_nobody(groups: Rows) -> None:
     assert row["verdict"] == groups["w", "*", 30]["verdict"] == "insufficient data"
 
 
-def test_results_of_an_earlier_version_lack_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_results_of_an_earlier_version_lack_columns() -> None:
     """They are read as nulls, and windows count what is there."""
-    old = [*REPLICA, "objective", "window_s", "good_s", "bad_s", "unknown_s", "incidents"]
-    old += ["incidents_ended", "incident_ended_s"]
-    columns = {name: TABLES["replica_days"][name] for name in old}
     yesterday = stored(1, bad_s=10.0, incidents=1, incidents_ended=1, incident_ended_s=10.0)
-    path = tmp_path / "parquet" / "replica_days" / f"dt={yesterday['dt']}"
-    rows_frame(spark, [yesterday], columns).write.parquet(str(path))
-    read = Results(spark, str(tmp_path)).read("replica_days", [yesterday["dt"]])
-    (row,) = read.collect()
-    assert (row.bad_s, row.carried_start_ms, row.lag_ms_hist, row.metadata) == (10.0, *[None] * 3)
-    week = computed(spark, [row.asDict(), with_incident(0, 0, 1)])["b:1", 7]
+    for name in ("incident_s", "longest_incident_s"):
+        del yesterday[name]
+    week = computed([yesterday, with_incident(0, 0, 1)])["b:1", 7]
     assert (week["incidents"], week["bad_s"], week["mttr_s"]) == (2, 3_610.0, 1_805.0)
-    groups = Results(spark, str(tmp_path)).read("group_windows", [yesterday["dt"]])
-    assert groups.collect() == []
+    assert week["excluded_s"] == 0.0

@@ -1,7 +1,4 @@
-"""Figures of replicas and groups, each computed by hand from docs/sla_report.md.
-
-One dump holds a broker group for each case; the window is 00:10 to 00:20 unless a test says else.
-"""
+"""The figures of a day, of replicas and of groups, each worked out by hand."""
 
 from __future__ import annotations
 
@@ -10,15 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import StorageLevel
-from pyspark.sql import SparkSession
 
-from spark.dump_lines import read_lines
-from spark.figures import group_figures, replica_figures
-from spark.samples import replica_names, samples
+from spark.objectives import Objective, ReplicaName, SlaConfig
 from spark.schema import Day
-from spark.segments import segments
-from spark.sla_config import Objective
+from tests.spark.core_tables import core_tables
 from tests.spark.dump_lines_builder import (
     ACK_LE,
     DATE,
@@ -35,13 +27,12 @@ from tests.spark.dump_lines_builder import (
     write_file,
 )
 
-pytestmark = pytest.mark.slow
 W0 = T0 + 600_000
 W1 = W0 + 600_000
 DAY = Day(DATE, W0, W1)
 OBJECTIVES = (Objective("rest", lag_seconds=10.0),)
-MOMENTS = list(every(W0 + 5_000, W1 - 5_000))
-"""119 samples; with the rest, for which the last one speaks, they cover the window."""
+MOMENTS = list(every(W0 + 5_000, W1))
+"""119 samples in the window, and the one that closes it."""
 
 _case = Cases()
 Row = dict[str, Any]
@@ -49,8 +40,8 @@ Row = dict[str, Any]
 
 @_case
 def _lags(life: Life) -> list[Line]:
-    """60 samples (300 s) with lag 0, 47 (235 s) with 700 ms, the last 12 (65 s) with 9 s."""
-    lag = [0] * 60 + [700] * 47 + [9_000] * 12
+    """60 samples (300 s) with lag 0, 47 (235 s) with 700 ms, the last 13 (65 s) with 9 s."""
+    lag = [0] * 60 + [700] * 47 + [9_000] * 13
     return [
         life.line(ts, replicas=[replica("b:1", lag_ms=ms, lag_bytes=ms * 1_000)])
         for ts, ms in zip(MOMENTS, lag, strict=True)
@@ -96,7 +87,7 @@ def _lives(life: Life) -> list[Line]:
 
 @_case
 def _gaps(life: Life) -> list[Line]:
-    """Unknown: 5 to 40 s, 45 to 400 s (with a sample without time at 200 s), 405 to 600 s."""
+    """Good: 40 to 45 s, within 10 s of a boot; a line is too late, or has no time (at 200 s)."""
     other, third = (life.restarted(W0 + ms, proved=False) for ms in (35_000, 200_000))
     third.boot = "00000003" * 2
     last = third.restarted(W0 + 390_000, proved=False)
@@ -127,7 +118,7 @@ def _faster(life: Life) -> list[Line]:
     """500 s with a sample every 5 s, then the interval is set to 1 s."""
     slow = [life.line(ts) for ts in every(W0 + 5_000, W0 + 500_000)]
     life.interval_ms = 1_000
-    return slow + [life.line(ts) for ts in range(W0 + 501_000, W1, 1_000)]
+    return slow + [life.line(ts) for ts in range(W0 + 501_000, W1 + 1, 1_000)]
 
 
 @_case
@@ -187,29 +178,18 @@ def _slave_view(life: Life) -> list[Line]:
 
 
 @pytest.fixture(scope="module")
-def figures(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[dict[str, Row], dict[str, Row]]:
+def figures(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Row], dict[str, Row]]:
     """Of replica b:1 of each case (slave_view:1 of that), and of each group."""
     root = tmp_path_factory.mktemp("dump")
     _case.write(root)
-    return _figures(spark, root)
+    return _figures(root)
 
 
 def _figures(
-    spark: SparkSession, root: Path, day: Day = DAY, expect: tuple[tuple[str, ...], ...] = ()
+    root: Path, day: Day = DAY, expect: tuple[ReplicaName, ...] = ()
 ) -> tuple[dict[str, Row], dict[str, Row]]:
-    read = read_lines(spark, [str(root)], day)
-    ordered = samples(read, day).persist(StorageLevel.DISK_ONLY)
-    names = "cluster string, broker string, replica string, since_ms bigint"
-    expected = spark.createDataFrame([(*key, 0) for key in expect], names)
-    wanted = replica_names(ordered, day).unionAll(expected)
-    parts = segments(ordered, wanted, OBJECTIVES, day).persist(StorageLevel.DISK_ONLY)
-    replicas = [row.asDict() for row in replica_figures(ordered, parts, day).collect()]
-    groups = [row.asDict() for row in group_figures(ordered, day).collect()]
-    for frame in (parts, ordered):
-        frame.unpersist()
-    read.release()
+    found = core_tables([root], day, SlaConfig(OBJECTIVES, expect))
+    replicas, groups = found["replica_days"], found["group_days"]
     assert len(replicas) == len({(row["broker"], row["replica"]) for row in replicas})
     return {row["broker"]: row for row in replicas}, {row["broker"]: row for row in groups}
 
@@ -228,8 +208,10 @@ def test_percentiles_are_weighted_by_time(figures: Figures) -> None:
     assert _some(row, *lags) == [0, 9_000, 9_000, 9_000, 9_000, 9_000]
     sizes = [f"lag_bytes_{name}" for name in ("p50", "p90", "p95", "p99", "p999", "max")]
     assert _some(row, *sizes) == [0] + [9_000_000] * 5
-    assert _some(row, "good_s", "bad_s", "unknown_s") == [600.0, 0.0, 0.0]
-    assert _some(row, "coverage", "availability") == [1.0, 1.0]
+    # From 9 s of lag it could have passed 10 s and come down again, for 4 of 5 s, 12 times; and
+    # before the first line, which comes 10 minutes after the boot, nobody saw the lag.
+    assert _some(row, "good_s", "bad_s", "unknown_s") == [547.0, 0.0, 53.0]
+    assert _some(row, "coverage", "availability") == [547 / 600, 1.0]
 
 
 def test_histograms(figures: Figures) -> None:
@@ -245,13 +227,15 @@ def test_histograms(figures: Figures) -> None:
 
 def test_states_and_counters_go_on_over_missing_lines(figures: Figures) -> None:
     row = figures[0]["short"]
-    assert _some(row, "good_s", "bad_s", "unknown_s") == [15.0, 0.0, 585.0]
-    assert row["coverage"] == pytest.approx(15 / 600)
+    # 20 s disconnected are counted over the hole, wherever in it they were.
+    assert _some(row, "good_s", "bad_s", "unknown_s") == [10.0, 20.0, 570.0]
+    assert row["coverage"] == pytest.approx(30 / 600)
     states = ("in_sync", "catching_up", "disconnected", "down", "unknown")
     assert _some(row, *(f"state_{name}_s" for name in states)) == [290.0, 0.0, 20.0, 0.0, 290.0]
     assert _some(row, "transferred_bytes", "reconnects", "rejected_acks") == [105, 4, 2]
     assert _some(row, "received", "expected", "interval_s") == [3, 120, 5.0]
-    assert row["longest_gap_s"] == 295.0
+    # Of the 280 s in sync that follow, and of what is behind the last line, nobody saw the lag.
+    assert row["longest_gap_s"] == 570.0
 
 
 def test_two_lives(figures: Figures) -> None:
@@ -267,8 +251,8 @@ def test_two_lives(figures: Figures) -> None:
 
 def test_the_longest_gap_is_contiguous_time(figures: Figures) -> None:
     row = figures[0]["gaps"]
-    assert row["unknown_s"] == 600 - 15
-    assert row["longest_gap_s"] == 355.0
+    assert row["unknown_s"] == 600 - 5
+    assert row["longest_gap_s"] == 555.0
 
 
 def test_clock(figures: Figures) -> None:
@@ -284,7 +268,7 @@ def test_expected_samples_by_each_samples_interval(figures: Figures) -> None:
     row = figures[0]["intervals"]
     assert _some(row, "interval_s", "expected") == [16.0, 38]  # 1 + 0.25 + 36.9375
     faster = figures[0]["faster"]
-    assert _some(faster, "received", "expected", "coverage") == [199, 200, 1.0]
+    assert _some(faster, "received", "expected", "coverage") == [199, 200, 595 / 600]
 
 
 def test_catch_up(figures: Figures) -> None:
@@ -331,7 +315,7 @@ def test_ack_latency(figures: Figures) -> None:
 def test_metadata(figures: Figures) -> None:
     """The slave's segments: 5 s, 5 s, 15 s; of topics the first 5 s have no age."""
     row = figures[0]["slave_view"]
-    told = {item.kind: item.asDict() for item in row["metadata"]}
+    told = {item["kind"]: item for item in row["metadata"]}
     assert told["topics"] == {
         "kind": "topics", "max_age_ms": 4_000, "p99_age_ms": 4_000, "failures": 7,
         "covered_s": 20.0,
@@ -344,8 +328,8 @@ def test_metadata(figures: Figures) -> None:
     assert row["received"] == 1
 
 
-def test_a_replica_that_nobody_dumped(spark: SparkSession, tmp_path: Path) -> None:
-    replicas, groups = _figures(spark, tmp_path, expect=(("c", "gone", "b:1"),))
+def test_a_replica_that_nobody_dumped(tmp_path: Path) -> None:
+    replicas, groups = _figures(tmp_path, expect=(ReplicaName("c", "gone", "b:1"),))
     row = replicas["gone"]
     assert _some(row, "good_s", "bad_s", "unknown_s", "longest_gap_s") == [0.0, 0.0, 600.0, 600.0]
     assert _some(row, "coverage", "availability", "lag_ms_p99", "clock_skew_ms") == [
@@ -353,10 +337,10 @@ def test_a_replica_that_nobody_dumped(spark: SparkSession, tmp_path: Path) -> No
     ]  # fmt: skip
     assert _some(row, "expected", "received", "duplicates", "transferred_bytes") == [120, 0, 0, 0]
     assert _some(row, "state_unknown_s", "input_digest", "metadata") == [600.0, "", []]
-    assert groups == {}
+    assert _some(groups["gone"], "samples", "verdict") == [0, "insufficient data"]
 
 
-def test_the_digest_knows_samples_only(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_digest_knows_samples_only(tmp_path: Path) -> None:
     """Other files, order and duplicates: the same figures; another sample: another digest."""
     life = Life()
     lines = life.lines(W0 + 5_000, 6)
@@ -365,19 +349,19 @@ def test_the_digest_knows_samples_only(spark: SparkSession, tmp_path: Path) -> N
     write_file(path / "0010-0-b.jsonl", lines[:1:-1] + lines[3:4])
     write_file(path / "0011-0-a.jsonl", lines[:2])
     write_dump(tmp_path / "three", lines[:-1])
-    one, two, three = (_figures(spark, tmp_path / name)[0]["b"] for name in ("one", "two", "three"))
+    one, two, three = (_figures(tmp_path / name)[0]["b"] for name in ("one", "two", "three"))
     assert two.pop("duplicates") == 1
     assert one.pop("duplicates") == 0
     assert one == two
     assert one["input_digest"] != three["input_digest"]
 
 
-def test_a_whole_day_has_its_predecessors(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_whole_day_has_its_predecessors(tmp_path: Path) -> None:
     life = Life(start_ms=T0 - 3_600_000)
     rows = [replica("b:1", transferred=n) for n in (100, 250, 260)]
     times = (-2_000, 3_000, 8_000)
     lines = [life.line(T0 + ms, replicas=[row]) for ms, row in zip(times, rows, strict=True)]
     write_dump(tmp_path, lines)
-    row = _figures(spark, tmp_path, Day.whole(DATE))[0]["b"]
+    row = _figures(tmp_path, Day.whole(DATE))[0]["b"]
     assert _some(row, "received", "good_s", "window_s") == [2, 8.0, 86_400.0]
     assert _some(row, "transferred_bytes", "expected") == [160, 17_280]

@@ -1,0 +1,78 @@
+"""An archive of the classes that a report's JVM loads, so that later runs start with it.
+
+Run on the driver. Java reads and checks some 15,000 classes of Spark at each start, a third of what
+a small report costs; with class data sharing it maps them from a file. The second run on a machine
+makes that file when it ends, as one that never has a second run (a fresh container each night)
+would only pay for it. It is a help and nothing else: without it, or when Java refuses it, the run
+is the same. Knows Java's options, nothing of reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+_UNUSED_S: Final = 60 * 86_400.0
+"""Archives of a Java or Spark that was replaced go when nobody has used them for so long."""
+_QUIET: Final = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+class ClassArchive:
+    """The archive of one Java and one Spark. Raises nothing: a directory that cannot be written
+    means runs without it."""
+
+    def __init__(self, java_home: Path, cache: Path) -> None:
+        """`cache`: this project's own directory for such files."""
+        self._directory = cache / "classes"
+        self._path: Path | None = None
+        self._new: Path | None = None
+        with contextlib.suppress(OSError):  # a Java without an archive of its own cannot add to it
+            own = (java_home / "lib" / "server" / "classes.jsa").stat()
+            parts = (java_home.resolve(), own.st_mtime_ns, own.st_size)
+            text = "|".join(map(str, (*parts, pyspark.__version__, pyspark.__file__)))
+            name = hashlib.sha256(text.encode()).hexdigest()[:16]
+            self._path = self._directory / f"{name}.jsa"
+
+    @property
+    def is_being_made(self) -> bool:
+        """Whether the JVM writes it when it exits; that takes it a while."""
+        return self._new is not None
+
+    def java_options(self) -> str:
+        """For the JVM that is about to start."""
+        if self._path is None:
+            return ""
+        seen = self._path.with_suffix(".seen")
+        try:
+            if self._path.exists():
+                os.utime(self._path)
+                return f'"-XX:SharedArchiveFile={self._path}" {_QUIET}'
+            if seen.exists():
+                self._new = self._path.with_suffix(f".{os.getpid()}")
+                return f'"-XX:ArchiveClassesAtExit={self._new}" {_QUIET}'
+            self._directory.mkdir(parents=True, exist_ok=True)
+            seen.touch()
+        except OSError:
+            self._new = None
+        return ""
+
+    def after_exit(self, *, is_whole: bool) -> None:
+        """The JVM has exited; `is_whole`: after a report, so that it had loaded what one needs."""
+        if self._path is None or self._new is None:
+            return
+        with contextlib.suppress(OSError):
+            if is_whole and self._new.exists():
+                os.replace(self._new, self._path)
+                self._remove_unused(self._path.stat().st_mtime - _UNUSED_S)
+            else:
+                self._new.unlink(missing_ok=True)
+
+    def _remove_unused(self, since: float) -> None:
+        for other in self._directory.iterdir():
+            if other.stat().st_mtime < since:
+                other.unlink()

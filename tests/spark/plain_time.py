@@ -1,0 +1,327 @@
+"""The nightly report once more, slow and obvious: the time of a replica, piece by piece.
+
+Standard library only, like plain_report.py, which uses this: docs/sla_report.md, "The time of a
+replica". A piece is good, bad, unknown or excluded, and has a state or none.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.spark.plain_samples import STATES, Json, Sample, Window
+
+GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
+CLOCK_SLACK_MS: Final = 1000
+"""So much of an interval may be left over."""
+BOOKED_LATE_MS: Final = 2500
+"""By so much counters may rise faster than the clock: a silence of process `ha` is booked late."""
+FIRST_COPY: Final = "first copy"
+BETWEEN: Final = ("disconnected", "catching_up", "in_sync")
+"""The order of states that are neither the sample's own nor its predecessor's."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of the window of one replica. `sample` is None for time that nothing tells of."""
+
+    start: float
+    end: float
+    quality: str
+    state: str | None = None
+    sample: Sample | None = None
+    reason: str | None = None
+    """Why it is excluded."""
+
+    @property
+    def length_ms(self) -> float:
+        return self.end - self.start
+
+    def within(self, start: float, end: float) -> float:
+        """How much of it lies there, ms."""
+        return max(0, min(self.end, end) - max(self.start, start))
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Time out of sync that the wall clock has no room for; it counts at `ts`."""
+
+    ts: int
+    length_ms: float
+    state: str
+
+
+@dataclass
+class Time:
+    """All time of a replica: pieces without gap or overlap, and extra time."""
+
+    pieces: list[Piece]
+    extra: list[Extra]
+    first_copy_since_ms: int | None = None
+
+    def told_ms(self, start: float, end: float) -> dict[str, float]:
+        """The pieces of [start, end), by quality, and extra time on top."""
+        told = {q: self._of_quality(q, start, end) for q in (GOOD, BAD, UNKNOWN, EXCLUDED)}
+        told[BAD] += sum(extra.length_ms for extra in self.extra if start <= extra.ts < end)
+        return told
+
+    def total_ms(self, start: float, end: float) -> dict[str, float]:
+        """Of [start, end), by quality: together all of it."""
+        told = self.told_ms(start, end)
+        excluded, good = told[EXCLUDED], told[GOOD]
+        left = end - start - excluded
+        bad = min(left, told[BAD])
+        good = min(left - bad, good)
+        return {GOOD: good, BAD: bad, UNKNOWN: left - bad - good, EXCLUDED: excluded}
+
+    def _of_quality(self, quality: str, start: float, end: float) -> float:
+        first = bisect.bisect_right(self.pieces, start, key=lambda p: p.end)
+        last = bisect.bisect_left(self.pieces, end, key=lambda p: p.start)
+        return sum(p.within(start, end) for p in self.pieces[first:last] if p.quality == quality)
+
+    def state_ms(self, state: str) -> float:
+        pieces = sum(piece.length_ms for piece in self.pieces if piece.state == state)
+        return pieces + sum(extra.length_ms for extra in self.extra if extra.state == state)
+
+    def counted_ms(self, sample: Sample, start: float, end: float) -> float:
+        """How much of its segment lies in [start, end) and is not excluded."""
+        first, last = max(sample.segment[0], start), min(sample.segment[1], end)
+        return last - first - self._of_quality(EXCLUDED, first, last) if first < last else 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What decides about a replica's time beside the samples."""
+
+    name: str
+    limit_ms: float
+    since: float
+    """Since when it is known."""
+    other: tuple[int, int] | None
+    """From when to when a master that was passed over had it."""
+
+
+def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
+    """The whole window, cut into pieces; nothing is excluded yet."""
+    told: list[Piece] = []
+    extra: list[Extra] = []
+    for sample in stream:
+        told += _down(sample, known.since)
+        row = sample.row(known.name)
+        is_away = row is None or row["state"] == "disconnected"
+        if is_away and known.other is not None:
+            first, last = known.other
+            if sample.start < last and sample.ts >= first:
+                told.append(Piece(sample.start, sample.ts, UNKNOWN, None, sample))
+                continue
+        if row is None:
+            covered = max(sample.start, sample.ts - sample.covered_ms)
+            quality, state = (BAD, "disconnected") if sample.ts > known.since else (UNKNOWN, None)
+            told.append(Piece(sample.start, covered, UNKNOWN, None, sample))
+            told.append(Piece(covered, sample.ts, quality, state, sample))
+            continue
+        laid_out, more = _laid_out(sample, row, known)
+        told += laid_out
+        if sample.in_window:
+            extra += more
+    return Time(_filled(told, window), extra)
+
+
+def _down(sample: Sample, since: float) -> list[Piece]:
+    """Bad for whom was known by its end."""
+    if sample.down_end > since:
+        return [Piece(sample.down_start, sample.down_end, BAD, "down", sample)]
+    return [Piece(sample.down_start, sample.down_end, UNKNOWN, None, sample)]
+
+
+def _filled(told: list[Piece], window: Window) -> list[Piece]:
+    """Clipped to the window; what nobody told of is unknown."""
+    pieces: list[Piece] = []
+    at: float = window.w0
+    for piece in sorted(told, key=lambda p: p.start):
+        start, end = max(piece.start, window.w0), min(piece.end, window.w1)
+        if start >= end:
+            continue
+        assert start >= at, "pieces overlap"
+        if start > at:
+            pieces.append(Piece(at, start, UNKNOWN))
+        pieces.append(dataclasses.replace(piece, start=start, end=end))
+        at = end
+    if at < window.w1:
+        pieces.append(Piece(at, window.w1, UNKNOWN))
+    return pieces
+
+
+# -- what the counters say -------------------------------------------------------------------
+
+
+def _counted(sample: Sample, name: str) -> dict[str, int]:
+    """How long it was in each state since the predecessor; zeros where the counters do not tell."""
+    nothing = dict.fromkeys(STATES, 0)
+    row, before = sample.row(name), sample.before
+    if row is None:
+        return nothing
+    if before is not None:
+        earlier, passed = before.row(name), sample.mono_ms
+    elif sample.from_zero:
+        earlier, passed = None, sample.since_boot_ms
+    else:
+        return nothing
+    began = earlier["state_ms"] if earlier is not None else nothing
+    rises = {state: max(0, row["state_ms"][state] - began[state]) for state in STATES}
+    too_much = sum(rises.values()) - passed
+    if before is not None and earlier is None and too_much <= sample.since_boot_ms - passed:
+        for state in BETWEEN:  # What was before the predecessor is not this interval's.
+            taken = max(0, min(too_much, rises[state]))
+            rises[state] -= taken
+            too_much -= taken
+    return rises if too_much <= BOOKED_LATE_MS else nothing
+
+
+def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], list[Extra]]:
+    """The time of a sample that has a row of the replica."""
+    counted = _counted(sample, known.name)
+    earlier = sample.before.row(known.name) if sample.before is not None else None
+    length = sample.ts - sample.start
+    out_of_sync = counted["disconnected"] + counted["catching_up"]
+    untold = max(0, sample.mono_ms - sum(counted.values())) if sample.before is not None else 0
+    lengths = counted | {"in_sync": min(counted["in_sync"], max(0, length - out_of_sync))}
+    pieces: list[Piece] = []
+    extra: list[Extra] = []
+    end = sample.ts
+    for state in reversed(_order(row, earlier)):
+        start = max(sample.start, end - lengths[state])
+        if state == "in_sync":
+            pieces += _judged(sample, row, known, start, end, untold)
+        else:
+            pieces.append(Piece(start, end, BAD, state, sample))
+            no_room = lengths[state] - (end - start)
+            if no_room > 0 and not sample.others_told:
+                extra.append(Extra(sample.ts, no_room, state))
+        end = start
+    both_in_sync = earlier is not None and earlier["state"] == row["state"] == "in_sync"
+    if both_in_sync and end - sample.start <= CLOCK_SLACK_MS:
+        pieces += _judged(sample, row, known, sample.start, end, 0)
+    else:
+        pieces.append(Piece(sample.start, end, UNKNOWN, None, sample))
+    return pieces, extra
+
+
+def _order(row: Json, earlier: Json | None) -> list[str]:
+    """The predecessor's state first, the sample's own last."""
+    own = row["state"]
+    first = [earlier["state"]] if earlier is not None and earlier["state"] != own else []
+    return [*first, *(state for state in BETWEEN if state not in (*first, own)), own]
+
+
+# -- time in sync, judged by the lag -----------------------------------------------------------
+
+
+def _judged(
+    sample: Sample, row: Json, known: Known, x: float, y: float, untold: float
+) -> list[Piece]:
+    """Time in sync [x, y) of a sample, by its lag and its predecessor's. `untold`: so much of what
+    was before may have been in sync, too."""
+    seen = max(x, min(y, sample.ts - sample.covered_ms))
+    qualities = [(x, seen, UNKNOWN), *_seen_in_sync(sample, row, known, (seen, y), x - untold)]
+    return [
+        Piece(start, end, quality, "in_sync", sample)
+        for start, end, quality in qualities
+        if start < end
+    ]
+
+
+def _seen_in_sync(
+    sample: Sample, row: Json, known: Known, time: Interval, since: float
+) -> list[tuple[float, float, str]]:
+    """`since`: when the lag may have begun to grow from what the predecessor saw."""
+    x, y = time
+    limit, lag = known.limit_ms, row["lag_ms"]
+    is_bound = row["lag_exact"] or row["lag_bytes"] == 0
+    if row["state"] == "in_sync" and limit < sample.interval_ms:
+        return [(x, y, BAD if lag > limit else GOOD if is_bound else UNKNOWN)]
+    until = since + limit
+    """So long the lag cannot have grown above the limit: it came in sync without one."""
+    p_row = sample.before.row(known.name) if sample.before is not None else None
+    if sample.before is not None and p_row is not None and p_row["state"] == "in_sync":
+        was_bound = p_row["lag_exact"] or p_row["lag_bytes"] == 0
+        until = until - p_row["lag_ms"] if was_bound else -math.inf
+    certain = _between(x, until, y)
+    if row["state"] == "in_sync" and lag > limit:
+        above = _between(x, sample.ts - (lag - limit), y)
+        certain = min(certain, above)
+        return [(x, certain, GOOD), (certain, above, UNKNOWN), (above, y, BAD)]
+    if row["state"] == "in_sync" and not is_bound:
+        return [(x, y, UNKNOWN)]
+    return [(x, certain, GOOD), (certain, y, UNKNOWN)]
+
+
+def _between(lowest: float, value: float, highest: float) -> float:
+    return max(lowest, min(value, highest))
+
+
+# -- what is taken out -----------------------------------------------------------------------
+
+
+def exclude(
+    time: Time,
+    maintenance: Sequence[tuple[float, float, str]],
+    first_copy_since: int | None,
+    first_copy_ms: float,
+) -> Time:
+    """The same without the time of maintenance (from, to, reason) and of a first copy."""
+    pieces, extra = time.pieces, time.extra
+    copy: Interval | None = None
+    still_since = None
+    if first_copy_since is not None and first_copy_ms:
+        in_sync = [p.start for p in pieces if p.state == "in_sync"]
+        copied = min(in_sync, default=math.inf)
+        copy = -math.inf, min(copied, first_copy_since + first_copy_ms)
+        still_since = first_copy_since if not in_sync else None
+    for start, end, reason in maintenance:
+        pieces = [part for p in pieces for part in _taken_out(p, (start, end), reason)]
+        extra = [e for e in extra if not start <= e.ts < end]
+    if copy is not None:
+        pieces = [
+            part
+            for piece in pieces
+            for part in (
+                _taken_out(piece, copy, FIRST_COPY) if piece.state == "catching_up" else [piece]
+            )
+        ]
+        extra = [e for e in extra if e.state != "catching_up" or not copy[0] <= e.ts < copy[1]]
+    return Time(pieces, extra, still_since)
+
+
+def _taken_out(piece: Piece, interval: Interval, reason: str) -> list[Piece]:
+    if piece.quality == EXCLUDED:
+        return [piece]
+    start, end = max(piece.start, interval[0]), min(piece.end, interval[1])
+    if start >= end:
+        return [piece]
+    parts = [
+        dataclasses.replace(piece, end=start),
+        dataclasses.replace(
+            piece, start=start, end=end, quality=EXCLUDED, state=None, reason=reason
+        ),
+        dataclasses.replace(piece, start=end),
+    ]
+    return [part for part in parts if part.start < part.end]
+
+
+def exclusions_of(time: Time) -> list[Json]:
+    """Seconds by reason, by the reasons' names."""
+    reasons = sorted({piece.reason for piece in time.pieces if piece.reason is not None})
+    return [
+        {
+            "reason": reason,
+            "seconds": sum(p.length_ms for p in time.pieces if p.reason == reason) / 1000,
+        }
+        for reason in reasons
+    ]
