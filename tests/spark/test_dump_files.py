@@ -19,13 +19,18 @@ BEFORE, AFTER = (DATE + datetime.timedelta(days=days) for days in (-1, 1))
 FILE = "/d/x.jsonl.gz"
 
 
+def gzipped(content: bytes) -> bytes:
+    """Gzip, the same in every process: names of tests are made of it."""
+    return gzip.compress(content, mtime=0)
+
+
 def text(*lines: Any) -> bytes:
     words = (line if isinstance(line, str) else json.dumps(line) for line in lines)
     return "".join(f"{line}\n" for line in words).encode()
 
 
 def packed(*lines: Any) -> bytes:
-    return gzip.compress(text(*lines), mtime=0)
+    return gzipped(text(*lines))
 
 
 def seqs(
@@ -48,14 +53,14 @@ def bad(content: bytes, date: datetime.date = DATE) -> list[tuple[str, str]]:
     ("content", "lines"),
     [
         (b"", []),
-        (gzip.compress(b""), []),
+        (gzipped(b""), []),
         (b"a\nb\n", [b"a", b"b"]),
         (b"a\r\nb\rc", [b"a", b"b", b"c"]),
         (b"a\n\nb", [b"a", b"", b"b"]),
-        (gzip.compress(b"a\nb"), [b"a", b"b"]),
-        (gzip.compress(b"a\nb\n") + gzip.compress(b"") + gzip.compress(b"c\n"), [b"a", b"b", b"c"]),
-        (gzip.compress(b"a\n") + b"\0" * 9, [b"a"]),
-        (gzip.compress(b"a") + gzip.compress(b"b\n"), [b"ab"]),
+        (gzipped(b"a\nb"), [b"a", b"b"]),
+        (gzipped(b"a\nb\n") + gzipped(b"") + gzipped(b"c\n"), [b"a", b"b", b"c"]),
+        (gzipped(b"a\n") + b"\0" * 9, [b"a"]),
+        (gzipped(b"a") + gzipped(b"b\n"), [b"ab"]),
         (b"\xff\xfe\n\x00", [b"\xff\xfe", b"\x00"]),
     ],
 )
@@ -69,7 +74,7 @@ LONG = [b"%06d" % (number * 7919 % 999_983) for number in range(50_000)]
 
 @pytest.mark.parametrize("left", [2, 9, 10, 5_000, 100_000, -9, -1])
 def test_a_file_that_was_cut_off_has_its_lines_before_the_cut(left: int) -> None:
-    found, damage = read_lines(gzip.compress(b"\n".join(LONG) + b"\n")[:left])
+    found, damage = read_lines(gzipped(b"\n".join(LONG) + b"\n")[:left])
     assert damage == "unexpected end of the gzip stream"
     assert found == LONG[: len(found)]
     assert bool(found) == (left in {5_000, 100_000, -9, -1})
@@ -77,7 +82,7 @@ def test_a_file_that_was_cut_off_has_its_lines_before_the_cut(left: int) -> None
 
 @pytest.mark.parametrize("at", [20_000, 100_000])
 def test_a_flipped_byte_leaves_what_comes_before_it(at: int) -> None:
-    content = bytearray(gzip.compress(b"\n".join(LONG) + b"\n"))
+    content = bytearray(gzipped(b"\n".join(LONG) + b"\n"))
     clean = len(read_lines(bytes(content[:at]))[0])
     content[at] ^= 0xFF
     found, damage = read_lines(bytes(content))
@@ -86,13 +91,13 @@ def test_a_flipped_byte_leaves_what_comes_before_it(at: int) -> None:
 
 
 def test_a_wrong_checksum_keeps_every_line() -> None:
-    content = bytearray(gzip.compress(b"a\nb\n"))
+    content = bytearray(gzipped(b"a\nb\n"))
     content[-6] ^= 1
     assert read_lines(bytes(content)) == ([b"a", b"b"], "incorrect data check")
 
 
 def test_what_follows_a_member_and_is_none() -> None:
-    assert read_lines(gzip.compress(b"a\n") + b"hello\n") == ([b"a"], "incorrect header check")
+    assert read_lines(gzipped(b"a\n") + b"hello\n") == ([b"a"], "incorrect header check")
 
 
 def test_each_line_goes_to_its_group() -> None:
