@@ -137,6 +137,7 @@ class Replica:
                         "good_ms": 0 if gone else 3_600_000 - bad,
                         "bad_ms": 0 if gone else bad,
                         "unknown_ms": 3_600_000 if gone else 0,
+                        "excluded_ms": 0,
                         "lag_ms_max": None if gone else round(rng.lognormvariate(3.5 + busy, 1)),
                     }
                 )
@@ -149,6 +150,7 @@ class Replica:
                     **self.key,
                     "hour": W0_MS + hour * 3_600_000,
                     **{n: sum(r[n] for r in part) for n in ("good_ms", "bad_ms", "unknown_ms")},
+                    "excluded_ms": 0,
                     "lag_ms_max": max(lags) if lags else None,
                     "lag_ms_p99": self._p99_of_hour(hour),
                 }
@@ -368,7 +370,10 @@ def _replicas() -> list[Replica]:
     dark = quiet_steps(13, load_b, 60)
     put(dark, "15:12:00", 6336, lambda _: ("unknown", None))
     short = ["availability 99.681 % < 99.9 %: 275 s bad of 86.4 s allowed"]
-    gap = ["coverage 63.333 % < 99 %: 8 h 48 min unknown"]
+    gap = [
+        "availability not proved: 0 s bad and 8 h 48 min unknown of 86.4 s allowed",
+        "coverage 63.333 % < 99 %: 8 h 48 min unknown",
+    ]
     near = [
         "availability 99.953 %, objective 99.9 %: 40 s bad of 86.4 s allowed",
         "lag p99 0.128 s, objective 2 s",
