@@ -15,8 +15,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-import pyspark
-
 _UNUSED_S: Final = 60 * 86_400.0
 """Archives of a Java or Spark that was replaced go when nobody has used them for so long."""
 _QUIET: Final = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -26,15 +24,16 @@ class ClassArchive:
     """The archive of one Java and one Spark. Raises nothing: a directory that cannot be written
     means runs without it."""
 
-    def __init__(self, java_home: Path, cache: Path) -> None:
+    def __init__(self, java_home: Path, spark_home: Path, cache: Path) -> None:
         """`cache`: this project's own directory for such files."""
         self._directory = cache / "classes"
         self._path: Path | None = None
         self._new: Path | None = None
         with contextlib.suppress(OSError):  # a Java without an archive of its own cannot add to it
-            own = (java_home / "lib" / "server" / "classes.jsa").stat()
-            parts = (java_home.resolve(), own.st_mtime_ns, own.st_size)
-            text = "|".join(map(str, (*parts, pyspark.__version__, pyspark.__file__)))
+            own = java_home.resolve() / "lib" / "server" / "classes.jsa"
+            jars = spark_home.resolve() / "jars"
+            # Java refuses an archive that was made of files of another time.
+            text = "|".join(f"{path} {path.stat().st_mtime_ns}" for path in (own, jars))
             name = hashlib.sha256(text.encode()).hexdigest()[:16]
             self._path = self._directory / f"{name}.jsa"
 

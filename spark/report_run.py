@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from spark.arguments import Options
@@ -171,7 +172,8 @@ class ReportRun:
                 self._reporter.note(f"passed over: {reason}")
             self._reporter.note(f"starting Spark on Java {java.version} ({java.origin})")
             os.environ["JAVA_HOME"] = str(java.home)
-            archive = ClassArchive(java.home, cache_directory(os.environ))
+            spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+            archive = ClassArchive(java.home, spark_home, cache_directory(os.environ))
         java_options = archive.java_options() if archive is not None else ""
         spark = start_session(options.master, options.settings, self._log, java_options)
         try:
