@@ -47,6 +47,7 @@ from spark.prometheus_metrics import (
     THROUGHPUT_IN,
     TRANSFERRED,
     UNREPLICATED,
+    UNREPLICATED_EXACT,
 )
 from spark.prometheus_response import Grid, ResponseError
 from spark.prometheus_targets import Target, targets_of
@@ -295,6 +296,8 @@ class _LineMaker:
         if replicas is None or unreplicated is None or oldest_s is None or ack_latency is None:
             return None
         role = "SLAVE" if is_slave else self._role(ts)
+        # What is a bound is not told as a fact: as in a broker's own dumps.
+        is_known = is_slave or self.target.value(UNREPLICATED_EXACT, ts) != 0
         return {
             "v": 1,
             "boot": boot.digest,
@@ -316,8 +319,8 @@ class _LineMaker:
             "bytes_in": boot.totals["bytes"].update(self.target.values(THROUGHPUT_IN, ts)),
             "sync": self._sync(ts),
             "ack_latency": ack_latency,
-            "unreplicated_bytes": round(unreplicated),
-            "oldest_unreplicated_ms": _ms(oldest_s),
+            "unreplicated_bytes": round(unreplicated) if is_known else None,
+            "oldest_unreplicated_ms": _ms(oldest_s) if is_known else None,
             "processes": self._processes(ts),
             "replicas": replicas,
             "metadata": self._metadata(ts) if is_slave else [],

@@ -16,6 +16,8 @@ ACK_LATENCY: Final = "rocketmq_ha_ack_latency_seconds"
 ACK_BUCKET: Final = f"{ACK_LATENCY}_bucket"
 UNREPLICATED: Final = "rocketmq_ha_unreplicated_bytes"
 OLDEST_UNREPLICATED: Final = "rocketmq_ha_oldest_unreplicated_seconds"
+UNREPLICATED_EXACT: Final = "rocketmq_ha_unreplicated_exact"
+"""0: both are bounds; not there: a broker of an earlier version."""
 CONNECTED: Final = "rocketmq_ha_replica_connected"
 IN_SYNC: Final = "rocketmq_ha_replica_in_sync"
 ACK_OFFSET: Final = "rocketmq_ha_ack_offset_bytes"
@@ -42,6 +44,7 @@ OF_BROKER: Final[Mapping[str, tuple[str, ...]]] = {
     f"{ACK_LATENCY}_sum": (),
     UNREPLICATED: (),
     OLDEST_UNREPLICATED: (),
+    UNREPLICATED_EXACT: (),
     CONNECTED: _REPLICA,
     IN_SYNC: _REPLICA,
     ACK_OFFSET: _REPLICA,

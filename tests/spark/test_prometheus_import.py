@@ -168,6 +168,18 @@ def test_states_of_a_replica(tmp_path: Path) -> None:
     assert states == ["in_sync", "catching_up", "disconnected"]
 
 
+def test_exposure_that_is_a_bound_is_not_told_as_a_fact(tmp_path: Path) -> None:
+    """After a kill of the master, until its slave reports again. Brokers of earlier versions do not
+    say which it is."""
+    answer, moments = Answer(), grid(3)
+    answer.master(moments)
+    answer.flat("rocketmq_ha_unreplicated_exact", moments[1:], 1)
+    answer.set("rocketmq_ha_unreplicated_exact", {moments[1]: 0})
+    lines = imported(tmp_path, answer)
+    assert [line["unreplicated_bytes"] for line in lines] == [100, None, 100]
+    assert [line["oldest_unreplicated_ms"] for line in lines] == [250, None, 250]
+
+
 def test_a_slave(tmp_path: Path) -> None:
     answer, moments = Answer(), grid(2)
     answer.master(moments)
