@@ -2,10 +2,12 @@
 
 Started by bin/mqreport as `python -m spark`, or by spark-submit with spark/__main__.py. Both come
 to command_line, which checks the arguments and has report_run start Spark and report on each date.
-The stages of a date, in the order of sla_report: dump_lines (lines of the dumps), samples (put in
-order), segments (time of each replica), then minutes, incidents, figures and events of the day,
-verdicts, windows (several days), results (stored, one date replaced), report_rows (what a report
-shows, collected), page and summary (written). `mqreport import` is prometheus_import: no Spark.
+On the driver, sla_report names the stages of a date and report_job is its one Spark job; results
+stores tables, page and summary write what people and programs read. In the executors, report_tasks
+brings each broker group's lines together (dump_files, dump_line), and group_report computes every
+row about the group: sample_stream (lines in order), replica_names, replica_time (good, bad,
+unknown, excluded), replica_day and group_day (figures), events, verdicts, windows. Beside the
+report: `mqreport import` (prometheus_import), `compact`, `rules`, `openslo`: no Spark.
 
 Imports nothing of the broker: its input is the exported files (docs/metrics_dump.md).
 """

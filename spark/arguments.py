@@ -113,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="`mqreport import --help`: dumps from a Prometheus server's answers."
         "\n`mqreport rules --help`: Prometheus rules for the objectives of sla.yaml."
         "\n`mqreport openslo --help`: these objectives as OpenSLO documents, and back."
+        "\n`mqreport compact --help`: merges dump files of dates that are over."
         "\nExit codes: 0 met, 1 breached, 2 insufficient data, 3 bad input or error,"
         "\n130 interrupted."
         "\nAll dates and times are UTC. More: docs/nightly.md.",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Final
 
-from spark import openslo, prometheus_import, prometheus_rules
+from spark import compact, openslo, prometheus_import, prometheus_rules
 from spark.arguments import PROGRAM, Options, UsageError, parse_arguments
 from spark.java_home import JavaError
 from spark.output import say
@@ -39,6 +39,8 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
             return prometheus_rules.main(arguments[1:], os.environ)
         if arguments[:1] == ["openslo"]:
             return openslo.main(arguments[1:], os.environ)
+        if arguments[:1] == ["compact"]:
+            return compact.main(arguments[1:], now_ms)
         return _report(parse_arguments(arguments, os.environ), now_ms)
     except UsageError as error:
         _complain(f"{error} ({PROGRAM} --help)")

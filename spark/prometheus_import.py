@@ -27,7 +27,14 @@ from urllib.parse import quote
 from spark.arguments import PROGRAM, RaisingParser, UsageError
 from spark.output import say
 from spark.prometheus_lines import Imported, Line, lines_of
-from spark.prometheus_metrics import OF_BROKER, PER_TOPIC, PROCESS_START, READY, SCRAPED_AT
+from spark.prometheus_metrics import (
+    DOWN_AT,
+    OF_BROKER,
+    PER_TOPIC,
+    PROCESS_START,
+    READY,
+    SCRAPED_AT,
+)
 from spark.prometheus_response import ResponseError, read_responses
 from spark.report_data import EXIT_ERROR
 
@@ -67,7 +74,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def queries(matchers: Sequence[str] = ()) -> dict[str, str]:
-    """File name to query: all that a line is made of. `matchers` narrow each of them."""
+    """File name to query: all that a line is made of. `matchers` narrow each that asks for metrics
+    of ours."""
 
     def select(*conditions: str) -> str:
         return "{" + ",".join((*conditions, *matchers)) + "}" if conditions or matchers else ""
@@ -82,6 +90,8 @@ def queries(matchers: Sequence[str] = ()) -> dict[str, str]:
         "topics": f"{one_of(PER_TOPIC)} {of_brokers}",
         "starts": f"{PROCESS_START}{select()} {of_brokers}",
         "scrapes": f'label_replace(timestamp({ready}), "__name__", "{SCRAPED_AT}", "", "")',
+        # Not narrowed: matchers may be for labels that `up` does not have.
+        "downs": f'label_replace(timestamp(up) and up == 0, "__name__", "{DOWN_AT}", "", "")',
     }
 
 

@@ -3,7 +3,8 @@
 Plain Python, no Spark; knows the names of broker/metrics_table.py and docs/metrics_dump.md, and no
 file. What Prometheus does not know is derived so that missing data stay missing (docs/nightly.md,
 "From Prometheus"): a boot is a process start or a counter that went back, `seq` counts the steps
-of the grid, so that a moment without a scrape is a hole.
+of the grid, so that a moment without a scrape is a hole. Scrapes that failed before a boot that
+follows, or before nothing at all, are lines of a master whose replicas nobody serves.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ _CONSEQUENCES: Final = {
 }
 """Of a metric that a target lacks. Its lines are made nevertheless."""
 _NO_DIGEST: Final = "0" * 12
+_LOST: Final = "disconnected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,23 @@ def lines_of(grid: Grid, broker_ids: Mapping[str, int]) -> Imported:
         if metrics
     ]
     spoken = _Spoken(grid.step_ms)
+    dead: list[tuple[int, list[tuple[int, Line]]]] = []
     missing = 0
     for target in whole:
         slave_id = _slave_id(target, targets, broker_ids)
-        made = list(_LineMaker(target, grid.step_ms, slave_id).lines())
+        maker = _LineMaker(target, grid.step_ms, slave_id)
+        made = list(maker.lines())
         for moment, line in made:
             spoken.add(target.name, moment, line)
         if made:
+            down = list(maker.down_lines(made))
+            dead += down
             missing += (made[-1][0] - made[0][0]) // grid.step_ms + 1 - len(made)
+            missing -= sum(moment < made[-1][0] for _, some in down for moment, _ in some)
         else:
             left_out.append(f"{target.name}: left out: at no moment has it all its metrics")
+    for last, some in dead:
+        spoken.add_down(last, some)
     lines = spoken.lines()
     if not lines:
         what = "; ".join(left_out) or "no series of a broker at all"
@@ -161,6 +170,14 @@ class _Spoken:
             self._twice.add((*broker, moment))
         said[moment] = (target, line) if line["ts"] >= before["ts"] else (other, before)
 
+    def add_down(self, last: int, lines: Sequence[tuple[int, Line]]) -> None:
+        """After all that was said: a target whose last word was at `last` gave no answer. From the
+        moment on at which its broker speaks from another place, that counts."""
+        for _, line in lines[:1]:
+            said = self._said[line["cluster"], line["broker"], line["broker_id"]]
+            until = min((moment for moment in said if moment > last), default=math.inf)
+            said |= {moment: ("", line) for moment, line in lines if moment < until}
+
     def lines(self) -> list[Line]:
         """All that count, in the order of broker and time."""
         return [
@@ -218,6 +235,25 @@ class _LineMaker:
                 seq = boot.first_seq + (ts - boot.first_ts) // step_ms
                 times = {"ts": scraped_ms, "mono": scraped_ms, "seq": seq, "interval_ms": step_ms}
                 yield ts, line | times
+
+    def down_lines(
+        self, made: Sequence[tuple[int, Line]]
+    ) -> Iterator[tuple[int, list[tuple[int, Line]]]]:
+        """Of a master, where no later scrape shows that the same boot went on: the moment of one of
+        `made`, and moment and line of each scrape that failed after it."""
+        following: list[tuple[int, Line] | None] = [*made[1:], None]
+        for (last, line), after in zip(made, following, strict=True):
+            if line["role"] == "SLAVE" or (after and after[1]["boot"] == line["boot"]):
+                continue
+            until = math.inf if after is None else after[0]
+            failed = [(ts, at_ms) for ts, at_ms in self.target.failed if last < ts < until]
+            lines: list[tuple[int, Line]] = []
+            for moment, at_ms in failed:
+                follows = bool(lines) and lines[-1][0] == moment - self.step_ms
+                seq = line["seq"] + (moment - last) // self.step_ms
+                before = lines[-1][1] if lines else line
+                lines.append((moment, _without_master(before, at_ms, seq, is_lost=follows)))
+            yield last, lines
 
     def _boot(self, boot: _Boot | None, before: int, ts: int, scraped_ms: int) -> _Boot:
         """The life that the scrape at moment `ts` belongs to; `before` is the moment before it."""
@@ -374,6 +410,30 @@ class _LineMaker:
             if labels.get("replica") == replica
         }
         return {state: _ms(spent.get(state, 0.0)) for state in STATES}
+
+
+def _without_master(before: Line, at_ms: int, seq: int, *, is_lost: bool) -> Line:
+    """The line of a scrape that failed at `at_ms`. `is_lost`: so did the one of `before`, else
+    nobody knows when in between the master died."""
+    passed_ms = at_ms - before["ts"]
+    lost_ms = passed_ms if is_lost else 0
+    rows = [
+        row
+        | {"connected": False, "in_sync": False, "state": _LOST, "lag_exact": False}
+        | {"lag_ms": row["lag_ms"] + passed_ms if row["lag_bytes"] else 0}
+        | {"state_ms": row["state_ms"] | {_LOST: row["state_ms"][_LOST] + lost_ms}}
+        for row in before["replicas"]
+    ]
+    return before | {
+        "ts": at_ms,
+        "mono": at_ms,
+        "seq": seq,
+        "ready": False,
+        "replicas": rows,
+        "unreplicated_bytes": None,
+        "oldest_unreplicated_ms": None,
+        "processes": [],
+    }
 
 
 def _ms(seconds: float) -> int:

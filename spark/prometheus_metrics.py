@@ -69,6 +69,8 @@ PER_TOPIC: Final[Mapping[str, tuple[str, ...]]] = {MESSAGES_IN: _TOPIC, THROUGHP
 PROCESS_START: Final = "process_start_time_seconds"
 SCRAPED_AT: Final = "rocketmq_scraped_at"
 """timestamp(rocketmq_ready) under a name of its own: tells a scrape from a repeated value."""
+DOWN_AT: Final = "rocketmq_down_at"
+"""When a scrape failed: Prometheus' own `up` was 0. Has none of our labels: only whose it is."""
 
 BASE_LABELS: Final = ("cluster", "node_type", "node_id")
 """On each of them."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from spark.prometheus_metrics import (
     ACK_BUCKET,
     BASE_LABELS,
+    DOWN_AT,
     OWN_LABELS,
     PROCESS_START,
     READY,
@@ -37,6 +38,7 @@ class Target:
     """One scraped broker.
 
     scrapes: (moment of the grid, time of the scrape), ms
+    failed: the same of scrapes that got no answer; none at a moment that has another one
     shown: metrics that have a value anywhere
     series: by metric, with the broker's own labels; of meaning at the moments of `scrapes` only
     """
@@ -46,6 +48,7 @@ class Target:
     instance: str
     job: str
     scrapes: tuple[tuple[int, int], ...]
+    failed: tuple[tuple[int, int], ...]
     shown: frozenset[str]
     series: Mapping[str, Sequence[Series]]
 
@@ -96,7 +99,10 @@ def targets_of(grid: Grid) -> list[Target]:
     Raises ResponseError when it cannot be told what a series is, or which of several counts.
     """
     found: dict[tuple[str, str, str, str], list[_Entered]] = defaultdict(list)
+    failed: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for series in grid.series:
+        if series.name == DOWN_AT:
+            failed[series.labels.get("instance", ""), series.labels.get("job", "")] |= series.points
         if series.name not in OWN_LABELS:
             continue
         entered = _enter(series)
@@ -109,7 +115,9 @@ def targets_of(grid: Grid) -> list[Target]:
                 f"{_describe(series)}: lacks the label cluster or node_id; query the plain"
                 " metrics, as `mqreport import --print-queries` says"
             )
-    return [_target(key, found[key], grid.step_ms) for key in sorted(found)]
+    return [
+        _target(key, found[key], failed.get(key[2:], {}), grid.step_ms) for key in sorted(found)
+    ]
 
 
 def _enter(series: Series) -> _Entered:
@@ -146,7 +154,12 @@ def _name(cluster: str, broker: str, instance: str, job: str) -> str:
     return f"{cluster}/{broker} ({where})"
 
 
-def _target(key: tuple[str, str, str, str], entered: list[_Entered], step_ms: int) -> Target:
+def _target(
+    key: tuple[str, str, str, str],
+    entered: list[_Entered],
+    failed: Mapping[int, float],
+    step_ms: int,
+) -> Target:
     name = _name(*key)
     by_metric: dict[str, list[_Entered]] = defaultdict(list)
     for one in entered:
@@ -155,9 +168,19 @@ def _target(key: tuple[str, str, str, str], entered: list[_Entered], step_ms: in
     return Target(
         *key,
         tuple((scrape.moment, scrape.at_ms) for scrape in scrapes),
+        _failed(failed, {scrape.moment for scrape in scrapes}, step_ms),
         frozenset(m for m, some in by_metric.items() if any(one.series.points for one in some)),
         {metric: _one_each(name, some, scrapes) for metric, some in by_metric.items()},
     )
+
+
+def _failed(
+    at_s: Mapping[int, float], scraped: Collection[int], step_ms: int
+) -> tuple[tuple[int, int], ...]:
+    """In order. Of two servers, one of which gets an answer, the other one is cut off."""
+    found = ((ts, round(at_s[ts] * 1000)) for ts in sorted(at_s) if ts not in scraped)
+    # What is a whole step old was there at the moment before: Prometheus repeats it.
+    return tuple((ts, at_ms) for ts, at_ms in found if ts - step_ms < at_ms <= ts)
 
 
 @dataclass(frozen=True, slots=True)

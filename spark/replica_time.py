@@ -24,7 +24,9 @@ FIRST_COPY: Final = "first copy"
 _BEFORE_OWN: Final = (DISCONNECTED, CATCHING_UP, IN_SYNC)
 """The order, within an interval, of states of which the samples on both ends say nothing."""
 _REST_MS: Final = 1_000
-"""Counters may be behind or ahead of the moment of a line by less than this."""
+"""So much of an interval may be left over: counters are looked at five times a second."""
+_BOOKED_LATE_MS: Final = 2_500
+"""By so much counters may rise faster than the clock: a silence of process `ha` is booked late."""
 
 
 @dataclass(slots=True)
@@ -125,21 +127,10 @@ class _Builder:
             return
         before = sample.boot_predecessor
         row_before = before.rows.get(self._asked.replica) if before is not None else None
-        # The way of nearly all samples, in one look: nothing but in sync, and never late.
         if (
-            row.state == IN_SYNC
+            before is not None
             and row_before is not None
-            and before is not None
-            and row_before.state == IN_SYNC
-            and row.state_ms.disconnected == row_before.state_ms.disconnected
-            and row.state_ms.catching_up == row_before.state_ms.catching_up
-            and row.lag_ms <= self._asked.limit_ms
-            and (row.lag_exact or not row.lag_bytes)
-            and row_before.lag_ms + sample.ts - before.ts <= self._asked.limit_ms
-            and sample.spoken_ms == sample.start_ms
-            and 0 <= row.state_ms.in_sync - row_before.state_ms.in_sync <= sample.span_ms + _REST_MS
-            and row.state_ms.in_sync - row_before.state_ms.in_sync
-            >= sample.ts - sample.start_ms - _REST_MS
+            and self._is_calm(sample, row, before, row_before)
         ):
             self._put(sample.start_ms, sample.ts, GOOD, IN_SYNC, sample)
             return
@@ -147,6 +138,31 @@ class _Builder:
             self._put(sample.start_ms, sample.ts, UNKNOWN, None, sample)
             return
         self._add_counted(sample, row, before, row_before)
+
+    def _is_calm(
+        self, sample: Sample, row: ReplicaRow, before: Sample, row_before: ReplicaRow
+    ) -> bool:
+        """The way of nearly all samples, in one look: nothing but in sync, and never late."""
+        now, past, limit_ms = row.state_ms, row_before.state_ms, self._asked.limit_ms
+        if (
+            row.state != IN_SYNC
+            or row_before.state != IN_SYNC
+            or now.disconnected != past.disconnected
+            or now.catching_up != past.catching_up
+            or row.lag_ms > limit_ms
+            or (row.lag_bytes and not row.lag_exact)
+            or sample.spoken_ms != sample.start_ms
+        ):
+            return False
+        counted_ms, span_ms = now.in_sync - past.in_sync, sample.span_ms
+        length_ms = sample.ts - sample.start_ms
+        if not max(0, length_ms - _REST_MS) <= counted_ms <= span_ms + _BOOKED_LATE_MS:
+            return False
+        if limit_ms < sample.line.interval_ms:
+            return True
+        is_sure = row_before.lag_exact or not row_before.lag_bytes
+        grown_ms = row_before.lag_ms + max(counted_ms, span_ms, length_ms)
+        return is_sure and grown_ms <= limit_ms
 
     def _is_elsewhere(self, sample: Sample) -> bool:
         other = self._other
@@ -173,21 +189,24 @@ class _Builder:
             for state in (DISCONNECTED, CATCHING_UP):
                 if counted[state] > taken[state]:
                     self.extras.append(Extra(sample.ts, counted[state] - taken[state], state))
-        in_sync_before = before if row_before and row_before.state == IN_SYNC else None
-        judge = _LagJudge(sample, row, in_sync_before, row_before, self._asked.limit_ms)
+        judge = _LagJudge(sample, row, row_before, self._asked.limit_ms)
+        is_same_boot = before is not None
+        untold_ms = max(0, sample.span_ms - sum(counted.values())) if is_same_boot else 0
         parts: list[tuple[int, int, str, str | None]] = []
         end_ms = sample.ts
         for state in _from_the_end(row.state, row_before.state if row_before else None):
             begin_ms = end_ms - taken[state]
             if state == IN_SYNC:
-                parts += [(*part, IN_SYNC) for part in reversed(judge.judged(begin_ms, end_ms))]
+                judged = judge.judged(begin_ms, end_ms, begin_ms - untold_ms)
+                parts += [(*part, IN_SYNC) for part in reversed(judged)]
             else:
                 parts.append((begin_ms, end_ms, BAD, state))
             end_ms = begin_ms
         if end_ms > start_ms:
-            is_in_sync = row.state == IN_SYNC and in_sync_before is not None
-            if is_in_sync and end_ms - start_ms <= _REST_MS:
-                parts += [(*part, IN_SYNC) for part in reversed(judge.judged(start_ms, end_ms))]
+            was_in_sync = row_before is not None and row_before.state == IN_SYNC
+            if row.state == IN_SYNC and was_in_sync and end_ms - start_ms <= _REST_MS:
+                judged = judge.judged(start_ms, end_ms, start_ms)
+                parts += [(*part, IN_SYNC) for part in reversed(judged)]
             else:
                 parts.append((start_ms, end_ms, UNKNOWN, None))
         for begin_ms, until_ms, quality, state_of_part in reversed(parts):
@@ -237,7 +256,15 @@ def _counted(sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> 
         CATCHING_UP: max(0, now.catching_up - (past.catching_up if past else 0)),
         DISCONNECTED: max(0, now.disconnected - (past.disconnected if past else 0)),
     }
-    if sum(found.values()) > sample.span_ms + _REST_MS:
+    too_much_ms = sum(found.values()) - sample.span_ms
+    boot_ms = max(0, sample.ts - sample.line.boot_ts)
+    if past is None and sample.same_boot and too_much_ms <= boot_ms - sample.span_ms:
+        # A row that comes back may have counted since the boot: not all of it is this interval's.
+        for state in _BEFORE_OWN:
+            taken_ms = max(0, min(too_much_ms, found[state]))
+            found[state] -= taken_ms
+            too_much_ms -= taken_ms
+    if too_much_ms > _BOOKED_LATE_MS:
         return dict.fromkeys(STATES, 0)  # they cannot be of this interval
     return found
 
@@ -268,56 +295,48 @@ class _LagJudge:
         self,
         sample: Sample,
         row: ReplicaRow,
-        before: Sample | None,
         row_before: ReplicaRow | None,
         limit_ms: float,
     ) -> None:
         self._sample: Final = sample
         self._row: Final = row
         self._limit_ms: Final = limit_ms
-        self._is_fine: bool = before is not None and limit_ms >= sample.ts - before.ts
-        self._is_next: bool = before is not None and sample.line.seq == before.line.seq + 1
-        self._calm_ms: float | None = None
-        """Up to then the lag cannot have passed the limit; None without a predecessor in sync."""
-        if before is not None and row_before is not None:
-            self._calm_ms = before.ts + limit_ms - row_before.lag_ms
-            is_sure = row_before.lag_exact or not row_before.lag_bytes
-            self._was_good: bool = is_sure and row_before.lag_ms <= limit_ms
+        self._is_sure: Final = row.lag_exact or not row.lag_bytes
+        self._room_ms: float | None = limit_ms
+        """So much may the lag grow before it passes the limit; None: nobody knows. A replica gets
+        in sync without a lag."""
+        if row_before is not None and row_before.state == IN_SYNC:
+            was_sure = row_before.lag_exact or not row_before.lag_bytes
+            self._room_ms = limit_ms - row_before.lag_ms if was_sure else None
 
-    def judged(self, start_ms: int, end_ms: int) -> list[tuple[int, int, str]]:
-        """(start_ms, end_ms, quality) of time in sync, in order, without empty ones."""
-        spoken_ms = self._sample.spoken_ms
-        parts = [(start_ms, min(end_ms, spoken_ms), UNKNOWN)]
-        start_ms = max(start_ms, spoken_ms)
-        parts += self._spoken(start_ms, end_ms)
+    def judged(self, start_ms: int, end_ms: int, since_ms: int) -> list[tuple[int, int, str]]:
+        """(start_ms, end_ms, quality) of time in sync, in order, without empty ones. `since_ms`:
+        from then on the lag may have grown."""
+        spoken_ms = max(start_ms, min(end_ms, self._sample.spoken_ms))
+        parts = [(start_ms, spoken_ms, UNKNOWN), *self._spoken(spoken_ms, end_ms, since_ms)]
         return [part for part in parts if part[0] < part[1]]
 
-    def _spoken(self, start_ms: int, end_ms: int) -> list[tuple[int, int, str]]:
-        row, limit_ms, calm_ms = self._row, self._limit_ms, self._calm_ms
-        if row.state != IN_SYNC:
-            is_good = calm_ms is not None and self._was_good and end_ms <= calm_ms
-            return [(start_ms, end_ms, GOOD if is_good else UNKNOWN)]
-        if row.lag_ms > limit_ms:
-            return self._late(start_ms, end_ms)
-        if not row.lag_exact and row.lag_bytes > 0:
+    def _spoken(self, start_ms: int, end_ms: int, since_ms: int) -> list[tuple[int, int, str]]:
+        row, limit_ms = self._row, self._limit_ms
+        is_late = row.lag_ms > limit_ms
+        if row.state == IN_SYNC and limit_ms < self._sample.line.interval_ms:
+            quality = BAD if is_late else GOOD if self._is_sure else UNKNOWN
+            return [(start_ms, end_ms, quality)]
+        safe_ms = start_ms
+        if self._room_ms is not None:
+            safe_ms = _cut(since_ms + self._room_ms, start_ms, end_ms)
+        if row.state == IN_SYNC and is_late:
+            late_ms = _cut(self._sample.ts - (row.lag_ms - limit_ms), start_ms, end_ms)
+            safe_ms = min(safe_ms, late_ms)
+            return [
+                (start_ms, safe_ms, GOOD),
+                (safe_ms, late_ms, UNKNOWN),
+                (late_ms, end_ms, BAD),
+            ]
+        if row.state == IN_SYNC and not self._is_sure:
             return [(start_ms, end_ms, UNKNOWN)]
         # The lag may have been above the limit and come down.
-        if calm_ms is not None and self._is_fine and calm_ms < self._sample.ts:
-            cut_ms = _cut(calm_ms, start_ms, end_ms)
-            return [(start_ms, cut_ms, GOOD), (cut_ms, end_ms, UNKNOWN)]
-        return [(start_ms, end_ms, GOOD)]
-
-    def _late(self, start_ms: int, end_ms: int) -> list[tuple[int, int, str]]:
-        late_ms = self._sample.ts - (self._row.lag_ms - self._limit_ms)
-        late_from_ms = _cut(late_ms, start_ms, end_ms)
-        if self._calm_ms is None or not self._is_fine or not self._is_next:
-            return [(start_ms, end_ms, BAD)]
-        cut_ms = _cut(self._calm_ms, start_ms, late_from_ms)
-        return [
-            (start_ms, cut_ms, GOOD),
-            (cut_ms, late_from_ms, UNKNOWN),
-            (late_from_ms, end_ms, BAD),
-        ]
+        return [(start_ms, safe_ms, GOOD), (safe_ms, end_ms, UNKNOWN)]
 
 
 def _cut(at_ms: float, start_ms: int, end_ms: int) -> int:

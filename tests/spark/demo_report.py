@@ -415,6 +415,8 @@ def _group(broker: str, role: str, verdict: str, replicas: list[Replica]) -> dic
         "oldest_unreplicated_ms_max": 2_350 if sync else 18_400,
         "oldest_unreplicated_ms_p99": 61 if sync else 1_320,
         "exposure_byte_s": 7.1e8 if sync else 2.6e10,
+        "exposure_covered_s": 86_400.0,
+        "closed": True,
         "sync_ok": sum(shape) if sync else 0,
         "sync_flush_slave_timeout": 214 if sync else 0,
         "sync_slave_not_available": 31 if sync else 0,
@@ -457,8 +459,9 @@ def _clusters(
 ) -> dict[str, Any]:
     """The one cluster over so many days, from rows of replicas and groups."""
     worst = max(replicas, key=lambda row: row["lag_ms_max"])
-    added = ["window_s", "good_s", "bad_s", "unknown_s", "incidents", "incidents_ended"]
-    added += ["incident_s", "incident_ended_s", "transferred_bytes", "reconnects", "rejected_acks"]
+    added = ["window_s", "good_s", "bad_s", "unknown_s", "excluded_s", "incidents"]
+    added += ["incidents_ended", "incident_s", "incident_ended_s"]
+    added += ["transferred_bytes", "reconnects", "rejected_acks"]
     added += [name for name in worst if name.startswith(("state_", "minutes_"))]
     lags = {name: value for name, value in worst.items() if name.startswith("lag_")}
     verdicts = [row["verdict"] for row in replicas]

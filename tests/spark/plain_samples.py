@@ -493,9 +493,10 @@ def weighted(values: Sequence[tuple[int, float]]) -> Json:
         return figures
     for name, share in QUANTILES.items():
         weight_so_far: float = 0
+        needed = share.numerator * total
         for value, weight in values:
             weight_so_far += weight
-            if weight_so_far >= share * total:
+            if weight_so_far * share.denominator >= needed:
                 figures[name] = value
                 break
     figures["max"] = values[-1][0]

@@ -17,7 +17,9 @@ from tests.spark.plain_samples import STATES, Json, Sample, Window
 
 GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
 CLOCK_SLACK_MS: Final = 1000
-"""By so much counters may run ahead of the clock; and so much of an interval may be left over."""
+"""So much of an interval may be left over."""
+BOOKED_LATE_MS: Final = 2500
+"""By so much counters may rise faster than the clock: a silence of process `ha` is booked late."""
 FIRST_COPY: Final = "first copy"
 BETWEEN: Final = ("disconnected", "catching_up", "in_sync")
 """The order of states that are neither the sample's own nor its predecessor's."""
@@ -173,7 +175,13 @@ def _counted(sample: Sample, name: str) -> dict[str, int]:
         return nothing
     began = earlier["state_ms"] if earlier is not None else nothing
     rises = {state: max(0, row["state_ms"][state] - began[state]) for state in STATES}
-    return rises if sum(rises.values()) <= passed + CLOCK_SLACK_MS else nothing
+    too_much = sum(rises.values()) - passed
+    if before is not None and earlier is None and too_much <= sample.since_boot_ms - passed:
+        for state in BETWEEN:  # What was before the predecessor is not this interval's.
+            taken = max(0, min(too_much, rises[state]))
+            rises[state] -= taken
+            too_much -= taken
+    return rises if too_much <= BOOKED_LATE_MS else nothing
 
 
 def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], list[Extra]]:
@@ -182,6 +190,7 @@ def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], lis
     earlier = sample.before.row(known.name) if sample.before is not None else None
     length = sample.ts - sample.start
     out_of_sync = counted["disconnected"] + counted["catching_up"]
+    untold = max(0, sample.mono_ms - sum(counted.values())) if sample.before is not None else 0
     lengths = counted | {"in_sync": min(counted["in_sync"], max(0, length - out_of_sync))}
     pieces: list[Piece] = []
     extra: list[Extra] = []
@@ -189,7 +198,7 @@ def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], lis
     for state in reversed(_order(row, earlier)):
         start = max(sample.start, end - lengths[state])
         if state == "in_sync":
-            pieces += _judged(sample, row, known, start, end)
+            pieces += _judged(sample, row, known, start, end, untold)
         else:
             pieces.append(Piece(start, end, BAD, state, sample))
             no_room = lengths[state] - (end - start)
@@ -198,7 +207,7 @@ def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], lis
         end = start
     both_in_sync = earlier is not None and earlier["state"] == row["state"] == "in_sync"
     if both_in_sync and end - sample.start <= CLOCK_SLACK_MS:
-        pieces += _judged(sample, row, known, sample.start, end)
+        pieces += _judged(sample, row, known, sample.start, end, 0)
     else:
         pieces.append(Piece(sample.start, end, UNKNOWN, None, sample))
     return pieces, extra
@@ -214,10 +223,13 @@ def _order(row: Json, earlier: Json | None) -> list[str]:
 # -- time in sync, judged by the lag -----------------------------------------------------------
 
 
-def _judged(sample: Sample, row: Json, known: Known, x: float, y: float) -> list[Piece]:
-    """Time in sync [x, y) of a sample, by its lag and its predecessor's."""
+def _judged(
+    sample: Sample, row: Json, known: Known, x: float, y: float, untold: float
+) -> list[Piece]:
+    """Time in sync [x, y) of a sample, by its lag and its predecessor's. `untold`: so much of what
+    was before may have been in sync, too."""
     seen = max(x, min(y, sample.ts - sample.covered_ms))
-    qualities = [(x, seen, UNKNOWN), *_seen_in_sync(sample, row, known, seen, y)]
+    qualities = [(x, seen, UNKNOWN), *_seen_in_sync(sample, row, known, (seen, y), x - untold)]
     return [
         Piece(start, end, quality, "in_sync", sample)
         for start, end, quality in qualities
@@ -226,33 +238,28 @@ def _judged(sample: Sample, row: Json, known: Known, x: float, y: float) -> list
 
 
 def _seen_in_sync(
-    sample: Sample, row: Json, known: Known, x: float, y: float
+    sample: Sample, row: Json, known: Known, time: Interval, since: float
 ) -> list[tuple[float, float, str]]:
+    """`since`: when the lag may have begun to grow from what the predecessor saw."""
+    x, y = time
     limit, lag = known.limit_ms, row["lag_ms"]
-    p, p_row = sample.before, None
-    if p is not None:
-        p_row = p.row(known.name)
-        if p_row is None or p_row["state"] != "in_sync":
-            p, p_row = None, None
-    until = p.ts + limit - p_row["lag_ms"] if p is not None and p_row is not None else -math.inf
-    """So long the lag that the predecessor saw cannot have grown above the limit."""
-    if row["state"] != "in_sync":
-        is_sure = p_row is not None and (p_row["lag_exact"] or not p_row["lag_bytes"])
-        is_good = is_sure and p_row is not None and p_row["lag_ms"] <= limit and y <= until
-        return [(x, y, GOOD if is_good else UNKNOWN)]
-    if not row["lag_exact"] and row["lag_bytes"] > 0 and lag <= limit:
-        return [(x, y, UNKNOWN)]
-    is_close = p is not None and limit >= sample.ts - p.ts
-    if lag > limit:
+    is_bound = row["lag_exact"] or row["lag_bytes"] == 0
+    if row["state"] == "in_sync" and limit < sample.interval_ms:
+        return [(x, y, BAD if lag > limit else GOOD if is_bound else UNKNOWN)]
+    until = since + limit
+    """So long the lag cannot have grown above the limit: it came in sync without one."""
+    p_row = sample.before.row(known.name) if sample.before is not None else None
+    if sample.before is not None and p_row is not None and p_row["state"] == "in_sync":
+        was_bound = p_row["lag_exact"] or p_row["lag_bytes"] == 0
+        until = until - p_row["lag_ms"] if was_bound else -math.inf
+    certain = _between(x, until, y)
+    if row["state"] == "in_sync" and lag > limit:
         above = _between(x, sample.ts - (lag - limit), y)
-        if p is None or not is_close or sample.seq != p.seq + 1:
-            return [(x, y, BAD)]
-        certain = _between(x, until, above)
+        certain = min(certain, above)
         return [(x, certain, GOOD), (certain, above, UNKNOWN), (above, y, BAD)]
-    if is_close and until < sample.ts:
-        certain = _between(x, until, y)
-        return [(x, certain, GOOD), (certain, y, UNKNOWN)]
-    return [(x, y, GOOD)]
+    if row["state"] == "in_sync" and not is_bound:
+        return [(x, y, UNKNOWN)]
+    return [(x, certain, GOOD), (certain, y, UNKNOWN)]
 
 
 def _between(lowest: float, value: float, highest: float) -> float:

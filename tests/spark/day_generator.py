@@ -1,0 +1,463 @@
+"""What brokers write of a random day (day_events.py): dump lines, files, and what befalls these.
+
+`random_day(seed)` gives the day; `write(root)` its files. The lines are what a supervisor writes
+(docs/metrics_dump.md): counters that are looked at every 200 ms from a phase of their own, time in
+which process `ha` does not look booked as disconnected, counters that begin with the boot, rows
+that stay after a disconnect and are missing before the first connection, `prev_boot` as found on
+the machine's own disk. `proved_ms` is what the counters of the lines that are left prove.
+Standard library only; must not import anything of spark/.
+"""
+
+from __future__ import annotations
+
+import bisect
+import copy
+import functools
+import gzip
+import itertools
+import json
+import random
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.spark.day_events import (
+    CATCHING_UP,
+    DISCONNECTED,
+    GAP_MS,
+    IN_SYNC,
+    LOOK_MS,
+    Disturbance,
+    Life,
+    Link,
+    Span,
+    Story,
+    random_story,
+)
+from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sync
+
+STATES: Final = (IN_SYNC, CATCHING_UP, DISCONNECTED)
+BYTES_A_MS: Final = 10
+"""How fast producers write."""
+UNNAMED: Final = "10.0.0.7"
+"""A slave by its ip, before it has told its name."""
+MONO_AT_START: Final = 77_000
+"""Of each boot, ms."""
+
+
+class _Looks:
+    """The moments at which process `ha` of one life looks."""
+
+    def __init__(self, life: Life) -> None:
+        self._first = life.start + life.first_look_ms
+        self._blind = life.blind
+        self._phase = (self._first + life.look_phase) % LOOK_MS
+
+    def before(self, moment: int) -> int | None:
+        """The last one up to `moment`; None when there was none yet."""
+        for blind in self._blind:
+            if blind.start <= moment < blind.end:
+                moment = blind.start - 1
+        look = moment - (moment - self._phase) % LOOK_MS
+        return look if look >= self._first else None
+
+    def after(self, moment: int) -> int:
+        """The first one at or after `moment`."""
+        moment = max(moment, self._first)
+        for blind in self._blind:
+            if blind.start <= moment < blind.end:
+                moment = blind.end
+        return moment + (self._phase - moment) % LOOK_MS
+
+    def blind_at(self, moment: int) -> Disturbance | None:
+        """Why nobody looks at `moment`."""
+        return next((b for b in self._blind if b.start <= moment < b.end), None)
+
+
+class _Counters:
+    """`state_ms` of one replica in one life of a master."""
+
+    def __init__(self, life: Life, link: Link, looks: _Looks) -> None:
+        self._looks = looks
+        begin = life.start if link.was_remembered else link.first_connected
+        assert begin is not None, "a replica that never was has no row"
+        self.first_row = looks.after(begin)
+        seen = [(begin, DISCONNECTED)]
+        for since, state in link.states:
+            look = looks.after(since)
+            if since < begin:
+                continue
+            if look == seen[-1][0]:
+                seen[-1] = look, state
+            else:
+                seen.append((look, state))
+        for blind in life.blind:
+            start, end = looks.before(blind.start - 1), looks.after(blind.end)
+            if start is not None and start > begin:
+                seen = self._booked(seen, start, end)
+        self._since = [since for since, _ in seen]
+        self._states = [state for _, state in seen]
+        self._spent = [dict.fromkeys(STATES, 0)]
+        for (since, state), (until, _) in itertools.pairwise(seen):
+            spent = dict(self._spent[-1])
+            spent[state] += until - since
+            self._spent.append(spent)
+
+    @staticmethod
+    def _booked(seen: list[tuple[int, str]], start: int, end: int) -> list[tuple[int, str]]:
+        """[start, end) as disconnected time."""
+        at_end = [state for since, state in seen if since <= end][-1]
+        outside = [one for one in seen if not start <= one[0] <= end]
+        return sorted([*outside, (start, DISCONNECTED), (end, at_end)])
+
+    def at(self, moment: int) -> dict[str, int]:
+        """As shown at `moment`, which is not before the first row."""
+        look = self._looks.before(moment)
+        assert look is not None, "there is a row, so somebody has looked"
+        place = max(0, bisect.bisect_right(self._since, look) - 1)
+        spent = dict(self._spent[place])
+        spent[self._states[place]] += look - self._since[place]
+        if moment - look > GAP_MS:
+            spent[DISCONNECTED] += moment - look
+        return spent
+
+
+@dataclass
+class DumpFile:
+    """A file as it lies on the disk."""
+
+    directory: str
+    name: str
+    lines: list[str]
+    is_packed: bool
+
+
+@dataclass
+class Day:
+    """A story, the lines that were written of it, and the files that are left of them."""
+
+    story: Story
+    files: list[DumpFile] = field(default_factory=list)
+
+    @functools.cached_property
+    def lines(self) -> list[Line]:
+        """What the files hold, each line once, in the order of boot and seq."""
+        texts = {text for file in self.files for text in file.lines}
+        found = [json.loads(text) for text in texts]
+        return sorted(found, key=lambda line: (line["boot_ts"], line["boot"], line["seq"]))
+
+    def known_from(self, replica: str) -> int:
+        """When a reader of the files first hears of a replica; the day's end: never."""
+        if self.story.expects:
+            return 0
+        return min(
+            (
+                self.moment_of(line)
+                for line in self.lines
+                if any(row["id"] == replica for row in line["replicas"])
+            ),
+            default=self.story.w1,
+        )
+
+    def moment_of(self, line: Line) -> int:
+        """When a master's line was written, in true time."""
+        return self._starts[line["boot"]] + int(line["mono"]) - MONO_AT_START
+
+    @functools.cached_property
+    def _starts(self) -> dict[str, int]:
+        return {life.boot: life.start for life in self.story.lives}
+
+    def write(self, root: Path) -> None:
+        """Makes the files below `root`."""
+        for file in self.files:
+            place = root / file.directory
+            place.mkdir(parents=True, exist_ok=True)
+            content = "".join(f"{text}\n" for text in file.lines).encode()
+            if file.is_packed:
+                # As `cat` of several gz files makes it: more than one member.
+                half = len(content) // 2
+                content = gzip.compress(content[:half], 1) + gzip.compress(content[half:], 1)
+            (place / file.name).write_bytes(content)
+
+
+def random_day(seed: int, name: str = "b", window: Span | None = None) -> Day:
+    """The day of this seed, of the broker group `name`; in a random window unless one is given."""
+    story = random_story(seed, name, window)
+    chance = random.Random(f"lines {seed}")
+    written = _Writer(story, chance).lines()
+    return Day(story, _befallen(chance, _files(written, chance), story))
+
+
+def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
+    """The least time in these states, in the window, that counters of the files' lines prove: by
+    how much they rose from line to line of a boot, as far as the lines are of the window; and up to
+    the first line that is left of a boot that began there, if the replica was known before."""
+    story, known_from = day.story, day.known_from(replica)
+    proved, boot, before = 0, "", None
+    for line in day.lines:
+        if line["role"] == "SLAVE":
+            continue
+        rows = [row for row in line["replicas"] if row["id"] == replica]
+        if line["boot"] != boot:
+            is_from_zero = line["boot_ts"] >= story.w0 and day.moment_of(line) > known_from
+            boot, before = line["boot"], 0 if is_from_zero else None
+        is_inside = story.w0 <= line["ts"] < story.w1
+        if not is_inside or any(row["id"] == UNNAMED for row in line["replicas"]):
+            before = None
+        elif rows:
+            counted = sum(rows[0]["state_ms"][state] for state in states)
+            proved += counted - (counted if before is None else before)
+            before = counted
+    return proved
+
+
+class _Writer:
+    """Writes the lines of a story."""
+
+    def __init__(self, story: Story, chance: random.Random) -> None:
+        self.story, self.chance = story, chance
+        self.genesis = story.lives[0].start - 1_000_000 if story.lives else 0
+        self.is_inexact = chance.random() < 0.15
+        self.named_late = chance.random() < 0.1 and not story.expects
+        self.last_on_disk: dict[tuple[int, int], tuple[str, int]] = {}
+
+    def lines(self) -> list[Line]:
+        """Of all lives, those of slaves included, in the order of writing."""
+        found: list[Line] = []
+        for life in self.story.lives:
+            if life.machine and self.chance.random() < 0.3:
+                found += self._of_slave(life)
+            found += self._of_life(life)
+        return found
+
+    def _moments(self, life: Life) -> Iterator[tuple[int, int]]:
+        """(seq, moment) of each line, those included that cannot be written."""
+        interval, seq, due = self.story.interval_ms, 0, life.start + 40
+        while due < life.end:
+            asleep = next(
+                (b for b in life.blind if b.kind == "asleep" and b.start <= due < b.end), None
+            )
+            seq += 1
+            if asleep is None:
+                yield seq, due + self.chance.choice((0, 0, 1, 2, 7, 60))
+                due += interval
+            else:
+                yield seq, asleep.end + 5
+                due += interval * (1 + (asleep.end - due) // interval)
+        if life.clean:
+            yield seq + 1, life.end - 1
+
+    def _of_life(self, life: Life) -> list[Line]:
+        story, found = self.story, []
+        looks = _Looks(life)
+        counters = {
+            name: _Counters(life, link, looks)
+            for name, link in life.links.items()
+            if link.was_remembered or link.first_connected is not None
+        }
+        place = (life.machine, life.broker_id)
+        prev_boot, prev_seq = self.last_on_disk.get(place, (None, None))
+        for seq, moment in self._moments(life):
+            if moment >= life.end or any(a <= moment < b for a, b in story.unwritten):
+                continue
+            line = self._head(life, seq, moment, "ASYNC_MASTER")
+            line |= {"prev_boot": prev_boot, "prev_seq": prev_seq}
+            line["final"] = life.clean and moment == life.end - 1
+            has_looked = looks.before(moment) is not None
+            risk = max((link.lag_at(moment) for link in life.links.values()), default=0)
+            line["unreplicated_bytes"] = risk * BYTES_A_MS if has_looked else None
+            line["oldest_unreplicated_ms"] = risk if has_looked else None
+            blind = looks.blind_at(moment)
+            line["processes"] = [
+                {"name": "ha", "up": blind is None or blind.kind != "ha dead", "restarts": 0}
+            ]
+            line["replicas"] = [
+                self._row(name, life.links[name], counters[name], looks, moment)
+                for name in sorted(counters)
+                if has_looked and moment >= counters[name].first_row
+            ]
+            self._name_late(life, seq, line)
+            found.append(line)
+            self.last_on_disk[place] = life.boot, seq
+        return found
+
+    def _head(self, life: Life, seq: int, moment: int, role: str) -> Line:
+        story = self.story
+        written = (moment - self.genesis) * BYTES_A_MS
+        return {
+            "v": 1,
+            "ts": moment + story.clock_offset(moment),
+            "mono": moment - life.start + MONO_AT_START,
+            "boot": life.boot,
+            "boot_ts": life.start + story.clock_offset(life.start),
+            "seq": seq,
+            "prev_boot": None,
+            "prev_seq": None,
+            "interval_ms": story.interval_ms,
+            "final": False,
+            "cluster": "c",
+            "broker": story.name,
+            "broker_id": life.broker_id,
+            "role": role,
+            "version": "0.1.0",
+            "config": "0123456789ab",
+            "ready": True,
+            "min_offset": 0,
+            "max_offset": written,
+            "replicated_offset": written,
+            "msgs_in": (moment - life.start) // 10,
+            "bytes_in": (moment - life.start) * BYTES_A_MS,
+            "sync": sync(),
+            "ack_latency": ack_latency(),
+            "unreplicated_bytes": 0,
+            "oldest_unreplicated_ms": 0,
+            "processes": [],
+            "replicas": [],
+            "metadata": [],
+        }
+
+    def _row(
+        self, name: str, link: Link, counters: _Counters, looks: _Looks, moment: int
+    ) -> dict[str, Any]:
+        look = looks.before(moment)
+        assert look is not None, "only what was looked at has a row"
+        blind = looks.blind_at(moment)
+        is_seen = blind is None or (blind.kind != "ha dead" and moment - look <= GAP_MS)
+        state = link.state_at(look) if is_seen else DISCONNECTED
+        lag_ms = link.lag_at(look) + (0 if is_seen else moment - look)
+        lag_bytes = lag_ms * BYTES_A_MS
+        exact = not (self.is_inexact and lag_ms and self.chance.random() < 0.5)
+        return {
+            "id": name,
+            "connected": state != DISCONNECTED,
+            "in_sync": state == IN_SYNC,
+            "state": state,
+            "ack_offset": (moment - self.genesis) * BYTES_A_MS - lag_bytes,
+            "lag_bytes": lag_bytes,
+            "lag_ms": lag_ms if exact else round(lag_ms * self.chance.random()),
+            "lag_exact": exact,
+            "transferred": 0,
+            "reconnects": 0,
+            "rejected_acks": 0,
+            "state_ms": counters.at(moment),
+        }
+
+    def _name_late(self, life: Life, seq: int, line: Line) -> None:
+        """The first line that has a new slave connected may know its ip only."""
+        if not self.named_late:
+            return
+        for row in line["replicas"]:
+            link = life.links[row["id"]]
+            first = link.first_connected
+            is_first_row = (
+                first is not None
+                and not link.was_remembered
+                and row["connected"]
+                and line["mono"] - MONO_AT_START - (first - life.start) < self.story.interval_ms
+            )
+            if is_first_row and seq > 1 and len(line["replicas"]) == 1:
+                row["id"] = UNNAMED
+
+    def _of_slave(self, life: Life) -> list[Line]:
+        """Some lines that this life's broker wrote while it was a slave."""
+        interval = self.story.interval_ms
+        boot = f"{self.chance.getrandbits(32):08x}5a5a5a5a"
+        start = life.start - 12 * interval
+        slave = Life(start, life.start, True, life.broker_id, life.machine, boot, 0, 0)
+        found = []
+        for seq in range(1, 12):
+            line = self._head(slave, seq, start + seq * interval - 300, "SLAVE")
+            found.append(line)
+            self.last_on_disk[life.machine, life.broker_id] = boot, seq
+        return found
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+def _files(lines: list[Line], chance: random.Random) -> list[DumpFile]:
+    """As supervisors write them: one for each hour of a boot's wall clock, in its order."""
+    found: list[DumpFile] = []
+    before: tuple[str, int] | None = None
+    for line in lines:
+        key = line["boot"], line["ts"] // 3_600_000
+        if key != before:
+            before = key
+            directory = str(directory_of(Path(), line))
+            found.append(DumpFile(directory, file_name(line), [], chance.random() < 0.3))
+        found[-1].lines.append(json.dumps(line, separators=(",", ":")))
+    return found
+
+
+def _befallen(chance: random.Random, files: list[DumpFile], story: Story) -> list[DumpFile]:
+    """Files after operators and disks had them: lost, merged, renamed, split; lines lost and
+    twice."""
+    if chance.random() < 0.25:
+        _lose_lines(chance, files)
+    if chance.random() < 0.1 and files:
+        del files[chance.randrange(len(files))]
+    if chance.random() < 0.1:
+        _lose_the_past(files, story.w0 + chance.choice((0, 0, (story.w1 - story.w0) // 10)))
+    if chance.random() < 0.3:
+        files = _merged(chance, files)
+    if chance.random() < 0.2:
+        files = [part for file in files for part in _split(chance, file)]
+    for file in files:
+        if chance.random() < 0.1:
+            file.lines += copy.copy(file.lines[: chance.randrange(1, 9)])
+        if chance.random() < 0.05:
+            chance.shuffle(file.lines)
+    _rename(chance, files)
+    return files
+
+
+def _lose_lines(chance: random.Random, files: list[DumpFile]) -> None:
+    share = chance.choice((0.002, 0.02, 0.2))
+    for file in files:
+        file.lines = [text for text in file.lines if chance.random() >= share]
+        if chance.random() < 0.1 and file.lines:
+            first = chance.randrange(len(file.lines))
+            del file.lines[first : first + chance.randrange(1, 30)]
+
+
+def _lose_the_past(files: list[DumpFile], until: int) -> None:
+    """As in a first night: what was before is gone."""
+    for file in files:
+        file.lines = [text for text in file.lines if json.loads(text)["ts"] >= until]
+
+
+def _merged(chance: random.Random, files: list[DumpFile]) -> list[DumpFile]:
+    """A directory's files one behind the other in one, named after any of them."""
+    by_directory: dict[str, list[DumpFile]] = {}
+    for file in files:
+        by_directory.setdefault(file.directory, []).append(file)
+    return [
+        DumpFile(
+            directory,
+            chance.choice(some).name,
+            [text for file in some for text in file.lines],
+            is_packed=chance.random() < 0.8,
+        )
+        for directory, some in by_directory.items()
+    ]
+
+
+def _split(chance: random.Random, file: DumpFile) -> Iterator[DumpFile]:
+    cut = chance.randrange(len(file.lines) + 1)
+    hhmm = f"{chance.randrange(24):02}{chance.randrange(60):02}"
+    yield DumpFile(file.directory, file.name, file.lines[:cut], file.is_packed)
+    yield DumpFile(file.directory, hhmm + file.name[4:], file.lines[cut:], file.is_packed)
+
+
+def _rename(chance: random.Random, files: list[DumpFile]) -> None:
+    """Files of no lines go; each of the others gets a name that no other in its directory has."""
+    files[:] = [file for file in files if file.lines]
+    taken: set[tuple[str, str]] = set()
+    for file in files:
+        if chance.random() < 0.1:
+            file.name = f"{chance.randrange(24):02}00{file.name[4:]}"
+        while (file.directory, file.name) in taken:
+            file.name = f"{chance.randrange(2400):04}-9{file.name[4:]}"
+        taken.add((file.directory, file.name))
+        file.name += ".gz" if file.is_packed else ""
