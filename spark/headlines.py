@@ -78,7 +78,7 @@ def one_line(data: ReportData) -> str:
     text = f"{data.date} {day.verdict}{revised}: {why}; {window.span} {window.verdict}"
     if reasons := short_reasons(data, window):
         text += f": {'; '.join(reasons)}"
-    return " ".join(text.split())  # no line breaks, no spaces that only a page needs
+    return " ".join(text.split())  # no line breaks
 
 
 def _how_many(day: Headline) -> str:
@@ -108,4 +108,4 @@ def short_reasons(data: ReportData, headline: Headline) -> list[str]:
     unknown = headline.count(INSUFFICIENT) if headline.verdict == BREACHED else 0
     if unknown:
         found.append(f"and {unknown} with insufficient data")
-    return found
+    return [" ".join(text.split()) for text in found]  # no spaces that only a page needs

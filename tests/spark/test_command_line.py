@@ -205,7 +205,8 @@ def test_nights_that_were_missed(tmp_path: Path) -> None:
     missed = run(*arguments)
     told = missed.stdout.splitlines()
     page = out / "report" / "dt=2026-03-10" / "report.html"
-    assert told[0] == f"2026-03-10 met: 1 replica; page: {page}", missed.stderr
+    assert told[0].startswith("2026-03-10 met: 1 replica; 30 days insuf"), missed.stderr
+    assert told[0].endswith(f"; page: {page}")
     assert [line.split(":")[0] for line in told[1:]] == [
         "2026-03-11 breached",
         "2026-03-12 insufficient data",
@@ -414,5 +415,7 @@ def test_under_spark_submit(tmp_path: Path) -> None:
     )  # fmt: skip
     page = tmp_path / "out" / "report" / "dt=2026-03-10" / "report.html"
     assert result.returncode == 0, result.stderr[-3000:]
-    assert result.stdout.splitlines()[-1] == f"2026-03-10 met: 1 replica; page: {page}"
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("2026-03-10 met: 1 replica; 30 days insufficient data: ")
+    assert last.endswith(f"; page: {page}")
     assert "<h1" in page.read_text()

@@ -238,6 +238,10 @@ def test_the_message_of_a_report() -> None:
         *(30, "insufficient data"),
         3,
     )
+    assert rolling["reasons"][0] == (
+        "DefaultCluster/broker-a/broker-a:1: availability not proved: 6 min 02 s bad and 16 d"
+        " unknown of 43 min 12 s allowed; 14 of 30 days have data"
+    )
     assert found == {
         "version": 1,
         "date": "2026-03-14",
