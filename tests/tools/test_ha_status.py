@@ -407,10 +407,13 @@ class Terminal:
         self.ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
         command = [sys.executable, "-m", "tools.mqadmin", "haStatus", "-b", broker.address]
+        # Workers of a test run are told a width, which would count for more than the terminal's.
+        sizes = ("COLUMNS", "LINES")
+        inherited = {name: value for name, value in os.environ.items() if name not in sizes}
         self.process = subprocess.Popen(
             [*command, "-n", CLOSED, "-i", "0.1", *options],
             cwd=Path(__file__).parents[2],
-            env={**os.environ, "TERM": term, "TZ": "UTC"},
+            env={**inherited, "TERM": term, "TZ": "UTC"},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
