@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from spark.arguments import PROGRAM, RaisingParser, UsageError
+from spark.durable_files import naming, sync_directory
 from spark.output import say
 from spark.report_data import EXIT_ERROR
 
@@ -199,7 +200,7 @@ def _merge(target: Path, sources: Sequence[_Source]) -> None:
     """`target` gets the lines of all sources, then the others go."""
     hidden = target.with_name(f"{_HIDDEN}{target.name}")
     paths = [source.path for source in sources]
-    with _naming(hidden), open(hidden, "wb") as raw:
+    with naming(hidden), open(hidden, "wb") as raw:
         os.fchmod(raw.fileno(), paths[0].stat().st_mode & 0o777)
         with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
             for data in _content(paths):
@@ -220,7 +221,7 @@ def _merge(target: Path, sources: Sequence[_Source]) -> None:
     }
     _write_journal(target.parent, json.dumps(journal))
     os.replace(hidden, target)
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
     _complete(target.parent)
 
 
@@ -233,7 +234,7 @@ def _complete(place: Path) -> None:
         if target.exists() and _file_digest(target) == journal["sha256"]:
             for name, size, changed_ns in journal["sources"]:
                 _remove_unchanged(place / name, size, changed_ns)
-            _sync_directory(place)
+            sync_directory(place)
         journal_path.unlink()
     for path in place.glob(f"{_HIDDEN}*"):
         path.unlink()
@@ -249,12 +250,12 @@ def _remove_unchanged(path: Path, size: int, changed_ns: int) -> None:
 def _write_journal(place: Path, text: str) -> None:
     """There whole or not at all."""
     hidden = place / f"{_JOURNAL}.new"
-    with _naming(hidden), open(hidden, "w", encoding="utf-8") as file:
+    with naming(hidden), open(hidden, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.replace(hidden, place / _JOURNAL)
-    _sync_directory(place)
+    sync_directory(place)
 
 
 def _content(paths: Iterable[Path]) -> Iterator[bytes]:
@@ -262,7 +263,7 @@ def _content(paths: Iterable[Path]) -> Iterator[bytes]:
     merged, such an end would spoil the line behind it."""
     for path in paths:
         last = b"\n"
-        with _naming(path), _opened(path) as file:
+        with naming(path), _opened(path) as file:
             while data := _read(file):
                 last = data
                 yield data
@@ -290,28 +291,8 @@ def _digest(paths: Iterable[Path]) -> str:
 
 
 def _file_digest(path: Path) -> str:
-    with _naming(path), path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync_directory(place: Path) -> None:
-    with _naming(place):
-        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """An OSError of a read, a write or an fsync names no file."""
-    try:
-        yield
-    except gzip.BadGzipFile:
-        raise
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, error.filename or str(path)) from error
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,7 +8,6 @@ the same files.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
 import gzip
 import hashlib
@@ -19,12 +18,13 @@ import shlex
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from spark.arguments import PROGRAM, RaisingParser, UsageError
+from spark.durable_files import naming, sync_directory
 from spark.output import say
 from spark.prometheus_lines import Imported, Line, lines_of
 from spark.prometheus_metrics import (
@@ -126,7 +126,7 @@ def write_dumps(directory: Path, lines: Iterable[Line]) -> int:
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in some)
         _write(place / name, gzip.compress(text.encode(), mtime=0))
     for place in changed:
-        _sync_directory(place)
+        sync_directory(place)
     return len(files)
 
 
@@ -137,17 +137,8 @@ def _make_directories(place: Path) -> set[Path]:
     return {place, *(path.parent for path in made)}
 
 
-def _sync_directory(place: Path) -> None:
-    with _naming(place):
-        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def _write(path: Path, data: bytes) -> None:
-    with _naming(path):
+    with naming(path):
         descriptor, hidden = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -159,15 +150,6 @@ def _write(path: Path, data: bytes) -> None:
         except BaseException:
             os.unlink(hidden)
             raise
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """An OSError of a write or an fsync names no file, one of a temporary file another one."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _moment(line: Line) -> datetime.datetime:
