@@ -185,25 +185,27 @@ def _without_later(ordered: Iterable[Sample], day: Day) -> list[Sample]:
 
 
 def _lay_out(ordered: Sequence[Sample], w1_ms: int) -> None:
-    """Interval, segment and down time of each sample: none tells what another one told. What a
-    closing sample told counts for other closing ones alone: its clock may have been wrong."""
-    told_by_others = told_by_closing = 0
+    """Interval, segment and down time of each sample: none tells what another one told. Closing
+    samples tell of what is behind all others: the clock of one may have been wrong."""
+    told_by_others = latest = 0
+    closing: list[tuple[Sample, int]] = []
     for _, lives in itertools.groupby(ordered, key=lambda sample: sample.line.boot):
-        of_boot, latest = list(lives), 0
+        of_boot, latest_of_boot = list(lives), 0
         for each in of_boot:
-            each.out_of_order = each.ts < latest
-            latest = max(latest, each.ts)
+            each.out_of_order = each.ts < latest_of_boot
+            latest_of_boot = max(latest_of_boot, each.ts)
         # A boot's own clock may have been set: its samples share the time in the order of ts.
         told = told_by_others
         for each in sorted(of_boot, key=lambda s: (s.ts, s.line.seq)):
-            if each.ts < w1_ms:
-                _place(each, told, told_by_others)
-                told = max(told, each.ts)
-            else:
-                others = max(told_by_others, told_by_closing)
-                _place(each, max(told, told_by_closing), others)
-                told_by_closing = max(told_by_closing, each.ts)
-        told_by_others = told
+            if each.ts >= w1_ms:
+                closing.append((each, told_by_others))
+                continue
+            _place(each, told, told_by_others)
+            told = max(told, each.ts)
+        told_by_others = latest = told
+    for each, by_others in closing:
+        _place(each, latest, max(by_others, latest if latest >= w1_ms else 0))
+        latest = max(latest, each.ts)
 
 
 def _place(sample: Sample, told: int, told_by_others: int) -> None:

@@ -108,7 +108,9 @@ def _replica_window(
         row["bad_s"],
         row["unknown_s"],
         budget,
-        is_covered=is_covered(row["coverage"], objective.min_coverage_percent),
+        # Where all is excluded nothing was promised.
+        is_covered=row["coverage"] is None
+        or is_covered(row["coverage"], objective.min_coverage_percent),
     )
     row["forecast"] = _forecast(row, days, today["dt"]) if length == longest else None
     row["metadata"] = _metadata(days)

@@ -384,10 +384,10 @@ def _hours(replica: Replica, window: Window) -> list[Json]:
 
 
 def _quality_of(minute: Json) -> str:
-    length = sum(minute[f"{quality}_ms"] for quality in QUALITIES)
     if minute["bad_ms"]:
         return BAD
-    return GOOD if minute["good_ms"] * 2 >= length else UNKNOWN
+    is_good = minute["good_ms"] > 0 and minute["good_ms"] >= minute["unknown_ms"]
+    return GOOD if is_good else UNKNOWN
 
 
 def _minute_counts(replica: Replica) -> Json:

@@ -379,14 +379,15 @@ def in_order(samples: list[Sample], window: Window) -> list[Sample]:
         sample.predecessor = predecessor
     told_by_others: int | None = None
     told_by_closing: int | None = None
+    latest = max((sample.ts for sample in stream if not sample.is_closing), default=None)
     for _, of_boot in itertools.groupby(stream, key=lambda s: (s.boot_ts, s.boot)):
         told = told_by_others
         # A boot's own clock may have been set: its samples share the time in the order of ts.
         for sample in sorted(of_boot, key=lambda s: (s.ts, s.seq)):
             sample.told_by_others, sample.told = told_by_others, told
-            if sample.is_closing:  # counts for other closing ones alone
+            if sample.is_closing:  # tells of what is behind all others
                 sample.told_by_others = _later(told_by_others, told_by_closing)
-                sample.told = _later(told, told_by_closing)
+                sample.told = _later(latest, told_by_closing)
                 told_by_closing = _later(told_by_closing, sample.ts)
             else:
                 told = _later(told, sample.ts)

@@ -59,7 +59,7 @@ class PlainObjective:
         return all(map(fnmatch.fnmatchcase, key, patterns))
 
     def budget_s(self, length_s: float) -> float:
-        return round((100 - self.availability_percent) / 100 * length_s, 3)
+        return round((100 - self.availability_percent) * length_s / 100, 3)
 
     def sync_ok_of(self, group: Json | None) -> float | None:
         """Which percentage holds for a replica of this group; None: not judged."""
