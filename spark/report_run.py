@@ -188,8 +188,12 @@ class ReportRun:
         if archive is None or not archive.is_being_made:
             stop_session(spark)
             return
-        self._reporter.note("keeping Spark's classes, once: from now on it starts more quickly")
-        stop_session(spark, _ARCHIVE_S)
+        if self._has_reported:
+            text = "keeping Spark's classes, once: from now on it starts more quickly"
+            self._reporter.note(text)
+            stop_session(spark, _ARCHIVE_S)
+        else:
+            stop_session(spark)
         archive.after_exit(is_whole=self._has_reported)
 
     def _page(self, date: datetime.date) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import re
 import subprocess
@@ -25,6 +26,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from spark.arguments import is_under_spark_submit
+
+_LOG: Final = logging.getLogger(__name__)
 
 ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
 """What the figures rely on."""
@@ -98,6 +101,7 @@ def start_session(
         spark = SparkSession(_context(conf, log))
     except SPARK_ERRORS as error:
         raise SessionError(f"Spark does not start: {explain(error, log)}") from error
+    _keep_off_stderr(spark.sparkContext)
     # A context that was there before us (spark-submit's) has not read our conf: the session has to.
     for name, value in (PLAIN_PLANS | dict(settings) | ALWAYS).items():
         if name in PLAIN_PLANS or name in ALWAYS:
@@ -107,6 +111,13 @@ def start_session(
         stop_session(spark)
         raise SessionError(f"{found}, PySpark is {pyspark.__version__}: unset SPARK_HOME")
     return spark
+
+
+def _keep_off_stderr(context: SparkContext) -> None:
+    """The server that hears of Python workers' accumulators tells on stderr that the JVM ended;
+    who waits for a job tells that, too."""
+    server: Any = context._accumulatorServer
+    server.handle_error = lambda _request, _address: _LOG.debug("no accumulators", exc_info=True)
 
 
 def _is_local(master: str | None) -> bool:
