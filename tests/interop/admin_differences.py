@@ -12,11 +12,16 @@ from typing import Final
 RELEASES: Final = {"4.9": "4.9.8", "5.3": "5.3.3"}
 """Line to the release of the tool."""
 
+_DATA_VERSION: Final = (
+    "a higher counter of the topics' data version: each registration of new topics has a version of "
+    "its own, as name servers ignore a second one of the same version"
+)
 _SETTINGS: Final = "the settings that there are: none of Netty or of the JVM, some of our own"
 DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
     "4.9": {
         "brokerStatus": "two rows more, `brokerActive` and `getTransferredTps`, which 5.x reads",
         "deleteAclConfig": "the refusal of an unknown account says why, behind the same words",
+        "exportMetadata": _DATA_VERSION,
         "getBrokerConfig": _SETTINGS,
         "getNamesrvConfig": _SETTINGS,
     },
@@ -24,6 +29,7 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
         "brokerStatus": "the rows of 4.9: none of acknowledgements, lite pulls and timers",
         "clusterList": "`N` for the queue of lite pulls, which 4.9 does not have",
         "exportConfigs": "`filterServerNums`, which 4.9 has",
+        "exportMetadata": _DATA_VERSION,
         "getBrokerConfig": _SETTINGS,
         "getNamesrvConfig": _SETTINGS,
         "resetOffsetByTime": "as 4.9: the tool computes and sets the offsets, not the broker",

@@ -224,6 +224,8 @@ def check_healthy(server: PrometheusServer) -> None:
             wait_until(lambda q=query: server.has_data(q.filled_in), 15)  # type: ignore[misc]
     check_variables(server)
     for name, expr in records().items():
+        # One record is made of others, which have to be there first.
+        wait_until(lambda e=expr: server.has_data(e), 30)  # type: ignore[misc]
         assert server.has_data(expr), name
     for rule in alerts().values():
         # With the names of recording rules, and with what they stand for.

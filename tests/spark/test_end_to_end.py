@@ -38,6 +38,8 @@ INTERVAL_S = 1.0
 LAG_S = 1.0
 TOLERANCE_S = INTERVAL_S + 0.5
 """One dump interval, and what the test's own clock may be late."""
+UNKNOWN_S = 1.5
+"""Less than two dump intervals."""
 REPLICA = "broker-a:1"
 TOPIC = "EndToEnd"
 DUMP = {"metricsDumpIntervalSeconds": int(INTERVAL_S)}
@@ -213,8 +215,9 @@ def replica_day(told: Told) -> dict[str, object]:
 def test_every_moment_is_known(told: Told) -> None:
     """Two lives of the master, the second one proved to follow the first one directly."""
     row = replica_day(told)
-    assert row["coverage"] == 1.0
-    assert row["unknown_s"] == 0
+    # But for what the counters, looked at five times a second, leave open at starts and ends.
+    assert row["unknown_s"] < UNKNOWN_S
+    assert row["coverage"] == pytest.approx(1 - row["unknown_s"] / row["window_s"])
     assert row["duplicates"] == row["conflicts"] == 0
     assert told.report.bad_lines == []
 
@@ -228,7 +231,7 @@ def test_the_incidents_are_those_that_happened(told: Told) -> None:
         start_s, end_s = row["start_ms"] / 1000, row["end_ms"] / 1000
         assert begin - TOLERANCE_S <= start_s <= begin + TOLERANCE_S, row["cause"]
         assert end - TOLERANCE_S <= end_s <= end + TOLERANCE_S, row["cause"]
-        assert row["unknown_s"] == 0
+        assert row["unknown_s"] < UNKNOWN_S
         assert not row["open"]
     assert incidents[0]["duration_s"] == pytest.approx(T_S - LAG_S, abs=2 * TOLERANCE_S)
 
@@ -238,11 +241,12 @@ def test_the_budget_is_what_the_incidents_used(told: Told) -> None:
     window_s = (told.report.w1_ms - told.report.w0_ms) / 1000
     bad_s = sum(incident["duration_s"] for incident in told.report.incidents)
     assert row["window_s"] == pytest.approx(window_s)
-    assert row["bad_s"] == pytest.approx(bad_s)
-    assert row["good_s"] == pytest.approx(window_s - bad_s)
+    # An incident's length holds unknown time; extra time is in no incident.
+    assert row["bad_s"] == pytest.approx(bad_s, abs=UNKNOWN_S)
+    assert row["good_s"] == pytest.approx(window_s - row["bad_s"] - row["unknown_s"], abs=0.001)
     budget_s = (1 - AVAILABILITY_PERCENT / 100) * window_s
     assert row["budget_s"] == pytest.approx(budget_s, abs=0.001)
-    assert row["budget_left_s"] == pytest.approx(budget_s - bad_s, abs=0.001)
+    assert row["budget_left_s"] == pytest.approx(budget_s - row["bad_s"], abs=0.001)
     assert (row["verdict"], told.report.verdict, told.report.exit_code) == (BREACHED, BREACHED, 1)
     assert row["mttr_s"] == pytest.approx(bad_s / 3)
 

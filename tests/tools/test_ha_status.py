@@ -520,11 +520,15 @@ class TestLive:
         assert len(set(TIME.findall(out)) & set(out.splitlines())) == 3
         assert "\x1b" not in out
 
-    def test_a_signal_waits_for_the_end_of_a_reading(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_signal_waits_for_the_end_of_a_reading(
+        self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> None:
         """Whatever it interrupted would be drawn over the lines above."""
         monkeypatch.setenv("TERM", "xterm")
         out = io.StringIO()
         monkeypatch.setattr(sys, "stdout", out)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
         with LiveView() as view:
             update = view._live.update
 
