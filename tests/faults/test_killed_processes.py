@@ -51,9 +51,7 @@ def test_each_child_under_load(tmp_path: Path) -> None:
         assert_nothing_lost(broker, ledger)
         assert_keys_found(broker, ledger)
         assert_stops_clean(broker)
-        began = time.monotonic()
         broker.start()
-        assert time.monotonic() - began < 5
         assert "recovery: scanned" not in broker.log("store")
         assert_nothing_lost(broker, ledger)
         assert_stops_clean(broker)

@@ -13,8 +13,8 @@ RELEASES: Final = {"4.9": "4.9.8", "5.3": "5.3.3"}
 """Line to the release of the tool."""
 
 _DATA_VERSION: Final = (
-    "a higher counter of the topics' data version: each registration of new topics has a version of "
-    "its own, as name servers ignore a second one of the same version"
+    "a higher counter of the topics' data version: each registration of new topics has a version "
+    "of its own, as name servers ignore a second one of the same version"
 )
 _SETTINGS: Final = "the settings that there are: none of Netty or of the JVM, some of our own"
 DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
