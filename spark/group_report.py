@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from spark.dump_words import HOUR_MS
 from spark.events import events
 from spark.group_day import GroupFigures, Row, group_columns, metadata_columns
-from spark.objectives import Objective, SlaConfig, pattern_regex
+from spark.objectives import Objective, SlaConfig, is_named_by
 from spark.replica_day import ReplicaDay
 from spark.replica_names import KnownReplica, known_replicas
 from spark.replica_time import Asked, ReplicaTime, replica_time
@@ -170,12 +169,6 @@ class _GroupReport:
 def objective_of(sla: SlaConfig, key: tuple[str, str, str]) -> Objective:
     """The first objective whose patterns match; the last one matches everything."""
     return next(each for each in sla.objectives if is_named_by(each.patterns, key))
-
-
-def is_named_by(patterns: Sequence[str], key: Sequence[str]) -> bool:
-    """Whether cluster, broker and replica match three patterns of sla.yaml."""
-    pairs = zip(patterns, key, strict=True)
-    return all(pattern == "*" or re.match(pattern_regex(pattern), text) for pattern, text in pairs)
 
 
 def maintenance_of(context: Context, key: tuple[str, str, str]) -> list[tuple[int, int, str]]:

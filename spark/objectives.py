@@ -88,7 +88,7 @@ class ReplicaPattern:
 
     def matches(self, cluster: str, broker: str, replica: str) -> bool:
         """Whether this replica is retired."""
-        return _match(self.patterns, (cluster, broker, replica))
+        return is_named_by(self.patterns, (cluster, broker, replica))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,9 @@ def glob_regex(glob: str, any_one: str) -> str:
     return "".join(wild.get(char) or re.escape(char) for char in glob)
 
 
-def _match(patterns: Sequence[str], names: Sequence[str]) -> bool:
+def is_named_by(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether cluster, broker and replica match three patterns (`pattern_regex`)."""
     return all(
-        re.match(pattern_regex(pattern), name) is not None
+        re.match(pattern_regex(pattern), name, re.DOTALL) is not None
         for pattern, name in zip(patterns, names, strict=True)
     )

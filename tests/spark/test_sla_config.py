@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.exclusions import Exclusion
-from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig, pattern_regex
+from spark.objectives import (
+    Objective,
+    ReplicaName,
+    ReplicaPattern,
+    SlaConfig,
+    is_named_by,
+    pattern_regex,
+)
 from spark.sla_config import SlaError, default_sla, parse_sla, read_sla
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -427,3 +434,9 @@ def test_what_is_refused_as_unreachable_is_unreachable(
     except SlaError:
         taken = [name for name in names if re.search(pattern_regex(second), name)]
         assert all(re.search(pattern_regex(first), name) for name in taken)
+
+
+def test_a_star_is_any_text() -> None:
+    """Names are the brokers': a line break in one must not leave its replica without objective."""
+    assert is_named_by(("*", "a*b", "*"), ("", "a\nb", "x\n"))
+    assert not is_named_by(("*", "a?b", "x"), ("", "a\nb", "y"))
