@@ -99,7 +99,8 @@ def test_two_processes_share_the_page() -> None:
     page = ControlPage(fd)
     page.counters[MIN_PHY_OFFSET] = 77
     code = (
-        "import sys; from ipc.control_page import *; from store.control_slots import *; page = ControlPage(int(sys.argv[1]));"
+        "import sys; from ipc.control_page import *; from store.control_slots import *;"
+        "page = ControlPage(int(sys.argv[1]));"
         "page.counters[MAX_PHY_OFFSET] = page.counters[MIN_PHY_OFFSET] + 2**40;"
         "page.beat(ProcessIndex.REMOTING)"
     )
