@@ -59,7 +59,7 @@ WINGS: dict[str, set[str]] = {
         *("out", "processor", "schedule", "settings", "slave", "store_access", "subscription"),
         *("topic", "transaction"),
     },
-    "processes": {"broker_controller", "metrics", "settings", "supervisor"},
+    "processes": {"broker_controller", "metrics", "settings", "supervisor", "wiring"},
 }
 """The wings of `broker` and whom they may import (docs/ARCHITECTURE.md), lowest first. What lies at
 the top of `broker` is above all wings, but for `json_config_manager`, which imports none."""

@@ -8,16 +8,13 @@ where is said in each module.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from broker.append.append_line import AppendLine
-from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.client.broker2client import Broker2Client
-from broker.client.producer_manager import ProducerManager
 from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.metrics.hot_path_stats import HotPathStats
-from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.consumer_send_msg_back_processor import (
     ConsumerSendMsgBackProcessor,
     SendBackParts,
@@ -28,64 +25,54 @@ from broker.processor.reply_message_processor import (
 )
 from broker.processor.send_message_processor import SendMessageProcessor
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
-from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.startup_options import StartupOptions
-from broker.store_access.store_access import StoreAccess
-from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.new_topics import NewTopics
-from broker.topic.topic_config_manager import TopicConfigManager
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import (
     fast_failure_settings,
     reply_settings,
     send_back_settings,
     send_settings,
 )
-from broker.wiring.transactional_messages import TransactionalMessages, TransactionParts
-from ipc.clock import Clock
-from ipc.control_page import ControlPage
-from ipc.queue_table import QueueTableReader
+from broker.wiring.store_side import StoreSide
+from broker.wiring.transactional_messages import TransactionalMessages
 from ipc.service_thread import FailureHandler
 from remoting.selector_loop import SelectorLoop
-from store.commit_log import CommitLog
-from store.commit_log_reader import CommitLogReader
-from store.control_slots import FLUSHED_OFFSET
-from store.fresh_units import FreshUnits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageParts:
-    """What the services are made of."""
-
-    options: StartupOptions
-    page: ControlPage
-    clock: Clock
-    loop: SelectorLoop
-    commit_log: CommitLog
-    table: QueueTableReader
-    access: StoreAccess
-    loop_reader: CommitLogReader
-    loop_units: FreshUnits
-    waiters: DurabilityWaiters
-    topics: TopicConfigManager
-    register_new: Callable[[Collection[str]], None]
-    """Tells the name servers and waits for them (BrokerRegistration)."""
-    groups: SubscriptionGroupManager
-    producers: ProducerManager
-    consumer_offsets: ConsumerOffsetManager
-    schedule_offsets: ScheduleOffsetManager
-    clients: Broker2Client
-    stats: HotPathStats
-    why_not_writable: Callable[[], str]
-    on_failure: FailureHandler
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from store.message_store_config import BrokerRole, FlushDiskType
 
 
 class MessageServices:
     """See the module. Owned by: BrokerController."""
 
-    def __init__(self, parts: MessageParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        resources: ProcessResources,
+        loop: SelectorLoop,
+        store: StoreSide,
+        tables: BrokerTables,
+        stats: HotPathStats,
+        waiters: DurabilityWaiters,
+        calls: Broker2Client,
+        register_new: Callable[[Collection[str]], None],
+        *,
+        on_failure: FailureHandler,
+    ) -> None:
+        """calls: to clients, of replies and checks. register_new: tells the name servers of new
+        topics and waits for them. on_failure: of the thread that checks transactions."""
+        self._options = resources.options
+        self._clock = resources.clock
+        self._page = resources.page
+        self._loop = loop
+        self._store = store
+        self._tables = tables
+        self._stats = stats
+        self._waiters = waiters
+        self._calls = calls
+        self._on_failure = on_failure
         self.line = self._make_line()
-        self.new_topics = self._make_new_topics()
+        self.new_topics = self._make_new_topics(register_new)
         self.send = self._make_send()
         self.send_back = self._make_send_back()
         self.reply = self._make_reply()
@@ -93,22 +80,28 @@ class MessageServices:
         self._transactions = self._make_transactions()
         self.end_transaction = self._transactions.processor
         self.offset_moved = OffsetMovedEvents(
-            parts.commit_log,
+            self._store.log,
             self.line,
-            parts.options.broker.broker_name,
-            is_slave=parts.options.store.is_slave,
+            self._options.broker.broker_name,
+            is_slave=self._options.store.is_slave,
         )
 
     def use(self, options: StartupOptions) -> None:
         """Settings were changed: follow them. Loop thread."""
         self.send_back.use(send_back_settings(options))
 
+    def block_topic(self, topic: str) -> int:
+        """Hold back a topic's sends; the log's end (a slave's log has another writer). Loop
+        thread."""
+        end = self.send.block_topic(topic)
+        return self._page.counters[MAX_PHY_OFFSET] if self._options.store.is_slave else end
+
     # -- life (loop thread) --------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin what runs by itself; the log is open (never on a slave)."""
-        self._schedule.start(self._parts.loop)
-        self._transactions.start(self._parts.clients)
+        self._schedule.start(self._loop)
+        self._transactions.start(self._calls)
 
     def stop_checks(self) -> None:
         """End the checks of transactions; another thread, while the loop still runs."""
@@ -125,110 +118,109 @@ class MessageServices:
     # -- construction --------------------------------------------------------------------------
 
     def _make_line(self) -> AppendLine:
-        parts = self._parts
         return AppendLine(
-            parts.commit_log,
-            parts.clock,
-            BrokerFastFailure(fast_failure_settings(parts.options), parts.page, parts.clock),
-            parts.why_not_writable,
-            capacity=parts.options.broker.send_thread_pool_queue_capacity,
+            self._store.log,
+            self._clock,
+            BrokerFastFailure(fast_failure_settings(self._options), self._page, self._clock),
+            self._store.why_not_writable,
+            capacity=self._options.broker.send_thread_pool_queue_capacity,
         )
 
-    def _make_new_topics(self) -> NewTopics:
-        parts = self._parts
+    def _make_new_topics(self, register_new: Callable[[Collection[str]], None]) -> NewTopics:
         new_topics = NewTopics(
-            parts.register_new,
-            parts.loop.call_soon_threadsafe,
-            capacity=parts.options.broker.send_thread_pool_queue_capacity,
+            register_new,
+            self._loop.call_soon_threadsafe,
+            capacity=self._options.broker.send_thread_pool_queue_capacity,
         )
-        parts.topics.add_listener(new_topics.on_topic_change)
+        self._tables.topics.add_listener(new_topics.on_topic_change)
         return new_topics
 
     def _make_send(self) -> SendMessageProcessor:
-        parts = self._parts
         return SendMessageProcessor(
-            send_settings(parts.options),
-            parts.commit_log,
+            send_settings(self._options),
+            self._store.log,
             self.line,
-            parts.topics,
-            parts.groups,
-            parts.waiters,
-            parts.stats,
-            parts.why_not_writable,
+            self._tables.topics,
+            self._tables.groups,
+            self._waiters,
+            self._stats,
+            self._store.why_not_writable,
             self.new_topics,
         )
 
     def _make_send_back(self) -> ConsumerSendMsgBackProcessor:
-        parts = self._parts
         return ConsumerSendMsgBackProcessor(
             SendBackParts(
-                commit_log=parts.commit_log,
+                commit_log=self._store.log,
                 line=self.line,
-                reader=parts.access,
-                topics=parts.topics,
-                groups=parts.groups,
-                stats=parts.stats,
-                on_loop=parts.loop.call_soon_threadsafe,
+                reader=self._store.access,
+                topics=self._tables.topics,
+                groups=self._tables.groups,
+                stats=self._stats,
+                on_loop=self._loop.call_soon_threadsafe,
                 new_topics=self.new_topics,
             ),
-            send_back_settings(parts.options),
+            send_back_settings(self._options),
         )
 
     def _make_reply(self) -> ReplyMessageProcessor:
-        parts = self._parts
-        broker, store = parts.options.broker, parts.options.store
+        broker, store = self._options.broker, self._options.store
         return ReplyMessageProcessor(
             ReplyParts(
-                commit_log=parts.commit_log,
+                commit_log=self._store.log,
                 line=self.line,
-                waiters=parts.waiters,
-                topics=parts.topics,
-                clients=parts.producers,
-                calls=parts.clients,
-                stats=parts.stats,
-                clock=parts.clock,
-                on_loop=parts.loop.call_soon_threadsafe,
+                waiters=self._waiters,
+                topics=self._tables.topics,
+                clients=self._tables.producers,
+                calls=self._calls,
+                stats=self._stats,
+                clock=self._clock,
+                on_loop=self._loop.call_soon_threadsafe,
                 new_topics=self.new_topics,
                 stores_replies=lambda: broker.store_reply_message_enable and not store.is_slave,
             ),
-            reply_settings(parts.options),
+            reply_settings(self._options),
         )
 
     def _make_schedule(self) -> ScheduleMessageService:
-        parts = self._parts
         return ScheduleMessageService(
             ScheduleParts(
-                commit_log=parts.commit_log,
+                commit_log=self._store.log,
                 line=self.line,
-                reader=parts.loop_reader,
-                table=parts.table,
-                units=parts.loop_units,
-                waiters=parts.waiters,
-                offsets=parts.schedule_offsets,
-                stats=parts.stats,
-                clock=parts.clock,
-                flushed_offset=lambda: parts.page.counters[FLUSHED_OFFSET],
+                reader=self._store.loop_reader,
+                table=self._store.table,
+                units=self._store.loop_units,
+                waiters=self._waiters,
+                offsets=self._tables.schedule_offsets,
+                stats=self._stats,
+                clock=self._clock,
+                flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
-            parts.options.store.delay_level_ms,
+            self._options.store.delay_level_ms,
         )
 
     def _make_transactions(self) -> TransactionalMessages:
-        parts = self._parts
         return TransactionalMessages(
-            TransactionParts(
-                options=parts.options,
-                commit_log=parts.commit_log,
-                line=self.line,
-                reader=parts.access,
-                waiters=parts.waiters,
-                stats=parts.stats,
-                topics=parts.topics,
-                offsets=parts.consumer_offsets,
-                producers=parts.producers,
-                clock=parts.clock,
-                on_loop=parts.loop.call_soon_threadsafe,
-                later=parts.loop.call_later,
-                flushed_offset=lambda: parts.page.counters[FLUSHED_OFFSET],
-                on_failure=parts.on_failure,
-            )
+            self._options,
+            self._clock,
+            self._loop,
+            self._store,
+            self._tables,
+            self.line,
+            self._waiters,
+            self._stats,
+            on_failure=self._on_failure,
         )
+
+
+def durability_waiters(options: StartupOptions, stats: DurabilityStats) -> DurabilityWaiters:
+    """Who waits for flush and replicas, with these settings."""
+    store = options.store
+    is_sync_master = store.broker_role is BrokerRole.SYNC_MASTER
+    return DurabilityWaiters(
+        waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+        waits_for_replicas=is_sync_master and options.ha.in_sync_replicas > 1,
+        sync_flush_timeout_ms=store.sync_flush_timeout,
+        slave_timeout_ms=store.slave_timeout,
+        stats=stats,
+    )

@@ -10,17 +10,12 @@ questions of process `ha` are answered here, and its HA status is asked for. No 
 from __future__ import annotations
 
 import logging
-import socket
-from dataclasses import dataclass
 from typing import Final
 
 from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
-from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
-from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
-from broker.settings.startup_options import StartupOptions
 from broker.slave.group_members import GroupMembers
 from broker.slave.ha_request_service import HaRequestService
 from broker.slave.master_inspector import MasterInspector
@@ -29,15 +24,12 @@ from broker.slave.replica_announcer import ReplicaAnnouncer
 from broker.slave.replica_verification import ReplicaVerification
 from broker.slave.returning_master import ReturningMaster
 from broker.slave.slave_synchronize import SlaveSynchronize
-from broker.store_access.store_access import StoreAccess
-from broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from broker.topic.topic_config_manager import TopicConfigManager
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.store_side import StoreSide
 from ha.inspection import Inspection, Verdict
 from ha.trusted_peers import TrustedPeers
-from ipc.clock import Clock
 from ipc.command_channel import Arguments, CommandClient, CommandError
-from ipc.control_page import ControlPage
-from ipc.queue_table import QueueTableReader
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
 from remoting.remoting_client import RemotingClient
@@ -50,48 +42,45 @@ log = logging.getLogger(__name__)
 _TELL_TIMEOUT_MS: Final = 3_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedParts:
-    """What BrokerController shares."""
-
-    options: StartupOptions
-    identity: BrokerIdentity
-    page: ControlPage
-    clock: Clock
-    table: QueueTableReader
-    access: StoreAccess
-    client: RemotingClient
-    api: BrokerOuterAPI
-    topics: TopicConfigManager
-    groups: SubscriptionGroupManager
-    offsets: ConsumerOffsetManager
-    schedule_offsets: ScheduleOffsetManager
-    on_failure: FailureHandler
-    acl: PlainPermissionManager | None = None
-    """None: aclEnable=false."""
-
-
 class Replication:
     """See the module. Owned by: the main thread of process `remoting`."""
 
     def __init__(
-        self, shared: SharedParts, asking: socket.socket, answering: socket.socket
+        self,
+        resources: ProcessResources,
+        identity: BrokerIdentity,
+        client: RemotingClient,
+        api: BrokerOuterAPI,
+        store: StoreSide,
+        tables: BrokerTables,
+        acl: PlainPermissionManager | None,
+        *,
+        on_failure: FailureHandler,
     ) -> None:
-        """asking, answering: our ends of the channels remoting->ha and ha->remoting."""
-        self._shared = shared
-        self._is_slave = shared.options.store.is_slave
-        self._ha = CommandClient(asking, "ha", shared.clock)
+        """acl: None when aclEnable is false. on_failure: of the thread that answers process ha."""
+        options, page, clock = resources.options, resources.page, resources.clock
+        self._options = options
+        self._page = page
+        self._clock = clock
+        self._identity = identity
+        self._client = client
+        self._api = api
+        self._store = store
+        self._tables = tables
+        self._acl = acl
+        self._is_slave = options.store.is_slave
+        self._ha = CommandClient(resources.channels["remoting->ha"], "ha", clock)
         self._ha_address: str | None = None
         self._told_ha_address: str | None = None
         self._initial_max_offset = 0
-        self._members = GroupMembers(shared.identity, shared.api)
+        self._members = GroupMembers(self._identity, self._api)
         self._journal = ReplicaJournal(
-            shared.options.store.root,
-            shared.identity.broker_name,
-            shared.identity.broker_id,
-            shared.page,
-            shared.client,
-            shared.clock,
+            self._options.store.root,
+            self._identity.broker_name,
+            self._identity.broker_id,
+            self._page,
+            self._client,
+            self._clock,
         )
         self._inspector = self._build_inspector()
         self._synchronize = self._build_synchronize()
@@ -100,21 +89,21 @@ class Replication:
                 None, f"{self._journal.parted}, when our log was last compared with the master's"
             )
         self._announcer = ReplicaAnnouncer(
-            shared.client, shared.identity.broker_name, shared.identity.broker_id
+            self._client, self._identity.broker_name, self._identity.broker_id
         )
         self._verifier = ReplicaVerification(
             self._members.fetch_member_ips,
-            shared.client,
+            self._client,
             self._new_reader(),
-            shared.table,
-            shared.access,
-            shared.clock,
+            self._store.table,
+            self._store.access,
+            self._clock,
         )
         self._returning = ReturningMaster(
             self._members.fetch_member_ips,
-            shared.api,
-            shared.offsets,
-            lambda topic, queue_id: shared.table.offsets(topic, queue_id)[1],
+            self._api,
+            self._tables.offsets,
+            lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
         )
         handlers = {
             "inspect_master": self._inspector.handle,
@@ -123,59 +112,55 @@ class Replication:
             "verify_replica": self._verifier.handle,
         }
         self._requests = HaRequestService(
-            answering, handlers, shared.clock, on_failure=shared.on_failure
+            resources.channels["remoting<-ha"], handlers, self._clock, on_failure=on_failure
         )
         self.processor: Final = AdminHAProcessor(
-            self._identity,
+            self._ha_identity,
             ha=self._ha,
             slave_sync=self._synchronize.status,
             update_master=self._told_by_peer,
         )
 
     def _new_reader(self) -> CommitLogReader:
-        store = self._shared.options.store
-        return CommitLogReader(
-            store.commit_log_path, store.mapped_file_size_commit_log, self._shared.page
-        )
+        store = self._options.store
+        return CommitLogReader(store.commit_log_path, store.mapped_file_size_commit_log, self._page)
 
     def _build_inspector(self) -> MasterInspector:
-        shared = self._shared
         return MasterInspector(
-            shared.client,
+            self._client,
             self._new_reader(),
-            shared.table,
-            shared.access,
-            shared.clock,
-            own_addresses=(shared.identity.broker_addr, shared.identity.ha_server_addr),
+            self._store.table,
+            self._store.access,
+            self._clock,
+            own_addresses=(self._identity.broker_addr, self._identity.ha_server_addr),
             on_result=self._inspected,
         )
 
     def _build_synchronize(self) -> SlaveSynchronize:
-        shared = self._shared
         return SlaveSynchronize(
-            shared.identity.broker_addr,
-            shared.api,
-            topics=shared.topics,
-            offsets=shared.offsets,
-            delay_offsets=shared.schedule_offsets,
-            groups=shared.groups,
-            delete_topic_queues=shared.access.delete_topic_queues,
+            self._identity.broker_addr,
+            self._api,
+            topics=self._tables.topics,
+            offsets=self._tables.offsets,
+            delay_offsets=self._tables.schedule_offsets,
+            groups=self._tables.groups,
+            delete_topic_queues=self._store.access.delete_topic_queues,
             compare_logs=self._compare_logs,
-            page=shared.page,
-            clock=shared.clock,
-            and_then=None if shared.acl is None else AclSynchronize(shared.api, shared.acl).sync,
+            page=self._page,
+            clock=self._clock,
+            and_then=None if self._acl is None else AclSynchronize(self._api, self._acl).sync,
         )
 
     # -- life ----------------------------------------------------------------------------------
 
     def start(self, executor: ScheduledExecutor) -> None:
         """The tables are loaded, the store is ready."""
-        self._initial_max_offset = self._shared.page.counters[MAX_PHY_OFFSET]
+        self._initial_max_offset = self._page.counters[MAX_PHY_OFFSET]
         self._requests.start()
         if not self._is_slave:
             self._returning.schedule_on(executor)
             return
-        self._synchronize.schedule_on(executor, self._shared.options.broker)
+        self._synchronize.schedule_on(executor, self._options.broker)
         executor.schedule("follow-master", self._tick, first_delay_ms=TICK_MS, period_ms=TICK_MS)
 
     def before_first_registration(self) -> None:
@@ -207,7 +192,7 @@ class Replication:
     def _told_by_peer(self, remote: str, ha_addr: str, master_addr: str | None) -> None:
         """906: whoever names our master decides whose tables we take over. Only a peer that might
         have our log may, and an address that the operator has fixed stays."""
-        config = self._shared.options.ha
+        config = self._options.ha
         trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
         ip = remote.rpartition(":")[0]
         if not trusted.is_trusted(ip):
@@ -235,19 +220,19 @@ class Replication:
     def _compare_logs(self) -> None:
         """For the tables: process ha compares before it connects only, and its link may have
         been there before this process was, or before the master's remoting address was known."""
-        counters = self._shared.page.counters
+        counters = self._page.counters
         try:
             self._inspector.inspect(
                 counters[MAX_PHY_OFFSET],
                 counters[MIN_PHY_OFFSET],
-                self._shared.options.ha.ha_master_address,
+                self._options.ha.ha_master_address,
             )
         except (StoreError, OSError) as error:
             log.warning("our log cannot be compared with the master's: %s", error)
 
     def _tell_ha(self) -> None:
         """An open link to another address ends; a client that waits looks at once."""
-        fixed = self._shared.options.ha.ha_master_address
+        fixed = self._options.ha.ha_master_address
         if fixed or self._ha_address in (None, self._told_ha_address):
             return
         try:
@@ -280,8 +265,8 @@ class Replication:
 
     # -- for requests 906 and 907 --------------------------------------------------------------
 
-    def _identity(self) -> HaIdentity:
-        identity = self._shared.identity
+    def _ha_identity(self) -> HaIdentity:
+        identity = self._identity
         return HaIdentity(
             broker_name=identity.broker_name,
             broker_id=identity.broker_id,

@@ -8,21 +8,13 @@ with REQUEST_CODE_NOT_SUPPORTED.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from broker.client.broker2client import Broker2Client
-from broker.client.consumer_manager import ConsumerManager
-from broker.client.producer_manager import ProducerManager
-from broker.client.rebalance_lock_manager import RebalanceLockManager
-from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.metrics.runtime_info import RuntimeInfoSource
-from broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_group_processor import AdminGroupProcessor
-from broker.processor.admin_ha_processor import AdminHAProcessor
 from broker.processor.admin_offset_processor import AdminOffsetProcessor
 from broker.processor.admin_relay_processor import AdminRelayProcessor
 from broker.processor.admin_reset_processor import AdminResetProcessor
@@ -30,23 +22,19 @@ from broker.processor.admin_runtime_processor import AdminRuntimeProcessor
 from broker.processor.admin_topic_processor import AdminTopicProcessor
 from broker.processor.client_manage_processor import ClientManageProcessor
 from broker.processor.consumer_manage_processor import ConsumerManageProcessor
-from broker.processor.consumer_send_msg_back_processor import ConsumerSendMsgBackProcessor
-from broker.processor.end_transaction_processor import EndTransactionProcessor
 from broker.processor.lock_processor import LockProcessor
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.query_message_processor import QueryMessageProcessor
 from broker.processor.queue_times import QueueTimes
-from broker.processor.reply_message_processor import ReplyMessageProcessor
 from broker.processor.slave_topics_processor import SlaveTopicsProcessor
-from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
-from broker.store_access.store_access import StoreAccess
-from broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from broker.topic.system_topics import SystemTopics
-from broker.topic.topic_config_manager import TopicConfigManager
+from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.message_services import MessageServices
+from broker.wiring.statistics import Statistics
+from broker.wiring.store_side import StoreSide
 from ipc.clock import Clock
 from remoting.remoting_server import RequestExecutor
 from remoting.request_code import RequestCode as Code
@@ -110,33 +98,6 @@ _POOLS: Final = {
 _NOT_ON_VIP: Final = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteParts:
-    """What the processors are made of."""
-
-    options: StartupOptions
-    clock: Clock
-    access: StoreAccess
-    messages: MessageServices
-    pull: PullMessageProcessor
-    stats_manager: BrokerStatsManager
-    broker_stats: BrokerStats
-    runtime: RuntimeInfoSource
-    topics: TopicConfigManager
-    system_topics: SystemTopics
-    groups: SubscriptionGroupManager
-    consumers: ConsumerManager
-    producers: ProducerManager
-    consumer_offsets: ConsumerOffsetManager
-    schedule_offsets: ScheduleOffsetManager
-    locks: RebalanceLockManager
-    replication: AdminHAProcessor
-    acl: AdminAclProcessor
-    clients: Broker2Client
-    configs: BrokerConfigUpdate
-    filters: ConsumerFilterManager
-
-
 @dataclass(frozen=True, slots=True)
 class Routes:
     """The tables of the two ports and the pools they name."""
@@ -145,23 +106,181 @@ class Routes:
     vip: Mapping[int, Route]
     executors: Mapping[str, RequestExecutor]
 
+    def refuse_late(self) -> None:
+        """Answer the requests that have waited too long in a pool. Loop thread."""
+        for pool in self.executors.values():
+            pool.refuse_late()
 
-def build_routes(parts: RouteParts) -> Routes:
-    """Every request code that this broker serves."""
-    main: dict[int, Route] = {}
-    for code, processor in _processors(parts).items():
-        main[code] = Route(processor, _executor_of(code))
-    vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
-    code = Code.GET_ALL_TOPIC_CONFIG
-    vip[code] = Route(SlaveTopicsProcessor(parts.topics), _executor_of(code))
-    return Routes(main, vip, _executors(parts.options.broker))
+    def waiting(self, *, sends: int) -> dict[str, int]:
+        """Requests that wait, by processor. sends: answers that wait for flush or replicas."""
+        pools = self.executors
+        waiting = {name: pools[pool].pending for pool, name in PROCESSOR_NAMES.items()}
+        return {"send": sends + pools[SEND_BACK_POOL].pending, **waiting}
+
+
+class RouteTable:
+    """Builds the processors of requests and lays them out. Used once, by BrokerController."""
+
+    def __init__(
+        self,
+        options: StartupOptions,
+        clock: Clock,
+        store: StoreSide,
+        tables: BrokerTables,
+        statistics: Statistics,
+        messages: MessageServices,
+        pull: PullMessageProcessor,
+        clients: Broker2Client,
+    ) -> None:
+        """clients: calls of admin requests to clients."""
+        self._options: Final = options
+        self._clock: Final = clock
+        self._store: Final = store
+        self._tables: Final = tables
+        self._statistics: Final = statistics
+        self._messages: Final = messages
+        self._pull: Final = pull
+        self._clients: Final = clients
+        self._times: Final = QueueTimes(store.access, store.access)
+
+    def build(
+        self,
+        executors: Mapping[str, RequestExecutor],
+        *,
+        runtime: RuntimeInfoSource,
+        configs: BrokerConfigUpdate,
+        others: Sequence[TableProcessor],
+    ) -> Routes:
+        """Every request code that this broker serves. others: processors built elsewhere."""
+        main: dict[int, Route] = {}
+        for code, processor in self._processors(runtime, configs, others).items():
+            main[code] = Route(processor, _executor_of(code))
+        vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
+        code = Code.GET_ALL_TOPIC_CONFIG
+        vip[code] = Route(SlaveTopicsProcessor(self._tables.topics), _executor_of(code))
+        return Routes(main, vip, executors)
+
+    def _processors(
+        self,
+        runtime: RuntimeInfoSource,
+        configs: BrokerConfigUpdate,
+        others: Sequence[TableProcessor],
+    ) -> dict[int, RequestProcessor]:
+        send, pull = self._messages.send, self._pull
+        table: dict[int, RequestProcessor] = {
+            Code.SEND_MESSAGE: send,
+            Code.SEND_MESSAGE_V2: send,
+            Code.SEND_BATCH_MESSAGE: send,
+            Code.PULL_MESSAGE: pull,
+            Code.LITE_PULL_MESSAGE: pull,
+        }
+        tabled = (
+            *self._client_processors(),
+            *self._admin_processors(),
+            AdminRuntimeProcessor(
+                configs=configs,
+                runtime=runtime,
+                totals=self._statistics.totals,
+                stats=self._statistics.manager,
+                store=self._store.access,
+            ),
+            *others,
+        )
+        for processor in tabled:
+            for code in processor.table:
+                table[code] = processor
+        return table
+
+    def _client_processors(self) -> tuple[TableProcessor, ...]:
+        tables, messages, access = self._tables, self._messages, self._store.access
+        return (
+            ClientManageProcessor(
+                self._options.broker,
+                self._clock,
+                producers=tables.producers,
+                consumers=tables.consumers,
+                groups=tables.groups,
+                topics=tables.topics,
+                new_topics=messages.new_topics,
+            ),
+            ConsumerManageProcessor(tables.consumers, tables.offsets, access, self._times),
+            LockProcessor(tables.locks),
+            QueryMessageProcessor(
+                access,
+                default_query_max_num=self._options.store.default_query_max_num,
+                max_msgs_num_batch=self._options.store.max_msgs_num_batch,
+            ),
+            messages.send_back,
+            messages.reply,
+            messages.end_transaction,
+        )
+
+    def _is_slave(self) -> bool:
+        return self._options.store.is_slave
+
+    def _admin_processors(self) -> tuple[TableProcessor, ...]:
+        broker, tables, access = self._options.broker, self._tables, self._store.access
+        stats = self._statistics.manager
+        address = f"{broker.broker_ip1}:{self._options.server.listen_port}"
+        return (
+            AdminTopicProcessor(
+                broker,
+                topics=tables.topics,
+                system_topics=tables.system_topics,
+                consumers=tables.consumers,
+                consumer_offsets=tables.offsets,
+                queue_offsets=access,
+                times=self._times,
+                store=access,
+                stats=stats,
+                is_slave=self._is_slave,
+            ),
+            AdminOffsetProcessor(
+                broker,
+                self._clock,
+                topics=tables.topics,
+                groups=tables.groups,
+                consumers=tables.consumers,
+                consumer_offsets=tables.offsets,
+                schedule_offsets=tables.schedule_offsets,
+                queue_offsets=access,
+                reader=access,
+                times=self._times,
+                stats=stats,
+                broker_addr=lambda: address,
+                filters=tables.filters,
+            ),
+            AdminGroupProcessor(
+                broker,
+                groups=tables.groups,
+                consumers=tables.consumers,
+                producers=tables.producers,
+                consumer_offsets=tables.offsets,
+                stats=stats,
+                is_slave=self._is_slave,
+            ),
+            AdminRelayProcessor(broker.broker_name, self._clients, access),
+            AdminResetProcessor(
+                broker.broker_name,
+                self._clients,
+                topics=tables.topics,
+                groups=tables.groups,
+                consumers=tables.consumers,
+                consumer_offsets=tables.offsets,
+                queue_offsets=access,
+                reader=access,
+                is_slave=self._is_slave,
+            ),
+        )
 
 
 def _executor_of(code: int) -> str | None:
     return None if code in _ON_LOOP else _POOLS.get(Code(code), ADMIN_POOL)
 
 
-def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
+def request_executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
+    """The pools by name."""
+
     def limit_ms(setting_ms: int) -> int | None:
         return setting_ms if broker.broker_fast_failure_enable else None
 
@@ -197,130 +316,3 @@ def _executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
         ),
         REPLY_POOL: RequestExecutor(REPLY_POOL, REPLY_THREADS, _REPLY_CAPACITY),
     }
-
-
-def _processors(parts: RouteParts) -> dict[int, RequestProcessor]:
-    table: dict[int, RequestProcessor] = {
-        Code.SEND_MESSAGE: parts.messages.send,
-        Code.SEND_MESSAGE_V2: parts.messages.send,
-        Code.SEND_BATCH_MESSAGE: parts.messages.send,
-        Code.PULL_MESSAGE: parts.pull,
-        Code.LITE_PULL_MESSAGE: parts.pull,
-    }
-    admin = (*_admin_processors(parts), parts.replication, parts.acl)
-    for processor in (*_client_processors(parts), *admin):
-        for code in processor.table:
-            table[code] = processor
-    return table
-
-
-def _client_processors(
-    parts: RouteParts,
-) -> tuple[
-    ClientManageProcessor,
-    ConsumerManageProcessor,
-    LockProcessor,
-    QueryMessageProcessor,
-    ConsumerSendMsgBackProcessor,
-    ReplyMessageProcessor,
-    EndTransactionProcessor,
-]:
-    store = parts.options.store
-    times = QueueTimes(parts.access, parts.access)
-    return (
-        ClientManageProcessor(
-            parts.options.broker,
-            parts.clock,
-            producers=parts.producers,
-            consumers=parts.consumers,
-            groups=parts.groups,
-            topics=parts.topics,
-            new_topics=parts.messages.new_topics,
-        ),
-        ConsumerManageProcessor(parts.consumers, parts.consumer_offsets, parts.access, times),
-        LockProcessor(parts.locks),
-        QueryMessageProcessor(
-            parts.access,
-            default_query_max_num=store.default_query_max_num,
-            max_msgs_num_batch=store.max_msgs_num_batch,
-        ),
-        parts.messages.send_back,
-        parts.messages.reply,
-        parts.messages.end_transaction,
-    )
-
-
-def _admin_processors(
-    parts: RouteParts,
-) -> tuple[
-    AdminTopicProcessor,
-    AdminOffsetProcessor,
-    AdminGroupProcessor,
-    AdminRuntimeProcessor,
-    AdminRelayProcessor,
-    AdminResetProcessor,
-]:
-    options = parts.options
-    broker = options.broker
-    times = QueueTimes(parts.access, parts.access)
-
-    def is_slave() -> bool:
-        return options.store.is_slave
-
-    return (
-        AdminTopicProcessor(
-            broker,
-            topics=parts.topics,
-            system_topics=parts.system_topics,
-            consumers=parts.consumers,
-            consumer_offsets=parts.consumer_offsets,
-            queue_offsets=parts.access,
-            times=times,
-            store=parts.access,
-            stats=parts.stats_manager,
-            is_slave=is_slave,
-        ),
-        AdminOffsetProcessor(
-            broker,
-            parts.clock,
-            topics=parts.topics,
-            groups=parts.groups,
-            consumers=parts.consumers,
-            consumer_offsets=parts.consumer_offsets,
-            schedule_offsets=parts.schedule_offsets,
-            queue_offsets=parts.access,
-            reader=parts.access,
-            times=times,
-            stats=parts.stats_manager,
-            broker_addr=lambda: f"{broker.broker_ip1}:{options.server.listen_port}",
-            filters=parts.filters,
-        ),
-        AdminGroupProcessor(
-            broker,
-            groups=parts.groups,
-            consumers=parts.consumers,
-            producers=parts.producers,
-            consumer_offsets=parts.consumer_offsets,
-            stats=parts.stats_manager,
-            is_slave=is_slave,
-        ),
-        AdminRuntimeProcessor(
-            configs=parts.configs,
-            runtime=parts.runtime,
-            totals=parts.broker_stats,
-            stats=parts.stats_manager,
-            store=parts.access,
-        ),
-        AdminRelayProcessor(broker.broker_name, parts.clients, parts.access),
-        AdminResetProcessor(
-            broker.broker_name,
-            parts.clients,
-            topics=parts.topics,
-            groups=parts.groups,
-            consumers=parts.consumers,
-            consumer_offsets=parts.consumer_offsets,
-            queue_offsets=parts.access,
-            reader=parts.access,
-            is_slave=is_slave,
-        ),
-    )

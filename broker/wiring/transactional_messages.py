@@ -6,101 +6,87 @@ run on masters only, and only while the loop runs: they hand to it what is to be
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
-
 from broker.append.append_line import AppendLine
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
-    Topics,
     TransactionStats,
 )
 from broker.settings.startup_options import StartupOptions
 from broker.transaction.half_table import HalfTable
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
-    StoreReads,
     TransactionalMessageBridge,
-    TransactionOffsets,
 )
 from broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from broker.transaction.transactional_message_service import (
     CheckSettings,
-    CheckTopics,
-    LiveProducers,
     ProducerCalls,
     TransactionalMessageService,
 )
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.store_side import StoreSide
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler
-from store.commit_log import CommitLog
-
-
-class TransactionTopics(CheckTopics, Topics, Protocol):
-    """What is needed of TopicConfigManager."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionParts:
-    """What transactions are made of."""
-
-    options: StartupOptions
-    commit_log: CommitLog
-    line: AppendLine
-    reader: StoreReads
-    waiters: DurabilityWaiters
-    stats: TransactionStats
-    topics: TransactionTopics
-    offsets: TransactionOffsets
-    producers: LiveProducers
-    clock: Clock
-    on_loop: Callable[[Callable[[], None]], None]
-    """Runs a function on the loop, soon (call_soon_threadsafe)."""
-    later: Callable[[int, Callable[[], None]], object]
-    """Runs a function on the loop after so many ms (call_later)."""
-    flushed_offset: Callable[[], int]
-    """Up to where the log is on disk."""
-    on_failure: FailureHandler
+from remoting.selector_loop import SelectorLoop
+from store.control_slots import FLUSHED_OFFSET
 
 
 class TransactionalMessages:
     """See the module. Owned by: the controller's thread."""
 
-    def __init__(self, parts: TransactionParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        options: StartupOptions,
+        clock: Clock,
+        loop: SelectorLoop,
+        store: StoreSide,
+        tables: BrokerTables,
+        line: AppendLine,
+        waiters: DurabilityWaiters,
+        stats: TransactionStats,
+        *,
+        on_failure: FailureHandler,
+    ) -> None:
+        """on_failure: of the thread that checks."""
+        self._options = options
+        self._clock = clock
+        self._loop = loop
+        self._store = store
+        self._tables = tables
+        self._line = line
+        self._on_failure = on_failure
         self._halves = HalfTable()
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                commit_log=parts.commit_log,
-                line=parts.line,
-                reader=parts.reader,
+                commit_log=store.log,
+                line=line,
+                reader=store.access,
                 halves=self._halves,
-                topics=parts.topics,
-                waiters=parts.waiters,
-                stats=parts.stats,
-                on_loop=parts.on_loop,
-                later=parts.later,
-                is_slave=parts.options.store.is_slave,
+                topics=tables.topics,
+                waiters=waiters,
+                stats=stats,
+                on_loop=loop.call_soon_threadsafe,
+                later=loop.call_later,
+                is_slave=options.store.is_slave,
             )
         )
         """Codes 37 and 323."""
 
     def start(self, calls: ProducerCalls) -> None:
         """Begin to check; the log is open, this is a master. The loop may start a little later."""
-        parts, options = self._parts, self._parts.options
+        options = self._options
         bridge = TransactionalMessageBridge(
             BridgeParts(
-                commit_log=parts.commit_log,
-                line=parts.line,
-                reader=parts.reader,
+                commit_log=self._store.log,
+                line=self._line,
+                reader=self._store.access,
                 halves=self._halves,
-                offsets=parts.offsets,
-                on_loop=parts.on_loop,
-                flushed_offset=parts.flushed_offset,
+                offsets=self._tables.offsets,
+                on_loop=self._loop.call_soon_threadsafe,
+                flushed_offset=lambda: self._store.page.counters[FLUSHED_OFFSET],
             )
         )
         service = TransactionalMessageService(
@@ -108,21 +94,21 @@ class TransactionalMessages:
                 time_out_ms=options.broker.transaction_time_out,
                 check_max=options.broker.transaction_check_max,
                 file_reserved_time_hours=options.store.file_reserved_time,
-                store_host=parts.commit_log.store_host,
-                store_host_flag=parts.commit_log.store_host_flag,
+                store_host=self._store.log.store_host,
+                store_host_flag=self._store.log.store_host_flag,
             ),
             bridge,
             self._halves,
-            parts.topics,
-            parts.producers,
+            self._tables.topics,
+            self._tables.producers,
             calls,
-            parts.clock,
+            self._clock,
         )
         self._checks = TransactionalMessageCheckService(
             service,
             options.broker.transaction_check_interval,
-            parts.clock,
-            on_failure=parts.on_failure,
+            self._clock,
+            on_failure=self._on_failure,
         )
         self._checks.start()
 

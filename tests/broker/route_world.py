@@ -9,6 +9,7 @@ from pathlib import Path
 from broker.broker_controller import BrokerController
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
+from broker.wiring.process_resources import ProcessResources
 from ipc.bell import Bell
 from ipc.clock import SystemClock
 from ipc.command_channel import create_channel
@@ -38,15 +39,17 @@ def built_controller(root: Path) -> Iterator[BrokerController]:
     ours = {name: pair[0] for name, pair in ends.items()}
     metrics = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
     controller = BrokerController(
-        options,
-        page,
-        create_queue_table(),
-        bells,
-        ours,
-        SystemClock(),
-        metrics,
-        config_file=None,
-        changed=ChangedSettings(ChangedSettings.create()),
+        ProcessResources(
+            options=options,
+            page=page,
+            queue_table_fd=create_queue_table(),
+            bells=bells,
+            channels=ours,
+            clock=SystemClock(),
+            metric_slots=metrics,
+            config_file=None,
+            changed=ChangedSettings(ChangedSettings.create()),
+        )
     )
     try:
         yield controller

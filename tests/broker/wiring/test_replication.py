@@ -13,7 +13,8 @@ import pytest
 from broker.out.broker_outer_api import BrokerIdentity
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SyncKind
-from broker.wiring.replication import Replication, SharedParts
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.replication import Replication
 from ha.inspection import Inspection, Verdict
 from ipc.clock import SystemClock
 from ipc.command_channel import CommandClient, CommandServer, create_channel
@@ -35,32 +36,41 @@ class World:
         asking, self.answering = create_channel()
         self.spare = create_channel()
         values = {"brokerRole": "SLAVE", "brokerId": "1", "storePathRootDir": str(root), **settings}
-        self.shared = SharedParts(
-            options=StartupOptions.from_settings(values),
-            identity=BrokerIdentity(
+        self.options = StartupOptions.from_settings(values)
+        self.client = SimpleNamespace(invoke_async=lambda *_: None)
+        self.asking = asking
+        self.replication = self.build(self.spare[1])
+
+    def build(self, answering: socket.socket) -> Replication:
+        channels = {"remoting->ha": AnsweringEnd(self.asking, self), "remoting<-ha": answering}
+        return Replication(
+            ProcessResources(
+                options=self.options,
+                page=self.page,
+                queue_table_fd=-1,
+                bells={},
+                channels=channels,  # type: ignore[arg-type]
+                clock=SystemClock(),
+                metric_slots=None,  # type: ignore[arg-type]
+                config_file=None,
+                changed=None,  # type: ignore[arg-type]
+            ),
+            BrokerIdentity(
                 cluster_name="C",
                 broker_name="b",
                 broker_id=1,
                 broker_addr=OWN,
                 ha_server_addr="10.0.0.2:10912",
             ),
-            page=self.page,
-            clock=SystemClock(),
-            table=SimpleNamespace(),  # type: ignore[arg-type]
-            access=SimpleNamespace(delete_topic_queues=None),  # type: ignore[arg-type]
-            client=SimpleNamespace(invoke_async=lambda *_: None),  # type: ignore[arg-type]
-            api=SimpleNamespace(get_broker_cluster_info=list),  # type: ignore[arg-type]
-            topics=None,  # type: ignore[arg-type]
-            groups=None,  # type: ignore[arg-type]
-            offsets=None,  # type: ignore[arg-type]
-            schedule_offsets=None,  # type: ignore[arg-type]
+            self.client,  # type: ignore[arg-type]
+            SimpleNamespace(get_broker_cluster_info=list),  # type: ignore[arg-type]
+            SimpleNamespace(  # type: ignore[arg-type]
+                table=SimpleNamespace(), access=SimpleNamespace(delete_topic_queues=None)
+            ),
+            SimpleNamespace(topics=None, groups=None, offsets=None, schedule_offsets=None),  # type: ignore[arg-type]
+            None,
             on_failure=lambda _service, _error: None,
         )
-        self.asking = asking
-        self.replication = self.build(self.spare[1])
-
-    def build(self, answering: socket.socket) -> Replication:
-        return Replication(self.shared, AnsweringEnd(self.asking, self), answering)  # type: ignore[arg-type]
 
     def serve(self) -> None:
         """Process ha answers what waits."""
@@ -196,7 +206,7 @@ def test_tables_wait_for_the_first_comparison_and_make_it(
             raise answer
         return answer
 
-    monkeypatch.setattr(world.shared.client, "invoke_sync", invoke_sync, raising=False)
+    monkeypatch.setattr(world.client, "invoke_sync", invoke_sync, raising=False)
     world.page.counters[MAX_PHY_OFFSET] = 500
     assert "was not compared" in str(synchronize(world))
     assert tables.asked == []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from broker.settings.startup_options import StartupOptions
-from broker.wiring.transactional_messages import TransactionalMessages, TransactionParts
+from broker.wiring.transactional_messages import TransactionalMessages
 from remoting.headers.transaction import CheckTransactionStateRequestHeader
 from remoting.request_processor import ConnectionLike
-from store.control_slots import MAX_PHY_OFFSET
 from tests.broker.broker_fakes import FakeConnection
 from tests.broker.transaction_world import (
     COMMIT,
@@ -43,22 +43,18 @@ class Calls:
 def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessages:
     hot = world.hot
     return TransactionalMessages(
-        TransactionParts(
-            options=StartupOptions.from_settings(settings),
-            commit_log=hot.log,
-            line=hot.line,
-            reader=world.access,
-            waiters=hot.waiters,
-            stats=hot.stats,
-            topics=hot.topics,
-            offsets=world.offsets,
-            producers=world.producers,
-            clock=hot.clock,
-            on_loop=lambda function: function(),
-            later=lambda _ms, _function: pytest.fail("no op is late here"),
-            flushed_offset=lambda: hot.counters[MAX_PHY_OFFSET],
-            on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
-        )
+        StartupOptions.from_settings(settings),
+        hot.clock,
+        SimpleNamespace(  # type: ignore[arg-type]
+            call_soon_threadsafe=lambda function: function(),
+            call_later=lambda _ms, _function: pytest.fail("no op is late here"),
+        ),
+        SimpleNamespace(log=hot.log, access=world.access, page=hot.page),  # type: ignore[arg-type]
+        SimpleNamespace(topics=hot.topics, offsets=world.offsets, producers=world.producers),  # type: ignore[arg-type]
+        hot.line,
+        hot.waiters,
+        hot.stats,
+        on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
     )
 
 
