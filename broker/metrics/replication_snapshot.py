@@ -57,7 +57,7 @@ def config_digest(settings: Mapping[str, str]) -> str:
 def software_version(setup_file: Path | None = None) -> str:
     """The version that setup.cfg names; UNKNOWN_VERSION, with a warning, where none can be read.
     (The project is run from its directory, never installed: there is no other place.)"""
-    path = setup_file or Path(__file__).resolve().parents[1] / "setup.cfg"
+    path = setup_file or Path(__file__).resolve().parents[2] / "setup.cfg"
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(path.read_text(encoding="utf-8"))

@@ -144,7 +144,9 @@ def test_wake_ends_one_sleep_of_one_waiter(room: _Room) -> None:
 
 _APPENDER = """
 import random, sys, time
-from ipc.control_page import MAX_PHY_OFFSET, Bell, ControlPage, ProcessIndex
+from ipc.bell import Bell
+from ipc.control_page import ControlPage, ProcessIndex
+from store.control_slots import MAX_PHY_OFFSET
 page_fd, bell_fd, seen, waiters, rounds = map(int, sys.argv[1:])
 page = ControlPage(page_fd)
 bell = Bell(page, ProcessIndex.HA, bell_fd)
