@@ -19,10 +19,11 @@ import logging
 import logging.handlers
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from conf.config_fields import setting
 from conf.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 128 << 20
@@ -44,20 +45,9 @@ class LogLevel(enum.IntEnum):
 class LoggingConfig:
     """Settings of the log files of every program."""
 
-    log_dir: str = field(
-        default="~/logs/rocketmqlogs",
-        metadata={"key": "logDir", "doc": "directory of the log files"},
-    )
-    log_level: LogLevel = field(
-        default=LogLevel.INFO, metadata={"key": "logLevel", "doc": "least level that is written"}
-    )
-    isolate_log_enable: bool = field(
-        default=False,
-        metadata={
-            "key": "isolateLogEnable",
-            "doc": "each broker of a host logs into its own <brokerName>_<brokerId>/",
-        },
-    )
+    log_dir: str = setting("~/logs/rocketmqlogs", "directory of the log files")
+    log_level: LogLevel = setting(LogLevel.INFO, "lowest level that is logged")
+    isolate_log_enable: bool = setting(False, "log into <brokerName>_<brokerId>/ below logDir")
 
 
 def log_directory(config: LoggingConfig, broker_name: str = "", broker_id: int = 0) -> Path:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from conf.config_fields import Applies, field_specs
 from conf.config_loader import describe, update
 from conf.errors import ConfigError
 from conf.properties import dump_properties
@@ -26,9 +27,11 @@ from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
-CHANGEABLE_KEYS: Final = frozenset({"orderMessageEnable", "scanNotActiveBrokerInterval"})
-"""What request 318 may change: each of them is read anew whenever it matters, so that a change
-applies at once. Everything else stands in the settings file only."""
+CHANGEABLE_KEYS: Final = frozenset(
+    spec.key for spec in field_specs(NamesrvConfig) if spec.changeable is Applies.NOW
+)
+"""What request 318 may change: each of these is read whenever it is used, so that a change takes
+effect at once. All others can only be set in the settings file."""
 
 
 class ConfigManager:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from conf.config_fields import setting
 from conf.config_loader import KeySpace, LoadedSettings
 from conf.errors import ConfigError
 from conf.tls_file import with_tls_file
@@ -16,8 +17,8 @@ from conf.tls_file import with_tls_file
 class Tls:
     """Some keys of TLS."""
 
-    mode: str = field(default="", metadata={"key": "tls.server.mode", "doc": "mode"})
-    test: bool = field(default=True, metadata={"key": "tls.test.mode.enable", "doc": "test"})
+    mode: str = setting("", "mode", key="tls.server.mode")
+    test: bool = setting(True, "test", key="tls.test.mode.enable")
 
 
 KEYS = KeySpace((Tls,))
