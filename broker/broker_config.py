@@ -42,7 +42,7 @@ class BrokerConfig:
     )
     broker_ip1: str = setting(
         computed(local_address, "this host's address"),
-        "address given to clients",
+        "address given to clients, also part of message ids",
         key="brokerIP1",
         important=True,
     )
@@ -220,7 +220,7 @@ class BrokerConfig:
     # Registration at the name servers.
     register_name_server_period: int = setting(
         30000,
-        "pause between registrations, 10000..60000",
+        "pause between registrations, kept within 10000..60000",
         unit="ms",
         ge=0,
         changeable=AFTER_RESTART,
@@ -235,7 +235,7 @@ class BrokerConfig:
     # Following a master.
     slave_sync_interval: int = setting(
         10000,
-        "pause between copies of a master's tables",
+        "pause between a slave's copies of its master's tables",
         unit="ms",
         ge=100,
         changeable=AFTER_RESTART,

@@ -128,16 +128,10 @@ class FieldSpec:
         """What a value of this field looks like, for error messages."""
         words = _expected(self.kind)
         if self.minimum is not None or self.maximum is not None:
-            words += f" in {self.bounds()}"
+            low = "" if self.minimum is None else self.minimum
+            high = "" if self.maximum is None else self.maximum
+            words += f" in {low}..{high}"
         return f"{words} ({self.unit})" if self.unit else words
-
-    def bounds(self) -> str:
-        """The inclusive bounds as "1..65535", "1.." or "..10"; empty without any."""
-        if self.minimum is None and self.maximum is None:
-            return ""
-        low = "" if self.minimum is None else self.minimum
-        high = "" if self.maximum is None else self.maximum
-        return f"{low}..{high}"
 
 
 def _parse_kind(kind: type, text: str) -> Any:

@@ -1,7 +1,8 @@
 """MessageStoreConfig: the settings of the store, with RocketMQ's names and defaults.
 
 Filled by `conf.config_loader`; replaced whole when an admin request changes a key. Plain values and
-what is derived from them (paths, parsed lists); `validate` finds contradictions. Kin: org.apache.rocketmq.store.config.MessageStoreConfig.
+what is derived from them (paths, parsed lists); `validate` finds contradictions.
+Kin: org.apache.rocketmq.store.config.MessageStoreConfig.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ class MessageStoreConfig:
     )
     # Role and durability.
     broker_role: BrokerRole = setting(
-        BrokerRole.ASYNC_MASTER, "role of this broker", important=True, changeable=AFTER_RESTART
+        BrokerRole.ASYNC_MASTER,
+        "role; run-time changes only between the two master roles",
+        important=True,
+        changeable=AFTER_RESTART,
     )
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.ASYNC_FLUSH,
