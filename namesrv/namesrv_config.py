@@ -24,7 +24,7 @@ def default_config_store_path() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvConfig:
-    """Keys of NamesrvConfig that this name server honours; times in ms."""
+    """The keys of NamesrvConfig that this name server honours."""
 
     rocketmq_home: str | None = setting(None, "install directory", env="ROCKETMQ_HOME")
     kv_config_path: str = setting(

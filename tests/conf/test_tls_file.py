@@ -47,7 +47,7 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         with_tls_file(KEYS, given(path), "/unused")
     assert str(caught.value) == (
-        f"b.conf:1: tls.config.file = {path}: there is no such file; make it or remove the key"
+        f"b.conf:1: tls.config.file = {path}: no such file; create it or remove the key"
     )
 
 
@@ -67,7 +67,7 @@ def test_whether_tls_is_used_is_not_said_there(tmp_path: Path) -> None:
     loaded = with_tls_file(KEYS, given(path), "/unused")
     assert loaded.values == given(path).values
     rest = (
-        "has no effect in this file, as in the original: set it in the program's own settings file "
+        "has no effect in this file, as in RocketMQ; set it in the program's own settings file "
         "or with -D in JAVA_OPT_EXT"
     )
     keys = ("tls.server.mode", "tls.enable", "tls.config.file")
