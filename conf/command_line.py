@@ -1,8 +1,8 @@
 """The flags of the launchers: -n -c -p -m -h, their usage text and exit codes.
 
 Runs once at a program's start, before anything is opened. Kin: srvutil's ServerUtil (commons-cli
-with its POSIX parser): `-n x`, `-nx`, `--namesrvAddr x`, `--namesrvAddr=x`, `-pm`. Unlike in RocketMQ,
-an argument that is not an option stops the start instead of being ignored.
+with its POSIX parser): `-n x`, `-nx`, `--namesrvAddr x`, `--namesrvAddr=x`, `-pm`. Unlike
+in RocketMQ, an argument that is not an option stops the start instead of being ignored.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def check_home(home: str | None) -> None:
             EXIT_NO_HOME,
             "Please set the ROCKETMQ_HOME variable in your environment to match the location of"
             f" the RocketMQ installation: {home} is not a directory. Without the variable (and"
-            " rocketmqHome in the settings file) the programs in bin use the checkout that they are in",
+            " rocketmqHome in the settings file) the programs in bin use their own checkout",
             to_stdout=False,
         )
 

@@ -26,11 +26,8 @@ def read_changes(text: str, source: str) -> dict[str, str]:
     except ConfigError as error:
         raise ConfigError([f"not properties text: {error}"]) from error
     if len(settings) > _MAX_KEYS:
-        raise ConfigError(
-            [
-                f"{source}: {len(settings)} settings in one request, the limit is {_MAX_KEYS}; split it"
-            ]
-        )
+        count = f"{len(settings)} settings in one request"
+        raise ConfigError([f"{source}: {count}, the limit is {_MAX_KEYS}; split it"])
     for setting in settings:
         if len(setting.text) > _MAX_VALUE:
             raise ConfigError(
