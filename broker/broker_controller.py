@@ -1,100 +1,42 @@
 """BrokerController: wires the broker logic of process `remoting`; no policy, no messages.
 
-Constructs the managers, the processors and the server, gives each what it uses, says in which
-order they start and stop. Only broker/processes/remoting.py uses it. The loop runs on the thread
-that calls `run`; pools and the scheduled executor bring their own threads.
+Says what exists, in which order it starts and stops; what belongs together is built by the modules
+of broker/wiring. Only broker/processes/remoting.py uses it. The loop runs on the thread that calls
+`run`; pools and the scheduled executor bring their own threads.
 """
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from broker.acl.access import Access
-from broker.broker2client import Broker2Client, max_waiting_calls
-from broker.broker_gauges import BrokerGauges, GaugeSources
-from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
-from broker.broker_registration import BrokerRegistration
-from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
-from broker.changed_settings import ChangedSettings
-from broker.client_housekeeping_service import ClientHousekeepingService
-from broker.command_channel import CommandClient
-from broker.config_application import ConfigApplication
-from broker.config_update import BrokerConfigUpdate
-from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
-from broker.consumer_offset_manager import ConsumerOffsetManager
-from broker.durability_waiters import DurabilityWaiters
-from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.hot_path_stats import HotPathStats
-from broker.json_config_manager import JsonConfigManager
-from broker.memory_limit import memory_limit_bytes
-from broker.message_services import MessageParts, MessageServices
-from broker.outgoing_client import outgoing_client
-from broker.process_end import service_guard
-from broker.processor.admin_acl_processor import AdminAclProcessor
-from broker.processor.pull_message_processor import (
-    LITE_PULL_PREFIX,
-    PULL_PREFIX,
-    PullMessageProcessor,
-)
-from broker.processor.send_message_processor import SEND_V2_PREFIX
-from broker.processor_settings import pull_settings
-from broker.producer_manager import ProducerManager
-from broker.pull_request_hold_service import SCAN_PERIOD_MS
-from broker.rebalance_lock_manager import RebalanceLockManager
-from broker.remoting_metrics import RemotingMetrics
-from broker.replication import Replication, SharedParts
-from broker.routes import (
-    PROCESSOR_NAMES,
-    REPLY_THREADS,
-    SEND_BACK_POOL,
-    RouteParts,
-    build_routes,
-)
-from broker.runtime_source import RuntimeSource
-from broker.schedule_offset_manager import ScheduleOffsetManager
-from broker.scheduled_executor import ScheduledExecutor
-from broker.slow_consumer_protection import SlowConsumerProtection
-from broker.startup_options import StartupOptions
-from broker.store_access import StoreAccess
-from broker.store_follower import StoreFollower
-from broker.store_stats_service import StoreStatsService
-from broker.subscription_group_manager import SubscriptionGroupManager
-from broker.system_topics import SCHEDULE_TOPIC, SystemTopics
-from broker.topic_config_manager import TopicChange, TopicConfigManager
+from broker.client.broker2client import Broker2Client
+from broker.client.slow_consumer_protection import SlowConsumerProtection
+from broker.longpolling.pull_request_hold_service import SCAN_PERIOD_MS
+from broker.settings.startup_options import StartupOptions
+from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.process_end import service_guard
+from broker.topic.topic_config_manager import TopicChange
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.loop_calls import call_on_loop
+from broker.wiring.message_services import MessageServices, durability_waiters
+from broker.wiring.outside import Outside
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.processor_settings import pull_settings
+from broker.wiring.pull_path import pull_processor, store_follower
+from broker.wiring.routes import REPLY_THREADS, Routes
+from broker.wiring.server import ServerBuilder
+from broker.wiring.statistics import Statistics
+from broker.wiring.store_side import StoreSide
+from ipc.control_page import ProcessIndex
+from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_server import RemotingServer
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
-from remoting.server_tls import ServerTls
-from store.clock import Clock
-from store.commit_log import CommitLog
-from store.commit_log_reader import CommitLogReader
-from store.consume_queue_reader import ConsumeQueueReader
-from store.control_page import (
-    MAX_PHY_OFFSET,
-    REMOTING_READY,
-    Bell,
-    ControlPage,
-    ProcessIndex,
-)
-from store.fresh_units import FreshUnits
-from store.index_service import IndexReader
-from store.message_codec import encode_host
-from store.message_store_config import BrokerRole, FlushDiskType
-from store.metric_slots import MetricSlots
-from store.queue_table import QueueTableReader
-from store.topic_queue_table import rebuild_topic_queue_table
 
-log = logging.getLogger(__name__)
-ResultT = TypeVar("ResultT")
-
-_PERSIST_FIRST_MS: Final = 10_000
 _STOP_WAIT_MS: Final = 5_000
 _BEAT_MS: Final = 200
 _SPIN_US: Final = 30
@@ -108,334 +50,122 @@ _REBIND_STATS_MS: Final = 60_000
 class BrokerController:
     """One broker's logic. Owned by: the main thread of process `remoting`."""
 
-    def __init__(
-        self,
-        options: StartupOptions,
-        page: ControlPage,
-        queue_table_fd: int,
-        bells: dict[str, Bell],
-        channels: dict[str, socket.socket],
-        clock: Clock,
-        metrics: MetricSlots,
-        *,
-        config_file: Path | None,
-        changed: ChangedSettings,
-    ) -> None:
-        """channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)."""
-        self._options = options
-        self._page = page
-        self._clock = clock
-        self._metric_slots = metrics
-        self._config_file = config_file
-        self._changed = changed
-        self._bells = bells
+    def __init__(self, resources: ProcessResources) -> None:
+        self._resources = resources
+        self._options = resources.options
+        self._page = resources.page
+        self._clock = resources.clock
         self.loop = SelectorLoop("RemotingLoop", spin_us=_SPIN_US)
-        self._table = QueueTableReader(queue_table_fd)
-        self._channels = channels
-        self._commands = CommandClient(channels["remoting->store"], "store", clock)
-        self._build_store_side()
-        self._build_managers()
-        self._build_processors()
+        self._executor = ScheduledExecutor(self._clock)
+        self._tables = BrokerTables(self._options, self._clock)
+        self._tables.topics.add_listener(self._on_topic_change)
+        self._statistics = Statistics(resources, self._tables)
+        self._stats = self._statistics.hot_path
+        self._store = StoreSide(
+            resources,
+            before_delete=lambda topic: call_on_loop(
+                self.loop, lambda: self._messages.block_topic(topic)
+            ),
+            after_delete=lambda topic, deleted: call_on_loop(
+                self.loop, lambda: self._send.unblock_topic(topic, deleted=deleted)
+            ),
+        )
+        self._access_control = Access(self._options.broker, self._clock)
+        self._outside = Outside(
+            resources,
+            self._store,
+            self._tables,
+            self._executor,
+            self._access_control.manager,
+            self._access_control.signer,
+            on_failure=service_guard("remoting"),
+        )
+        self._responses = ResponseTable()
+        self._build_message_path()
+        self._routes, self._server = self._build_server()
 
     # -- construction --------------------------------------------------------------------------
 
-    def _build_store_side(self) -> None:
-        store, page = self._options.store, self._page
-        directory, size = store.commit_log_path, store.mapped_file_size_commit_log
-        self._log = CommitLog(directory, size, page, self._clock, self._ring)
-        self._log.store_host = encode_host(
-            socket.gethostbyname(self._options.broker.broker_ip1),
-            self._options.server.listen_port,
-        )
-        self._loop_reader = CommitLogReader(directory, size, page)
-        self._memory_limit = memory_limit_bytes(store.access_message_in_memory_max_ratio)
-        self._access = StoreAccess(
-            self._table,
-            CommitLogReader(directory, size, page),
-            FreshUnits(ConsumeQueueReader(store), self._table),
-            IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
-            self._commands,
-            memory_limit=self._memory_limit,
-            before_delete=lambda topic: self._call_on_loop(lambda: self._block_topic(topic)),
-            after_delete=lambda topic, deleted: self._call_on_loop(
-                lambda: self._send.unblock_topic(topic, deleted=deleted)
-            ),
-        )
-
-    def _build_managers(self) -> None:
-        broker, clock = self._options.broker, self._clock
-        path = self._options.store.config_path
-        self._stats_manager = BrokerStatsManager(
-            clock, broker.broker_cluster_name, enable_detail_stat=broker.enable_detail_stat
-        )
-        self._store_stats = StoreStatsService(clock)
-        self._system_topics = SystemTopics()
-        self._metrics = RemotingMetrics(self._metric_slots, self._system_topics)
-        self._stats = HotPathStats(self._stats_manager, self._store_stats, self._metrics)
-        self._broker_stats = BrokerStats(
-            lambda: self._store_stats.put_times, lambda: self._store_stats.get_transferred
-        )
-        self._topics = TopicConfigManager(path / "topics.json", broker, clock, self._system_topics)
-        self._groups = SubscriptionGroupManager(path / "subscriptionGroup.json", broker, clock)
-        self._offsets = ConsumerOffsetManager(path / "consumerOffset.json")
-        self._schedule_offsets = ScheduleOffsetManager(path / "delayOffset.json")
-        self._filters = ConsumerFilterManager(path / "consumerFilter.json", broker, clock)
-        self._producers = ProducerManager(clock)
-        self._consumers = ConsumerManager(
-            clock,
-            DefaultConsumerIdsChangeListener(
-                notify_consumer_ids_changed_enable=broker.notify_consumer_ids_changed_enable,
-                filters=self._filters,
-            ),
-        )
-        self._locks = RebalanceLockManager(clock)
-        self._housekeeping = ClientHousekeepingService(self._producers, self._consumers)
-        self._responses = ResponseTable()
-        self._executor = ScheduledExecutor(clock)
-        self._managers: tuple[JsonConfigManager, ...] = (
-            self._topics,
-            self._groups,
-            self._offsets,
-            self._filters,
-        )
-        self._topics.add_listener(self._on_topic_change)
-
-    def _build_processors(self) -> None:
-        store = self._options.store
-        others = self._options.ha.in_sync_replicas - 1
-        self._waiters = DurabilityWaiters(
-            waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
-            waits_for_replicas=store.broker_role is BrokerRole.SYNC_MASTER and others > 0,
-            sync_flush_timeout_ms=store.sync_flush_timeout,
-            slave_timeout_ms=store.slave_timeout,
-            stats=self._metrics,
-        )
-        self._loop_units = FreshUnits(ConsumeQueueReader(store), self._table)
-        waiting = max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums)
-        self._clients = self._calls_to_clients(waiting)
+    def _build_message_path(self) -> None:
+        store, tables = self._store, self._tables
+        self._waiters = durability_waiters(self._options, self._statistics.remoting)
         self._messages = MessageServices(
-            MessageParts(
-                options=self._options,
-                page=self._page,
-                clock=self._clock,
-                loop=self.loop,
-                commit_log=self._log,
-                table=self._table,
-                access=self._access,
-                loop_reader=self._loop_reader,
-                loop_units=self._loop_units,
-                waiters=self._waiters,
-                topics=self._topics,
-                register_new=lambda topics: self._registration.register_new(topics),
-                groups=self._groups,
-                producers=self._producers,
-                consumer_offsets=self._offsets,
-                schedule_offsets=self._schedule_offsets,
-                clients=self._calls_to_clients(REPLY_THREADS),
-                stats=self._stats,
-                why_not_writable=self._why_not_writable,
-                on_failure=service_guard("remoting"),
-            )
+            self._resources,
+            self.loop,
+            store,
+            tables,
+            self._stats,
+            self._waiters,
+            Broker2Client(
+                tables.consumers, self._responses, self._clock, max_waiting=REPLY_THREADS
+            ),
+            self._outside.registration.register_new,
+            on_failure=service_guard("remoting"),
         )
         self._send = self._messages.send
-        self._pull = PullMessageProcessor(
-            pull_settings(self._options, self._memory_limit),
-            self._page,
-            self._table,
-            self._loop_units,
-            self._loop_reader,
-            self._topics,
-            self._groups,
-            self._consumers,
-            self._offsets,
-            self._stats,
-            self._clock.monotonic_ms,
-            self._filters,
-            self._messages.offset_moved,
+        self._pull = pull_processor(
+            self._resources, store, tables, self._stats, self._messages.offset_moved
         )
-        self._follower = StoreFollower(
-            self._page,
-            self._bells["remoting"],
-            self._table,
-            self._log,
+        self._follower = store_follower(
+            self._resources,
+            store,
+            self._pull,
             self._waiters,
-            self._pull.hold_service,
-            self._clock,
-            replicas_needed=others,
+            self._stats,
             sends_wait_for_file=lambda: self._send.holds_sends,
-            publish_counts=self._stats.publish,
-        )
-        self._access_control = Access(self._options.broker, self._clock)
-        self._client = outgoing_client(self._options, self._access_control.signer)
-        self._build_outside()
-        self._server = self._build_server()
-
-    def _calls_to_clients(self, max_waiting: int) -> Broker2Client:
-        return Broker2Client(self._consumers, self._responses, self._clock, max_waiting=max_waiting)
-
-    def _build_outside(self) -> None:
-        """What talks to name servers and to the other brokers of the group."""
-        broker, port = self._options.broker, self._options.server.listen_port
-        identity = BrokerIdentity(
-            cluster_name=broker.broker_cluster_name,
-            broker_name=broker.broker_name,
-            broker_id=broker.broker_id,
-            broker_addr=f"{broker.broker_ip1}:{port}",
-            ha_server_addr=f"{broker.broker_ip2}:{self._options.ha.ha_listen_port}",
-        )
-        api = BrokerOuterAPI(self._client, parse_name_servers(broker.namesrv_addr))
-        shared = SharedParts(
-            options=self._options,
-            identity=identity,
-            page=self._page,
-            clock=self._clock,
-            table=self._table,
-            client=self._client,
-            api=api,
-            topics=self._topics,
-            groups=self._groups,
-            offsets=self._offsets,
-            schedule_offsets=self._schedule_offsets,
-            access=self._access,
-            on_failure=service_guard("remoting"),
-            acl=self._access_control.manager,
-        )
-        self._acl_processor = AdminAclProcessor(self._access_control.manager, identity)
-        channels = self._channels
-        self._replication = Replication(shared, channels["remoting->ha"], channels["remoting<-ha"])
-        self._registration = BrokerRegistration(
-            broker,
-            identity,
-            api,
-            self._topics,
-            self._executor,
-            on_master=self._replication.on_master,
         )
 
-    def _build_server(self) -> RemotingServer:
-        runtime = RuntimeSource(
-            self._options,
-            self._page,
-            self._access,
-            self._store_stats,
-            self._clock,
-            schedule_offsets=self._schedule_progress,
-            pool=lambda name: self._routes.executors.get(name),
-            waiting_sends=lambda: len(self._waiters),
-            line=self._messages.line,
+    def _build_server(self) -> tuple[Routes, RemotingServer]:
+        builder = ServerBuilder(
+            self._resources,
+            self._store,
+            self._tables,
+            self._statistics,
+            self._messages,
+            self._pull,
+            self._outside,
+            self._access_control,
         )
-        parts = RouteParts(
-            options=self._options,
-            clock=self._clock,
-            access=self._access,
-            messages=self._messages,
-            pull=self._pull,
-            runtime=runtime,
-            stats_manager=self._stats_manager,
-            broker_stats=self._broker_stats,
-            topics=self._topics,
-            system_topics=self._system_topics,
-            groups=self._groups,
-            consumers=self._consumers,
-            filters=self._filters,
-            producers=self._producers,
-            consumer_offsets=self._offsets,
-            schedule_offsets=self._schedule_offsets,
-            locks=self._locks,
-            replication=self._replication.processor,
-            acl=self._acl_processor,
-            clients=self._clients,
-            configs=self._configs(),
-        )
-        self._routes = build_routes(parts)
-        server = self._options.server
-        return RemotingServer(
-            self.loop,
-            self._routes.main,
-            executors=self._routes.executors,
-            listener=self._housekeeping,
-            fast_routes=self._access_control.fast_routes(
-                (SEND_V2_PREFIX, self._send.process_fast),
-                (PULL_PREFIX, self._pull.process_fast),
-                (LITE_PULL_PREFIX, self._pull.process_fast),
-            ),
-            gate=self._access_control.gate,
-            idle_timeout_ms=server.server_channel_max_idle_time_seconds * 1000,
-            observer=self._metrics,
-            responses=self._responses,
-            tls=ServerTls(self._options.tls),
-        )
-
-    def _configs(self) -> BrokerConfigUpdate:
-        application = ConfigApplication(
-            topics=self._topics,
-            system_topics=self._system_topics,
-            groups=self._groups,
-            registration=self._registration,
-            use_on_loop=self._use_options,
-            store=self._commands,
-        )
-        return BrokerConfigUpdate(
-            self._options,
-            self._clock,
-            config_file=self._config_file,
-            user=application,
-            changed=self._changed,
-        )
-
-    def _schedule_progress(self) -> dict[int, tuple[int, int]]:
-        """Delay level to (next message to look at, end of its queue)."""
-        return {
-            level: (offset, self._table.offsets(SCHEDULE_TOPIC, level - 1)[1])
-            for level, offset in self._schedule_offsets.offsets().items()
-        }
+        routes = builder.routes(self._responses, self._waiters.__len__, self._use_options)
+        return routes, builder.server(self.loop, routes, self._responses)
 
     # -- life ----------------------------------------------------------------------------------
 
     def open(self, main: socket.socket, vip: socket.socket) -> None:
         """Load the tables and take up writing; the `store` process is ready. Raises StoreError
         and what the managers raise for files that cannot be read."""
-        for manager in (*self._managers, self._schedule_offsets):
-            manager.load()
-            manager.save_in_background(self._executor.submit)
+        self._tables.load(self._executor)
         self._access_control.open(self._executor)
         if not self._options.store.is_slave:
-            self._open_log()
+            self._store.open_log()
+            self._tables.offsets.limit_to(self._store.log.next_offset)
         self._server.add_listener(main)
         self._server.add_listener(vip, self._routes.vip)
 
-    def _open_log(self) -> None:
-        """Become the log's writer (on a slave that is process `ha`)."""
-        walked = rebuild_topic_queue_table(self._log, self._page, self._table, self._loop_reader)
-        self._log.open(self._log.store_host)
-        log.info("writing from %s on, %s records after dispatch", self._log.position, walked)
-        self._offsets.limit_to(self._log.next_offset)
-
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
-        loop = self.loop
-        bell = self._bells["remoting"]
+        self._prepare_loop()
+        if not self._options.store.is_slave:
+            self._messages.start()
+        self._server.start()
+        self._outside.open()
+        self._schedule()
+        self._executor.start()
+        self._outside.start(self._set_ready)
+        self.loop.run()
+
+    def _prepare_loop(self) -> None:
+        loop, bell = self.loop, self._resources.bells["remoting"]
         loop.register(bell, EVENT_READ, lambda _events: bell.drain())
         loop.set_sleep_hooks(self._follower)
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
-        loop.call_every(_REFUSE_LATE_MS, self._refuse_late)
-        loop.call_every(_REBIND_STATS_MS, self._hide_gone)
+        loop.call_every(_REFUSE_LATE_MS, self._routes.refuse_late)
+        loop.call_every(_REFUSE_LATE_MS, self._messages.line.look)
+        loop.call_every(_REBIND_STATS_MS, self._statistics.hide_gone)
         loop.call_every(
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
         )
-        if not self._options.store.is_slave:
-            self._messages.start()
-        self._server.start()
-        self._client.start()
-        self._schedule()
-        self._executor.start()
-        self._topics.add_listener(self._registration.on_topic_change)
-        self._replication.start(self._executor)
-        self._registration.start(
-            self._set_ready, before_first=self._replication.before_first_registration
-        )
-        loop.run()
 
     def _set_ready(self) -> None:
         """The name servers have answered or failed: once the loop turns, we serve."""
@@ -447,74 +177,27 @@ class BrokerController:
         self.loop.call_soon_threadsafe(serve)
 
     def _schedule(self) -> None:
-        broker = self._options.broker
-        self._stats_manager.schedule_on(self._executor)
-        self._store_stats.schedule_on(self._executor)
-        self._housekeeping.schedule_on(self._executor)
-        self._gauges().schedule_on(self._executor)
-        self._broker_stats.schedule_on(self._executor, self._clock.now_ms())
-        SlowConsumerProtection(
-            broker, self._offsets, self._consumers, self._groups, self._access
-        ).schedule_on(self._executor)
-        self._executor.schedule(
-            "persist",
-            self._persist,
-            first_delay_ms=_PERSIST_FIRST_MS,
-            period_ms=broker.flush_consumer_offset_interval,
-        )
-        self._executor.schedule(
-            "persist-delay-offsets",
-            self._persist_delay_offsets,
-            first_delay_ms=_PERSIST_FIRST_MS,
-            period_ms=self._options.store.flush_delay_offset_interval,
-        )
-
-    def _gauges(self) -> BrokerGauges:
-        sources = GaugeSources(
+        tables, access = self._tables, self._store.access
+        self._statistics.schedule_on(
+            self._executor,
+            self._store,
             permission=lambda: self._options.broker.broker_permission,
-            topics=self._topics,
-            system_topics=self._system_topics,
-            groups=self._groups,
-            producers=self._producers,
-            consumers=self._consumers,
-            offsets=self._offsets,
-            queues=self._access,
-            waiting=self._waiting_requests,
+            waiting=lambda: self._routes.waiting(sends=len(self._waiters)),
         )
-        return BrokerGauges(self._metric_slots, sources, self._clock)
-
-    def _waiting_requests(self) -> dict[str, int]:
-        pools = self._routes.executors
-        waiting = {name: pools[pool].pending for pool, name in PROCESSOR_NAMES.items()}
-        return {"send": len(self._waiters) + pools[SEND_BACK_POOL].pending, **waiting}
-
-    def _refuse_late(self) -> None:
-        for pool in self._routes.executors.values():
-            pool.refuse_late()
-        self._messages.line.look()
-
-    def _hide_gone(self) -> None:
-        self._stats.hide_gone(set(self._topics.topic_names()), set(self._groups.group_names()))
-
-    def _persist(self) -> None:
-        for manager in self._managers:
-            manager.save_if_changed()
-
-    def _persist_delay_offsets(self) -> None:
-        self._schedule_offsets.save_if_changed()
+        SlowConsumerProtection(
+            self._options.broker, tables.offsets, tables.consumers, tables.groups, access
+        ).schedule_on(self._executor)
+        tables.schedule_on(self._executor)
 
     def request_stop(self) -> None:
-        """Begin an orderly stop: leave the name servers, answer what is in flight, persist.
-
-        Safe in a signal handler.
-        """
+        """Begin an orderly stop: unregister, answer what is in flight, persist. Signal-safe."""
         thread = threading.Thread(target=self._stop, name="OrderlyStop", daemon=True)
         thread.start()
 
     def _stop(self) -> None:
         self._page.counters[REMOTING_READY] = 0
         try:
-            self._registration.unregister()
+            self._outside.registration.unregister()
         finally:
             self._messages.stop_checks()
             self.loop.call_soon_threadsafe(self._server.stop_accepting)
@@ -534,15 +217,14 @@ class BrokerController:
         """After `run`: publish, persist, close. In the reverse order of the start."""
         self._server.shutdown()
         self._stats.publish()
-        self._replication.shutdown()
+        self._outside.replication.shutdown()
         self._executor.shutdown(2_000)
-        self._log.close()
+        self._store.log.close()
         self._messages.finish()
-        self._persist()
-        self._persist_delay_offsets()
-        self._client.shutdown()
+        self._tables.persist()
+        self._outside.close()
 
-    # -- wiring of events ----------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def _turn_end(self) -> None:
         """The durable order of a turn: append, publish; answers leave after this."""
@@ -556,34 +238,12 @@ class BrokerController:
 
         def use() -> None:
             self._options = options
-            self._pull.use(pull_settings(options, self._memory_limit))
+            self._pull.use(pull_settings(options, self._store.memory_limit))
             self._messages.use(options)
             self._send.on_topics_changed()
 
-        self._call_on_loop(use)
-
-    def _block_topic(self, topic: str) -> int:
-        """Hold back a topic's sends; the log's end (a slave's log has another writer)."""
-        end = self._send.block_topic(topic)
-        return self._page.counters[MAX_PHY_OFFSET] if self._options.store.is_slave else end
-
-    def _ring(self) -> None:
-        self._bells["store"].ring()
-        self._bells["ha"].ring()
-
-    def _why_not_writable(self) -> str:
-        return f"the broker's store refuses writes, its disk is full: {self._page.refusal()}"
+        call_on_loop(self.loop, use)
 
     def _on_topic_change(self, _change: TopicChange, _topic: TopicConfig | None) -> None:
         self.loop.call_soon_threadsafe(self._send.on_topics_changed)
         self.loop.call_soon_threadsafe(self._stats.forget)
-
-    def _call_on_loop(self, function: Callable[[], ResultT]) -> ResultT:
-        """Run `function` on the loop and wait for its result; pool threads only."""
-        future: Future[ResultT] = Future()
-
-        def run() -> None:
-            future.set_result(function())
-
-        self.loop.call_soon_threadsafe(run)
-        return future.result(_STOP_WAIT_MS / 1000)

@@ -1,7 +1,7 @@
 """The metrics that the import from Prometheus reads, and the labels that a broker gives them.
 
-Plain data for the queries, the targets and the lines. Says of broker/metrics_table.py, which this
-room may not import, what a line needs; a test holds both against each other.
+Plain data for the queries, the targets and the lines. Says of broker/metrics/metrics_table.py,
+which this room may not import, what a line needs; a test holds both against each other.
 """
 
 from __future__ import annotations

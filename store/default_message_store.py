@@ -9,12 +9,18 @@ control page says. Follows DefaultMessageStore.load / start / shutdown of the or
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import threading
 from collections.abc import Callable
 from typing import Final
 
+from ipc.bell import Bell
+from ipc.clock import Clock
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.queue_table import QueueTableWriter
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService, RetentionRules
 from store.clean_consume_queue_service import CleanConsumeQueueService
@@ -28,12 +34,11 @@ from store.clean_exit import (
     remove_clean_exit,
     write_clean_exit,
 )
-from store.clock import Clock
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT_SIZE
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
-from store.control_page import (
+from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
     DISPATCHED_OFFSET,
@@ -44,10 +49,8 @@ from store.control_page import (
     STORE_STATE,
     STORE_TIMESTAMP,
     SYNC_FLUSH_WANTED,
-    Bell,
-    ControlPage,
-    ProcessIndex,
     StoreState,
+    refuse_writes,
 )
 from store.errors import StoreError
 from store.flush_consume_queue_service import FlushConsumeQueueService
@@ -59,7 +62,6 @@ from store.mapped_file import file_name, zero_range
 from store.mapped_file_queue import MappedFileQueue, list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_states import load_queue_states, save_queue_states
-from store.queue_table import QueueTableWriter
 from store.record_arrays import ScanEnd
 from store.record_properties import PropertyExtractor
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
@@ -70,7 +72,6 @@ from store.reput_message_service import (
     read_chunk,
 )
 from store.running_flags import RunningFlags
-from store.service_thread import FailureHandler, ServiceThread
 from store.store_checkpoint import StoreCheckpoint
 from store.store_sleeper import StoreSleeper
 
@@ -121,7 +122,7 @@ class DefaultMessageStore:
             config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
         )
         self._dispatched_timestamp = 0
-        self._flags = RunningFlags(page.refuse_writes)
+        self._flags = RunningFlags(functools.partial(refuse_writes, page))
         self._checkpoint = StoreCheckpoint(config.checkpoint_path)
         size = config.mapped_file_size_commit_log
         self._source = CommitLogReader(config.commit_log_path, size, page)

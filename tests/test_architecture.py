@@ -22,15 +22,49 @@ from namesrv import namesrv_startup
 ROOT = Path(__file__).resolve().parents[1]
 MAY_IMPORT: dict[str, set[str]] = {
     "conf": set(),
+    "ipc": set(),
     "remoting": set(),
-    "store": set(),
+    "store": {"ipc"},
     "spark": set(),
-    "ha": {"store"},
+    "ha": {"ipc", "store"},
     "namesrv": {"conf", "remoting"},
-    "broker": {"conf", "remoting", "store", "ha"},
+    "broker": {"conf", "ipc", "remoting", "store", "ha"},
     "tools": {"conf", "remoting"},
 }
 """The rooms and whom they may import (docs/ARCHITECTURE.md). A room may also import itself."""
+WINGS: dict[str, set[str]] = {
+    "settings": set(),
+    "latency": set(),
+    "supervisor": set(),
+    "topic": {"settings"},
+    "offset": set(),
+    "subscription": {"settings", "topic"},
+    "client": {"offset", "settings"},
+    "filter": {"settings"},
+    "longpolling": {"filter"},
+    "out": {"settings", "topic"},
+    "acl": {"out", "settings", "topic"},
+    "append": {"latency", "topic"},
+    "schedule": {"append", "topic"},
+    "store_access": {"append", "longpolling"},
+    "transaction": {"append", "store_access", "topic"},
+    "slave": {"offset", "out", "schedule", "settings", "subscription", "topic"},
+    "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
+    "processor": {
+        *("acl", "append", "client", "filter", "longpolling", "metrics", "offset", "out"),
+        *("schedule", "settings", "slave", "store_access", "subscription", "topic", "transaction"),
+    },
+    "wiring": {
+        *("acl", "append", "client", "filter", "latency", "metrics", "offset"),
+        *("out", "processor", "schedule", "settings", "slave", "store_access", "subscription"),
+        *("topic", "transaction"),
+    },
+    "processes": {"broker_controller", "metrics", "settings", "supervisor", "wiring"},
+}
+"""The wings of `broker` and whom they may import (docs/ARCHITECTURE.md), lowest first. What lies at
+the top of `broker` is above all wings, but for `json_config_manager`, which imports none."""
+BELOW_ALL_WINGS = {"json_config_manager"}
+MAX_TOP_MODULES = 5
 ALSO_MAY_IMPORT = {"broker.processes.namesrv": {"namesrv"}}
 """The composition root that runs the name server inside the broker, and nothing else."""
 DECLARES_SETTINGS = "conf.config_fields"
@@ -104,6 +138,49 @@ def test_the_declaration_of_settings_depends_on_nothing() -> None:
     (module,) = (module for module in modules() if module.name == DECLARES_SETTINGS)
     tops = {imported.partition(".")[0] for imported in module.imports()}
     assert tops - sys.stdlib_module_names == set()
+
+
+def _wing_imports() -> Iterator[tuple[Module, str, str]]:
+    """(module, its wing, imported wing or top module) of imports within `broker`."""
+    for module in modules():
+        path = module.name.split(".")
+        if module.room != "broker" or len(path) < 2 or path[1] not in WINGS:
+            continue
+        for imported in module.imports():
+            parts = imported.split(".")
+            if parts[0] == "broker" and parts[1:2] != [path[1]]:
+                yield module, path[1], ".".join(parts[1:2])
+
+
+def test_import_table_of_the_wings() -> None:
+    wrong = [
+        f"{module.name} imports broker.{imported}"
+        for module, wing, imported in _wing_imports()
+        if imported not in WINGS[wing] | BELOW_ALL_WINGS
+    ]
+    assert wrong == []
+
+
+def test_no_two_wings_import_each_other() -> None:
+    """The table is in order: a wing imports only what stands above it there."""
+    names = list(WINGS)
+    for name, imported in WINGS.items():
+        assert imported & WINGS.keys() <= set(names[: names.index(name)]), name
+
+
+def test_the_table_of_the_wings_is_exact() -> None:
+    """An import that nothing needs any more leaves the table."""
+    used: dict[str, set[str]] = {name: set() for name in WINGS}
+    for _, wing, imported in _wing_imports():
+        used[wing].add(imported)
+    assert {name: WINGS[name] - found for name, found in used.items() if WINGS[name] - found} == {}
+
+
+def test_every_module_of_broker_is_in_a_wing() -> None:
+    top = {m.name for m in modules() if m.room == "broker" and m.path.parent.name == "broker"}
+    wings = {m.name for m in modules() if m.room == "broker"} - top
+    assert len(top) <= MAX_TOP_MODULES, sorted(top)
+    assert {name.split(".")[1] for name in wings} == WINGS.keys()
 
 
 def test_imports_are_absolute() -> None:

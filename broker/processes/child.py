@@ -22,52 +22,22 @@ from typing import Final
 import msgspec
 import setproctitle
 
-from broker.changed_settings import ChangedSettings
-from broker.command_channel import CommandServer
-from broker.process_end import end_process
+from broker.settings.changed_settings import ChangedSettings
+from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, BootInfo
+from broker.supervisor.process_end import end_process
 from conf.logging_setup import configure_logging
-from store.control_page import STORE_STATE, Bell, ControlPage, ProcessIndex, StoreState
-from store.metric_slots import MAX_SERIES, MetricSlots
+from ipc.bell import Bell
+from ipc.command_channel import CommandServer
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.metric_slots import MAX_SERIES, MetricSlots
+from store.control_slots import STORE_STATE, StoreState
 
 log = logging.getLogger(__name__)
 
-EXIT_CANNOT_BOOT: Final = 3
-"""Starting again will not help: the supervisor stops the whole broker."""
-EXIT_FLUSH_FAILED: Final = 4
-"""fdatasync failed: what the page cache holds is unknown, only a recovery from disk helps."""
-EXIT_REOPEN: Final = 5
-"""The store's files shall change as only a closed store's may (store/replica_resync.py): the
-supervisor stops every child and starts the broker again."""
 _PR_SET_PDEATHSIG: Final = 1
 _ORPHAN_STOP_S: Final = 10.0
 _STORE_POLL_S: Final = 0.01
 _SERVE_POLL_MS: Final = 200
-
-
-class BootInfo(msgspec.Struct, kw_only=True):
-    """Everything a child inherits; descriptors are numbers valid in the child."""
-
-    name: str
-    index: int
-    parent_pid: int
-    broker_started_ms: int
-    """Monotonic: when the supervisor was started."""
-    settings: dict[str, str]
-    log_dir: str
-    control_page_fd: int
-    queue_table_fd: int
-    metrics_fd: int
-    metrics_max_series: int = MAX_SERIES
-    life_fd: int
-    bell_fds: dict[str, int]
-    channel_fds: dict[str, int] = {}
-    listen_fds: dict[str, int] = {}
-    config_file: str = ""
-    """The -c file, absolute; empty when the broker was started without one."""
-    changes_fd: int
-    """ChangedSettings: what requests have changed since the start."""
-    lock_fd: int = -1
-    """Kept open only: the store's lock holds until the last process is gone."""
 
 
 class Child:

@@ -11,9 +11,10 @@ from typing import Final
 
 from broker.broker_controller import BrokerController
 from broker.processes.child import Child, run_child
-from broker.startup_options import StartupOptions
-from store.clock import SystemClock
-from store.control_page import REMOTING_READY
+from broker.settings.startup_options import StartupOptions
+from broker.supervisor.control_slots import REMOTING_READY
+from broker.wiring.process_resources import ProcessResources
+from ipc.clock import SystemClock
 
 _CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha")
 
@@ -21,17 +22,18 @@ _CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha")
 def main(child: Child) -> None:
     """Serve until stopped."""
     child.page.counters[REMOTING_READY] = 0  # A predecessor's word.
-    options = StartupOptions.from_settings(child.settings())
     controller = BrokerController(
-        options,
-        child.page,
-        child.boot.queue_table_fd,
-        {name: child.bell(name) for name in ("store", "remoting", "ha")},
-        {name: child.socket("channel", name) for name in _CHANNELS},
-        SystemClock(),
-        child.metrics,
-        config_file=Path(child.boot.config_file) if child.boot.config_file else None,
-        changed=child.changed_settings,
+        ProcessResources(
+            options=StartupOptions.from_settings(child.settings()),
+            page=child.page,
+            queue_table_fd=child.boot.queue_table_fd,
+            bells={name: child.bell(name) for name in ("store", "remoting", "ha")},
+            channels={name: child.socket("channel", name) for name in _CHANNELS},
+            clock=SystemClock(),
+            metric_slots=child.metrics,
+            config_file=Path(child.boot.config_file) if child.boot.config_file else None,
+            changed=child.changed_settings,
+        )
     )
     if not child.wait_for_store():
         return

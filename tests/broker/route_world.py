@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from broker.broker_controller import BrokerController
-from broker.changed_settings import ChangedSettings
-from broker.command_channel import create_channel
-from broker.startup_options import StartupOptions
-from store.clock import SystemClock
-from store.control_page import Bell, ProcessIndex
-from store.metric_slots import MetricSlots, create_metric_slots
-from store.queue_table import create_queue_table
+from broker.settings.changed_settings import ChangedSettings
+from broker.settings.startup_options import StartupOptions
+from broker.wiring.process_resources import ProcessResources
+from ipc.bell import Bell
+from ipc.clock import SystemClock
+from ipc.command_channel import create_channel
+from ipc.control_page import ProcessIndex
+from ipc.metric_slots import MetricSlots, create_metric_slots
+from ipc.queue_table import create_queue_table
 from tests.support.shared_memory import fresh_page
 
 
@@ -37,15 +39,17 @@ def built_controller(root: Path) -> Iterator[BrokerController]:
     ours = {name: pair[0] for name, pair in ends.items()}
     metrics = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
     controller = BrokerController(
-        options,
-        page,
-        create_queue_table(),
-        bells,
-        ours,
-        SystemClock(),
-        metrics,
-        config_file=None,
-        changed=ChangedSettings(ChangedSettings.create()),
+        ProcessResources(
+            options=options,
+            page=page,
+            queue_table_fd=create_queue_table(),
+            bells=bells,
+            channels=ours,
+            clock=SystemClock(),
+            metric_slots=metrics,
+            config_file=None,
+            changed=ChangedSettings(ChangedSettings.create()),
+        )
     )
     try:
         yield controller

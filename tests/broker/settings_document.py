@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from broker import broker_startup
-from broker.broker_config import BrokerConfig
-from broker.supervisor_config import SupervisorConfig
+from broker.settings.broker_config import BrokerConfig
+from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_fields import FieldSpec, field_specs
 from conf.config_loader import KeySpace
 from conf.ignored_keys import (

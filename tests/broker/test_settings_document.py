@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker import broker_startup
-from broker.changeable_keys import CHANGEABLE
+from broker.settings.changeable_keys import CHANGEABLE
 from conf.config_fields import FieldSpec, field_specs, setting
 from conf.config_loader import KeySpace
 from conf.ignored_keys import ALIASES, IGNORED_BROKER_KEYS, IGNORED_NAMESRV_KEYS, REFUSED

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.processes.child import EXIT_FLUSH_FAILED
+from broker.supervisor.boot_info import EXIT_FLUSH_FAILED
 from remoting.response_code import ResponseCode
 from tests.faults.ledger import TOPIC, Ledger, Senders, assert_nothing_lost, assert_stops_clean
 from tests.faults.shim import compile_shim

@@ -1,4 +1,4 @@
-"""A store.clock.Clock that stands still until it is told to move."""
+"""A ipc.clock.Clock that stands still until it is told to move."""
 
 from __future__ import annotations
 

@@ -1,0 +1,226 @@
+"""MessageServices: everything that puts messages into the log, put together.
+
+Wiring only, for BrokerController: the line of appends, sends, messages that come back, answers of
+request-reply, due delayed messages, transactions, corrected pulls. Runs nothing by itself; who runs
+where is said in each module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from broker.append.append_line import AppendLine
+from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
+from broker.append.offset_moved_events import OffsetMovedEvents
+from broker.client.broker2client import Broker2Client
+from broker.latency.broker_fast_failure import BrokerFastFailure
+from broker.metrics.hot_path_stats import HotPathStats
+from broker.processor.consumer_send_msg_back_processor import (
+    ConsumerSendMsgBackProcessor,
+    SendBackParts,
+)
+from broker.processor.reply_message_processor import (
+    ReplyMessageProcessor,
+    ReplyParts,
+)
+from broker.processor.send_message_processor import SendMessageProcessor
+from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
+from broker.settings.startup_options import StartupOptions
+from broker.topic.new_topics import NewTopics
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.processor_settings import (
+    fast_failure_settings,
+    reply_settings,
+    send_back_settings,
+    send_settings,
+)
+from broker.wiring.store_side import StoreSide
+from broker.wiring.transactional_messages import TransactionalMessages
+from ipc.service_thread import FailureHandler
+from remoting.selector_loop import SelectorLoop
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from store.message_store_config import BrokerRole, FlushDiskType
+
+
+class MessageServices:
+    """See the module. Owned by: BrokerController."""
+
+    def __init__(
+        self,
+        resources: ProcessResources,
+        loop: SelectorLoop,
+        store: StoreSide,
+        tables: BrokerTables,
+        stats: HotPathStats,
+        waiters: DurabilityWaiters,
+        calls: Broker2Client,
+        register_new: Callable[[Collection[str]], None],
+        *,
+        on_failure: FailureHandler,
+    ) -> None:
+        """calls: to clients, of replies and checks. register_new: tells the name servers of new
+        topics and waits for them. on_failure: of the thread that checks transactions."""
+        self._options = resources.options
+        self._clock = resources.clock
+        self._page = resources.page
+        self._loop = loop
+        self._store = store
+        self._tables = tables
+        self._stats = stats
+        self._waiters = waiters
+        self._calls = calls
+        self._on_failure = on_failure
+        self.line = self._make_line()
+        self.new_topics = self._make_new_topics(register_new)
+        self.send = self._make_send()
+        self.send_back = self._make_send_back()
+        self.reply = self._make_reply()
+        self._schedule = self._make_schedule()
+        self._transactions = self._make_transactions()
+        self.end_transaction = self._transactions.processor
+        self.offset_moved = OffsetMovedEvents(
+            self._store.log,
+            self.line,
+            self._options.broker.broker_name,
+            is_slave=self._options.store.is_slave,
+        )
+
+    def use(self, options: StartupOptions) -> None:
+        """Settings were changed: follow them. Loop thread."""
+        self.send_back.use(send_back_settings(options))
+
+    def block_topic(self, topic: str) -> int:
+        """Hold back a topic's sends; the log's end (a slave's log has another writer). Loop
+        thread."""
+        end = self.send.block_topic(topic)
+        return self._page.counters[MAX_PHY_OFFSET] if self._options.store.is_slave else end
+
+    # -- life (loop thread) --------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin what runs by itself; the log is open (never on a slave)."""
+        self._schedule.start(self._loop)
+        self._transactions.start(self._calls)
+
+    def stop_checks(self) -> None:
+        """End the checks of transactions; another thread, while the loop still runs."""
+        self._transactions.shutdown()
+
+    def stop(self) -> None:
+        """Begin nothing new; idempotent."""
+        self._schedule.stop()
+
+    def finish(self) -> None:
+        """After the last commit of an orderly stop."""
+        self._schedule.finish()
+
+    # -- construction --------------------------------------------------------------------------
+
+    def _make_line(self) -> AppendLine:
+        return AppendLine(
+            self._store.log,
+            self._clock,
+            BrokerFastFailure(fast_failure_settings(self._options), self._page, self._clock),
+            self._store.why_not_writable,
+            capacity=self._options.broker.send_thread_pool_queue_capacity,
+        )
+
+    def _make_new_topics(self, register_new: Callable[[Collection[str]], None]) -> NewTopics:
+        new_topics = NewTopics(
+            register_new,
+            self._loop.call_soon_threadsafe,
+            capacity=self._options.broker.send_thread_pool_queue_capacity,
+        )
+        self._tables.topics.add_listener(new_topics.on_topic_change)
+        return new_topics
+
+    def _make_send(self) -> SendMessageProcessor:
+        return SendMessageProcessor(
+            send_settings(self._options),
+            self._store.log,
+            self.line,
+            self._tables.topics,
+            self._tables.groups,
+            self._waiters,
+            self._stats,
+            self._store.why_not_writable,
+            self.new_topics,
+        )
+
+    def _make_send_back(self) -> ConsumerSendMsgBackProcessor:
+        return ConsumerSendMsgBackProcessor(
+            SendBackParts(
+                commit_log=self._store.log,
+                line=self.line,
+                reader=self._store.access,
+                topics=self._tables.topics,
+                groups=self._tables.groups,
+                stats=self._stats,
+                on_loop=self._loop.call_soon_threadsafe,
+                new_topics=self.new_topics,
+            ),
+            send_back_settings(self._options),
+        )
+
+    def _make_reply(self) -> ReplyMessageProcessor:
+        broker, store = self._options.broker, self._options.store
+        return ReplyMessageProcessor(
+            ReplyParts(
+                commit_log=self._store.log,
+                line=self.line,
+                waiters=self._waiters,
+                topics=self._tables.topics,
+                clients=self._tables.producers,
+                calls=self._calls,
+                stats=self._stats,
+                clock=self._clock,
+                on_loop=self._loop.call_soon_threadsafe,
+                new_topics=self.new_topics,
+                stores_replies=lambda: broker.store_reply_message_enable and not store.is_slave,
+            ),
+            reply_settings(self._options),
+        )
+
+    def _make_schedule(self) -> ScheduleMessageService:
+        return ScheduleMessageService(
+            ScheduleParts(
+                commit_log=self._store.log,
+                line=self.line,
+                reader=self._store.loop_reader,
+                table=self._store.table,
+                units=self._store.loop_units,
+                waiters=self._waiters,
+                offsets=self._tables.schedule_offsets,
+                stats=self._stats,
+                clock=self._clock,
+                flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
+            ),
+            self._options.store.delay_level_ms,
+        )
+
+    def _make_transactions(self) -> TransactionalMessages:
+        return TransactionalMessages(
+            self._options,
+            self._clock,
+            self._loop,
+            self._store,
+            self._tables,
+            self.line,
+            self._waiters,
+            self._stats,
+            on_failure=self._on_failure,
+        )
+
+
+def durability_waiters(options: StartupOptions, stats: DurabilityStats) -> DurabilityWaiters:
+    """Who waits for flush and replicas, with these settings."""
+    store = options.store
+    is_sync_master = store.broker_role is BrokerRole.SYNC_MASTER
+    return DurabilityWaiters(
+        waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+        waits_for_replicas=is_sync_master and options.ha.in_sync_replicas > 1,
+        sync_flush_timeout_ms=store.sync_flush_timeout,
+        slave_timeout_ms=store.slave_timeout,
+        stats=stats,
+    )

@@ -1,0 +1,91 @@
+"""Outside: what talks to name servers and to the other brokers of the group, put together.
+
+Built once on the main thread of process `remoting`; its calls run on the scheduled executor and on
+threads of requests, never on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.acl.plain_permission_manager import PlainPermissionManager
+from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
+from broker.out.broker_registration import BrokerRegistration
+from broker.out.outgoing_client import outgoing_client
+from broker.settings.startup_options import StartupOptions
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.replication import Replication
+from broker.wiring.store_side import StoreSide
+from ipc.scheduled_executor import ScheduledExecutor
+from ipc.service_thread import FailureHandler
+from remoting.signature import RequestSigner
+
+
+class Outside:
+    """See the module. Owned by: BrokerController."""
+
+    def __init__(
+        self,
+        resources: ProcessResources,
+        store: StoreSide,
+        tables: BrokerTables,
+        executor: ScheduledExecutor,
+        acl: PlainPermissionManager | None,
+        signer: RequestSigner | None,
+        *,
+        on_failure: FailureHandler,
+    ) -> None:
+        """signer: of our requests to other brokers. on_failure: of the thread that answers process
+        `ha`."""
+        options = resources.options
+        self._tables: Final = tables
+        self._executor: Final = executor
+        self._client: Final = outgoing_client(options, signer)
+        self.identity: Final = broker_identity(options)
+        api = BrokerOuterAPI(self._client, parse_name_servers(options.broker.namesrv_addr))
+        self.replication: Final = Replication(
+            resources,
+            self.identity,
+            self._client,
+            api,
+            store,
+            tables,
+            acl,
+            on_failure=on_failure,
+        )
+        self.registration: Final = BrokerRegistration(
+            options.broker,
+            self.identity,
+            api,
+            tables.topics,
+            executor,
+            on_master=self.replication.on_master,
+        )
+
+    def open(self) -> None:
+        """Begin to connect; before anything asks."""
+        self._client.start()
+
+    def start(self, on_ready: Callable[[], None]) -> None:
+        """Replicate and register. on_ready(): the name servers have answered or failed."""
+        self._tables.topics.add_listener(self.registration.on_topic_change)
+        self.replication.start(self._executor)
+        self.registration.start(on_ready, before_first=self.replication.before_first_registration)
+
+    def close(self) -> None:
+        """After everything that asks."""
+        self._client.shutdown()
+
+
+def broker_identity(options: StartupOptions) -> BrokerIdentity:
+    """What name servers and other brokers know us by."""
+    broker = options.broker
+    return BrokerIdentity(
+        cluster_name=broker.broker_cluster_name,
+        broker_name=broker.broker_name,
+        broker_id=broker.broker_id,
+        broker_addr=f"{broker.broker_ip1}:{options.server.listen_port}",
+        ha_server_addr=f"{broker.broker_ip2}:{options.ha.ha_listen_port}",
+    )

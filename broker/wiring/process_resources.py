@@ -1,0 +1,39 @@
+"""ProcessResources: what process `remoting` starts with; the rest of it is built from these.
+
+Filled by broker/processes/remoting.py from what the supervisor passed on. Values only.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.settings.changed_settings import ChangedSettings
+from broker.settings.startup_options import StartupOptions
+from ipc.bell import Bell
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.metric_slots import MetricSlots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessResources:
+    """Settings, shared memory, bells and channels.
+
+    options: the settings at the start, with what requests have changed since
+    bells: "remoting", which wakes this process, "store" and "ha"
+    channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)
+    config_file: the -c file, absolute; None when the broker was started without one
+    """
+
+    options: StartupOptions
+    page: ControlPage
+    queue_table_fd: int
+    bells: Mapping[str, Bell]
+    channels: Mapping[str, socket.socket]
+    clock: Clock
+    metric_slots: MetricSlots
+    config_file: Path | None
+    changed: ChangedSettings

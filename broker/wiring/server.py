@@ -1,0 +1,151 @@
+"""The server of process `remoting` put together: routes, pools, access control, changed settings.
+
+Built once on the main thread. Who runs where is said in broker/wiring/routes.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.acl.access import Access
+from broker.client.broker2client import Broker2Client, max_waiting_calls
+from broker.processor.admin_acl_processor import AdminAclProcessor
+from broker.processor.pull_message_processor import (
+    LITE_PULL_PREFIX,
+    PULL_PREFIX,
+    PullMessageProcessor,
+)
+from broker.processor.send_message_processor import SEND_V2_PREFIX
+from broker.settings.config_update import BrokerConfigUpdate
+from broker.settings.startup_options import StartupOptions
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.config_application import ConfigApplication
+from broker.wiring.message_services import MessageServices
+from broker.wiring.outside import Outside
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.routes import Routes, RouteTable, request_executors
+from broker.wiring.runtime_source import RuntimeSource
+from broker.wiring.statistics import Statistics
+from broker.wiring.store_side import StoreSide
+from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.response_table import ResponseTable
+from remoting.selector_loop import SelectorLoop
+from remoting.server_tls import ServerTls
+
+
+class ServerBuilder:
+    """Used once, by BrokerController: `routes`, then `server`."""
+
+    def __init__(
+        self,
+        resources: ProcessResources,
+        store: StoreSide,
+        tables: BrokerTables,
+        statistics: Statistics,
+        messages: MessageServices,
+        pull: PullMessageProcessor,
+        outside: Outside,
+        access: Access,
+    ) -> None:
+        self._resources: Final = resources
+        self._options: Final = resources.options
+        self._store: Final = store
+        self._tables: Final = tables
+        self._statistics: Final = statistics
+        self._messages: Final = messages
+        self._pull: Final = pull
+        self._outside: Final = outside
+        self._access: Final = access
+
+    def routes(
+        self,
+        responses: ResponseTable,
+        waiting_sends: Callable[[], int],
+        use_on_loop: Callable[[StartupOptions], None],
+    ) -> Routes:
+        """Every code of both ports, and the pools.
+
+        responses: where answers of clients to our calls arrive. waiting_sends: how many answers
+        wait for flush or replicas. use_on_loop: the loop's processors follow changed settings.
+        """
+        executors = request_executors(self._options.broker)
+        table = RouteTable(
+            self._options,
+            self._resources.clock,
+            self._store,
+            self._tables,
+            self._statistics,
+            self._messages,
+            self._pull,
+            Broker2Client(
+                self._tables.consumers,
+                responses,
+                self._resources.clock,
+                max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
+            ),
+        )
+        return table.build(
+            executors,
+            runtime=self._runtime(executors, waiting_sends),
+            configs=self._configs(use_on_loop),
+            others=(
+                self._outside.replication.processor,
+                AdminAclProcessor(self._access.manager, self._outside.identity),
+            ),
+        )
+
+    def _runtime(
+        self, executors: Mapping[str, RequestExecutor], waiting_sends: Callable[[], int]
+    ) -> RuntimeSource:
+        return RuntimeSource(
+            self._options,
+            self._resources.page,
+            self._store.access,
+            self._statistics.store,
+            self._resources.clock,
+            schedule_offsets=lambda: self._store.schedule_progress(self._tables.schedule_offsets),
+            pool=executors.get,
+            waiting_sends=waiting_sends,
+            line=self._messages.line,
+        )
+
+    def server(
+        self, loop: SelectorLoop, routes: Routes, responses: ResponseTable
+    ) -> RemotingServer:
+        """Without listeners yet."""
+        send, pull = self._messages.send, self._pull
+        idle_s = self._options.server.server_channel_max_idle_time_seconds
+        return RemotingServer(
+            loop,
+            routes.main,
+            executors=routes.executors,
+            listener=self._tables.housekeeping,
+            fast_routes=self._access.fast_routes(
+                (SEND_V2_PREFIX, send.process_fast),
+                (PULL_PREFIX, pull.process_fast),
+                (LITE_PULL_PREFIX, pull.process_fast),
+            ),
+            gate=self._access.gate,
+            idle_timeout_ms=idle_s * 1000,
+            observer=self._statistics.remoting,
+            responses=responses,
+            tls=ServerTls(self._options.tls),
+        )
+
+    def _configs(self, use_on_loop: Callable[[StartupOptions], None]) -> BrokerConfigUpdate:
+        application = ConfigApplication(
+            topics=self._tables.topics,
+            system_topics=self._tables.system_topics,
+            groups=self._tables.groups,
+            registration=self._outside.registration,
+            use_on_loop=use_on_loop,
+            store=self._store.commands,
+        )
+        return BrokerConfigUpdate(
+            self._options,
+            self._resources.clock,
+            config_file=self._resources.config_file,
+            user=application,
+            changed=self._resources.changed,
+        )

@@ -1,0 +1,80 @@
+"""Statistics: everything that process `remoting` counts, put together.
+
+RocketMQ's own statistics (BrokerStatsManager, StoreStatsService, BrokerStats), the shared slots of
+/metrics, and the one object that the paths of messages count into. Built once on the main thread;
+who counts where is said in each module of broker/metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
+from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
+from broker.metrics.hot_path_stats import HotPathStats
+from broker.metrics.remoting_metrics import RemotingMetrics
+from broker.metrics.store_stats_service import StoreStatsService
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.store_side import StoreSide
+from ipc.scheduled_executor import ScheduledExecutor
+
+
+class Statistics:
+    """See the module. Owned by: BrokerController."""
+
+    def __init__(self, resources: ProcessResources, tables: BrokerTables) -> None:
+        broker = resources.options.broker
+        self._resources: Final = resources
+        self._tables: Final = tables
+        self.manager: Final = BrokerStatsManager(
+            resources.clock,
+            broker.broker_cluster_name,
+            enable_detail_stat=broker.enable_detail_stat,
+        )
+        self.store: Final = StoreStatsService(resources.clock)
+        self.remoting: Final = RemotingMetrics(resources.metric_slots, tables.system_topics)
+        self.hot_path: Final = HotPathStats(self.manager, self.store, self.remoting)
+        self.totals: Final = BrokerStats(
+            lambda: self.store.put_times, lambda: self.store.get_transferred
+        )
+
+    def schedule_on(
+        self,
+        executor: ScheduledExecutor,
+        store: StoreSide,
+        permission: Callable[[], int],
+        waiting: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """Begin to sample. permission: brokerPermission now; waiting: requests that wait, by
+        processor."""
+        self.manager.schedule_on(executor)
+        self.store.schedule_on(executor)
+        self._gauges(store, permission, waiting).schedule_on(executor)
+        self.totals.schedule_on(executor, self._resources.clock.now_ms())
+
+    def _gauges(
+        self,
+        store: StoreSide,
+        permission: Callable[[], int],
+        waiting: Callable[[], Mapping[str, int]],
+    ) -> BrokerGauges:
+        tables = self._tables
+        sources = GaugeSources(
+            permission=permission,
+            topics=tables.topics,
+            system_topics=tables.system_topics,
+            groups=tables.groups,
+            producers=tables.producers,
+            consumers=tables.consumers,
+            offsets=tables.offsets,
+            queues=store.access,
+            waiting=waiting,
+        )
+        return BrokerGauges(self._resources.metric_slots, sources, self._resources.clock)
+
+    def hide_gone(self) -> None:
+        """Show no more what belongs to deleted topics and groups. Loop thread."""
+        tables = self._tables
+        self.hot_path.hide_gone(set(tables.topics.topic_names()), set(tables.groups.group_names()))

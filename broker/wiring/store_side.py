@@ -1,0 +1,89 @@
+"""StoreSide: the store as process `remoting` has it: the log, its readers, and process `store`.
+
+Built once on the main thread. `log` has one writer, the loop's thread; `loop_reader` and
+`loop_units` belong to the loop, `access` to pool threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.settings.memory_limit import memory_limit_bytes
+from broker.store_access.store_access import StoreAccess
+from broker.topic.system_topics import SCHEDULE_TOPIC
+from broker.wiring.process_resources import ProcessResources
+from ipc.command_channel import CommandClient
+from ipc.queue_table import QueueTableReader
+from store.commit_log import CommitLog
+from store.commit_log_reader import CommitLogReader
+from store.consume_queue_reader import ConsumeQueueReader
+from store.control_slots import write_refusal
+from store.fresh_units import FreshUnits
+from store.index_service import IndexReader
+from store.message_codec import encode_host
+from store.topic_queue_table import rebuild_topic_queue_table
+
+log = logging.getLogger(__name__)
+
+
+class StoreSide:
+    """See the module. Owned by: BrokerController."""
+
+    def __init__(
+        self,
+        resources: ProcessResources,
+        *,
+        before_delete: Callable[[str], int],
+        after_delete: Callable[[str, bool], None],
+    ) -> None:
+        """before_delete: hold back a topic's sends, return the log's end. after_delete: let them
+        go on; whether the topic's queues were deleted. Both are called on pool threads."""
+        options, page, clock = resources.options, resources.page, resources.clock
+        store = options.store
+        self._bells = (resources.bells["store"], resources.bells["ha"])
+        self.page: Final = page
+        self.table: Final = QueueTableReader(resources.queue_table_fd)
+        self.commands: Final = CommandClient(resources.channels["remoting->store"], "store", clock)
+        directory, size = store.commit_log_path, store.mapped_file_size_commit_log
+        self.log: Final = CommitLog(directory, size, page, clock, self._ring)
+        self.log.store_host = encode_host(
+            socket.gethostbyname(options.broker.broker_ip1), options.server.listen_port
+        )
+        self.loop_reader: Final = CommitLogReader(directory, size, page)
+        self.loop_units: Final = FreshUnits(ConsumeQueueReader(store), self.table)
+        self.memory_limit: Final = memory_limit_bytes(store.access_message_in_memory_max_ratio)
+        self.access: Final = StoreAccess(
+            self.table,
+            CommitLogReader(directory, size, page),
+            FreshUnits(ConsumeQueueReader(store), self.table),
+            IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
+            self.commands,
+            memory_limit=self.memory_limit,
+            before_delete=before_delete,
+            after_delete=after_delete,
+        )
+
+    def open_log(self) -> None:
+        """Become the log's writer (on a slave that is process `ha`); `store` is ready."""
+        walked = rebuild_topic_queue_table(self.log, self.page, self.table, self.loop_reader)
+        self.log.open(self.log.store_host)
+        log.info("writing from %s on, %s records after dispatch", self.log.position, walked)
+
+    def why_not_writable(self) -> str:
+        """Why sends are rejected now, for the answer to them."""
+        return f"the broker's store refuses writes, its disk is full: {write_refusal(self.page)}"
+
+    def schedule_progress(self, offsets: ScheduleOffsetManager) -> dict[int, tuple[int, int]]:
+        """Delay level to (next message to look at, end of its queue)."""
+        return {
+            level: (offset, self.table.offsets(SCHEDULE_TOPIC, level - 1)[1])
+            for level, offset in offsets.offsets().items()
+        }
+
+    def _ring(self) -> None:
+        for bell in self._bells:
+            bell.ring()

@@ -1,0 +1,118 @@
+"""TransactionalMessages: the parts of transactions put together, their start and their stop.
+
+Used by BrokerController; no policy. The processor serves on slaves too (it refuses); the checks
+run on masters only, and only while the loop runs: they hand to it what is to be appended.
+"""
+
+from __future__ import annotations
+
+from broker.append.append_line import AppendLine
+from broker.append.durability_waiters import DurabilityWaiters
+from broker.processor.end_transaction_processor import (
+    EndTransactionParts,
+    EndTransactionProcessor,
+    TransactionStats,
+)
+from broker.settings.startup_options import StartupOptions
+from broker.transaction.half_table import HalfTable
+from broker.transaction.transactional_message_bridge import (
+    BridgeParts,
+    TransactionalMessageBridge,
+)
+from broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
+from broker.transaction.transactional_message_service import (
+    CheckSettings,
+    ProducerCalls,
+    TransactionalMessageService,
+)
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.store_side import StoreSide
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler
+from remoting.selector_loop import SelectorLoop
+from store.control_slots import FLUSHED_OFFSET
+
+
+class TransactionalMessages:
+    """See the module. Owned by: the controller's thread."""
+
+    def __init__(
+        self,
+        options: StartupOptions,
+        clock: Clock,
+        loop: SelectorLoop,
+        store: StoreSide,
+        tables: BrokerTables,
+        line: AppendLine,
+        waiters: DurabilityWaiters,
+        stats: TransactionStats,
+        *,
+        on_failure: FailureHandler,
+    ) -> None:
+        """on_failure: of the thread that checks."""
+        self._options = options
+        self._clock = clock
+        self._loop = loop
+        self._store = store
+        self._tables = tables
+        self._line = line
+        self._on_failure = on_failure
+        self._halves = HalfTable()
+        self._checks: TransactionalMessageCheckService | None = None
+        self.processor = EndTransactionProcessor(
+            EndTransactionParts(
+                commit_log=store.log,
+                line=line,
+                reader=store.access,
+                halves=self._halves,
+                topics=tables.topics,
+                waiters=waiters,
+                stats=stats,
+                on_loop=loop.call_soon_threadsafe,
+                later=loop.call_later,
+                is_slave=options.store.is_slave,
+            )
+        )
+        """Codes 37 and 323."""
+
+    def start(self, calls: ProducerCalls) -> None:
+        """Begin to check; the log is open, this is a master. The loop may start a little later."""
+        options = self._options
+        bridge = TransactionalMessageBridge(
+            BridgeParts(
+                commit_log=self._store.log,
+                line=self._line,
+                reader=self._store.access,
+                halves=self._halves,
+                offsets=self._tables.offsets,
+                on_loop=self._loop.call_soon_threadsafe,
+                flushed_offset=lambda: self._store.page.counters[FLUSHED_OFFSET],
+            )
+        )
+        service = TransactionalMessageService(
+            CheckSettings(
+                time_out_ms=options.broker.transaction_time_out,
+                check_max=options.broker.transaction_check_max,
+                file_reserved_time_hours=options.store.file_reserved_time,
+                store_host=self._store.log.store_host,
+                store_host_flag=self._store.log.store_host_flag,
+            ),
+            bridge,
+            self._halves,
+            self._tables.topics,
+            self._tables.producers,
+            calls,
+            self._clock,
+        )
+        self._checks = TransactionalMessageCheckService(
+            service,
+            options.broker.transaction_check_interval,
+            self._clock,
+            on_failure=self._on_failure,
+        )
+        self._checks.start()
+
+    def shutdown(self) -> None:
+        """No round after this one; idempotent. Another thread than the loop's, before its end."""
+        if self._checks is not None:
+            self._checks.shutdown()

@@ -1,0 +1,121 @@
+"""The control page: 8-byte counters in shared memory through which our processes follow each other.
+
+It lives in a memfd that the supervisor makes and every child inherits, so it outlives any child
+and dies with the last of them. Each counter has ONE writer; everybody reads. The page itself knows
+the life of processes only; all other slots belong to the rooms that claim them at import
+(store/control_slots.py, ha/control_slots.py, broker/supervisor/control_slots.py,
+broker/slave/sync_kind.py). It knows no files and no sockets.
+
+    slot  writer        meaning
+    24+p  process p     beat: grows while the process' main loop turns
+    32+p  process p     1 while it sleeps, 2 while it sleeps and no queue's move is work (Bell)
+    40+p  supervisor    how often process p was started
+    56+p  process p     start beat: grows while it starts and waits for others, or works on files
+
+    from byte 2048 on: one text, a length of 2 bytes and UTF-8, whose writer has a version slot of
+    its own (`publish_text`)
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+import os
+from typing import Final
+
+PAGE_SIZE: Final = 4096
+_SLOTS: Final = 256
+_TEXT_LENGTH: Final = slice(2048, 2050)
+_TEXT_AT: Final = 2050
+_TEXT_READS: Final = 3
+assert _TEXT_LENGTH.start == 8 * _SLOTS
+
+
+class ProcessIndex(enum.IntEnum):
+    """Which process a beat, a sleep flag or a bell belongs to."""
+
+    SUPERVISOR = 0
+    STORE = 1
+    REMOTING = 2
+    HA = 3
+    NAMESRV = 4
+
+
+_claimed: dict[int, str] = {}
+
+
+def claim_slots(name: str, first: int, count: int = 1) -> int:
+    """Register the slots [first, first + count) of the page; returns `first`.
+
+    Called at import, once for each name. Raises ValueError, naming both, when a slot is taken.
+    """
+    if first < 1 or first + count > _SLOTS:
+        raise ValueError(f"{name}: slots {first} to {first + count - 1} are not on the page")
+    for slot in range(first, first + count):
+        if slot in _claimed:
+            raise ValueError(f"slot {slot} of {name} belongs to {_claimed[slot]}")
+    _claimed.update(dict.fromkeys(range(first, first + count), name))
+    return first
+
+
+BEAT: Final = claim_slots("beat", 24, 8)
+SLEEPS: Final = claim_slots("sleeps", 32, 8)
+STARTS: Final = claim_slots("starts", 40, 8)
+START_BEAT: Final = claim_slots("start beat", 56, 8)
+assert len(ProcessIndex) <= 8
+
+
+class ControlPage:
+    """The page itself. `counters[slot]` is the hot access; the slots are the names that rooms
+    have claimed."""
+
+    def __init__(self, fd: int) -> None:
+        """Maps the page behind `fd` (from `create`); the descriptor stays the caller's."""
+        self._map = mmap.mmap(fd, PAGE_SIZE)
+        self.counters: memoryview[int] = memoryview(self._map).cast("Q")
+
+    @staticmethod
+    def create() -> int:
+        """A descriptor of a fresh, zeroed page; children inherit it."""
+        fd = os.memfd_create("mqbroker-control-page")
+        os.ftruncate(fd, PAGE_SIZE)
+        return fd
+
+    def publish_text(self, version_slot: int, text: str) -> None:
+        """Replace the page's text; what does not fit is cut off. One writer, one thread at a time.
+
+        version_slot: a slot of the writer's; odd while the text is being written.
+        """
+        data = text.encode(errors="replace")[: PAGE_SIZE - _TEXT_AT]
+        # Odd already if a predecessor was killed in here.
+        writing = self.counters[version_slot] | 1
+        self.counters[version_slot] = writing
+        self._map[_TEXT_LENGTH] = len(data).to_bytes(2, "little")
+        self._map[_TEXT_AT : _TEXT_AT + len(data)] = data
+        self.counters[version_slot] = writing + 1
+
+    def find_text(self, version_slot: int) -> str | None:
+        """The page's text; None when it is empty or being written again and again."""
+        for _ in range(_TEXT_READS):
+            before = self.counters[version_slot]
+            size = int.from_bytes(self._map[_TEXT_LENGTH], "little")
+            data = self._map[_TEXT_AT : _TEXT_AT + size]
+            if before % 2 == 0 and self.counters[version_slot] == before and data:
+                return data.decode(errors="ignore")
+        return None
+
+    def beat(self, process: ProcessIndex) -> None:
+        """Say that the main loop of `process` turns."""
+        self.counters[BEAT + process] += 1
+
+    def beats(self, process: ProcessIndex) -> int:
+        """The beat counter of `process`."""
+        return self.counters[BEAT + process]
+
+    def beat_starting(self, process: ProcessIndex) -> None:
+        """Say that `process`, which does not serve yet, gets on with its start."""
+        self.counters[START_BEAT + process] += 1
+
+    def start_beats(self, process: ProcessIndex) -> int:
+        """The start beat counter of `process`."""
+        return self.counters[START_BEAT + process]

@@ -1,0 +1,70 @@
+"""The slots of the control page that say how far the store's files may be read.
+
+The mapped files are the message passing (docs/ARCHITECTURE.md, rule 2). Each slot has one writer,
+the log writer being `remoting` on a master and `ha` on a slave. Constants only; any process.
+
+    slot  writer        meaning (bytes are positions in the commit log)
+    1     log writer    append_end: where the batch that is being copied will end
+    2     log writer    max_phy_offset: whole records end here; readers read up to here
+    3     log writer    store timestamp (ms) of the newest record
+    4     log writer    sync_flush_wanted: an answer waits until this offset is flushed
+    5     remoting      monotonic ms at which a pull was last held: somebody waits for dispatch
+    8     store         min_phy_offset: start of the oldest file
+    9     store         dispatched_offset: consumequeue and index are built up to here
+    10    store         flushed_offset: on disk up to here
+    11    store         allocated_end: end of the last file that is ready to be written
+    12    store         state (StoreState)
+    13    store         running flags (store/running_flags.py): why writing is refused, 0 = writable
+    14    store         queue moves: counts entries of the queue table's ring of moved rows
+    18    store         log_opened: 1 + the log's end when the store was opened; 0: not known yet
+    20    store         version of the page's text: why writing is refused (slot 13)
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from ipc.control_page import ControlPage, claim_slots
+
+APPEND_END: Final = claim_slots("append_end", 1)
+MAX_PHY_OFFSET: Final = claim_slots("max_phy_offset", 2)
+STORE_TIMESTAMP: Final = claim_slots("store_timestamp", 3)
+SYNC_FLUSH_WANTED: Final = claim_slots("sync_flush_wanted", 4)
+PULL_HELD_MS: Final = claim_slots("pull_held_ms", 5)
+MIN_PHY_OFFSET: Final = claim_slots("min_phy_offset", 8)
+DISPATCHED_OFFSET: Final = claim_slots("dispatched_offset", 9)
+FLUSHED_OFFSET: Final = claim_slots("flushed_offset", 10)
+ALLOCATED_END: Final = claim_slots("allocated_end", 11)
+STORE_STATE: Final = claim_slots("store_state", 12)
+RUNNING_FLAGS: Final = claim_slots("running_flags", 13)
+QUEUE_MOVES: Final = claim_slots("queue_moves", 14)
+LOG_OPENED: Final = claim_slots("log_opened", 18)
+REFUSAL_VERSION: Final = claim_slots("refusal_version", 20)
+_UNREADABLE_REFUSAL: Final = "see store.log"
+
+
+class StoreState(enum.IntEnum):
+    """How far the `store` process is: only from READY on may the log be written."""
+
+    STARTING = 0
+    RECOVERING = 1
+    READY = 2
+    STOPPED = 3
+
+
+def refuse_writes(page: ControlPage, flags: int, reason: str) -> None:
+    """Publish the running flags and why; `flags` 0: writing is allowed. Process `store` only, one
+    thread at a time."""
+    page.publish_text(REFUSAL_VERSION, reason)
+    page.counters[RUNNING_FLAGS] = flags
+
+
+def write_refusal(page: ControlPage) -> str:
+    """Why the store refuses writes; empty when it does not."""
+    if not page.counters[RUNNING_FLAGS]:
+        return ""
+    text = page.find_text(REFUSAL_VERSION)
+    if text is None:
+        return _UNREADABLE_REFUSAL if page.counters[RUNNING_FLAGS] else ""
+    return text
