@@ -1,11 +1,11 @@
-"""Whole-file writes that a crash cannot tear: write beside, fsync, rename, fsync the directory.
+"""Atomic writes of whole files: write a temporary file, fsync, rename, fsync the directory.
 
-For small state files (config/*.json, settings, pid files). Any thread; one writer for each file
-at a time is the caller's promise (the temporary file has a fixed name, so that a crash leaves one
-file to overwrite instead of a heap). Knows nothing of what it writes.
+For small state files (config/*.json, settings, pid files). Any thread; the caller ensures that a
+file has one writer at a time (the temporary file has a fixed name, so that crashes do not leave
+more than one behind). Does not know what it writes.
 
-Files of `path`: `path.tmp` being written, `path.bak.tmp` a second name of the old text for a
-moment, `path.bak` the text before the last write.
+Files of `path`: `path.tmp` is being written, `path.bak.tmp` is briefly a second link to the old
+content, `path.bak` has the content before the last write.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | None = None) -> None:
-    """Replaces the file whole; missing parent directories are made. Raises OSError.
+    """Replaces the file's content; creates missing parent directories. Raises OSError.
 
-    `mode`: permission bits of the new text, also while it is being written (files that hold keys);
-    None: what the process gives to new files.
+    `mode`: permission bits of the new file, also while it is being written (files that hold keys);
+    None: the process's default.
 
-    With `backup` the text before it becomes `path.bak`, and only after the new text is in place:
-    at every moment `path` or `path.bak` is whole, even when the old `path` was damaged (where the
-    file system has no hard links: whole if the old one was). A symbolic link is followed, so that
-    the file it names is replaced and not the link.
+    With `backup` the old content becomes `path.bak`, but only once the new content is in place: at
+    any moment `path` or `path.bak` is complete, even if the old `path` was damaged (on a file
+    system without hard links: if the old one was complete). A symbolic link is followed: the file
+    that it names is replaced, not the link.
     """
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | N
 
 
 def backup_path(path: Path) -> Path:
-    """Where `write_atomic(backup=True)` keeps the text before the last one."""
+    """Where `write_atomic(backup=True)` keeps the previous content."""
     return _beside(path, ".bak")
 
 
@@ -55,7 +55,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _keep_old(target: Path) -> Path | None:
-    """Gives the old text a second name; None when there is no old text or it is moved already."""
+    """Links the old content to a second name; None if there is none or it is already moved."""
     second = _beside(target, ".bak.tmp")
     with contextlib.suppress(FileNotFoundError):
         second.unlink()

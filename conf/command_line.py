@@ -1,8 +1,8 @@
 """The flags of the launchers: -n -c -p -m -h, their usage text and exit codes.
 
 Runs once at a program's start, before anything is opened. Kin: srvutil's ServerUtil (commons-cli
-with its POSIX parser): `-n x`, `-nx`, `--namesrvAddr x`, `--namesrvAddr=x`, `-pm`. Unlike the
-original, a word that is no option stops the start instead of being dropped.
+with its POSIX parser): `-n x`, `-nx`, `--namesrvAddr x`, `--namesrvAddr=x`, `-pm`. Unlike
+in RocketMQ, an argument that is not an option stops the start instead of being ignored.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from conf.errors import (
     ConfigError,
     StartupExitError,
 )
-from conf.java_options import OPTION_VARIABLES, has_other_words
+from conf.java_options import OPTION_VARIABLES, has_other_options
 from conf.setting import Setting
 from conf.settings_file import read_settings_file
 
 _ADDRESS = re.compile(r"[^\s,;]+:(?P<port>[0-9]{1,5})")
 _VERSION = "    --version"
-"""Answered by bin/setup-env.sh, which needs no Python for it."""
+"""Handled by bin/setup-env.sh, without Python."""
 _UNUSED_VARIABLES = ("JAVA_HOME", "RMQ_NUMA_NODE")
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One flag: `-short`, `--long`, with a value or without."""
+    """One option: `-short`, `--long`, with or without a value."""
 
     short: str
     long: str
@@ -70,13 +70,13 @@ def parse_command_line(
     if HELP.long in given:
         raise StartupExitError(EXIT_OK, usage(program, options))
     if rest:
-        reason = f"argument {rest[0]!r} is no option; settings go into the file named by -c"
+        reason = f"argument {rest[0]!r} is not an option; put settings into the file of -c"
         raise _misuse(program, options, reason)
     return given
 
 
 def usage(program: str, options: Sequence[Option]) -> str:
-    """The help text, laid out as the original's."""
+    """The help text, in RocketMQ's layout."""
     ordered = sorted(options, key=lambda option: option.short)
     synopsis = " ".join(
         f"[-{option.short} <arg>]" if option.takes_value else f"[-{option.short}]"
@@ -88,12 +88,12 @@ def usage(program: str, options: Sequence[Option]) -> str:
     ]
     width = max(map(len, names)) + 3
     lines = [f"{name:<{width}}{option.doc}" for name, option in zip(names, ordered, strict=True)]
-    version = f"{_VERSION:<{width}}Print the version (bin/{program} --version, and nothing else)"
+    version = f"{_VERSION:<{width}}Print the version (as the first argument only)"
     return "\n".join([f"usage: {program} {synopsis}", *lines, version])
 
 
 def config_file(given: Mapping[str, str]) -> tuple[Path | None, list[Setting]]:
-    """The -c file (absolute) and its settings. Raises StartupExitError when it cannot be read."""
+    """The absolute path of the -c file and its settings. Raises StartupExitError."""
     if CONFIG_FILE.long not in given:
         return None, []
     path = Path(given[CONFIG_FILE.long])
@@ -104,7 +104,7 @@ def config_file(given: Mapping[str, str]) -> tuple[Path | None, list[Setting]]:
 
 
 def require_home(home: str | None) -> str:
-    """The install directory. Raises StartupExitError with the original's words when unset."""
+    """The install directory. Raises StartupExitError with RocketMQ's message if it is unset."""
     if not home:
         raise StartupExitError(
             EXIT_NO_HOME,
@@ -115,19 +115,19 @@ def require_home(home: str | None) -> str:
 
 
 def check_home(home: str | None) -> None:
-    """Raises StartupExitError for an install directory that is not there."""
+    """Raises StartupExitError if the install directory does not exist."""
     if home and not Path(home).is_dir():
         raise StartupExitError(
             EXIT_NO_HOME,
             "Please set the ROCKETMQ_HOME variable in your environment to match the location of"
-            f" the RocketMQ installation: {home} is no directory. Without the variable (and"
+            f" the RocketMQ installation: {home} is not a directory. Without the variable (and"
             " rocketmqHome in the settings file) the programs in bin use their own checkout",
             to_stdout=False,
         )
 
 
 def require_addresses(addresses: str) -> tuple[str, ...]:
-    """The items of a `;` list of ip:port. Raises StartupExitError with the original's words."""
+    """The items of a list "ip:port;ip:port". Raises StartupExitError with RocketMQ's message."""
     items = tuple(item.strip() for item in addresses.rstrip(";").split(";"))
     for item in items:
         match = _ADDRESS.fullmatch(item)
@@ -141,17 +141,17 @@ def require_addresses(addresses: str) -> tuple[str, ...]:
 
 
 def unused_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """One warning that names the variables of the Java launchers that are set, or none. Those
-    that hold nothing but -Dtls.… options have an effect."""
+    """At most one warning, naming the variables of the Java launchers that are set but have no
+    effect here. JAVA_OPT and JAVA_OPT_EXT with only -Dtls.… options do have one."""
     found = [name for name in _UNUSED_VARIABLES if environment.get(name)]
-    found += [name for name in OPTION_VARIABLES if has_other_words(environment.get(name, ""))]
+    found += [name for name in OPTION_VARIABLES if has_other_options(environment.get(name, ""))]
     if not found:
         return ()
     return (f"environment variables of the Java launchers have no effect here: {', '.join(found)}",)
 
 
 def cannot_start(error: ConfigError) -> StartupExitError:
-    """The exit of a start whose settings cannot be used."""
+    """The exit for unusable settings."""
     return StartupExitError(EXIT_CANNOT_START, str(error), to_stdout=False)
 
 

@@ -1,9 +1,9 @@
-"""What a settings dataclass declares, as data: key, type, bounds; text to value and back.
+"""Settings as fields of a dataclass: declared with `setting`, read back with `field_specs`.
 
-A settings class is `@dataclass(frozen=True, slots=True, kw_only=True)`; each field has a default
-and metadata: "key" (Java's name), "doc", and where it applies "unit", "min", "max", "important"
-(shown by -m), "env" (environment variable that sets it). Types: int, float, bool, str, an Enum
-(by member name), and `X | None` (the empty text is None). Any thread; knows no file.
+A settings class is `@dataclass(frozen=True, slots=True, kw_only=True)`, and each of its fields is
+a `setting(...)`. Types: int, float, bool, str, an Enum (by member name), and `X | None` (the empty
+text is None). Any thread. Knows no file and no key, and imports the standard library only, so that
+every room may declare its settings with it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,91 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
 
 FALSE_TRUE = {"false": False, "true": True}
+_METADATA_KEY: Final = "setting"
+
+ValueT = TypeVar("ValueT")
+
+
+class Applies(enum.StrEnum):
+    """When a value that an admin request has changed takes effect."""
+
+    NOW = "now"
+    AFTER_RESTART = "after a restart"
+
+
+NOW: Final = Applies.NOW
+AFTER_RESTART: Final = Applies.AFTER_RESTART
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """What `computed` gives."""
+
+    compute: Callable[[], Any]
+    shown: str
+
+
+def computed(compute: Callable[[], ValueT], shown: str) -> ValueT:
+    """For `setting`: a default that depends on the host; `shown` describes it in the docs."""
+    return typing.cast("ValueT", _Computed(compute, shown))
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    """The arguments of one `setting` call, but for a plain default."""
+
+    doc: str
+    unit: str
+    ge: float | None
+    le: float | None
+    key: str | None
+    important: bool
+    env: str | None
+    changeable: Applies | None
+    shown_default: str | None
+
+
+def setting(
+    default: ValueT,
+    doc: str,
+    *,
+    unit: str = "",
+    ge: float | None = None,
+    le: float | None = None,
+    key: str | None = None,
+    important: bool = False,
+    env: str | None = None,
+    changeable: Applies | None = None,
+) -> ValueT:
+    """Declare one field of a settings class.
+
+    doc: its meaning, in one line of docs/settings.md. ge, le: inclusive bounds, in `unit`.
+    key: RocketMQ's name of it, where that is not the field's name in camelCase. important: shown
+    by -m. env: the environment variable that sets it, too. changeable: an admin request may change
+    it, and when the change takes effect; only for a setting that is no path, address, port or name
+    and that no file on disk depends on, and NOW only if every reader of it sees the new value.
+    """
+    shown = default.shown if isinstance(default, _Computed) else None
+    metadata = {
+        _METADATA_KEY: _Declaration(doc, unit, ge, le, key, important, env, changeable, shown)
+    }
+    field: Any  # the dataclass decorator replaces it by a value of the annotated type
+    if isinstance(default, _Computed):
+        field = dataclasses.field(default_factory=default.compute, metadata=metadata)
+    else:
+        field = dataclasses.field(default=default, metadata=metadata)
+    return typing.cast("ValueT", field)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One field of a settings class. `minimum` and `maximum` are inclusive."""
+    """One field of a settings class, as declared.
+
+    `shown_default` is the default's text, or a description of one that is computed.
+    """
 
     name: str
     key: str
@@ -34,9 +111,11 @@ class FieldSpec:
     maximum: float | None
     important: bool
     env: str | None
+    changeable: Applies | None
+    shown_default: str
 
     def parse(self, text: str) -> Any:
-        """The value of `text`. Raises ValueError whose text is what was expected."""
+        """The value of `text`. Raises ValueError that says what was expected."""
         if self.optional and not text:
             return None
         value = _parse_kind(self.kind, text)
@@ -100,19 +179,27 @@ def _read_specs(cls: type) -> tuple[FieldSpec, ...]:
 
 
 def _spec(item: dataclasses.Field[Any], hint: Any) -> FieldSpec:
+    declared: _Declaration = item.metadata[_METADATA_KEY]
     optional = isinstance(hint, types.UnionType)
     if optional:
         hint = next(kind for kind in typing.get_args(hint) if kind is not types.NoneType)
-    meta = item.metadata
+    shown = declared.shown_default
     return FieldSpec(
         name=item.name,
-        key=meta["key"],
+        key=declared.key or _camel_case(item.name),
         kind=hint,
         optional=optional,
-        doc=meta["doc"],
-        unit=meta.get("unit", ""),
-        minimum=meta.get("min"),
-        maximum=meta.get("max"),
-        important=meta.get("important", False),
-        env=meta.get("env"),
+        doc=declared.doc,
+        unit=declared.unit,
+        minimum=declared.ge,
+        maximum=declared.le,
+        important=declared.important,
+        env=declared.env,
+        changeable=declared.changeable,
+        shown_default=value_text(item.default) if shown is None else shown,
     )
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))

@@ -1,10 +1,10 @@
 """Fills settings dataclasses from one flat key space.
 
-Order, later wins: class default, the program's default, -Dtls.… options of JAVA_OPT and
-JAVA_OPT_EXT, environment, file, command line; then the file of TLS settings (conf/tls_file.py). A
-key that two classes declare sets both. An unknown key stops the start and names the nearest known
-one; keys of the original that are knowingly ignored warn once. Runs at a process's start and
-when an admin request changes a setting; knows keys and types, not what they do.
+Later sources take precedence: class default, the program's default, -Dtls.… options of JAVA_OPT
+and JAVA_OPT_EXT, environment, file, command line; then the file of TLS settings
+(conf/tls_file.py). A key that two classes declare sets both. An unknown key stops the start, with
+the nearest known key in the message; ignored keys of RocketMQ cause one warning. Runs at a
+process's start and when an admin request changes a setting; knows keys and types, not what they do.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ ConfigT = TypeVar("ConfigT")
 
 @dataclass(frozen=True, slots=True)
 class KeySpace:
-    """The keys a program understands: of its settings classes, and those it knowingly ignores."""
+    """The keys that a program accepts: those of its settings classes, and those it ignores."""
 
     classes: tuple[type, ...]
     ignored: frozenset[str] = frozenset()
 
     def specs(self, key: str) -> list[FieldSpec]:
-        """The fields that `key` sets; empty when no class declares it."""
+        """The fields that `key` sets; empty if no class declares it."""
         return [spec for cls in self.classes for spec in field_specs(cls) if spec.key == key]
 
     def known_keys(self) -> set[str]:
-        """Every key that does not stop a start."""
+        """Every key that does not stop the start."""
         declared = {spec.key for cls in self.classes for spec in field_specs(cls)}
         aliases = {alias for alias, key in ALIASES.items() if key in declared}
         return declared | aliases | self.ignored
@@ -43,7 +43,7 @@ class KeySpace:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Checked settings: `values` by key (text), where each came from, and what to warn about."""
+    """Checked settings: `values` by key (text), the source of each, and warnings."""
 
     values: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def load_settings(
     file: Sequence[Setting] = (),
     command_line: Sequence[Setting] = (),
 ) -> LoadedSettings:
-    """Merges the layers and checks every value. Raises ConfigError with all problems found."""
+    """Merges the sources and checks every value. Raises ConfigError with all problems found."""
     problems: list[str] = []
     ignored: list[Setting] = []
     values: dict[str, str] = {}
@@ -87,7 +87,7 @@ def load_settings(
 
 
 def build(cls: type[ConfigT], values: Mapping[str, str]) -> ConfigT:
-    """An instance of `cls`: the given texts by key, defaults elsewhere. Raises ConfigError."""
+    """An instance of `cls` from texts by key; defaults for the rest. Raises ConfigError."""
     arguments: dict[str, Any] = {}
     for spec in field_specs(cls):
         if spec.key in values:
@@ -96,9 +96,9 @@ def build(cls: type[ConfigT], values: Mapping[str, str]) -> ConfigT:
 
 
 def update(config: ConfigT, changes: Mapping[str, str], source: str) -> ConfigT:
-    """A copy of `config` with the changed keys it declares; others are left to other classes.
+    """A copy of `config` with the changes of keys that it declares; other keys are ignored.
 
-    `source` names who asks ("request 25 from 10.0.0.1:4711"). Raises ConfigError.
+    `source` names the requester ("request 25 from 10.0.0.1:4711"). Raises ConfigError.
     """
     values: dict[str, str] = describe(config)
     for spec in field_specs(type(config)):
@@ -109,7 +109,7 @@ def update(config: ConfigT, changes: Mapping[str, str], source: str) -> ConfigT:
 
 
 def parse_value(spec: FieldSpec, setting: Setting) -> Any:
-    """The value of one setting. Raises ConfigError naming file, line, key and what is expected."""
+    """The value of one setting. Raises ConfigError: file, line, key and what is expected."""
     try:
         return spec.parse(setting.text)
     except ValueError:
@@ -117,7 +117,7 @@ def parse_value(spec: FieldSpec, setting: Setting) -> Any:
 
 
 def describe(*configs: object, important_only: bool = False) -> dict[str, str]:
-    """Key to text of every field (or of the important ones), in declaration order."""
+    """Key to text of all fields (or only the important ones), in declaration order."""
     return {
         spec.key: value_text(getattr(config, spec.name))
         for config in configs
@@ -153,7 +153,7 @@ def _check(keys: KeySpace, key: str, setting: Setting) -> str | None:
 
 
 def _contradiction(key: str, setting: Setting, seen: dict[str, Setting]) -> str | None:
-    """A key and its alias in one layer, with two values."""
+    """A key and its alias in one source, with different values."""
     earlier = seen.setdefault(key, setting)
     if earlier.text == setting.text:
         return None

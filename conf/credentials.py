@@ -1,7 +1,7 @@
-"""Credentials: who this program is for a broker with aclEnable, from conf/tools.yml.
+"""Credentials: the account that this program uses with brokers with aclEnable (conf/tools.yml).
 
-Read once, at a start: by mqadmin, and by a broker that asks other brokers. Knows nothing of what
-is done with them. The file is the original's: accessKey and secretKey, as YAML.
+Read once, at the start of mqadmin and of a broker, which sends requests to other brokers. Does not
+know how they are used. The file is RocketMQ's: accessKey and secretKey, as YAML.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Credentials:
 
 
 def find_credentials(conf_directory: Path) -> Credentials | None:
-    """Those in tools.yml; None when the file, or one of the two keys, is not there. Raises
-    ConfigError for a file that cannot be read."""
+    """Those of tools.yml; None if the file or one of the two keys is missing. Raises ConfigError
+    for an unreadable file."""
     path = conf_directory / TOOLS_FILE
     if not path.exists():
         return None

@@ -1,7 +1,7 @@
-"""The errors of the conf room; each text says where, what is expected, and the way out.
+"""The errors of this room; each message says where, what is expected, and the way out.
 
-Raised to the process that starts or to the request that changes a setting; whoever catches one
-prints the text as it is.
+Raised to a starting process or to a request that changes a setting; the message is shown to the
+operator unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXIT_CANNOT_START = 255
 
 
 class ConfigError(Exception):
-    """Settings that cannot be used; `problems` holds one line for each of them."""
+    """Unusable settings; `problems` has one line for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -24,9 +24,9 @@ class ConfigError(Exception):
 
 
 class StartupExitError(Exception):
-    """Ends a start: print `text` (to stdout where the original does) and exit with `exit_code`.
+    """Ends a start: print `text` (to stdout where RocketMQ does) and exit with `exit_code`.
 
-    The code is the one a shell sees (the original's -1, -2, -3 are 255, 254, 253).
+    The code is the one that a shell sees (RocketMQ's -1, -2, -3 are 255, 254, 253).
     """
 
     def __init__(self, exit_code: int, text: str, *, to_stdout: bool = True) -> None:

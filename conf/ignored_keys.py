@@ -1,9 +1,9 @@
-"""The keys of RocketMQ 4.9.8 and 5.3.3 that this broker knows and leaves without effect.
+"""The keys of RocketMQ 4.9.8 and 5.3.3 that this broker knows but that have no effect here.
 
-One list, by reason, so that a settings file of the original works: a start names those it found
-in one warning. A key that a settings class declares is never looked up here. `REFUSED` holds the
-keys that must not be ignored quietly: their harmless value passes, any other stops the start,
-because the operator would get less than the file promises. Data only.
+They are grouped by reason. A settings file of RocketMQ works unchanged: the start names the ignored
+keys that it found in one warning. A key that a settings class declares is never looked up here.
+`REFUSED` holds the keys that must not be ignored silently: their harmless value is accepted, any
+other stops the start, because the operator would get less than the file promises. Data only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ALIASES: Final[Mapping[str, str]] = {
     "haMaxGapNotInSync": "haSlaveFallbehindMax",
     "tls.enable": "useTLS",
 }
-"""Another spelling (4.3 and older, 5.x, system properties) to the key it stands for."""
+"""Alias (4.3 and older, 5.x, system properties) to key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An ignored key whose other values stop the start. `harmless` values are in lower case."""
+    """An ignored key of which only `harmless` values (in lower case) are accepted."""
 
     harmless: frozenset[str]
     reason: str
@@ -63,7 +63,7 @@ def _keys(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Access control of 5.x: not built (switching it on is refused).
+# Access control of 5.x: not available (enabling it is refused).
 _ACCESS_CONTROL = _keys(
     """
     aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
@@ -78,7 +78,7 @@ _ACCESS_CONTROL = _keys(
     """
 )
 
-# Stores and high-availability modes that are not built: DLedger, controller, RocksDB, tiered.
+# Stores and high-availability modes that are not available: DLedger, controller, RocksDB, tiered.
 _OTHER_STORES = _keys(
     """
     allAckInSyncStateSet asyncLearner brokerElectionPriority checkSyncStateSetPeriod
@@ -105,8 +105,8 @@ _OTHER_STORES = _keys(
     """
 )
 
-# Thread pools and queues of the Java broker: requests run on the loop here. Pulls, too: none waits
-# in a queue, so that there is nothing for waitTimeMillsInPullQueue to refuse.
+# Thread pools and queues of the Java broker: requests run on the loop here. So do pulls: none waits
+# in a queue, so waitTimeMillsInPullQueue has nothing to reject.
 _THREADS_AND_QUEUES = _keys(
     """
     ackMessageThreadPoolNums ackThreadPoolQueueCapacity batchDispatchRequestThreadPoolNums
@@ -124,7 +124,7 @@ _THREADS_AND_QUEUES = _keys(
     """
 )
 
-# Socket and Netty settings: buffers are the kernel's business, and there is no Netty.
+# Socket and Netty settings: buffers are left to the kernel, and there is no Netty.
 _SOCKETS = _keys(
     """
     channelNotActiveInterval clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
@@ -165,7 +165,7 @@ _POP_AND_TIMER = _keys(
     """
 )
 
-# What is left of BrokerConfig: unused there too, or one fixed behaviour here.
+# The rest of BrokerConfig: unused in RocketMQ, too, or one fixed behaviour here.
 _BROKER = _keys(
     """
     accountStatsEnable accountStatsPrintZeroValues asyncSendEnable
@@ -195,7 +195,7 @@ _BROKER = _keys(
     """
 )
 
-# What is left of MessageStoreConfig: one mechanism here where Java has a choice.
+# The rest of MessageStoreConfig: one mechanism here where RocketMQ has a choice.
 _STORE = _keys(
     """
     accessMessageInMemoryHotRatio autoMessageVersionOnTopicLen bitMapLengthConsumeQueueExt
@@ -226,7 +226,7 @@ _STORE = _keys(
 )
 
 # NamesrvConfig, ControllerConfig and NettyServerConfig: what the name server does not need.
-_NAMESRV_ONLY = _keys(
+_NAMESRV = _keys(
     """
     clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clusterTest
     controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId
@@ -248,16 +248,18 @@ _NAMESRV_ONLY = _keys(
     """
 )
 
-IGNORED_BROKER_KEYS: Final = frozenset().union(
-    _ACCESS_CONTROL,
-    _OTHER_STORES,
-    _THREADS_AND_QUEUES,
-    _SOCKETS,
-    _POP_AND_TIMER,
-    _BROKER,
-    _STORE,
-)
-"""Of the broker, whose one key space is that of four Java classes."""
+IGNORED_BROKER_GROUPS: Final[Mapping[str, frozenset[str]]] = {
+    "access control of 5.x": _ACCESS_CONTROL,
+    "DLedger, controller, RocksDB, tiered store": _OTHER_STORES,
+    "thread pools and their queues: requests run on the loop": _THREADS_AND_QUEUES,
+    "sockets: there is no Netty, and buffers are left to the kernel": _SOCKETS,
+    "pop, timer wheel, light queues, compaction, cold data": _POP_AND_TIMER,
+    "the rest of BrokerConfig: unused in RocketMQ, too, or one fixed behaviour here": _BROKER,
+    "the rest of MessageStoreConfig: one mechanism where RocketMQ has a choice": _STORE,
+}
+"""Reason to keys, for the broker, which reads the keys of four Java classes."""
 
-IGNORED_NAMESRV_KEYS: Final = _NAMESRV_ONLY
+IGNORED_BROKER_KEYS: Final = frozenset().union(*IGNORED_BROKER_GROUPS.values())
+
+IGNORED_NAMESRV_KEYS: Final = _NAMESRV
 """Of the name server."""

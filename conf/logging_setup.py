@@ -1,14 +1,14 @@
-"""The one place that touches log handlers: one file for each process, rotated into otherdays/.
+"""The only place that sets up log handlers: one file per process, rotated into otherdays/.
 
-Runs once at a process's start. Files under $HOME/logs/rocketmqlogs/[brokerLogDir/], named as the
-original's where it has the name:
+Runs once at a process's start. Files below $HOME/logs/rocketmqlogs/[brokerLogDir/], with
+RocketMQ's names where it has them:
 
     supervisor -> broker.log      remoting -> remoting.log (with all broker logic)
     store      -> store.log       ha -> ha.log       namesrv -> namesrv.log
 
-Two brokers of one host may share the directory (isolateLogEnable keeps them apart): a line is one
-O_APPEND write, and the rotation holds a file lock and looks whether another process was faster.
-The original's other files (stats.log, watermark.log, ...) do not exist: their lines are in these.
+Two brokers on one host may share the directory (isolateLogEnable separates them): a line is one
+O_APPEND write, and the rotation holds a file lock and checks whether another process was faster.
+RocketMQ's other files (stats.log, watermark.log, ...) do not exist: their lines are in these.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import logging
 import logging.handlers
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from conf.config_fields import setting
 from conf.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 128 << 20
@@ -32,7 +33,7 @@ _FILE_NAMES: Final = {"supervisor": "broker"}
 
 
 class LogLevel(enum.IntEnum):
-    """The levels a settings file may name."""
+    """The levels that a settings file may name."""
 
     DEBUG = logging.DEBUG
     INFO = logging.INFO
@@ -42,26 +43,15 @@ class LogLevel(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingConfig:
-    """Settings of the log files of every program."""
+    """Settings of the log files, for every program."""
 
-    log_dir: str = field(
-        default="~/logs/rocketmqlogs",
-        metadata={"key": "logDir", "doc": "directory of the log files"},
-    )
-    log_level: LogLevel = field(
-        default=LogLevel.INFO, metadata={"key": "logLevel", "doc": "least level that is written"}
-    )
-    isolate_log_enable: bool = field(
-        default=False,
-        metadata={
-            "key": "isolateLogEnable",
-            "doc": "each broker of a host logs into its own <brokerName>_<brokerId>/",
-        },
-    )
+    log_dir: str = setting("~/logs/rocketmqlogs", "directory of the log files")
+    log_level: LogLevel = setting(LogLevel.INFO, "lowest level that is logged")
+    isolate_log_enable: bool = setting(False, "log into <brokerName>_<brokerId>/ below logDir")
 
 
 def log_directory(config: LoggingConfig, broker_name: str = "", broker_id: int = 0) -> Path:
-    """Where the files of this broker (or name server: no broker name) go."""
+    """The directory of the log files; a name server has no broker name."""
     base = Path(config.log_dir).expanduser()
     if config.isolate_log_enable and broker_name:
         return base / f"{broker_name}_{broker_id}"
@@ -75,10 +65,10 @@ def configure_logging(
     level: int = logging.INFO,
     console: bool = False,
 ) -> Path:
-    """Sends the root logger to the process's file, with `console` warnings also to stderr.
+    """Attaches the process's file to the root logger; with `console` also stderr, for warnings.
 
-    Returns the file's path. A second call in one process changes nothing. Raises ConfigError when
-    the file cannot be written.
+    Returns the file's path. A second call in a process has no effect. Raises ConfigError if the
+    file cannot be written.
     """
     root = logging.getLogger()
     for handler in root.handlers:
@@ -111,10 +101,10 @@ def _open_handler(path: Path) -> SharedRotatingFileHandler:
 
 
 class OneLineFormatter(logging.Formatter):
-    """Messages stay one line: what a peer sent cannot look like another log line."""
+    """Keeps a message on one line: text of a peer cannot pose as another log line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
-        """The line, its control characters escaped; a stack trace follows as it is."""
+        """The line with control characters escaped; a stack trace follows unchanged."""
         text = super().formatMessage(record)
         if text.isprintable():
             return text
@@ -124,7 +114,7 @@ class OneLineFormatter(logging.Formatter):
 
 
 class SharedRotatingFileHandler(logging.handlers.RotatingFileHandler):
-    """A rotating file that several processes may append to.
+    """A rotating file to which several processes may append.
 
     Old files are otherdays/<name>.1.log (newest) and up. Guarded by the handler's own lock
     between threads, by flock on the log file between processes.
@@ -138,15 +128,15 @@ class SharedRotatingFileHandler(logging.handlers.RotatingFileHandler):
         super().__init__(path, maxBytes=max_bytes, backupCount=max_old, encoding="utf-8")
 
     def rotation_filename(self, default_name: str) -> str:
-        """otherdays/<name>.<n>.log for the library's <name>.log.<n>."""
+        """otherdays/<name>.<n>.log instead of the library's <name>.log.<n>."""
         number = default_name.rpartition(".")[2]
         return str(self._old / f"{self._stem}.{number}.log")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes the line; first follows a file that another process has rotated away.
+        """Writes the line; first reopens the file if another process has rotated it.
 
-        Never raises: a log directory that is gone is made again, and what cannot be written is
-        said on stderr. A broker does not end because its log does.
+        Never raises: a missing log directory is created again, and what cannot be written is
+        reported on stderr. A broker does not stop because its log fails.
         """
         try:
             if not self._is_current():
@@ -157,7 +147,7 @@ class SharedRotatingFileHandler(logging.handlers.RotatingFileHandler):
         super().emit(record)
 
     def doRollover(self) -> None:  # noqa: N802 - the library's name
-        """Rotates, unless another process has done it while this one waited for the lock."""
+        """Rotates, unless another process did so while this one waited for the lock."""
         with open(self.baseFilename, "a", encoding="utf-8") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)
             if self._is_current():

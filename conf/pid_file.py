@@ -1,9 +1,9 @@
 """Pid files: which brokers and name servers of this user run on this host.
 
-Written by the supervisor and the name server at their start, read by `bin/mqshutdown`. A pid
-alone may belong to another process by now, so a file also holds the process's start time, the
-boot and the pid name space it counts in; a file whose process is gone is removed by whoever
-reads it. Standard library only: mqshutdown runs without the virtual environment.
+Written by the supervisor and the name server at their start, read by `bin/mqshutdown`. A pid may
+have been reused by another process, so a file also has the process's start time, boot id and pid
+namespace; the file of a process that has ended is removed by its next reader. Standard library
+only: mqshutdown runs without the virtual environment.
 
 Files: <run directory>/mqbroker-<pid>.pid, lines `key=value`. The run directory is
 $ROCKETMQ_RUN_DIR, else ~/.rocketmq-python/run.
@@ -20,25 +20,25 @@ from pathlib import Path
 from conf.atomic_file import write_atomic
 
 RUN_DIRECTORY_VARIABLE = "ROCKETMQ_RUN_DIR"
-_STARTTIME_FIELD = 19  # of /proc/<pid>/stat, counted behind the command's name (field 22)
+_STARTTIME_FIELD = 19  # of /proc/<pid>/stat, counted after the command's name (field 22)
 
 
 @dataclass(frozen=True, slots=True)
 class PidRecord:
-    """A process that is running now, and its file."""
+    """A running process and its pid file."""
 
     pid: int
     path: Path
 
 
 def run_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Where pid files are."""
+    """The directory of the pid files."""
     named = (os.environ if environment is None else environment).get(RUN_DIRECTORY_VARIABLE)
     return Path(named) if named else Path.home() / ".rocketmq-python" / "run"
 
 
 def write_pid_file(kind: str, pid: int, directory: Path | None = None) -> Path:
-    """Says that process `pid` is a `kind` ("mqbroker", "mqnamesrv"). Raises OSError."""
+    """Records that process `pid` is a `kind` ("mqbroker", "mqnamesrv"). Raises OSError."""
     path = (directory or run_directory()) / f"{kind}-{pid}.pid"
     lines = [f"{key}={value}\n" for key, value in _identity(pid).items()]
     write_atomic(path, "".join(lines).encode())
@@ -51,9 +51,9 @@ def remove_pid_file(path: Path) -> None:
 
 
 def running(kind: str, directory: Path | None = None) -> list[PidRecord]:
-    """The running processes of this kind, by pid; files of ended ones are removed.
+    """The running processes of this kind, ordered by pid; removes the files of ended ones.
 
-    Files of another host or container that shares the directory are left alone.
+    Files of other hosts or containers that share the directory are left alone.
     """
     found = []
     here = _place(_identity(os.getpid()))
@@ -70,7 +70,7 @@ def running(kind: str, directory: Path | None = None) -> list[PidRecord]:
 
 
 def start_time(pid: int) -> str | None:
-    """When the process started, in clock ticks since the boot; None when it does not run."""
+    """Start of the process in clock ticks since boot; None if it is not running."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -90,7 +90,7 @@ def _identity(pid: int) -> dict[str, str]:
 
 
 def _place(identity: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """What must agree before two pids can be compared."""
+    """Pids can only be compared within the same host and pid namespace."""
     return identity.get("host"), identity.get("pid_namespace")
 
 

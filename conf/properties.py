@@ -1,8 +1,8 @@
 """Java properties text: `key = value` lines in ISO-8859-1, `\\u` escapes, `#` and `!` comments.
 
-Reads text into settings that know their line, and writes the text back. Any thread; no state.
-Knows nothing of what the keys mean. The syntax itself is the javaproperties library's
-(java.util.Properties.load and store).
+Parses text into settings with their line numbers, and formats them again. Any thread; no state.
+Does not know what the keys mean. The syntax (java.util.Properties.load and store) is left to the
+javaproperties library.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ENCODING = "iso-8859-1"
 
 
 def parse_properties(text: str, name: str) -> list[Setting]:
-    """The settings of `text` in their order; `name` is the file's name in sources and errors.
+    """The settings of `text`, in order; `name` is the file's name in sources and errors.
 
-    Values lose white space at their end (Java keeps it and then cannot read the number).
+    Trailing white space of values is removed (Java keeps it and then fails to parse numbers).
     Raises ConfigError for a bad escape or a line without a key.
     """
     settings: list[Setting] = []
@@ -39,5 +39,5 @@ def parse_properties(text: str, name: str) -> list[Setting]:
 
 
 def dump_properties(values: Mapping[str, str]) -> str:
-    """The text of a properties file with these values, one line each, in the given order."""
+    """The text of a properties file with these values, one per line, in the given order."""
     return "".join(javaproperties.join_key_value(k, v) + "\n" for k, v in values.items())

@@ -1,4 +1,4 @@
-"""One setting as somebody wrote it. Plain data, any thread; knows no format and no key."""
+"""One setting as written in its source. Plain data, any thread; knows no format and no key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One `key=value` as written, and where: `source` is "file:line" or the name of the option."""
+    """One `key=value` as written; `source` is "file:line" or the name of the option."""
 
     key: str
     text: str

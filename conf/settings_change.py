@@ -1,7 +1,7 @@
-"""What the name server (318) and the broker (25) share when a request changes settings.
+"""Changing settings by request: what the name server (318) and the broker (25) share.
 
-The request's text is read within limits, and every attempt leaves a line for an audit: who asked,
-which key, the old and the new value, or why not. No state, any thread; knows no key.
+The request's text is parsed within limits, and every attempt is written to the audit log:
+requester, key, old and new value, or the reason for a refusal. No state, any thread; knows no key.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ _MAX_VALUE: Final = 1024
 
 
 def read_changes(text: str, source: str) -> dict[str, str]:
-    """The wanted value of each key of a properties text; `source` names who sent it.
+    """The key-value pairs of a properties text; `source` names the requester.
 
-    Raises ConfigError: no properties text, or more than anybody means.
+    Raises ConfigError: not properties text, too many keys, too long a value.
     """
     try:
         settings = parse_properties(text, source)
     except ConfigError as error:
-        raise ConfigError([f"no properties text: {error}"]) from error
+        raise ConfigError([f"not properties text: {error}"]) from error
     if len(settings) > _MAX_KEYS:
-        raise ConfigError([f"{source}: {len(settings)} settings at once, the limit is {_MAX_KEYS}"])
+        count = f"{len(settings)} settings in one request"
+        raise ConfigError([f"{source}: {count}, the limit is {_MAX_KEYS}; split it"])
     for setting in settings:
         if len(setting.text) > _MAX_VALUE:
             raise ConfigError(
@@ -39,15 +40,15 @@ def read_changes(text: str, source: str) -> dict[str, str]:
 
 
 class AuditLog:
-    """The audit lines of one program: logger `<program>.audit`, in the process's log file."""
+    """The audit log of one program: logger `<program>.audit`, in the process's log file."""
 
     def __init__(self, program: str) -> None:
         self._log = logging.getLogger(f"{program}.audit")
 
     def changed(self, who: str, key: str, old: str, new: str, when: str) -> None:
-        """`who` set `key`; `when` the new value counts: "now", "after a restart"."""
+        """`who` set `key`; `when` the new value takes effect: "now", "after a restart"."""
         self._log.warning("%s changed %s from %r to %r, applies %s", who, key, old, new, when)
 
     def refused(self, who: str, key: str, reason: str) -> None:
-        """`who` wanted to set `key` and must not."""
+        """`who` tried to set `key`, which is not allowed."""
         self._log.warning("%s tried to change %.80r, refused: %s", who, key, reason)

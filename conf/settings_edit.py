@@ -1,8 +1,8 @@
-"""Changes a few keys of a settings file and leaves the rest as it is: comments, order, lines.
+"""Changes a few keys of a settings file and preserves the rest: comments, order, lines.
 
-A text of either kind (properties, YAML) is read again after the edit; one that does not say what
-it should (YAML in one line, say) is refused instead of being saved. No state; one writer of a file
-at a time is the caller's promise. Knows no key.
+The edited text (properties or YAML) is parsed again; if it does not have exactly the wanted values
+(YAML in flow style, for example), the edit is refused. No state; the caller ensures that a file has
+one writer at a time. Knows no key.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from conf.settings_file import YAML_SUFFIXES, parse_yaml
 
 
 def save_changes(path: Path, changes: Mapping[str, str]) -> None:
-    """Write `changes` into the settings file; what it held before stays in `<path>.bak`.
+    """Write `changes` to the settings file; its old content is kept in `<path>.bak`.
 
-    The file keeps its permission bits; one that is not there is made. Raises OSError, ConfigError;
-    the file is as it was then.
+    The file keeps its permission bits; a missing file is created. Raises OSError or ConfigError,
+    and leaves the file unchanged then.
     """
     is_yaml = path.suffix in YAML_SUFFIXES
     encoding = "utf-8" if is_yaml else ENCODING
@@ -41,7 +41,7 @@ def save_changes(path: Path, changes: Mapping[str, str]) -> None:
 
 
 def edit_properties(text: str, changes: Mapping[str, str]) -> str:
-    """Properties text with `changes` in it; keys it has not yet come last. Raises ConfigError."""
+    """Properties text with `changes` applied; new keys are appended. Raises ConfigError."""
     before = parse_properties(text, "settings")
     missing = dict(changes)
     pieces: list[str] = []
@@ -57,7 +57,7 @@ def edit_properties(text: str, changes: Mapping[str, str]) -> str:
 
 
 def edit_yaml(text: str, changes: Mapping[str, str]) -> str:
-    """YAML text with `changes` (plain words and numbers) in it. Raises ConfigError."""
+    """YAML text with `changes` (plain words and numbers) applied. Raises ConfigError."""
     before = parse_yaml(text, "settings")
     missing = dict(changes)
     lines = text.splitlines(keepends=True)
@@ -76,7 +76,7 @@ def _line(setting: Setting) -> int:
 
 
 def _with_newline(text: str, missing: Mapping[str, str]) -> str:
-    """`text` with an end of line behind it, when lines follow."""
+    """`text`, terminated by a newline if lines are to follow."""
     return text + "\n" if missing and text and not text.endswith(("\n", "\r")) else text
 
 
@@ -84,4 +84,6 @@ def _check(before: Sequence[Setting], after: Sequence[Setting], changes: Mapping
     wanted = {setting.key: setting.text for setting in before}
     wanted.update((key, value.strip()) for key, value in changes.items())
     if {setting.key: setting.text for setting in after} != wanted:
-        raise ConfigError(["the settings file has a form that only a person can edit"])
+        raise ConfigError(
+            ["the settings file has a form that cannot be edited automatically; edit it by hand"]
+        )

@@ -1,8 +1,8 @@
-"""A settings file of either kind, as a list of settings that know their line.
+"""Reads a settings file of either format into a list of settings with their line numbers.
 
-`*.yaml` and `*.yml` are YAML (UTF-8, one flat mapping of scalars, safe loading only: the text of
-each value is kept as written, so `deleteWhen: 04` stays 04); every other name is Java properties.
-Used at a start and when the admin request saves a change; knows no key.
+`*.yaml` and `*.yml` are YAML (UTF-8, one flat mapping of scalars, safe loading only; the text of
+each value is kept as written, so `deleteWhen: 04` stays 04); all others are Java properties.
+Used at a start and when an admin request saves a change; knows no key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def read_settings_file(path: Path) -> list[Setting]:
-    """All settings of the file. Raises ConfigError: unreadable, bad syntax, a key given twice."""
+    """All settings of the file. Raises ConfigError: unreadable, bad syntax, duplicate key."""
     is_yaml = path.suffix in YAML_SUFFIXES
     text = _read_text(path, "utf-8" if is_yaml else ENCODING)
     settings = parse_yaml(text, str(path)) if is_yaml else parse_properties(text, str(path))
@@ -28,7 +28,7 @@ def read_settings_file(path: Path) -> list[Setting]:
 
 
 def parse_yaml(text: str, name: str) -> list[Setting]:
-    """The settings of YAML `text`. Raises ConfigError when it is not a flat mapping of scalars."""
+    """The settings of YAML `text`. Raises ConfigError unless it is a flat mapping of scalars."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

@@ -1,7 +1,7 @@
-"""The file of TLS settings (tls.config.file): its keys win over all other places.
+"""The file of TLS settings (tls.config.file), which takes precedence over all other sources.
 
-Runs once at a program's start, after the other settings are known: they say where it is. As in the
-original it cannot say whether TLS is used, only how: tls.server.mode and tls.enable are not for it.
+Runs once at a program's start, after the other settings are loaded: they name the file. As in
+RocketMQ it cannot set whether TLS is used, only how: tls.server.mode and tls.enable are ignored.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _NOT_FOR_THE_FILE: Final = frozenset({"tls.server.mode", "tls.enable", FILE_KEY}
 
 
 def with_tls_file(keys: KeySpace, loaded: LoadedSettings, default_path: str) -> LoadedSettings:
-    """`loaded` with the file's settings over it; `keys` are those of TLS only.
+    """`loaded`, overridden by the file's settings; `keys` are those of TLS only.
 
-    The default file need not be there. Raises ConfigError.
+    The default file may be missing. Raises ConfigError.
     """
     source = loaded.sources.get(FILE_KEY)
     path = Path(loaded.values.get(FILE_KEY, default_path))
@@ -28,11 +28,11 @@ def with_tls_file(keys: KeySpace, loaded: LoadedSettings, default_path: str) -> 
         if source is None:
             return loaded
         raise ConfigError(
-            [f"{source}: {FILE_KEY} = {path}: there is no such file; make it or remove the key"]
+            [f"{source}: {FILE_KEY} = {path}: no such file; create it or remove the key"]
         )
     settings = read_settings_file(path)
     warnings = [
-        f"{setting.source}: {setting.key} has no effect in this file, as in the original: set it "
+        f"{setting.source}: {setting.key} has no effect in this file, as in RocketMQ; set it "
         "in the program's own settings file or with -D in JAVA_OPT_EXT"
         for setting in settings
         if setting.key in _NOT_FOR_THE_FILE

@@ -1,7 +1,6 @@
-"""namesrv: who serves which topic. Brokers register here, clients ask for routes here.
+"""namesrv: which broker serves which topic. Brokers register here, clients look up routes here.
 
-Everything is in memory but the KV file and the settings file. Name servers know nothing of each
-other: a broker registers with every one of them. The same code runs stand-alone (`python -m
-namesrv`) and inside the broker (`namesrv.namesrv_controller.run_embedded`). The room may import
-conf and remoting, nothing else of ours.
+Everything but the KV file and the settings file is in memory. Name servers do not know each other:
+a broker registers with all of them. The same code runs stand-alone (`python -m namesrv`) and inside
+a broker (`namesrv.namesrv_controller.run_embedded`). The room may import conf and remoting only.
 """

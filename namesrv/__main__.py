@@ -1,8 +1,8 @@
 """The stand-alone name server: `python -m namesrv` (bin/mqnamesrv).
 
 Order of a start: settings, log, port, KV file, pid file, the boot line; then the loop runs on this
-thread until SIGTERM or SIGINT. Whatever prevents the start is one clear line and an exit code that
-is not 0. Kin: NamesrvStartup.
+thread until SIGTERM or SIGINT. A failed start prints one clear line and exits with a nonzero code.
+Kin: NamesrvStartup.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PID_KIND: Final = "mqnamesrv"
 
 
 def main() -> int:
-    """Run the name server of this process's command line; returns its exit code."""
+    """Run the name server with this process's command line; returns the exit code."""
     try:
         options = load_namesrv_options(sys.argv[1:], os.environ)
         check_home(options.namesrv.rocketmq_home)
@@ -57,7 +57,7 @@ def _serve(options: NamesrvOptions) -> int:
 
 
 def _start(options: NamesrvOptions, stack: ExitStack) -> NamesrvController:
-    """Everything that may fail. Raises StartupExitError."""
+    """All steps that may fail. Raises StartupExitError."""
     for message in options.messages:
         _say(message)
     try:
@@ -101,7 +101,7 @@ def _explain(config: RemotingServerConfig, error: OSError) -> str:
     place = f"{config.bind_address}:{config.listen_port}"
     if error.errno == errno.EADDRINUSE:
         return (
-            f"mqnamesrv: {place} is taken by another program;"
+            f"mqnamesrv: {place} is in use by another program;"
             " stop it, or set listenPort in the settings file (-c)"
         )
     return f"mqnamesrv: cannot listen on {place} (bindAddress, listenPort): {error.strerror}"

@@ -1,6 +1,6 @@
-"""BrokerHousekeepingService: a closed connection takes its brokers with it (Java: same name).
+"""BrokerHousekeepingService: drops the brokers of a closed connection (Java: same name).
 
-Runs on the thread that closes connections (the server's loop). Knows the route tables only.
+Runs on the thread that closes connections (the server's loop). Knows only the route tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class BrokerHousekeepingService:
         self._route_info_manager = route_info_manager
 
     def on_open(self, connection: ConnectionLike) -> None:
-        """Nothing: a connection is nobody's until it registers a broker."""
+        """Nothing: a connection has no broker until one registers over it."""
 
     def on_close(self, connection: ConnectionLike, reason: str) -> None:
         """Drop every broker that registered over `connection`."""

@@ -1,6 +1,6 @@
-"""What only 5.x brokers ask of a name server: 901 (who are my group's members) and 904 (I live).
+"""Requests of 5.x brokers only: 901 (members of a broker group) and 904 (heartbeat).
 
-Headers and bodies, pure data. Kin: BrokerMemberGroup, GetBrokerMemberGroupRequestHeader,
+Headers and bodies, data only. Kin: BrokerMemberGroup, GetBrokerMemberGroupRequestHeader,
 BrokerHeartbeatRequestHeader of 5.3.3.
 """
 
@@ -31,7 +31,7 @@ class BrokerHeartbeatRequestHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMemberGroup(JsonBean):
-    """The addresses of one broker name by id."""
+    """Broker id to address, for one broker name."""
 
     cluster: str
     broker_name: str
@@ -40,6 +40,6 @@ class BrokerMemberGroup(JsonBean):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetBrokerMemberGroupResponseBody(JsonBean):
-    """Answer to 901."""
+    """Response to 901."""
 
     broker_member_group: BrokerMemberGroup

@@ -1,10 +1,10 @@
-"""ConfigManager: shows and changes the name server's settings while it runs (319, 318).
+"""ConfigManager: shows and changes the name server's settings at run time (319, 318).
 
-The original let a peer set any field, paths included, and was broken into that way
-(CVE-2023-37582). Here a key can be changed only when it stands in `CHANGEABLE_KEYS`: nothing there
-is a path, an address, a port, a home or anything that is ever executed. A change is checked whole
-before any of it happens, saved to the settings file (its other lines and comments stay as they
-are), then applied, and logged with who asked, the old and the new value. One lock; any thread.
+RocketMQ let a peer set any field, paths included, which was exploited (CVE-2023-37582). Here only
+the keys in `CHANGEABLE_KEYS` can be changed: none is a path, an address, a port, a home directory
+or anything that is ever executed. A request is validated completely before anything changes, then
+saved to the settings file (whose other lines and comments are preserved), applied, and logged with
+the requester, the old and the new value. One lock; any thread.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from conf.config_fields import Applies, field_specs
 from conf.config_loader import describe, update
 from conf.errors import ConfigError
 from conf.properties import dump_properties
@@ -26,15 +27,17 @@ from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
-CHANGEABLE_KEYS: Final = frozenset({"orderMessageEnable", "scanNotActiveBrokerInterval"})
-"""What request 318 may change: each of them is read anew whenever it matters, so that a change
-applies at once. Everything else stands in the settings file only."""
+CHANGEABLE_KEYS: Final = frozenset(
+    spec.key for spec in field_specs(NamesrvConfig) if spec.changeable is Applies.NOW
+)
+"""What request 318 may change: each of these is read whenever it is used, so that a change takes
+effect at once. All others can only be set in the settings file."""
 
 
 class ConfigManager:
-    """The settings in force, and their file.
+    """The settings in force and their file.
 
-    `others` are settings objects of the same process that are shown but never changed here.
+    `others` are settings objects of this process that are shown but never changed here.
     """
 
     def __init__(self, config: NamesrvConfig, *others: object) -> None:
@@ -45,18 +48,18 @@ class ConfigManager:
 
     @property
     def config(self) -> NamesrvConfig:
-        """The settings in force; a frozen value that a change replaces."""
+        """The settings in force; a frozen value, replaced by a change."""
         return self._config
 
     def format_all(self) -> str:
-        """Every setting, one `key=value` a line, as java.util.Properties reads it."""
+        """All settings, one `key=value` per line, in the syntax of java.util.Properties."""
         return dump_properties(describe(self._config, *self._others))
 
     def update(self, text: str, who: str) -> str:
-        """Take the changes of a properties text that `who` sent; says what happened.
+        """Apply the changes of a properties text sent by `who`; returns what was done.
 
-        Raises RequestError: NO_PERMISSION names a key that must not be changed, SYSTEM_ERROR a
-        value that cannot be taken or a file that cannot be written; nothing changes then.
+        Raises RequestError: NO_PERMISSION for a key that must not be changed, SYSTEM_ERROR for an
+        invalid value or a file that cannot be written; nothing is changed then.
         """
         source = f"request 318 from {who}"
         try:
@@ -67,7 +70,7 @@ class ConfigManager:
             return "nothing to change"
         with self._lock:
             self._refuse_protected(changes, who)
-            return self._take(changes, source, who)
+            return self._apply(changes, source, who)
 
     def _refuse_protected(self, changes: Iterable[str], who: str) -> None:
         denied = self._config.config_black_list.split(";")
@@ -81,7 +84,7 @@ class ConfigManager:
                     f" Changeable: {', '.join(sorted(CHANGEABLE_KEYS))}",
                 )
 
-    def _take(self, changes: Mapping[str, str], source: str, who: str) -> str:
+    def _apply(self, changes: Mapping[str, str], source: str, who: str) -> str:
         try:
             config = update(self._config, changes, source)
         except ConfigError as error:
@@ -98,7 +101,7 @@ class ConfigManager:
         try:
             save_changes(path, changes)
         except (OSError, ConfigError) as error:
-            log.error("settings: cannot save to %s: %s", path, error)
+            log.error("settings: cannot write %s: %s", path, error)
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             remark = f"nothing changed: the settings file cannot be written: {reason}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -1,10 +1,10 @@
-"""DefaultRequestProcessor: what the name server answers (Java: DefaultRequestProcessor).
+"""DefaultRequestProcessor: handles the name server's requests (Java: DefaultRequestProcessor).
 
-One table from request code to method; each method turns a header and a body into one call of the
-route, KV or config manager, and the result into an answer in Java's shape and words. Any thread
-(the managers lock for themselves), but 105 from one thread only. What the peer got wrong is raised
-as RequestError and answered by the server; a code outside the table is answered 3, as 5.3.3 does
-(4.9.8 leaves the caller waiting). Knows no socket and no file.
+One table from request code to method; each method turns header and body into one call of the
+route, KV or config manager, and the result into a response with Java's fields and remarks. Any
+thread (the managers do their own locking), but 105 on one thread only. A peer's error is raised as
+RequestError and answered by the server; a code that is not in the table is answered with 3, as in
+5.3.3 (4.9.8 lets the caller time out). Knows no socket and no file.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _Handler = Callable[[ConnectionLike, RemotingCommand], RemotingCommand]
 
 
 class DefaultRequestProcessor:
-    """RequestProcessor of every code of the name server."""
+    """RequestProcessor for all request codes of the name server."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class DefaultRequestProcessor:
         config_manager: ConfigManager,
         now_ms: Callable[[], int],
     ) -> None:
-        """`now_ms` is a monotonic clock in ms, the one that the expiry scan uses."""
+        """`now_ms`: the monotonic clock in ms that the expiry scan also uses."""
         self._routes = route_info_manager
         self._kv = kv_config_manager
         self._config = config_manager
@@ -126,7 +126,7 @@ class DefaultRequestProcessor:
     def process_request(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """The answer. Raises RequestError."""
+        """The response. Raises RequestError."""
         handler = self._handlers.get(request.code)
         if handler is None:
             remark = f" request type {request.code} not supported"
@@ -144,10 +144,12 @@ class DefaultRequestProcessor:
             _registration(header, request), connection, self._now_ms()
         )
         if not connection.is_open:
-            # It was closed while this request waited: nobody else will drop the broker.
-            self._routes.on_channel_destroy(connection.connection_id, "before it was served")
+            # It was closed while the request waited: on_close came before the registration.
+            self._routes.on_channel_destroy(
+                connection.connection_id, "before the registration was processed"
+            )
         order_config = self._kv.find_kv_list_by_namespace(NAMESPACE_ORDER_TOPIC_CONFIG)
-        return _answer(
+        return _response(
             request,
             RegisterBrokerResponseHeader(
                 ha_server_addr=result.ha_server_addr, master_addr=result.master_addr
@@ -169,7 +171,7 @@ class DefaultRequestProcessor:
         asked = DataVersion.from_json_bytes(request.body)
         changed, held = self._routes.query_data_version(header.broker_addr, asked, self._now_ms())
         body = b"" if held is None else held.to_json_bytes()
-        return _answer(request, QueryDataVersionResponseHeader(changed=changed), body)
+        return _response(request, QueryDataVersionResponseHeader(changed=changed), body)
 
     def _broker_heartbeat(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -261,7 +263,7 @@ class DefaultRequestProcessor:
         header = decode_header(RegisterTopicRequestHeader, request.ext_fields)
         route = TopicRouteData.from_json_bytes(request.body)
         if not self._routes.register_topic(header.topic, route.queue_datas):
-            log.warning("topic %s: not registered, no or unknown broker names", header.topic)
+            log.warning("topic %s: not registered: no broker names, or unknown ones", header.topic)
         return request.response(_SUCCESS)
 
     def _wipe_write_perm(
@@ -275,7 +277,7 @@ class DefaultRequestProcessor:
             count,
             connection.remote_address,
         )
-        return _answer(request, WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
+        return _response(request, WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def _add_write_perm(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -288,7 +290,7 @@ class DefaultRequestProcessor:
             count,
             connection.remote_address,
         )
-        return _answer(request, AddWritePermOfBrokerResponseHeader(add_topic_count=count))
+        return _response(request, AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
     # -- key-value table -----------------------------------------------------------------------
 
@@ -311,7 +313,7 @@ class DefaultRequestProcessor:
                 ResponseCode.QUERY_NOT_FOUND,
                 f"No config item, Namespace: {header.namespace} Key: {header.key}",
             )
-        return _answer(request, GetKVConfigResponseHeader(value=value))
+        return _response(request, GetKVConfigResponseHeader(value=value))
 
     def _delete_kv_config(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -347,10 +349,10 @@ class DefaultRequestProcessor:
         return request.response(_SUCCESS, body=self._config.format_all().encode())
 
 
-def _answer(
+def _response(
     request: RemotingCommand, header: CommandCustomHeader, body: bytes = b""
 ) -> RemotingCommand:
-    """Success with a header; one without values still writes its empty extFields, as Java."""
+    """Success with a header; without values its extFields are sent empty, as Java does."""
     return request.response(_SUCCESS, ext_fields=encode_header(header), body=body)
 
 
@@ -368,7 +370,7 @@ def _kv_table(table: Mapping[str, str]) -> bytes:
 def _check_crc32(
     header: RegisterBrokerRequestHeader, body: bytes, connection: ConnectionLike
 ) -> None:
-    """bodyCrc32 is of the bytes as sent (compressed or not); 0 means unchecked."""
+    """bodyCrc32 is computed over the bytes as sent, compressed or not; 0: not checked."""
     if header.body_crc32 and body_crc32(body) != header.body_crc32:
         log.warning("broker %s: crc32 not match, from %s", header, connection.remote_address)
         raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
@@ -377,8 +379,8 @@ def _check_crc32(
 def _registration(
     header: RegisterBrokerRequestHeader, request: RemotingCommand
 ) -> BrokerRegistration:
-    # A 5.3.3 broker with compressedRegister compresses but says compressed=false (seen; its own
-    # name server cannot read that). No JSON begins with the first byte of a zlib stream.
+    # A 5.3.3 broker with compressedRegister compresses the body but sends compressed=false (which
+    # its own name server cannot read). No JSON starts with the first byte of a zlib stream.
     compressed = header.compressed or request.body.startswith(_ZLIB_START)
     body = decode_register_broker_body(request.body, compressed=compressed, version=request.version)
     wrapper = body.topic_config_serialize_wrapper

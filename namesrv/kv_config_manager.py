@@ -1,9 +1,9 @@
-"""KVConfigManager: namespaces of key-value text, kept in kvConfig.json (Java: KVConfigManager).
+"""KVConfigManager: namespaces of key-value pairs, stored in kvConfig.json (Java: KVConfigManager).
 
-Readers take the current table, which never changes once it is published, without a lock: any
-thread. Writers (one lock) build the next table, put it on the disk, and only then publish it: what
-was answered with success is on the disk, and what could not be written is not served. The file is
-fastjson's pretty form, so that a Java name server can take it over. Knows no request.
+Readers use the current table, which is immutable once published, without a lock: any thread.
+Writers (one lock) build the next table, write it to disk, and only then publish it: an acknowledged
+change is on disk, and one that could not be written is never served. The file has fastjson's pretty
+format, so that a Java name server can read it. Knows no request.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from remoting.remoting_serializable import loads_lenient
 log = logging.getLogger(__name__)
 
 NAMESPACE_ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
-"""topic -> `broker:queues;broker:queues`: which topics are ordered over all brokers."""
+"""topic to `broker:queues;broker:queues`: the topics that are ordered across all brokers."""
 
 _Table = dict[str, dict[str, str]]
 
 
 class KVConfigError(Exception):
-    """kvConfig.json cannot be used; the message names the file and the way out."""
+    """kvConfig.json is unusable; the message names the file and the way out."""
 
 
 class KVConfigManager:
@@ -39,13 +39,13 @@ class KVConfigManager:
         self._table: _Table = {}
 
     def load(self) -> None:
-        """Read the file; a missing one is an empty table. Raises KVConfigError."""
+        """Read the file; a missing file means an empty table. Raises KVConfigError."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
             return
         except OSError as error:
-            raise KVConfigError(f"{self._path}: cannot be read: {error.strerror}") from error
+            raise KVConfigError(f"{self._path}: cannot read the file: {error.strerror}") from error
         if data.strip():
             self._table = _parse(self._path, data)
         log.info("%s: %s namespaces loaded", self._path, len(self._table))
@@ -55,18 +55,18 @@ class KVConfigManager:
         return self._table.get(namespace, {}).get(key)
 
     def find_kv_list_by_namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """All keys of a namespace (do not change the result); None for an unknown namespace."""
+        """All pairs of a namespace (do not modify the result); None for an unknown namespace."""
         return self._table.get(namespace)
 
     def put_kv_config(self, namespace: str, key: str, value: str) -> None:
-        """Set a value. Raises OSError when the file cannot be written; nothing changes then."""
+        """Set a value. Raises OSError, and changes nothing, if the file cannot be written."""
         with self._write_lock:
             old = self._table.get(namespace, {})
             self._publish({**self._table, namespace: {**old, key: value}})
         log.info("kv %s/%s: %r, was %r", namespace, key, value, old.get(key))
 
     def delete_kv_config(self, namespace: str, key: str) -> None:
-        """Remove a key; the namespace stays, as in Java. Raises OSError as `put_kv_config`."""
+        """Remove a key; the namespace remains, as in Java. Raises OSError like `put_kv_config`."""
         with self._write_lock:
             old = self._table.get(namespace)
             if old is None or key not in old:
@@ -83,8 +83,8 @@ class KVConfigManager:
 
 def _parse(path: Path, data: bytes) -> _Table:
     try:
-        # Not from_json_bytes: what is read into a file's damaged bytes would be saved again.
+        # Not from_json_bytes, which repairs damaged text: the repair would be written back.
         return KVConfigSerializeWrapper.from_json(loads_lenient(data)).config_table
     except ValueError as error:
-        way_out = f"repair it, or put {path.name}.bak in its place, or remove it"
-        raise KVConfigError(f"{path}: cannot be used ({error}); {way_out}") from error
+        way_out = f"repair it, replace it with {path.name}.bak, or remove it"
+        raise KVConfigError(f"{path}: not a valid KV file ({error}); {way_out}") from error

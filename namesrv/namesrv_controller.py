@@ -1,9 +1,9 @@
-"""NamesrvController: puts the name server together and runs it (Java: NamesrvController).
+"""NamesrvController: assembles the name server and runs it (Java: NamesrvController).
 
-The composition root: constructs, wires, orders; no policy. The loop runs on the thread that calls
-`run` (the process's main thread), so that an unexpected exception ends the process; writes to
-files and registrations run in a pool of one thread, in the order they came. Stand-alone
-(`namesrv.__main__`) and embedded in a broker (`run_embedded`) it is the same code.
+The composition root: constructs and wires, no policy. The loop runs on the thread that calls `run`
+(the process's main thread), so that an unexpected exception ends the process; file writes and
+registrations run in a pool of one thread, in the order of their arrival. The same code serves
+stand-alone (`namesrv.__main__`) and embedded in a broker (`run_embedded`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WRITE_CODES: Final = frozenset(
         RequestCode.UPDATE_NAMESRV_CONFIG,
     }
 )
-"""Requests with a large body or a file behind them; what a broker says stays in order."""
+"""Requests that have a large body or write a file; a broker's requests stay in order."""
 
 _WRITE_POOL: Final = "NamesrvWriteThread"
 _WRITE_POOL_CAPACITY: Final = 10_000
@@ -65,9 +65,9 @@ class NamesrvController:
         *,
         tls: ServerTls | None = None,
     ) -> None:
-        """`listening` is bound and listens; it is closed at the end. `now_ms` is monotonic.
+        """`listening` is a listening socket, closed at the end. `now_ms` is monotonic.
 
-        Raises ValueError for adminAllowedAddresses (namesrv_startup checks it before).
+        Raises ValueError for a bad adminAllowedAddresses (namesrv_startup checks it earlier).
         """
         self._now_ms = now_ms or _monotonic_ms
         self._listening = listening
@@ -91,7 +91,7 @@ class NamesrvController:
         )
 
     def open(self) -> None:
-        """Read the KV file and take the socket over. Raises KVConfigError."""
+        """Read the KV file and start accepting. Raises KVConfigError."""
         self._kv_config_manager.load()
         self._server.add_listener(self._listening)
         self._server.start()
@@ -99,20 +99,20 @@ class NamesrvController:
         self._loop.call_every(_PRINT_PERIOD_MS, self._print_sizes)
 
     def call_every(self, period_ms: int, function: Callable[[], None]) -> None:
-        """Run `function` on the loop every `period_ms`; before `run` only."""
+        """Run `function` on the loop every `period_ms`; call this before `run`."""
         self._loop.call_every(period_ms, function)
 
     def run(self) -> None:
-        """Serve until `request_stop`; then close everything."""
+        """Serve until `request_stop`, then close everything."""
         with ExitStack() as stack:
             stack.callback(self._listening.close)
             stack.callback(self._close_loop)
             stack.callback(self._server.shutdown)
             self._loop.run()
-        log.info("the name server has stopped")
+        log.info("name server stopped")
 
     def request_stop(self) -> None:
-        """End `run` after the answers that are ready have left. Any thread, signal handlers."""
+        """End `run` once pending responses are sent. Any thread, signal handlers."""
         with self._stop_lock:
             if not self._stop_requested:
                 self._stop_requested = True
@@ -120,7 +120,7 @@ class NamesrvController:
                 self._loop.wake()
 
     def scan_not_active_broker(self) -> None:
-        """Drop the brokers that were silent for too long and close their connections."""
+        """Drop brokers that have been silent for too long and close their connections."""
         for live in self.route_info_manager.scan_not_active_broker(self._now_ms()):
             reason = f"broker {live.broker_addr} was silent for {live.timeout_ms} ms"
             live.connection.close(reason)
@@ -130,7 +130,7 @@ class NamesrvController:
         self._loop.stop()
 
     def _close_loop(self) -> None:
-        """Nobody may wake a closed loop; the lock is reentrant for a signal that comes here."""
+        """A closed loop must not be woken; the lock is reentrant: a signal may arrive here."""
         with self._stop_lock:
             self._stop_requested = True
             self._loop.close()
@@ -154,12 +154,11 @@ def run_embedded(
     beat: Callable[[], None] | None = None,
     beat_ms: int = 200,
 ) -> None:
-    """Run a name server on an inherited listening socket; returns when it was asked to stop.
+    """Run a name server on an inherited listening socket; returns once it is stopped.
 
-    `on_stop` takes the function that stops it (for the caller's signal handler); without it
-    SIGTERM does. `beat` is called now and on the loop every `beat_ms`: a loop that hangs does not
-    beat.
-    Raises KVConfigError before it serves.
+    `on_stop` receives the function that stops it (for the caller's signal handler); without it
+    SIGTERM stops it. `beat` is called once now, and on the loop every `beat_ms`: a hanging loop
+    sends no heartbeat. Raises KVConfigError before serving.
     """
     listening = socket.socket(fileno=listening_socket_fd)
     server_config = server_config or RemotingServerConfig()

@@ -1,7 +1,7 @@
-"""NamesrvStartup: from the command line to checked settings; starts nothing.
+"""NamesrvStartup: turns the command line into validated settings; starts nothing.
 
 Runs first in the name server's process. Kin: org.apache.rocketmq.namesrv.NamesrvStartup: same
-flags (-n is accepted and has no effect), order, words and exit codes.
+options (-n is accepted and has no effect), order, messages and exit codes.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _TLS_KEYS: Final = KeySpace((TlsConfig,))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvOptions:
-    """Everything a name server is started with; `warnings` are for the log, once it is open.
+    """Everything that a name server needs to start; `warnings` are logged once the log is open.
 
-    `messages` go to stdout before the boot line ("load config properties file OK, FILE").
+    `messages` are printed to stdout before the boot line ("load config properties file OK, FILE").
     """
 
     namesrv: NamesrvConfig
@@ -62,10 +62,10 @@ class NamesrvOptions:
 def load_namesrv_options(
     arguments: Sequence[str], environment: Mapping[str, str]
 ) -> NamesrvOptions:
-    """Reads command line, environment and file, in the original's order of checks.
+    """Reads command line, environment and file; checks in RocketMQ's order.
 
     Raises StartupExitError: the text to print and the exit code, also for -h and -p (which, as in
-    the original, works without ROCKETMQ_HOME).
+    RocketMQ, works without ROCKETMQ_HOME).
     """
     given = parse_command_line(PROGRAM, arguments, OPTIONS)
     path, file = config_file(given)
@@ -107,7 +107,7 @@ def _validate_tls(tls: TlsConfig) -> None:
 
 
 def _validate_access(config: NamesrvConfig, sources: Mapping[str, str]) -> None:
-    """What would otherwise fail behind the port."""
+    """Checks what would otherwise only fail once the port is open."""
     try:
         parse_patterns(config.admin_allowed_addresses)
     except ValueError as error:

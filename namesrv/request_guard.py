@@ -1,8 +1,8 @@
-"""RequestGuard: the gate of the name server, asked before every request that has a processor.
+"""RequestGuard: the name server's access check, called before each request that has a processor.
 
-On the thread of the request: loop or pool. What an operator changes is taken from the addresses of
-adminAllowedAddresses only; what brokers and clients ask is open, as with a name server of the
-original, which lets everybody do everything. A refusal is answered, and said in the log.
+On the thread of the request: loop or pool. Operators' changes are accepted only from
+adminAllowedAddresses; requests of brokers and clients are open to everyone, as in RocketMQ's name
+server, where all requests are. A refusal is answered and logged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPERATOR_CODES: Final = frozenset(
         RequestCode.UPDATE_NAMESRV_CONFIG,
     }
 )
-"""What changes state and only mqadmin asks."""
+"""Requests that change state and that only mqadmin sends."""
 
 BROKER_CODES: Final = frozenset(
     {
@@ -43,7 +43,7 @@ BROKER_CODES: Final = frozenset(
         RequestCode.REGISTER_TOPIC_IN_NAMESRV,
     }
 )
-"""What changes state and brokers ask, from wherever they are: open."""
+"""Requests of brokers that change state, accepted from any address."""
 
 READING_CODES: Final = frozenset(
     {
@@ -61,7 +61,7 @@ READING_CODES: Final = frozenset(
         RequestCode.GET_NAMESRV_CONFIG,
     }
 )
-"""What changes nothing: open. A code in none of the three sets is denied."""
+"""Requests that change nothing: open. A code in none of the three sets is denied."""
 
 _OPEN: Final = BROKER_CODES | READING_CODES
 
@@ -70,14 +70,14 @@ class RequestGuard:
     """RequestGate."""
 
     def __init__(self, admin_allowed_addresses: str, now_ms: Callable[[], int]) -> None:
-        """`now_ms` is monotonic. Raises ValueError for the setting's text."""
+        """`now_ms` is monotonic. Raises ValueError for a malformed setting."""
         self._operators = OperatorAddresses(
             parse_patterns(admin_allowed_addresses), admin_allowed_addresses
         )
         self._refusals = RefusalLog(log, now_ms)
 
     def check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
-        """Raises RequestError for what this peer may not ask."""
+        """Raises RequestError if this peer may not send the request."""
         code = request.code
         if code in _OPEN or (code in OPERATOR_CODES and self._operators.include(connection)):
             return
@@ -88,12 +88,12 @@ class RequestGuard:
     def _remark(self, connection: ConnectionLike, code: int) -> str:
         if code not in OPERATOR_CODES:
             return (
-                f"request code {code} is denied: nothing is known about who may ask for it "
+                f"request code {code} is denied: no rule says who may send it "
                 "(namesrv/request_guard.py)"
             )
         return (
-            f"request {code} ({request_code_name(code)}) is not taken from "
+            f"request {code} ({request_code_name(code)}) is not accepted from "
             f"{ip_of(connection.remote_address)}: it is for operators at adminAllowedAddresses "
-            f"(now {self._operators}); add the address to that setting of this name server and "
-            "restart it"
+            f"(now {self._operators}); add the address to that setting of this name server "
+            "and restart it"
         )

@@ -1,7 +1,7 @@
-"""RouteBodies: the bodies of route answers (105), kept until a route may have changed.
+"""RouteBodies: a cache of the bodies of route responses (105), valid until a route may change.
 
-Every client asks for each of its topics every 30 s, and a route seldom changes: encoding it in the
-standard form takes 40 us, finding it here takes 1 us. Owned by: the thread that serves 105.
+Every client asks for each of its topics every 30 s, and routes seldom change: encoding one in the
+standard form takes 40 us, finding it here 1 us. Owned by: the thread that serves 105.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from namesrv.route_info_manager import RouteInfoManager
 
 
 class RouteBodies:
-    """Encoded routes of one revision of the tables; at most one of each form for a topic."""
+    """Encoded routes of one revision of the tables; at most one per topic and form."""
 
     def __init__(self, route_info_manager: RouteInfoManager) -> None:
         self._route_info_manager = route_info_manager
@@ -20,7 +20,7 @@ class RouteBodies:
         self._bodies: dict[tuple[str, bool], tuple[str | None, bytes]] = {}
 
     def find(self, topic: str, order_conf: str | None, standard: bool) -> bytes | None:
-        """The body, in the standard form or in that of old clients; None without a route."""
+        """The body, in the standard form or in the one for old clients; None without a route."""
         revision = self._route_info_manager.revision
         if revision != self._revision:
             self._revision = revision

@@ -1,10 +1,10 @@
 """RouteInfoManager: the five tables of the name server (Java: RouteInfoManager of 4.9.8).
 
-Pure of I/O: no socket, no file, no clock; the time is an argument, a connection is a thing that is
-remembered and handed back. Methods may be called from any thread: one lock guards all tables, and
-what is returned is a copy. Which topics a broker name serves is decided by its master (id 0)
-alone. From 5.3.3: the refusal of an older stateVersion, heartbeatTimeoutMillis, zone and acting
-master flags (stored and shown; no slave ever acts as master here). Static topics are not kept.
+No I/O: no socket, no file, no clock; the time is an argument, and connections are only stored and
+returned. Methods may be called from any thread: one lock guards all tables, and results are copies.
+Only the master (id 0) of a broker name determines which topics it serves. From 5.3.3: rejection of
+an older stateVersion, heartbeatTimeoutMillis, zone and acting-master flag (stored and shown; no
+slave ever acts as master here). Static topics are not stored.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 
 MASTER_ID: Final = 0
 BROKER_CHANNEL_EXPIRED_MS: Final = 120_000
-"""A broker that was not heard of for longer than this is dropped."""
+"""A broker that has been silent for longer is dropped."""
 
 _TOPICS_LOGGED: Final = 100
-"""Of one registration: 10,000 lines held up every other request for a third of a second."""
+"""Per registration: logging 10,000 lines delayed all other requests by a third of a second."""
 
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
@@ -37,7 +37,7 @@ _FLAG_UNIT_SUB: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """What one REGISTER_BROKER (103) says."""
+    """The content of one REGISTER_BROKER (103)."""
 
     cluster_name: str
     broker_name: str
@@ -54,7 +54,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerResult:
-    """What a slave is told of its master; both None for a master or while none is known."""
+    """A slave's master; both None for a master, or while no master is known."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -62,7 +62,7 @@ class RegisterBrokerResult:
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
-    """One living broker address. Guarded by: the lock of RouteInfoManager."""
+    """One live broker address. Guarded by: the lock of RouteInfoManager."""
 
     broker_addr: str
     last_update_ms: int
@@ -74,7 +74,7 @@ class BrokerLiveInfo:
 
 @dataclass(slots=True)
 class _BrokerName:
-    """The addresses behind one broker name."""
+    """The addresses of one broker name."""
 
     cluster: str
     addrs: dict[int, str]
@@ -83,7 +83,7 @@ class _BrokerName:
 
 
 class RouteInfoManager:
-    """Topics, broker names, clusters and living addresses."""
+    """Topics, broker names, clusters and live addresses."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,16 +96,16 @@ class RouteInfoManager:
 
     @property
     def revision(self) -> int:
-        """Grows with every step that may change a route: what was picked up after reading it is
-        good for as long as it stays the same."""
+        """Incremented by everything that may change a route: a route that was read after the
+        revision is valid until the revision changes."""
         return self._revision
 
-    # -- brokers come --------------------------------------------------------------------------
+    # -- registration --------------------------------------------------------------------------
 
     def register_broker(
         self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
     ) -> RegisterBrokerResult:
-        """Take a registration; a slave gets its master's addresses."""
+        """Process a registration; returns the master's addresses to a slave."""
         with self._lock:
             return self._register(registration, connection, now_ms)
 
@@ -136,7 +136,7 @@ class RouteInfoManager:
         return self._result(broker, registration.broker_id)
 
     def _is_outdated(self, broker: _BrokerName, registration: BrokerRegistration) -> bool:
-        """Whether another address holds this id with a newer state version (5.3.3)."""
+        """Whether another address has this id with a newer state version (5.3.3)."""
         old_address = broker.addrs.get(registration.broker_id)
         if old_address is None or old_address == registration.broker_addr:
             return False
@@ -172,7 +172,7 @@ class RouteInfoManager:
                 by_name[broker_name] = queue_data
                 changed.append(topic)
                 if len(changed) <= _TOPICS_LOGGED:
-                    log.info("topic %s: %s was %s", topic, queue_data, old)
+                    log.info("topic %s: %s (was %s)", topic, queue_data, old)
         if len(changed) > _TOPICS_LOGGED:
             more = len(changed) - _TOPICS_LOGGED
             log.info("broker %s: and %s more topics, up to %s", broker_name, more, changed[-1])
@@ -210,7 +210,7 @@ class RouteInfoManager:
     def query_data_version(
         self, broker_addr: str, data_version: DataVersion, now_ms: int
     ) -> tuple[bool, DataVersion | None]:
-        """QUERY_DATA_VERSION (322): (changed, version held here). Unchanged is a sign of life."""
+        """QUERY_DATA_VERSION (322): (changed, version known here); if unchanged, a heartbeat."""
         with self._lock:
             live = self._broker_live_table.get(broker_addr)
             if live is None:
@@ -221,7 +221,7 @@ class RouteInfoManager:
             return changed, live.data_version
 
     def update_broker_info_update_timestamp(self, broker_addr: str, now_ms: int) -> bool:
-        """BROKER_HEARTBEAT (904): a sign of life. Returns False for an unknown address."""
+        """BROKER_HEARTBEAT (904). Returns False for an unknown address."""
         with self._lock:
             live = self._broker_live_table.get(broker_addr)
             if live is None:
@@ -229,16 +229,16 @@ class RouteInfoManager:
             live.last_update_ms = now_ms
             return True
 
-    # -- brokers go ----------------------------------------------------------------------------
+    # -- unregistration ----------------------------------------------------------------------------
 
     def unregister_broker(self, broker_name: str, broker_addr: str) -> None:
-        """UNREGISTER_BROKER (104): the address leaves its broker name (as 5.3.3: by address, so
-        that a successor that already holds the id stays)."""
+        """UNREGISTER_BROKER (104): remove the address from its broker name (by address, as in
+        5.3.3: a successor that already has the id remains)."""
         with self._lock:
             self._drop(broker_addr, f"unregistered by {broker_name}")
 
     def on_channel_destroy(self, connection_id: int, reason: str) -> list[str]:
-        """A connection is gone: drop and return the addresses that registered over it."""
+        """A connection was closed: drop and return the addresses registered over it."""
         with self._lock:
             gone = [
                 address
@@ -246,11 +246,11 @@ class RouteInfoManager:
                 if live.connection.connection_id == connection_id
             ]
             for address in gone:
-                self._drop(address, f"its connection ended: {reason}")
+                self._drop(address, f"connection closed: {reason}")
             return gone
 
     def scan_not_active_broker(self, now_ms: int) -> list[BrokerLiveInfo]:
-        """Drop and return the brokers whose time-out has passed; the caller closes them."""
+        """Drop and return the brokers that timed out; the caller closes their connections."""
         with self._lock:
             expired = [
                 live
@@ -258,13 +258,13 @@ class RouteInfoManager:
                 if live.last_update_ms + live.timeout_ms < now_ms
             ]
             for live in expired:
-                self._drop(live.broker_addr, f"not heard of for {live.timeout_ms} ms")
+                self._drop(live.broker_addr, f"silent for {live.timeout_ms} ms")
             return expired
 
     def _drop(self, address: str, reason: str) -> None:
         self._revision += 1
         known = self._broker_live_table.pop(address, None) is not None
-        log.info("broker %s: %s, %s", address, "dropped" if known else "is not known", reason)
+        log.info("broker %s: %s, %s", address, "dropped" if known else "unknown", reason)
         self._filter_server_table.pop(address, None)
         for name, broker in list(self._broker_addr_table.items()):
             _remove_other_ids(broker.addrs, address, None)
@@ -272,7 +272,7 @@ class RouteInfoManager:
                 self._drop_name(name)
 
     def _drop_name(self, broker_name: str) -> None:
-        log.info("broker name %s: dropped, its last address is gone", broker_name)
+        log.info("broker name %s: dropped, it has no address left", broker_name)
         del self._broker_addr_table[broker_name]
         for cluster, names in list(self._cluster_addr_table.items()):
             names.discard(broker_name)
@@ -281,13 +281,13 @@ class RouteInfoManager:
         topics = list(self._topic_queue_table)
         gone = [topic for topic in topics if self._remove_queue_data(topic, (broker_name,))]
         for topic in gone[:_TOPICS_LOGGED]:
-            log.info("topic %s: removed, no broker serves it any more", topic)
+            log.info("topic %s: removed, no broker serves it any longer", topic)
         if len(gone) > _TOPICS_LOGGED:
             more = len(gone) - _TOPICS_LOGGED
             log.info("broker name %s: and %s more topics, up to %s", broker_name, more, gone[-1])
 
     def _remove_queue_data(self, topic: str, broker_names: Iterable[str]) -> bool:
-        """True when nobody serves the topic any more."""
+        """True if no broker serves the topic any longer."""
         by_name = self._topic_queue_table.get(topic)
         if by_name is None:
             return False
@@ -301,7 +301,7 @@ class RouteInfoManager:
     # -- topics --------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
-        """DELETE_TOPIC_IN_NAMESRV (216): forget the topic, in one cluster or everywhere."""
+        """DELETE_TOPIC_IN_NAMESRV (216): delete the topic, in one cluster or everywhere."""
         with self._lock:
             self._revision += 1
             if cluster_name is None:
@@ -309,10 +309,10 @@ class RouteInfoManager:
             else:
                 names = self._cluster_addr_table.get(cluster_name, set())
                 if self._remove_queue_data(topic, tuple(names)):
-                    log.info("topic %s: removed, no broker serves it any more", topic)
+                    log.info("topic %s: removed, no broker serves it any longer", topic)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
-        """REGISTER_TOPIC_IN_NAMESRV (217, 5.x). False (nothing done): an unknown broker name."""
+        """REGISTER_TOPIC_IN_NAMESRV (217, 5.x). False, and no change: an unknown broker name."""
         wanted = {data.broker_name: data for data in queue_datas}
         with self._lock:
             if not wanted or not wanted.keys() <= self._broker_addr_table.keys():
@@ -340,10 +340,10 @@ class RouteInfoManager:
                     count += 1
         return count
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------
 
     def pickup_topic_route_data(self, topic: str) -> TopicRouteData | None:
-        """GET_ROUTEINFO_BY_TOPIC (105); None when no broker serves the topic."""
+        """GET_ROUTEINFO_BY_TOPIC (105); None if no broker serves the topic."""
         with self._lock:
             by_name = self._topic_queue_table.get(topic)
             if not by_name:
@@ -410,7 +410,7 @@ class RouteInfoManager:
             ]
 
     def get_system_topic_list(self) -> tuple[list[str], str | None]:
-        """GET_SYSTEM_TOPIC_LIST_FROM_NS (304): cluster and broker names, and some address."""
+        """GET_SYSTEM_TOPIC_LIST_FROM_NS (304): cluster and broker names, and any address."""
         with self._lock:
             topics = dict.fromkeys(
                 word
@@ -436,7 +436,7 @@ class RouteInfoManager:
         return self._topics_by_sys_flag(lambda flag: flag & both == _FLAG_UNIT_SUB)
 
     def _topics_by_sys_flag(self, wanted: Callable[[int], bool]) -> list[str]:
-        """Topics by the flags of one of their queue data, whichever comes first (as Java)."""
+        """Topics by the flags of their first queue data (as in Java)."""
         with self._lock:
             return [
                 topic
@@ -445,7 +445,7 @@ class RouteInfoManager:
             ]
 
     def sizes(self) -> dict[str, int]:
-        """How many entries each table has, for the log."""
+        """Number of entries of each table, for the log."""
         with self._lock:
             return {
                 "topicQueueTable": len(self._topic_queue_table),

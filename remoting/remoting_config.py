@@ -1,47 +1,25 @@
-"""Settings of the remoting server and client (the original's NettyServerConfig, NettyClientConfig).
+"""Settings of the remoting server and client (Java: NettyServerConfig, NettyClientConfig).
 
 Filled by `conf.config_loader` at a process's start; frozen afterwards. Socket buffer sizes are
-left to the kernel on purpose: fixed ones cost throughput on long lines.
+left to the kernel on purpose: fixed ones cost throughput on long-distance links.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from conf.config_fields import setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotingServerConfig:
     """Of the listening side."""
 
-    listen_port: int = field(
-        default=8888,
-        metadata={
-            "key": "listenPort",
-            "doc": "port of the server; 10911 (broker), 9876 (name server), 0 = a free one",
-            "min": 0,
-            "max": 65535,
-        },
-    )
-    bind_address: str = field(
-        default="0.0.0.0",
-        metadata={"key": "bindAddress", "doc": "address the server listens on (key of 5.x)"},
-    )
-    server_socket_backlog: int = field(
-        default=1024,
-        metadata={
-            "key": "serverSocketBacklog",
-            "doc": "connections that may wait to be accepted",
-            "min": 1,
-        },
-    )
-    server_channel_max_idle_time_seconds: int = field(
-        default=120,
-        metadata={
-            "key": "serverChannelMaxIdleTimeSeconds",
-            "doc": "an idle connection is closed after this time",
-            "unit": "s",
-            "min": 1,
-        },
+    listen_port: int = setting(8888, "port of the server; 0: any free port", ge=0, le=65535)
+    bind_address: str = setting("0.0.0.0", "address on which the server listens")
+    server_socket_backlog: int = setting(1024, "most connections waiting to be accepted", ge=1)
+    server_channel_max_idle_time_seconds: int = setting(
+        120, "close an incoming connection that is idle for this long", unit="s", ge=1
     )
 
 
@@ -49,51 +27,17 @@ class RemotingServerConfig:
 class RemotingClientConfig:
     """Of the connections we open: to name servers and to the master."""
 
-    connect_timeout_millis: int = field(
-        default=3000,
-        metadata={
-            "key": "connectTimeoutMillis",
-            "doc": "time-out of a connect",
-            "unit": "ms",
-            "min": 1,
-        },
+    connect_timeout_millis: int = setting(3000, "timeout of an outgoing connect", unit="ms", ge=1)
+    client_channel_max_idle_time_seconds: int = setting(
+        120, "close an outgoing connection that is idle for this long", unit="s", ge=1
     )
-    client_channel_max_idle_time_seconds: int = field(
-        default=120,
-        metadata={
-            "key": "clientChannelMaxIdleTimeSeconds",
-            "doc": "an idle connection is closed after this time",
-            "unit": "s",
-            "min": 1,
-        },
+    client_close_socket_if_timeout: bool = setting(
+        True, "close the connection when a synchronous call times out"
     )
-    client_close_socket_if_timeout: bool = field(
-        default=True,
-        metadata={
-            "key": "clientCloseSocketIfTimeout",
-            "doc": "close the connection when a synchronous call times out",
-        },
+    use_tls: bool = setting(
+        False,
+        "use TLS for outgoing connections; unset: only if tls.server.mode=enforcing",
+        key="useTLS",
     )
-    use_tls: bool = field(
-        default=False,
-        metadata={
-            "key": "useTLS",
-            "doc": "encrypt them (also: tls.enable); unset a broker does with enforcing servers",
-        },
-    )
-    client_async_semaphore_value: int = field(
-        default=65535,
-        metadata={
-            "key": "clientAsyncSemaphoreValue",
-            "doc": "asynchronous requests in flight",
-            "min": 1,
-        },
-    )
-    client_oneway_semaphore_value: int = field(
-        default=65535,
-        metadata={
-            "key": "clientOnewaySemaphoreValue",
-            "doc": "one-way requests in flight",
-            "min": 1,
-        },
-    )
+    client_async_semaphore_value: int = setting(65535, "most asynchronous requests in flight", ge=1)
+    client_oneway_semaphore_value: int = setting(65535, "most one-way requests in flight", ge=1)

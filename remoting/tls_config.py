@@ -1,15 +1,17 @@
-"""TlsConfig: the TLS settings of servers and clients, with the original's names and defaults.
+"""TlsConfig: the TLS settings of servers and clients, with RocketMQ's names and defaults.
 
-In the original these are system properties (TlsSystemConfig); here a settings file may hold them,
-too. Filled by `conf.config_loader` at a process's start, frozen afterwards. Opens no file and makes
-no context (remoting/tls_context.py), so that whoever needs no TLS does not pay for its import.
+In RocketMQ these are system properties (TlsSystemConfig); here a settings file may hold them, too.
+Filled by `conf.config_loader` at a process's start, frozen afterwards. Opens no file and creates no
+context (remoting/tls_context.py does), so that a process without TLS does not pay for its import.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+from conf.config_fields import setting
 
 DEFAULT_TLS_CONFIG_FILE: Final = "/etc/rocketmq/tls.properties"
 
@@ -37,85 +39,57 @@ class ClientAuth(enum.StrEnum):
 class TlsConfig:
     """All keys of TLS but useTLS (tls.enable), which is RemotingClientConfig's."""
 
-    tls_server_mode: str = field(
-        default="permissive",
-        metadata={
-            "key": "tls.server.mode",
-            "doc": "disabled, permissive or enforcing; any other word is permissive",
-        },
+    tls_server_mode: str = setting(
+        "permissive",
+        "disabled, permissive or enforcing; others mean permissive",
+        key="tls.server.mode",
     )
-    tls_config_file: str = field(
-        default=DEFAULT_TLS_CONFIG_FILE,
-        metadata={
-            "key": "tls.config.file",
-            "doc": "properties file with the keys below, which win over other places",
-        },
+    tls_config_file: str = setting(
+        DEFAULT_TLS_CONFIG_FILE,
+        "properties file with the keys below; takes precedence",
+        key="tls.config.file",
     )
-    tls_test_mode_enable: bool = field(
-        default=True,
-        metadata={
-            "key": "tls.test.mode.enable",
-            "doc": "no files: servers make themselves a certificate, clients trust anybody",
-        },
+    tls_test_mode_enable: bool = setting(
+        True,
+        "no files: servers make a certificate, clients trust anyone",
+        key="tls.test.mode.enable",
     )
-    tls_server_need_client_auth: str = field(
-        default="none",
-        metadata={
-            "key": "tls.server.need.client.auth",
-            "doc": "whether clients show a certificate: none, optional or require",
-        },
+    tls_server_need_client_auth: str = setting(
+        "none", "client certificates: none, optional or require", key="tls.server.need.client.auth"
     )
-    tls_server_key_path: str | None = field(
-        default=None,
-        metadata={"key": "tls.server.keyPath", "doc": "PEM file: the servers' private key"},
+    tls_server_key_path: str | None = setting(
+        None, "PEM file: the server's private key", key="tls.server.keyPath"
     )
-    tls_server_key_password: str | None = field(
-        default=None,
-        metadata={"key": "tls.server.keyPassword", "doc": "password of that key"},
+    tls_server_key_password: str | None = setting(
+        None, "password of the server's private key", key="tls.server.keyPassword"
     )
-    tls_server_cert_path: str | None = field(
-        default=None,
-        metadata={"key": "tls.server.certPath", "doc": "PEM file: the servers' certificate chain"},
+    tls_server_cert_path: str | None = setting(
+        None, "PEM file: the server's certificate chain", key="tls.server.certPath"
     )
-    tls_server_auth_client: bool = field(
-        default=False,
-        metadata={
-            "key": "tls.server.authClient",
-            "doc": "whether a certificate that a client shows is verified",
-        },
+    tls_server_auth_client: bool = setting(
+        False, "verify the certificate that a client presents", key="tls.server.authClient"
     )
-    tls_server_trust_cert_path: str | None = field(
-        default=None,
-        metadata={
-            "key": "tls.server.trustCertPath",
-            "doc": "PEM file: who signs the clients' certificates; unset: the system's authorities",
-        },
+    tls_server_trust_cert_path: str | None = setting(
+        None,
+        "PEM file: authorities of clients; unset: the system's",
+        key="tls.server.trustCertPath",
     )
-    tls_client_key_path: str | None = field(
-        default=None,
-        metadata={"key": "tls.client.keyPath", "doc": "PEM file: the client's private key"},
+    tls_client_key_path: str | None = setting(
+        None, "PEM file: the client's private key", key="tls.client.keyPath"
     )
-    tls_client_key_password: str | None = field(
-        default=None,
-        metadata={"key": "tls.client.keyPassword", "doc": "password of that key"},
+    tls_client_key_password: str | None = setting(
+        None, "password of the client's private key", key="tls.client.keyPassword"
     )
-    tls_client_cert_path: str | None = field(
-        default=None,
-        metadata={"key": "tls.client.certPath", "doc": "PEM file: the client's certificate chain"},
+    tls_client_cert_path: str | None = setting(
+        None, "PEM file: the client's certificate chain", key="tls.client.certPath"
     )
-    tls_client_auth_server: bool = field(
-        default=False,
-        metadata={
-            "key": "tls.client.authServer",
-            "doc": "whether the server's certificate is verified (its name is not)",
-        },
+    tls_client_auth_server: bool = setting(
+        False, "verify the server's certificate (not its host name)", key="tls.client.authServer"
     )
-    tls_client_trust_cert_path: str | None = field(
-        default=None,
-        metadata={
-            "key": "tls.client.trustCertPath",
-            "doc": "PEM file: who signs the servers' certificates; unset: the system's authorities",
-        },
+    tls_client_trust_cert_path: str | None = setting(
+        None,
+        "PEM file: authorities of servers; unset: the system's",
+        key="tls.client.trustCertPath",
     )
 
     @property

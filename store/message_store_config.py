@@ -1,18 +1,19 @@
-"""MessageStoreConfig: the settings of the store, with the original's names and defaults.
+"""MessageStoreConfig: the settings of the store, with RocketMQ's names and defaults.
 
-Filled by `conf.config_loader`, which reads the fields' metadata ("key": Java's name); replaced
-whole when an admin request changes a key. Plain values and what follows from them (paths, parsed
-lists); `validate` finds contradictions. Kin: org.apache.rocketmq.store.config.MessageStoreConfig.
+Filled by `conf.config_loader`; replaced whole when an admin request changes a key. Plain values and
+what is derived from them (paths, parsed lists); `validate` finds contradictions.
+Kin: org.apache.rocketmq.store.config.MessageStoreConfig.
 """
 
 from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from conf.config_fields import AFTER_RESTART, NOW, computed, setting
 from store.errors import StoreError
 
 CQ_ENTRY_SIZE: Final = 20
@@ -46,384 +47,208 @@ class MessageStoreConfig:
     """Keys of MessageStoreConfig that this store honours."""
 
     # Where things are.
-    store_path_root_dir: str = field(
-        default_factory=_default_root,
-        metadata={
-            "key": "storePathRootDir",
-            "doc": "root directory of the store",
-            "important": True,
-        },
+    store_path_root_dir: str = setting(
+        computed(_default_root, "~/store"), "root directory of the store", important=True
     )
-    store_path_commit_log: str | None = field(
-        default=None,
-        metadata={
-            "key": "storePathCommitLog",
-            "doc": "commit log directory, one; unset: <storePathRootDir>/commitlog",
-            "important": True,
-        },
+    store_path_commit_log: str | None = setting(
+        None, "commit log directory (only one); unset: <storePathRootDir>/commitlog", important=True
     )
     # Sizes of files. They belong to the store's data: never change them under existing files.
-    mapped_file_size_commit_log: int = field(
-        default=1 << 30,
-        metadata={
-            "key": "mappedFileSizeCommitLog",
-            "doc": "size of a commit log file, the same on master and slaves",
-            "unit": "bytes",
-            "min": 1024,
-            "max": 2147483647,
-        },
+    mapped_file_size_commit_log: int = setting(
+        1 << 30,
+        "size of a commit log file, the same on all replicas",
+        unit="bytes",
+        ge=1024,
+        le=2147483647,
     )
-    mapped_file_size_consume_queue: int = field(
-        default=6_000_000,
-        metadata={
-            "key": "mappedFileSizeConsumeQueue",
-            "doc": "size of a consumequeue file, rounded up to whole entries of 20",
-            "unit": "bytes",
-            "min": 20,
-            "max": 2147483647,
-        },
+    mapped_file_size_consume_queue: int = setting(
+        6_000_000,
+        "size of a consumequeue file, rounded up to whole entries of 20 bytes",
+        unit="bytes",
+        ge=20,
+        le=2147483647,
     )
-    max_hash_slot_num: int = field(
-        default=5_000_000,
-        metadata={
-            "key": "maxHashSlotNum",
-            "doc": "hash slots of an index file",
-            "min": 1,
-            "max": 50000000,
-        },
-    )
-    max_index_num: int = field(
-        default=20_000_000,
-        metadata={
-            "key": "maxIndexNum",
-            "doc": "entries of an index file",
-            "min": 2,
-            "max": 100000000,
-        },
-    )
+    max_hash_slot_num: int = setting(5_000_000, "hash slots of an index file", ge=1, le=50000000)
+    max_index_num: int = setting(20_000_000, "entries of an index file", ge=2, le=100000000)
     # Messages.
-    max_message_size: int = field(
-        default=4 << 20,
-        metadata={
-            "key": "maxMessageSize",
-            "doc": "largest message body",
-            "unit": "bytes",
-            "min": 10,
-            "max": 67108864,
-        },
+    max_message_size: int = setting(
+        4 << 20, "largest message body", unit="bytes", ge=10, le=67108864, changeable=AFTER_RESTART
     )
-    message_delay_level: str = field(
-        default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-        metadata={
-            "key": "messageDelayLevel",
-            "doc": "delay of each level, the same on master and slaves (s, m, h, d)",
-        },
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "delay of each level (s, m, h, d), the same on master and slaves",
     )
-    flush_delay_offset_interval: int = field(
-        default=10_000,
-        metadata={
-            "key": "flushDelayOffsetInterval",
-            "doc": "how often config/delayOffset.json is saved",
-            "unit": "ms",
-            "min": 1,
-        },
+    flush_delay_offset_interval: int = setting(
+        10_000, "pause between saves of delayOffset.json", unit="ms", ge=1, changeable=AFTER_RESTART
     )
     # Role and durability.
-    broker_role: BrokerRole = field(
-        default=BrokerRole.ASYNC_MASTER,
-        metadata={
-            "key": "brokerRole",
-            "doc": "role of this broker",
-            "important": True,
-        },
+    broker_role: BrokerRole = setting(
+        BrokerRole.ASYNC_MASTER,
+        "role; run-time changes only between the two master roles",
+        important=True,
+        changeable=AFTER_RESTART,
     )
-    flush_disk_type: FlushDiskType = field(
-        default=FlushDiskType.ASYNC_FLUSH,
-        metadata={
-            "key": "flushDiskType",
-            "doc": "whether a send waits for the disk",
-            "important": True,
-        },
+    flush_disk_type: FlushDiskType = setting(
+        FlushDiskType.ASYNC_FLUSH,
+        "whether a send waits until its message is on disk",
+        important=True,
+        changeable=AFTER_RESTART,
     )
-    sync_flush_timeout: int = field(
-        default=5000,
-        metadata={
-            "key": "syncFlushTimeout",
-            "doc": "longest wait of a SYNC_FLUSH send for the disk",
-            "unit": "ms",
-            "min": 1,
-        },
+    sync_flush_timeout: int = setting(
+        5000, "longest wait of a SYNC_FLUSH send", unit="ms", ge=1, changeable=AFTER_RESTART
     )
-    slave_timeout: int = field(
-        default=3000,
-        metadata={
-            "key": "slaveTimeout",
-            "doc": "longest wait of a SYNC_MASTER send for the slaves",
-            "unit": "ms",
-            "min": 1,
-        },
+    slave_timeout: int = setting(
+        3000, "longest wait of a SYNC_MASTER send", unit="ms", ge=1, changeable=AFTER_RESTART
     )
-    ha_slave_fallbehind_max: int = field(
-        default=256 << 20,
-        metadata={
-            "key": "haSlaveFallbehindMax",
-            "doc": "lag from which a slave no longer counts",
-            "unit": "bytes",
-            "min": 0,
-        },
+    ha_slave_fallbehind_max: int = setting(
+        256 << 20, "lag from which a slave no longer counts as in sync", unit="bytes", ge=0
     )
-    offset_check_in_slave: bool = field(
-        default=False,
-        metadata={
-            "key": "offsetCheckInSlave",
-            "doc": "a slave corrects pull offsets, too",
-        },
+    offset_check_in_slave: bool = setting(
+        False, "a slave corrects pull offsets, too", changeable=AFTER_RESTART
     )
-    flush_interval_commit_log: int = field(
-        default=500,
-        metadata={
-            "key": "flushIntervalCommitLog",
-            "doc": "how often ASYNC_FLUSH flushes",
-            "unit": "ms",
-            "min": 1,
-            "important": True,
-        },
+    flush_interval_commit_log: int = setting(
+        500,
+        "ASYNC_FLUSH: pause between flushes",
+        unit="ms",
+        ge=1,
+        important=True,
+        changeable=AFTER_RESTART,
     )
-    flush_commit_log_least_pages: int = field(
-        default=4,
-        metadata={
-            "key": "flushCommitLogLeastPages",
-            "doc": "unflushed pages from which ASYNC_FLUSH flushes",
-            "unit": "4 KiB pages",
-            "min": 0,
-        },
+    flush_commit_log_least_pages: int = setting(
+        4,
+        "ASYNC_FLUSH skips a flush of fewer unflushed pages",
+        unit="4 KiB pages",
+        ge=0,
+        changeable=AFTER_RESTART,
     )
-    flush_commit_log_thorough_interval: int = field(
-        default=10_000,
-        metadata={
-            "key": "flushCommitLogThoroughInterval",
-            "doc": "how often ASYNC_FLUSH flushes whatever there is",
-            "unit": "ms",
-            "min": 0,
-        },
+    flush_commit_log_thorough_interval: int = setting(
+        10_000,
+        "ASYNC_FLUSH flushes however few pages after this time",
+        unit="ms",
+        ge=0,
+        changeable=AFTER_RESTART,
     )
-    flush_interval_consume_queue: int = field(
-        default=1000,
-        metadata={
-            "key": "flushIntervalConsumeQueue",
-            "doc": "how often consumequeue files are flushed",
-            "unit": "ms",
-            "min": 1,
-        },
+    flush_interval_consume_queue: int = setting(
+        1000, "pause between flushes of consumequeues", unit="ms", ge=1, changeable=AFTER_RESTART
     )
-    flush_consume_queue_least_pages: int = field(
-        default=2,
-        metadata={
-            "key": "flushConsumeQueueLeastPages",
-            "doc": "unflushed pages from which a consumequeue file is flushed",
-            "unit": "4 KiB pages",
-            "min": 0,
-        },
+    flush_consume_queue_least_pages: int = setting(
+        2,
+        "a consumequeue with fewer unflushed pages is skipped",
+        unit="4 KiB pages",
+        ge=0,
+        changeable=AFTER_RESTART,
     )
-    flush_consume_queue_thorough_interval: int = field(
-        default=60_000,
-        metadata={
-            "key": "flushConsumeQueueThoroughInterval",
-            "doc": "how often all consumequeue files and the checkpoint are flushed",
-            "unit": "ms",
-            "min": 0,
-        },
+    flush_consume_queue_thorough_interval: int = setting(
+        60_000,
+        "all consumequeues and the checkpoint are flushed after this time",
+        unit="ms",
+        ge=0,
+        changeable=AFTER_RESTART,
     )
-    check_crc_on_recover: bool = field(
-        default=True,
-        metadata={
-            "key": "checkCRCOnRecover",
-            "doc": "recovery checks the bodies' CRC",
-        },
+    check_crc_on_recover: bool = setting(
+        True,
+        "verify the CRC of message bodies during recovery",
+        key="checkCRCOnRecover",
+        changeable=AFTER_RESTART,
     )
     # Index and queries.
-    message_index_enable: bool = field(
-        default=True,
-        metadata={
-            "key": "messageIndexEnable",
-            "doc": "keep the key index",
-            "important": True,
-        },
+    message_index_enable: bool = setting(
+        True, "maintain the key index", important=True, changeable=AFTER_RESTART
     )
-    message_index_safe: bool = field(
-        default=False,
-        metadata={
-            "key": "messageIndexSafe",
-            "doc": "recovery starts no later than the index' checkpoint",
-            "important": True,
-        },
+    message_index_safe: bool = setting(
+        False,
+        "start recovery at the index's checkpoint at the latest",
+        important=True,
+        changeable=AFTER_RESTART,
     )
-    max_msgs_num_batch: int = field(
-        default=64,
-        metadata={
-            "key": "maxMsgsNumBatch",
-            "doc": "most messages of a key query",
-            "min": 1,
-        },
+    max_msgs_num_batch: int = setting(
+        64, "most messages returned by a key query", ge=1, changeable=AFTER_RESTART
     )
-    default_query_max_num: int = field(
-        default=32,
-        metadata={
-            "key": "defaultQueryMaxNum",
-            "doc": "most messages of a unique key query",
-            "min": 1,
-        },
+    default_query_max_num: int = setting(
+        32, "most messages returned by a unique-key query", ge=1, changeable=AFTER_RESTART
     )
     # Pulls.
-    max_transfer_bytes_on_message_in_memory: int = field(
-        default=262_144,
-        metadata={
-            "key": "maxTransferBytesOnMessageInMemory",
-            "doc": "most bytes of a pull from memory",
-            "unit": "bytes",
-            "min": 1,
-            "important": True,
-        },
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        262_144, "size of a pull from memory", unit="bytes", ge=1, important=True, changeable=NOW
     )
-    max_transfer_count_on_message_in_memory: int = field(
-        default=32,
-        metadata={
-            "key": "maxTransferCountOnMessageInMemory",
-            "doc": "most messages of a pull from memory",
-            "min": 1,
-            "important": True,
-        },
+    max_transfer_count_on_message_in_memory: int = setting(
+        32, "messages of a pull from memory", ge=1, important=True, changeable=NOW
     )
-    max_transfer_bytes_on_message_in_disk: int = field(
-        default=65_536,
-        metadata={
-            "key": "maxTransferBytesOnMessageInDisk",
-            "doc": "most bytes of a pull from disk",
-            "unit": "bytes",
-            "min": 1,
-            "important": True,
-        },
+    max_transfer_bytes_on_message_in_disk: int = setting(
+        65_536, "size of a pull from disk", unit="bytes", ge=1, important=True, changeable=NOW
     )
-    max_transfer_count_on_message_in_disk: int = field(
-        default=8,
-        metadata={
-            "key": "maxTransferCountOnMessageInDisk",
-            "doc": "most messages of a pull from disk",
-            "min": 1,
-            "important": True,
-        },
+    max_transfer_count_on_message_in_disk: int = setting(
+        8, "messages of a pull from disk", ge=1, important=True, changeable=NOW
     )
-    os_page_cache_busy_time_out_mills: int = field(
-        default=1000,
-        metadata={
-            "key": "osPageCacheBusyTimeOutMills",
-            "doc": "no send waits for a log that has stood still for longer",
-            "unit": "ms",
-            "min": 0,
-        },
+    os_page_cache_busy_time_out_mills: int = setting(
+        1000,
+        "reject waiting sends at once if the log has stalled for longer",
+        unit="ms",
+        ge=0,
+        changeable=AFTER_RESTART,
     )
-    access_message_in_memory_max_ratio: int = field(
-        default=40,
-        metadata={
-            "key": "accessMessageInMemoryMaxRatio",
-            "doc": "share of RAM whose newest messages count as in memory",
-            "unit": "percent",
-            "min": 0,
-            "max": 100,
-            "important": True,
-        },
+    access_message_in_memory_max_ratio: int = setting(
+        40,
+        "share of RAM whose newest messages count as in memory",
+        unit="percent",
+        ge=0,
+        le=100,
+        important=True,
+        changeable=AFTER_RESTART,
     )
     # Retention.
-    delete_when: str = field(
-        default="04",
-        metadata={
-            "key": "deleteWhen",
-            "doc": "hours of the day, ';' between them, in which expired files go",
-            "important": True,
-        },
+    delete_when: str = setting(
+        "04",
+        "hours of the day, separated by ';', in which expired files are deleted",
+        important=True,
+        changeable=NOW,
     )
-    file_reserved_time: int = field(
-        default=72,
-        metadata={
-            "key": "fileReservedTime",
-            "doc": "age from which a commit log file is expired",
-            "unit": "hours",
-            "min": 0,
-            "important": True,
-        },
+    file_reserved_time: int = setting(
+        72,
+        "age at which commit log files expire",
+        unit="hours",
+        ge=0,
+        important=True,
+        changeable=NOW,
     )
-    disk_max_used_space_ratio: int = field(
-        default=75,
-        metadata={
-            "key": "diskMaxUsedSpaceRatio",
-            "doc": "disk usage from which expired files go at any hour; taken as 10..95",
-            "unit": "percent",
-            "min": 0,
-            "max": 100,
-        },
+    disk_max_used_space_ratio: int = setting(
+        75,
+        "disk usage from which expired files are deleted at any hour; limited to 10..95",
+        unit="percent",
+        ge=0,
+        le=100,
+        changeable=NOW,
     )
-    disk_space_warning_level_ratio: int = field(
-        default=90,
-        metadata={
-            "key": "diskSpaceWarningLevelRatio",
-            "doc": "disk usage from which sends are refused (key of 5.x); taken as 35..90",
-            "unit": "percent",
-            "min": 0,
-            "max": 100,
-        },
+    disk_space_warning_level_ratio: int = setting(
+        90,
+        "disk usage from which sends are rejected; limited to 35..90",
+        unit="percent",
+        ge=0,
+        le=100,
+        changeable=NOW,
     )
-    disk_space_clean_forcibly_ratio: int = field(
-        default=85,
-        metadata={
-            "key": "diskSpaceCleanForciblyRatio",
-            "doc": "disk usage from which files go unexpired (key of 5.x); taken as 30..85",
-            "unit": "percent",
-            "min": 0,
-            "max": 100,
-        },
+    disk_space_clean_forcibly_ratio: int = setting(
+        85,
+        "disk usage from which unexpired files are deleted; limited to 30..85",
+        unit="percent",
+        ge=0,
+        le=100,
+        changeable=NOW,
     )
-    clean_file_forcibly_enable: bool = field(
-        default=True,
-        metadata={
-            "key": "cleanFileForciblyEnable",
-            "doc": "files that have not expired may go when the disk is very full",
-            "important": True,
-        },
+    clean_file_forcibly_enable: bool = setting(
+        True, "delete unexpired files when the disk is almost full", important=True, changeable=NOW
     )
-    clean_resource_interval: int = field(
-        default=10_000,
-        metadata={
-            "key": "cleanResourceInterval",
-            "doc": "how often retention is looked after",
-            "unit": "ms",
-            "min": 1,
-        },
+    clean_resource_interval: int = setting(
+        10_000, "interval between retention checks", unit="ms", ge=1, changeable=AFTER_RESTART
     )
-    delete_commit_log_files_interval: int = field(
-        default=100,
-        metadata={
-            "key": "deleteCommitLogFilesInterval",
-            "doc": "pause between two deleted commit log files",
-            "unit": "ms",
-            "min": 0,
-        },
+    delete_commit_log_files_interval: int = setting(
+        100, "pause between deleted commit log files", unit="ms", ge=0, changeable=AFTER_RESTART
     )
-    delete_consume_queue_files_interval: int = field(
-        default=100,
-        metadata={
-            "key": "deleteConsumeQueueFilesInterval",
-            "doc": "pause between two deleted consumequeue files",
-            "unit": "ms",
-            "min": 0,
-        },
+    delete_consume_queue_files_interval: int = setting(
+        100, "pause between deleted consumequeue files", unit="ms", ge=0, changeable=AFTER_RESTART
     )
-    delete_file_batch_max: int = field(
-        default=10,
-        metadata={
-            "key": "deleteFileBatchMax",
-            "doc": "most commit log files deleted in one pass (key of 5.x)",
-            "min": 1,
-        },
+    delete_file_batch_max: int = setting(
+        10, "most commit log files deleted in one pass", ge=1, changeable=NOW
     )
 
     def __post_init__(self) -> None:

@@ -67,6 +67,10 @@ BELOW_ALL_WINGS = {"json_config_manager"}
 MAX_TOP_MODULES = 5
 ALSO_MAY_IMPORT = {"broker.processes.namesrv": {"namesrv"}}
 """The composition root that runs the name server inside the broker, and nothing else."""
+DECLARES_SETTINGS = "conf.config_fields"
+"""Open to these rooms, whose settings classes declare their fields with it; it imports the standard
+library only."""
+MAY_DECLARE_SETTINGS = {"remoting", "store", "ha"}
 ONLY_IN = {
     "selectors2": "remoting.selector_seam",
     "pyspark": "spark",
@@ -125,8 +129,15 @@ def test_import_table() -> None:
         if (top := imported.partition(".")[0]) != module.room
         and top in (MAY_IMPORT.keys() | {"tests", "bin", "docs"})
         and top not in MAY_IMPORT[module.room] | ALSO_MAY_IMPORT.get(module.name, set())
+        and not (imported == DECLARES_SETTINGS and module.room in MAY_DECLARE_SETTINGS)
     ]
     assert wrong == []
+
+
+def test_the_declaration_of_settings_depends_on_nothing() -> None:
+    (module,) = (module for module in modules() if module.name == DECLARES_SETTINGS)
+    tops = {imported.partition(".")[0] for imported in module.imports()}
+    assert tops - sys.stdlib_module_names == set()
 
 
 def _wing_imports() -> Iterator[tuple[Module, str, str]]:

@@ -1,4 +1,4 @@
-"""BrokerConfig: the settings of the broker's features, with the original's names and defaults.
+"""BrokerConfig: the settings of the broker's features, with RocketMQ's names and defaults.
 
 Read by the processes of `broker`; filled by `conf.config_loader`, replaced whole when an admin
 request changes a key. Kin: org.apache.rocketmq.common.BrokerConfig. The fields are plain values:
@@ -8,13 +8,15 @@ what they mean is the business of the services that get this object.
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from conf.config_fields import AFTER_RESTART, NOW, computed, setting
 
 
 def local_address() -> str:
-    """The IPv4 address this host uses towards others, 127.0.0.1 where it has none.
+    """The IPv4 address from which this host reaches others; 127.0.0.1 without a network.
 
-    Connecting a datagram socket sends nothing: it only asks the kernel for the route.
+    Connecting a datagram socket sends nothing; the kernel only looks up the route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -25,418 +27,226 @@ def local_address() -> str:
 
 
 def default_broker_name() -> str:
-    """The host's name, as the original."""
+    """The host's name, as in RocketMQ."""
     return socket.gethostname() or "DEFAULT_BROKER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Keys of BrokerConfig that this broker honours; times in ms."""
+    """The keys of BrokerConfig that this broker honours."""
 
-    # Who this broker is, and what it is registered as.
-    rocketmq_home: str | None = field(
-        default=None,
-        metadata={"key": "rocketmqHome", "doc": "install directory", "env": "ROCKETMQ_HOME"},
+    # Identity and registration.
+    rocketmq_home: str | None = setting(None, "install directory", env="ROCKETMQ_HOME")
+    namesrv_addr: str | None = setting(
+        None, "name servers as ip:port, separated by ';'", env="NAMESRV_ADDR", important=True
     )
-    namesrv_addr: str | None = field(
-        default=None,
-        metadata={
-            "key": "namesrvAddr",
-            "doc": "name servers, ip:port, separated by ';'",
-            "env": "NAMESRV_ADDR",
-            "important": True,
-        },
+    broker_ip1: str = setting(
+        computed(local_address, "this host's address"),
+        "address given to clients, also part of message ids",
+        key="brokerIP1",
+        important=True,
     )
-    broker_ip1: str = field(
-        default_factory=local_address,
-        metadata={
-            "key": "brokerIP1",
-            "doc": "address that clients get, also in message ids",
-            "important": True,
-        },
+    broker_ip2: str = setting(
+        computed(local_address, "this host's address"),
+        "address given to slaves for the HA port",
+        key="brokerIP2",
+        important=True,
     )
-    broker_ip2: str = field(
-        default_factory=local_address,
-        metadata={
-            "key": "brokerIP2",
-            "doc": "address that slaves get for the HA port",
-            "important": True,
-        },
+    broker_name: str = setting(
+        computed(default_broker_name, "the host's name"),
+        "name of the group: a master and its slaves share it",
+        important=True,
     )
-    broker_name: str = field(
-        default_factory=default_broker_name,
-        metadata={
-            "key": "brokerName",
-            "doc": "name shared by a master and its slaves",
-            "important": True,
-        },
+    broker_cluster_name: str = setting("DefaultCluster", "name of the cluster", important=True)
+    broker_id: int = setting(
+        0, "0 for a master, which always has 0; a slave's own number above 0", important=True
     )
-    broker_cluster_name: str = field(
-        default="DefaultCluster",
-        metadata={"key": "brokerClusterName", "doc": "cluster", "important": True},
+    broker_permission: int = setting(
+        6, "2: writable, 4: readable, 6: both", ge=0, le=7, changeable=NOW
     )
-    broker_id: int = field(
-        default=0,
-        metadata={
-            "key": "brokerId",
-            "doc": "0 is the master; masters are forced to it",
-            "important": True,
-        },
+    region_id: str = setting("DefaultRegion", "MSG_REGION in send responses")
+    # Access control (docs/access.md).
+    acl_enable: bool = setting(
+        False,
+        "require signatures of accounts in conf/plain_acl.yml or conf/acl/*.yml",
+        important=True,
     )
-    broker_permission: int = field(
-        default=6,
-        metadata={"key": "brokerPermission", "doc": "write 2, read 4, both 6", "min": 0, "max": 7},
+    admin_allowed_addresses: str = setting(
+        "127.0.0.0/8,::1",
+        "without ACL, where administrative requests may come from: addresses, networks, "
+        "10.1.*.*, 10.1.2.3-50, separated by commas",
+        important=True,
     )
-    region_id: str = field(
-        default="DefaultRegion", metadata={"key": "regionId", "doc": "MSG_REGION of send answers"}
+    # Automatic creation of topics and groups.
+    default_topic_queue_nums: int = setting(
+        8,
+        "queues of TBW102, the maximum for automatically created topics",
+        ge=1,
+        le=65536,
+        changeable=AFTER_RESTART,
     )
-    # Who may ask for what (docs/access.md).
-    acl_enable: bool = field(
-        default=False,
-        metadata={
-            "key": "aclEnable",
-            "doc": "requests are signed by the accounts of conf/plain_acl.yml and conf/acl/*.yml",
-            "important": True,
-        },
+    auto_create_topic_enable: bool = setting(
+        True, "create unknown topics from the template TBW102", important=True, changeable=NOW
     )
-    admin_allowed_addresses: str = field(
-        default="127.0.0.0/8,::1",
-        metadata={
-            "key": "adminAllowedAddresses",
-            "doc": "without ACL: where operators may change topics, groups and the like from; "
-            "addresses, networks, 10.1.*.*, 10.1.2.3-50, separated by commas (key of ours)",
-            "important": True,
-        },
+    cluster_topic_enable: bool = setting(
+        True, "allow the use of the topic named like the cluster", changeable=AFTER_RESTART
     )
-    # Topics and groups that come into being by themselves.
-    default_topic_queue_nums: int = field(
-        default=8,
-        metadata={
-            "key": "defaultTopicQueueNums",
-            "doc": "queues of TBW102, the most an automatic topic gets",
-            "min": 1,
-            "max": 65536,
-        },
+    broker_topic_enable: bool = setting(
+        True, "allow the use of the topic named like the broker", changeable=AFTER_RESTART
     )
-    auto_create_topic_enable: bool = field(
-        default=True,
-        metadata={
-            "key": "autoCreateTopicEnable",
-            "doc": "unknown topics are created from TBW102",
-            "important": True,
-        },
+    auto_create_subscription_group: bool = setting(
+        True, "create unknown groups with default settings", important=True, changeable=NOW
     )
-    cluster_topic_enable: bool = field(
-        default=True,
-        metadata={"key": "clusterTopicEnable", "doc": "the topic named as the cluster may be used"},
+    trace_topic_enable: bool = setting(
+        False, "create the trace topic on this broker", important=True, changeable=AFTER_RESTART
     )
-    broker_topic_enable: bool = field(
-        default=True,
-        metadata={"key": "brokerTopicEnable", "doc": "the topic named as the broker may be used"},
+    msg_trace_topic_name: str = setting(
+        "RMQ_SYS_TRACE_TOPIC", "name of the trace topic", important=True
     )
-    auto_create_subscription_group: bool = field(
-        default=True,
-        metadata={
-            "key": "autoCreateSubscriptionGroup",
-            "doc": "unknown groups get a default config",
-            "important": True,
-        },
-    )
-    trace_topic_enable: bool = field(
-        default=False,
-        metadata={
-            "key": "traceTopicEnable",
-            "doc": "create the trace topic here",
-            "important": True,
-        },
-    )
-    msg_trace_topic_name: str = field(
-        default="RMQ_SYS_TRACE_TOPIC",
-        metadata={"key": "msgTraceTopicName", "doc": "name of the trace topic", "important": True},
-    )
-    trace_on: bool = field(
-        default=True, metadata={"key": "traceOn", "doc": "TRACE_ON of send answers"}
-    )
+    trace_on: bool = setting(True, "TRACE_ON in send responses", changeable=AFTER_RESTART)
     # Sending.
-    reject_transaction_message: bool = field(
-        default=False,
-        metadata={
-            "key": "rejectTransactionMessage",
-            "doc": "refuse half messages",
-            "important": True,
-        },
+    reject_transaction_message: bool = setting(
+        False, "reject half messages", important=True, changeable=AFTER_RESTART
     )
-    start_accept_send_request_time_stamp: int = field(
-        default=0,
-        metadata={
-            "key": "startAcceptSendRequestTimeStamp",
-            "doc": "sends before this moment are refused",
-            "unit": "ms since 1970",
-            "min": 0,
-        },
+    start_accept_send_request_time_stamp: int = setting(
+        0, "reject sends before this time", unit="ms since 1970", ge=0, changeable=AFTER_RESTART
     )
-    store_reply_message_enable: bool = field(
-        default=True,
-        metadata={"key": "storeReplyMessageEnable", "doc": "store the answers of request-reply"},
+    store_reply_message_enable: bool = setting(
+        True, "store the replies of request-reply", changeable=AFTER_RESTART
     )
-    transaction_time_out: int = field(
-        default=6000,
-        metadata={
-            "key": "transactionTimeOut",
-            "doc": "age of a half message before its first check",
-            "unit": "ms",
-            "min": 0,
-            "important": True,
-        },
+    transaction_time_out: int = setting(
+        6000,
+        "age of a half message at its first check",
+        unit="ms",
+        ge=0,
+        important=True,
+        changeable=AFTER_RESTART,
     )
-    transaction_check_max: int = field(
-        default=15,
-        metadata={
-            "key": "transactionCheckMax",
-            "doc": "checks of one half message",
-            "min": 0,
-            "important": True,
-        },
+    transaction_check_max: int = setting(
+        15, "most checks of a half message", ge=0, important=True, changeable=AFTER_RESTART
     )
-    transaction_check_interval: int = field(
-        default=60000,
-        metadata={
-            "key": "transactionCheckInterval",
-            "doc": "pause between two check rounds",
-            "unit": "ms",
-            "min": 1,
-            "important": True,
-        },
+    transaction_check_interval: int = setting(
+        60000,
+        "pause between check rounds",
+        unit="ms",
+        ge=1,
+        important=True,
+        changeable=AFTER_RESTART,
     )
     # Pulling.
-    long_polling_enable: bool = field(
-        default=True,
-        metadata={
-            "key": "longPollingEnable",
-            "doc": "hold a pull that finds nothing, as long as the client asks",
-        },
+    long_polling_enable: bool = setting(
+        True, "hold a pull that finds nothing for as long as the client asks", changeable=NOW
     )
-    short_polling_time_mills: int = field(
-        default=1000,
-        metadata={
-            "key": "shortPollingTimeMills",
-            "doc": "how long it is held otherwise",
-            "unit": "ms",
-            "min": 0,
-        },
+    short_polling_time_mills: int = setting(
+        1000, "how long it is held with longPollingEnable=false", unit="ms", ge=0, changeable=NOW
     )
-    slave_read_enable: bool = field(
-        default=False, metadata={"key": "slaveReadEnable", "doc": "send slow consumers to a slave"}
+    slave_read_enable: bool = setting(
+        False, "suggest a slave to consumers that are far behind", changeable=NOW
     )
-    notify_consumer_ids_changed_enable: bool = field(
-        default=True,
-        metadata={
-            "key": "notifyConsumerIdsChangedEnable",
-            "doc": "tell consumers when their group changes",
-        },
+    notify_consumer_ids_changed_enable: bool = setting(
+        True, "notify consumers when their group changes", changeable=AFTER_RESTART
     )
-    enable_property_filter: bool = field(
-        default=False,
-        metadata={
-            "key": "enablePropertyFilter",
-            "doc": "allow SQL92 subscriptions (docs/filters.md)",
-            "important": True,
-        },
+    enable_property_filter: bool = setting(
+        False, "allow SQL92 filters (docs/filters.md)", important=True, changeable=AFTER_RESTART
     )
-    filter_support_retry: bool = field(
-        default=False,
-        metadata={
-            "key": "filterSupportRetry",
-            "doc": "filter the messages of retry topics by properties, too",
-        },
+    filter_support_retry: bool = setting(
+        False, "filter messages of retry topics by their properties, too"
     )
-    filter_data_clean_time_span: int = field(
-        default=86_400_000,
-        metadata={
-            "key": "filterDataCleanTimeSpan",
-            "doc": "how long the filter of a group is kept that is gone",
-            "unit": "ms",
-            "min": 0,
-        },
+    filter_data_clean_time_span: int = setting(
+        86_400_000, "how long the filters of a vanished group are kept", unit="ms", ge=0
     )
-    expect_consumer_num_use_filter: int = field(
-        default=32,
-        metadata={
-            "key": "expectConsumerNumUseFilter",
-            "doc": "filters of one topic that the bit positions in consumerFilter.json are for",
-            "min": 1,
-            "max": 65536,
-        },
+    expect_consumer_num_use_filter: int = setting(
+        32, "filters of a topic for which consumerFilter.json has bit positions", ge=1, le=65536
     )
-    max_error_rate_of_bloom_filter: int = field(
-        default=20,
-        metadata={
-            "key": "maxErrorRateOfBloomFilter",
-            "doc": "wanted error rate of these positions; only a Java broker uses them",
-            "unit": "percent",
-            "min": 1,
-            "max": 99,
-        },
+    max_error_rate_of_bloom_filter: int = setting(
+        20,
+        "error rate of these positions (only Java brokers use them)",
+        unit="percent",
+        ge=1,
+        le=99,
     )
-    flush_consumer_offset_interval: int = field(
-        default=5000,
-        metadata={
-            "key": "flushConsumerOffsetInterval",
-            "doc": "pause between two saves of the consumer offsets",
-            "unit": "ms",
-            "min": 1,
-        },
+    flush_consumer_offset_interval: int = setting(
+        5000, "pause between saves of consumer offsets", unit="ms", ge=1, changeable=AFTER_RESTART
     )
-    disable_consume_if_consumer_read_slowly: bool = field(
-        default=False,
-        metadata={
-            "key": "disableConsumeIfConsumerReadSlowly",
-            "doc": "stop to serve a group that is too far behind",
-        },
+    disable_consume_if_consumer_read_slowly: bool = setting(
+        False, "stop serving a group that is too far behind"
     )
-    consumer_fallbehind_threshold: int = field(
-        default=16 << 30,
-        metadata={
-            "key": "consumerFallbehindThreshold",
-            "doc": "how far that is",
-            "unit": "bytes",
-            "min": 0,
-        },
+    consumer_fallbehind_threshold: int = setting(
+        16 << 30, "lag from which a group is too far behind", unit="bytes", ge=0
     )
-    # Refusing early when requests wait too long.
-    broker_fast_failure_enable: bool = field(
-        default=True,
-        metadata={
-            "key": "brokerFastFailureEnable",
-            "doc": "answer SYSTEM_BUSY to requests that waited too long",
-        },
+    # Rejecting requests that have waited too long.
+    broker_fast_failure_enable: bool = setting(
+        True, "answer SYSTEM_BUSY to requests that have waited too long", changeable=AFTER_RESTART
     )
-    wait_time_mills_in_send_queue: int = field(
-        default=200,
-        metadata={
-            "key": "waitTimeMillsInSendQueue",
-            "doc": "limit of a send, and of a message that comes back",
-            "unit": "ms",
-            "min": 0,
-        },
+    wait_time_mills_in_send_queue: int = setting(
+        200,
+        "longest wait of a send or of a message sent back",
+        unit="ms",
+        ge=0,
+        changeable=AFTER_RESTART,
     )
-    wait_time_mills_in_heartbeat_queue: int = field(
-        default=31000,
-        metadata={
-            "key": "waitTimeMillsInHeartbeatQueue",
-            "doc": "limit of a heartbeat",
-            "unit": "ms",
-            "min": 0,
-        },
+    wait_time_mills_in_heartbeat_queue: int = setting(
+        31000, "longest wait of a heartbeat", unit="ms", ge=0, changeable=AFTER_RESTART
     )
-    wait_time_mills_in_transaction_queue: int = field(
-        default=3000,
-        metadata={
-            "key": "waitTimeMillsInTransactionQueue",
-            "doc": "limit of an end-transaction",
-            "unit": "ms",
-            "min": 0,
-        },
+    wait_time_mills_in_transaction_queue: int = setting(
+        3000,
+        "longest wait of an end-transaction request",
+        unit="ms",
+        ge=0,
+        changeable=AFTER_RESTART,
     )
-    send_thread_pool_queue_capacity: int = field(
-        default=10000,
-        metadata={"key": "sendThreadPoolQueueCapacity", "doc": "sends that may wait", "min": 1},
+    send_thread_pool_queue_capacity: int = setting(
+        10000, "most sends waiting", ge=1, changeable=AFTER_RESTART
     )
-    pull_thread_pool_queue_capacity: int = field(
-        default=100000,
-        metadata={"key": "pullThreadPoolQueueCapacity", "doc": "pulls that may wait", "min": 1},
+    pull_thread_pool_queue_capacity: int = setting(
+        100000, "most pulls waiting", ge=1, changeable=AFTER_RESTART
     )
-    query_thread_pool_queue_capacity: int = field(
-        default=20000,
-        metadata={"key": "queryThreadPoolQueueCapacity", "doc": "queries that may wait", "min": 1},
+    query_thread_pool_queue_capacity: int = setting(
+        20000, "most queries waiting", ge=1, changeable=AFTER_RESTART
     )
-    end_transaction_pool_queue_capacity: int = field(
-        default=100000,
-        metadata={
-            "key": "endTransactionPoolQueueCapacity",
-            "doc": "end-transactions that may wait",
-            "min": 1,
-        },
+    end_transaction_pool_queue_capacity: int = setting(
+        100000, "most end-transaction requests waiting", ge=1, changeable=AFTER_RESTART
     )
-    # Pools run Python: four threads each, where the original has 8 + cores and 16.
-    admin_broker_thread_pool_queue_capacity: int = field(
-        default=10000,
-        metadata={
-            "key": "adminBrokerThreadPoolQueueCapacity",
-            "doc": "admin requests that may wait (key of 5.x)",
-            "min": 1,
-        },
+    # Pools run Python: four threads each, where RocketMQ has 8 + cores and 16.
+    admin_broker_thread_pool_queue_capacity: int = setting(
+        10000, "most administrative requests waiting", ge=1, changeable=AFTER_RESTART
     )
-    query_message_thread_pool_nums: int = field(
-        default=4,
-        metadata={
-            "key": "queryMessageThreadPoolNums",
-            "doc": "threads of queries by key or id",
-            "min": 1,
-            "max": 256,
-        },
+    query_message_thread_pool_nums: int = setting(
+        4, "threads for queries by key or id", ge=1, le=256, changeable=AFTER_RESTART
     )
-    admin_broker_thread_pool_nums: int = field(
-        default=4,
-        metadata={
-            "key": "adminBrokerThreadPoolNums",
-            "doc": "threads of admin requests",
-            "min": 1,
-            "max": 256,
-        },
+    admin_broker_thread_pool_nums: int = setting(
+        4, "threads for administrative requests", ge=1, le=256, changeable=AFTER_RESTART
     )
     # Registration at the name servers.
-    register_name_server_period: int = field(
-        default=30000,
-        metadata={
-            "key": "registerNameServerPeriod",
-            "doc": "pause between two registrations, kept within 10000..60000",
-            "unit": "ms",
-            "min": 0,
-        },
+    register_name_server_period: int = setting(
+        30000,
+        "pause between registrations, kept within 10000..60000",
+        unit="ms",
+        ge=0,
+        changeable=AFTER_RESTART,
     )
-    register_broker_timeout_mills: int = field(
-        default=6000,
-        metadata={
-            "key": "registerBrokerTimeoutMills",
-            "doc": "time-out of one registration",
-            "unit": "ms",
-            "min": 1,
-        },
+    register_broker_timeout_mills: int = setting(
+        6000, "timeout of a registration", unit="ms", ge=1, changeable=NOW
     )
-    force_register: bool = field(
-        default=True, metadata={"key": "forceRegister", "doc": "register even when nothing changed"}
-    )
-    compressed_register: bool = field(
-        default=False,
-        metadata={"key": "compressedRegister", "doc": "compress the registered topic table"},
+    force_register: bool = setting(True, "register even if nothing has changed", changeable=NOW)
+    compressed_register: bool = setting(
+        False, "compress the topic table in registrations", changeable=NOW
     )
     # Following a master.
-    slave_sync_interval: int = field(
-        default=10000,
-        metadata={
-            "key": "slaveSyncInterval",
-            "doc": "pause between two rounds in which a slave takes over its master's tables "
-            "(key of ours)",
-            "unit": "ms",
-            "min": 100,
-        },
+    slave_sync_interval: int = setting(
+        10000,
+        "pause between a slave's copies of its master's tables",
+        unit="ms",
+        ge=100,
+        changeable=AFTER_RESTART,
     )
-    # Statistics and run-time changes.
-    enable_detail_stat: bool = field(
-        default=True, metadata={"key": "enableDetailStat", "doc": "count each queue, too"}
+    # Statistics and changes at run time.
+    enable_detail_stat: bool = setting(
+        True, "keep statistics for each queue, too", changeable=AFTER_RESTART
     )
-    auto_delete_unused_stats: bool = field(
-        default=False,
-        metadata={
-            "key": "autoDeleteUnusedStats",
-            "doc": "drop the counters of a deleted topic or group",
-        },
+    auto_delete_unused_stats: bool = setting(
+        False, "drop the statistics of a deleted topic or group", changeable=AFTER_RESTART
     )
-    config_black_list: str = field(
-        default="configBlackList;brokerConfigPath",
-        metadata={
-            "key": "configBlackList",
-            "doc": "keys that request 25 may not change, separated by ';'",
-        },
+    config_black_list: str = setting(
+        "configBlackList;brokerConfigPath", "keys that request 25 must not change, separated by ';'"
     )

@@ -1,25 +1,21 @@
-"""The settings that request 25 may change, and when a new value counts. Pure data.
+"""The settings that request 25 may change, and when a new value takes effect. Data only.
 
-An allow-list: a key that is not here can only be changed in the settings file before a start.
-Nothing here is a path, an address, a port, a name, or anything that is ever executed, and nothing
-that the files on disk depend on (file sizes, queue layout, delay levels, a slave's role). A key may
-be NOW only if every reader of it sees the new value: ConfigApplication gives it to them, in this
-process and in `store`. Where only a part would, it is AFTER_RESTART: a later but whole change.
+An allow-list: a key that is not in it can only be changed in the settings file before a start. It
+is collected from the declarations of the settings (`changeable`, see conf.config_fields.setting):
+none is a path, an address, a port, a name, or anything that is ever executed, and none that the
+files on disk depend on (file sizes, queue layout, delay levels, a slave's role). A key may be NOW
+only if every reader of it sees the new value: ConfigApplication gives it to them, in this process
+and in `store`. Where only some would, it is AFTER_RESTART.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from typing import Final
 
-
-class Applies(enum.StrEnum):
-    """When a changed value counts."""
-
-    NOW = "now"
-    AFTER_RESTART = "after a restart"
-
+from broker.settings.broker_config import BrokerConfig
+from conf.config_fields import Applies, field_specs
+from store.message_store_config import MessageStoreConfig
 
 RETENTION_KEYS: Final = frozenset(
     {
@@ -32,92 +28,15 @@ RETENTION_KEYS: Final = frozenset(
         "deleteFileBatchMax",
     }
 )
-"""Held by process `store` (RetentionRules): an operator whose disk fills cannot wait."""
+"""Held by process `store` (RetentionRules): an operator whose disk fills up cannot wait."""
 
 CHANGE_RETENTION: Final = "change_retention"
 """The command that takes them to `store`; argument `settings`: all of them, key to text."""
 
-_NOW: Final = RETENTION_KEYS | {
-    "brokerPermission",
-    "autoCreateTopicEnable",
-    "autoCreateSubscriptionGroup",
-    # Pulling.
-    "longPollingEnable",
-    "shortPollingTimeMills",
-    "slaveReadEnable",
-    "maxTransferBytesOnMessageInMemory",
-    "maxTransferCountOnMessageInMemory",
-    "maxTransferBytesOnMessageInDisk",
-    "maxTransferCountOnMessageInDisk",
-    # Registration at the name servers.
-    "forceRegister",
-    "registerBrokerTimeoutMills",
-    "compressedRegister",
-}
-_AFTER_RESTART: Final = frozenset(
-    {
-        # Topics, sending, pulling.
-        "defaultTopicQueueNums",
-        "clusterTopicEnable",
-        "brokerTopicEnable",
-        "traceTopicEnable",
-        "traceOn",
-        "maxMessageSize",
-        "rejectTransactionMessage",
-        "startAcceptSendRequestTimeStamp",
-        "transactionTimeOut",
-        "transactionCheckMax",
-        "transactionCheckInterval",
-        "storeReplyMessageEnable",
-        "enablePropertyFilter",
-        "notifyConsumerIdsChangedEnable",
-        "accessMessageInMemoryMaxRatio",
-        "maxMsgsNumBatch",
-        "defaultQueryMaxNum",
-        "offsetCheckInSlave",
-        # Pools and refusing early.
-        "brokerFastFailureEnable",
-        "waitTimeMillsInSendQueue",
-        "osPageCacheBusyTimeOutMills",
-        "waitTimeMillsInHeartbeatQueue",
-        "waitTimeMillsInTransactionQueue",
-        "sendThreadPoolQueueCapacity",
-        "pullThreadPoolQueueCapacity",
-        "queryThreadPoolQueueCapacity",
-        "endTransactionPoolQueueCapacity",
-        "adminBrokerThreadPoolQueueCapacity",
-        "queryMessageThreadPoolNums",
-        "adminBrokerThreadPoolNums",
-        # Periods of services that are scheduled once.
-        "flushConsumerOffsetInterval",
-        "flushDelayOffsetInterval",
-        "registerNameServerPeriod",
-        "slaveSyncInterval",
-        "cleanResourceInterval",
-        "deleteCommitLogFilesInterval",
-        "deleteConsumeQueueFilesInterval",
-        # Durability.
-        "brokerRole",
-        "flushDiskType",
-        "syncFlushTimeout",
-        "slaveTimeout",
-        "flushIntervalCommitLog",
-        "flushCommitLogLeastPages",
-        "flushCommitLogThoroughInterval",
-        "flushIntervalConsumeQueue",
-        "flushConsumeQueueLeastPages",
-        "flushConsumeQueueThoroughInterval",
-        "checkCRCOnRecover",
-        "messageIndexEnable",
-        "messageIndexSafe",
-        # Statistics.
-        "enableDetailStat",
-        "autoDeleteUnusedStats",
-    }
-)
-
 CHANGEABLE: Final[Mapping[str, Applies]] = {
-    **dict.fromkeys(sorted(_NOW), Applies.NOW),
-    **dict.fromkeys(sorted(_AFTER_RESTART), Applies.AFTER_RESTART),
+    spec.key: spec.changeable
+    for cls in (BrokerConfig, MessageStoreConfig)
+    for spec in field_specs(cls)
+    if spec.changeable is not None
 }
-"""Key to when a new value counts."""
+"""Key to when a new value takes effect; the two classes are all that request 25 can change."""

@@ -17,9 +17,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from broker.settings.changeable_keys import CHANGEABLE, Applies
+from broker.settings.changeable_keys import CHANGEABLE
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
+from conf.config_fields import Applies
 from conf.config_loader import update
 from conf.errors import ConfigError
 from conf.ignored_keys import IGNORED_BROKER_KEYS

@@ -1,14 +1,16 @@
-"""SupervisorConfig: the settings of the parent process, unknown to the original.
+"""SupervisorConfig: the settings of the parent process, unknown to RocketMQ.
 
-Read by the supervisor only. Where pid files go is the environment's business
+Read by the supervisor only. The directory of pid files is set by the environment
 (`conf.pid_file.run_directory`), because `bin/mqshutdown` reads no settings file.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from conf.config_fields import setting
 
 _STORE_ROOT: Final = "$storePathRootDir"
 _OFF: Final = ("", "none")
@@ -16,107 +18,44 @@ _OFF: Final = ("", "none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorConfig:
-    """What the supervisor binds besides the remoting ports (a taken port stops the start), shows
-    and writes down."""
+    """The supervisor's own ports (one that is in use stops the start), metrics and dumps."""
 
-    metrics_port: int = field(
-        default=5557,
-        metadata={
-            "key": "metricsPort",
-            "doc": "port of /metrics, /healthz and /readyz; 0 = a free one"
-            " (metricsPromExporterPort of 5.x)",
-            "min": 0,
-            "max": 65535,
-        },
+    metrics_port: int = setting(
+        5557, "port of /metrics, /healthz and /readyz; 0: any free port", ge=0, le=65535
     )
-    metrics_address: str = field(
-        default="0.0.0.0",
-        metadata={
-            "key": "metricsAddress",
-            "doc": "address that port listens on (metricsPromExporterHost of 5.x)",
-        },
+    metrics_address: str = setting("0.0.0.0", "address on which metricsPort listens")
+    metrics_max_series: int = setting(
+        10_000, "most series of one metric; the rest is counted as __overflow__", ge=1, le=100_000
     )
-    metrics_max_series: int = field(
-        default=10_000,
-        metadata={
-            "key": "metricsMaxSeries",
-            "doc": "series of one metric; what comes on top counts under __overflow__",
-            "min": 1,
-            "max": 100_000,
-        },
+    ready_needs_replicas: bool = setting(
+        False, "/readyz of a master fails without inSyncReplicas - 1 (at least 1) slaves in sync"
     )
-    ready_needs_replicas: bool = field(
-        default=False,
-        metadata={
-            "key": "readyNeedsReplicas",
-            "doc": "/readyz of a master says no without inSyncReplicas - 1 (at least 1) slaves"
-            " in sync",
-        },
+    metrics_dump_path: str = setting(
+        f"{_STORE_ROOT}/metrics", "directory of the metrics dumps; empty or none: no dumps"
     )
-    metrics_dump_path: str = field(
-        default=f"{_STORE_ROOT}/metrics",
-        metadata={
-            "key": "metricsDumpPath",
-            "doc": "directory of the metrics dumps; empty or none: no dumps",
-        },
+    metrics_dump_interval_seconds: int = setting(
+        5, "interval between the lines of a dump", unit="s", ge=1, le=3600
     )
-    metrics_dump_interval_seconds: int = field(
-        default=5,
-        metadata={
-            "key": "metricsDumpIntervalSeconds",
-            "doc": "time from line to line of a dump",
-            "unit": "s",
-            "min": 1,
-            "max": 3600,
-        },
+    metrics_dump_max_megabytes: int = setting(
+        512, "disk space for this broker's dumps; the oldest files go first", unit="MiB", ge=1
     )
-    metrics_dump_max_megabytes: int = field(
-        default=512,
-        metadata={
-            "key": "metricsDumpMaxMegabytes",
-            "doc": "space of this broker's dumps; the oldest files go first",
-            "unit": "MiB",
-            "min": 1,
-        },
+    metrics_dump_keep_days: int = setting(
+        40, "age at which a dump file is deleted", unit="days", ge=1
     )
-    metrics_dump_keep_days: int = field(
-        default=40,
-        metadata={
-            "key": "metricsDumpKeepDays",
-            "doc": "age at which a file of the dumps is deleted",
-            "unit": "days",
-            "min": 1,
-        },
+    embedded_namesrv_enable: bool = setting(True, "start a name server if none is configured")
+    embedded_namesrv_port: int = setting(
+        9876, "port of the embedded name server; 0: any free port", ge=0, le=65535
     )
-    embedded_namesrv_enable: bool = field(
-        default=True,
-        metadata={
-            "key": "embeddedNamesrvEnable",
-            "doc": "start a name server when none is configured",
-        },
-    )
-    embedded_namesrv_port: int = field(
-        default=9876,
-        metadata={
-            "key": "embeddedNamesrvPort",
-            "doc": "its port; 0 = a free one",
-            "min": 0,
-            "max": 65535,
-        },
-    )
-    process_hang_timeout_millis: int = field(
-        default=30_000,
-        metadata={
-            "key": "processHangTimeoutMillis",
-            "doc": "a process whose beat stands still this long is dumped and restarted; "
-            "until it serves: one that does nothing this long, at least 30 s",
-            "unit": "ms",
-            "min": 1000,
-        },
+    process_hang_timeout_millis: int = setting(
+        30_000,
+        "a process without a heartbeat for this long has its stacks dumped and is restarted; "
+        "while it starts, at least 30 s apply",
+        unit="ms",
+        ge=1000,
     )
 
     def dump_directory(self, store_root: Path) -> Path | None:
-        """Where metrics dumps go; None: nowhere. store_root: that of the store."""
+        """The directory of the metrics dumps, None without dumps. store_root: the store's."""
         if self.metrics_dump_path.strip().lower() in _OFF:
             return None
         text = self.metrics_dump_path

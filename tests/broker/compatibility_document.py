@@ -53,19 +53,6 @@ DOCUMENT: Final = ROOT / "docs" / "compatibility.md"
 COMMAND: Final = ".venv/bin/python -m tests.broker.compatibility_document"
 KEYS_FILE: Final = ROOT / "tests" / "conf" / "original_keys.txt"
 
-_GROUPS: Final = {
-    "access control of 5.x": ignored_keys._ACCESS_CONTROL,
-    "DLedger, controller, RocksDB, tiered store": ignored_keys._OTHER_STORES,
-    "thread pools and their queues: requests run on the loop": ignored_keys._THREADS_AND_QUEUES,
-    "sockets: there is no Netty, buffers are the kernel's business": ignored_keys._SOCKETS,
-    "pop, timer wheel, light queues, compaction, cold data": ignored_keys._POP_AND_TIMER,
-    "what is left of BrokerConfig: unused there, too, or one fixed behaviour": ignored_keys._BROKER,
-    "what is left of MessageStoreConfig: one mechanism where Java has a choice": (
-        ignored_keys._STORE
-    ),
-}
-"""The groups of conf/ignored_keys.py in their order, in a reader's words."""
-
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -343,7 +330,7 @@ def _settings() -> str:
         lines.append(f"| {section} | {len(keys)} | {honoured} | {len(keys) - honoured} |")
     keys = original_keys("broker 4.9.8")
     lines += ["", "| without effect, of a 4.9.8 broker's | keys |", "|---|---|"]
-    for reason, group in _GROUPS.items():
+    for reason, group in ignored_keys.IGNORED_BROKER_GROUPS.items():
         if hit := keys & group:
             lines.append(f"| {reason} | {', '.join(sorted(hit))} |")
     refused = sorted(ignored_keys.REFUSED.keys() & keys)

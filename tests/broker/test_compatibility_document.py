@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from conf.ignored_keys import IGNORED_BROKER_KEYS
 from tests.broker import compatibility_document
 from tests.broker.compatibility_document import (
     COMMAND,
@@ -46,11 +45,6 @@ def test_nothing_of_498_is_missing(ours: Served) -> None:
 def test_the_document_is_up_to_date(ours: Served) -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert text == document(ours), f"write docs/compatibility.md anew: {COMMAND}"
-
-
-def test_the_groups_of_settings_are_all_of_them() -> None:
-    groups = compatibility_document._GROUPS.values()
-    assert frozenset().union(*groups) == IGNORED_BROKER_KEYS
 
 
 def test_what_the_originals_define() -> None:

@@ -42,7 +42,7 @@ def test_forms_of_flags(arguments: list[str], given: dict[str, str]) -> None:
         (["-x"], "option -x not recognized"),
         (["--enable-proxy"], "option --enable-proxy not recognized"),
         (["-n"], "option -n requires argument"),
-        (["autoCreateTopicEnable=true"], "is no option"),
+        (["autoCreateTopicEnable=true"], "is not an option"),
     ],
 )
 def test_misuse_gives_usage_and_1(arguments: list[str], reason: str) -> None:

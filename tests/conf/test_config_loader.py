@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
+from conf.config_fields import setting
 from conf.config_loader import KeySpace, build, describe, load_settings, update
 from conf.errors import ConfigError
 from conf.setting import Setting
@@ -23,23 +24,19 @@ class Role(enum.Enum):
 class First:
     """A room's settings."""
 
-    listen_port: int = field(
-        default=8888, metadata={"key": "listenPort", "doc": "port", "min": 0, "max": 65535}
-    )
-    home: str | None = field(default=None, metadata={"key": "home", "doc": "h", "env": "MQ_HOME"})
-    role: Role = field(default=Role.MASTER, metadata={"key": "role", "doc": "r", "important": True})
+    listen_port: int = setting(8888, "port", ge=0, le=65535)
+    home: str | None = setting(None, "h", env="MQ_HOME")
+    role: Role = setting(Role.MASTER, "r", important=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Second:
     """Another room's settings, which share a key."""
 
-    listen_port: int = field(default=1, metadata={"key": "listenPort", "doc": "port"})
-    enabled: bool = field(default=True, metadata={"key": "enabled", "doc": "e"})
-    ratio: float = field(default=0.5, metadata={"key": "ratio", "doc": "r", "unit": "share"})
-    size: int = field(
-        default=7, metadata={"key": "mappedFileSizeCommitLog", "doc": "s", "unit": "bytes"}
-    )
+    listen_port: int = setting(1, "port")
+    enabled: bool = setting(True, "e")
+    ratio: float = setting(0.5, "r", unit="share")
+    size: int = setting(7, "s", unit="bytes", key="mappedFileSizeCommitLog")
 
 
 KEYS = KeySpace((First, Second), frozenset({"javaOnly", "authenticationEnabled"}))

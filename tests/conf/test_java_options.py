@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
 from conf.command_line import unused_variables
+from conf.config_fields import setting
 from conf.config_loader import KeySpace, load_settings
 from conf.errors import ConfigError
-from conf.java_options import has_other_words, tls_options
+from conf.java_options import has_other_options, tls_options
 from conf.setting import Setting
 
 
@@ -17,8 +18,8 @@ from conf.setting import Setting
 class Tls:
     """Two keys of TLS."""
 
-    mode: str = field(default="", metadata={"key": "tls.server.mode", "doc": "mode"})
-    path: str = field(default="", metadata={"key": "tls.server.keyPath", "doc": "key"})
+    mode: str = setting("", "mode", key="tls.server.mode")
+    path: str = setting("", "key", key="tls.server.keyPath")
 
 
 def test_the_last_word_of_a_key_counts() -> None:
@@ -37,7 +38,7 @@ def test_the_last_word_of_a_key_counts() -> None:
     ("text", "found"), [("", False), ("-Dtls.a=b -Dtls.c", False), ("-Dtls.a=b -Xmx1g", True)]
 )
 def test_other_words(text: str, found: bool) -> None:
-    assert has_other_words(text) is found
+    assert has_other_options(text) is found
     assert bool(unused_variables({"JAVA_OPT_EXT": text})) is found
 
 

@@ -16,11 +16,11 @@ def test_the_last_value_of_a_key_counts() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("=x", "no properties text: request 25 from x:1: the key is missing before '='"),
-        ("a=\\u12", "no properties text: request 25 from x:1: bad \\u escape '\\\\u12'"),
+        ("=x", "not properties text: request 25 from x:1: the key is missing before '='"),
+        ("a=\\u12", "not properties text: request 25 from x:1: bad \\u escape '\\\\u12'"),
         (
             "".join(f"k{number}=1\n" for number in range(65)),
-            "request 25 from x: 65 settings at once, the limit is 64",
+            "request 25 from x: 65 settings in one request, the limit is 64; split it",
         ),
         (
             "a=1\nb=" + "1" * 1025,

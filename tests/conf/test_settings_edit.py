@@ -79,10 +79,18 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "value", "words"),
     [
-        ("{k: 1, b: 2}", "9", "the settings file has a form that only a person can edit"),
+        (
+            "{k: 1, b: 2}",
+            "9",
+            "the settings file has a form that cannot be edited automatically; edit it by hand",
+        ),
         ("k: 1\n", "a: b", "mapping values are not allowed here"),
-        ("k: 1\n", "# none", "the settings file has a form that only a person can edit"),
-        ("k:\n  1\n", "9", "only a person can edit|not YAML"),
+        (
+            "k: 1\n",
+            "# none",
+            "the settings file has a form that cannot be edited automatically; edit it by hand",
+        ),
+        ("k:\n  1\n", "9", "cannot be edited automatically|not YAML"),
     ],
 )
 def test_a_yaml_text_that_cannot_be_edited(text: str, value: str, words: str) -> None:

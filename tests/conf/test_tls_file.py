@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from conf.config_fields import setting
 from conf.config_loader import KeySpace, LoadedSettings
 from conf.errors import ConfigError
 from conf.tls_file import with_tls_file
@@ -16,8 +17,8 @@ from conf.tls_file import with_tls_file
 class Tls:
     """Some keys of TLS."""
 
-    mode: str = field(default="", metadata={"key": "tls.server.mode", "doc": "mode"})
-    test: bool = field(default=True, metadata={"key": "tls.test.mode.enable", "doc": "test"})
+    mode: str = setting("", "mode", key="tls.server.mode")
+    test: bool = setting(True, "test", key="tls.test.mode.enable")
 
 
 KEYS = KeySpace((Tls,))
@@ -46,7 +47,7 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         with_tls_file(KEYS, given(path), "/unused")
     assert str(caught.value) == (
-        f"b.conf:1: tls.config.file = {path}: there is no such file; make it or remove the key"
+        f"b.conf:1: tls.config.file = {path}: no such file; create it or remove the key"
     )
 
 
@@ -66,7 +67,7 @@ def test_whether_tls_is_used_is_not_said_there(tmp_path: Path) -> None:
     loaded = with_tls_file(KEYS, given(path), "/unused")
     assert loaded.values == given(path).values
     rest = (
-        "has no effect in this file, as in the original: set it in the program's own settings file "
+        "has no effect in this file, as in RocketMQ; set it in the program's own settings file "
         "or with -D in JAVA_OPT_EXT"
     )
     keys = ("tls.server.mode", "tls.enable", "tls.config.file")

@@ -71,5 +71,5 @@ def test_a_home_that_is_not_there(tmp_path: Path) -> None:
         assert broker.wait_ended() == 254
         [line] = broker.output().splitlines()
         assert line.startswith("Please set the ROCKETMQ_HOME variable in your environment")
-        assert f"{tmp_path / 'gone'} is no directory" in line
+        assert f"{tmp_path / 'gone'} is not a directory" in line
         assert not broker.store_dir.exists()

@@ -50,7 +50,7 @@ def test_no_file_and_an_empty_one_are_an_empty_table(tmp_path: Path, text: str) 
 def test_a_damaged_file_stops_the_start_with_the_way_out(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kvConfig.json"
     path.write_text(text)
-    with pytest.raises(KVConfigError, match=r"kvConfig\.json: cannot be used.*\.bak"):
+    with pytest.raises(KVConfigError, match=r"kvConfig\.json: not a valid KV file.*\.bak"):
         KVConfigManager(path).load()
 
 

@@ -79,7 +79,7 @@ def test_it_serves_until_a_signal(start: Start, tmp_path: Path, number: signal.S
     _, errors = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, errors) == (0, "")
     assert list((tmp_path / "run").iterdir()) == []
-    assert "the name server has stopped" in (tmp_path / "logs" / "namesrv.log").read_text()
+    assert "name server stopped" in (tmp_path / "logs" / "namesrv.log").read_text()
 
 
 def test_a_taken_port_is_one_clear_line(start: Start) -> None:
@@ -90,14 +90,14 @@ def test_a_taken_port_is_one_clear_line(start: Start) -> None:
     assert process.returncode == 255
     assert "boot success" not in output
     (line,) = errors.splitlines()
-    assert f"127.0.0.1:{port} is taken" in line
+    assert f"127.0.0.1:{port} is in use" in line
 
 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("kvConfigPath", "/proc/version", "/proc/version: cannot be used"),
-        ("kvConfigPath", "/proc", "/proc: cannot be read"),
+        ("kvConfigPath", "/proc/version", "/proc/version: not a valid KV file"),
+        ("kvConfigPath", "/proc", "/proc: cannot read the file"),
         ("listenPort", "70000", "listenPort"),
         ("bindAddress", "203.0.113.1", "cannot listen on 203.0.113.1:0"),
     ],

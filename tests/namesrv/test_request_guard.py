@@ -79,9 +79,9 @@ def test_the_refusal_names_the_address_and_the_setting(new_connection: NewConnec
     assert error is not None
     assert (error.code, error.remark) == (
         ResponseCode.NO_PERMISSION,
-        "request 205 (WIPE_WRITE_PERM_OF_BROKER) is not taken from 10.0.0.9: it is for operators "
-        "at adminAllowedAddresses (now 127.0.0.0/8,::1); add the address to that setting of this "
-        "name server and restart it",
+        "request 205 (WIPE_WRITE_PERM_OF_BROKER) is not accepted from 10.0.0.9: it is for "
+        "operators at adminAllowedAddresses (now 127.0.0.0/8,::1); add the address to that setting "
+        "of this name server and restart it",
     )
 
 
@@ -96,8 +96,7 @@ def test_a_code_in_no_set_is_denied(new_connection: NewConnection) -> None:
     assert error is not None
     assert (error.code, error.remark) == (
         ResponseCode.NO_PERMISSION,
-        "request code 12345 is denied: nothing is known about who may ask for it "
-        "(namesrv/request_guard.py)",
+        "request code 12345 is denied: no rule says who may send it (namesrv/request_guard.py)",
     )
 
 

@@ -539,6 +539,6 @@ def test_of_many_topics_the_log_names_the_first_hundred(caplog: pytest.LogCaptur
     caplog.clear()
     manager.unregister_broker("broker-a", "broker-a-0:10911")
     lines = [record.message for record in caplog.records]
-    assert lines.count("topic T099: removed, no broker serves it any more") == 1
+    assert lines.count("topic T099: removed, no broker serves it any longer") == 1
     assert lines[-1] == "broker name broker-a: and 3 more topics, up to T102"
     assert manager.get_all_topic_list() == []

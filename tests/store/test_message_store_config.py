@@ -6,30 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from conf.config_fields import field_specs, value_text
 from store.errors import StoreError
 from store.message_store_config import BrokerRole, FlushDiskType, MessageStoreConfig
 
-FIELDS = dataclasses.fields(MessageStoreConfig)
 SPELLED_OTHERWISE = {"checkCRCOnRecover"}
 
 
-def test_every_field_says_its_key_and_what_it_is() -> None:
-    for item in FIELDS:
-        assert set(item.metadata) <= {"key", "doc", "unit", "min", "max", "important"}
-        assert item.metadata["doc"]
-        snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", item.metadata["key"]).lower()
-        if item.metadata["key"] not in SPELLED_OTHERWISE:
-            assert snake == item.name
-    assert len({item.metadata["key"] for item in FIELDS}) == len(FIELDS)
+def test_keys_follow_from_the_names_of_the_fields() -> None:
+    specs = field_specs(MessageStoreConfig)
+    for spec in specs:
+        assert spec.doc
+        snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.key).lower()
+        if spec.key not in SPELLED_OTHERWISE:
+            assert snake == spec.name
+    assert len({spec.key for spec in specs}) == len(specs)
 
 
 def test_defaults_are_within_their_bounds() -> None:
     config = MessageStoreConfig()
     config.validate()
-    for item in FIELDS:
-        value = getattr(config, item.name)
-        assert item.metadata.get("min", value) <= value if "min" in item.metadata else True
-        assert value <= item.metadata["max"] if "max" in item.metadata else True
+    for spec in field_specs(MessageStoreConfig):
+        value = getattr(config, spec.name)
+        assert spec.parse(value_text(value)) == value
 
 
 def test_defaults_are_the_originals() -> None:

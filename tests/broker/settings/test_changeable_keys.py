@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.settings.broker_config import BrokerConfig
-from broker.settings.changeable_keys import CHANGEABLE, RETENTION_KEYS, Applies
-from conf.config_fields import FieldSpec, field_specs
+from broker.settings.changeable_keys import CHANGEABLE, RETENTION_KEYS
+from conf.config_fields import Applies, FieldSpec, field_specs
 from conf.ignored_keys import ALIASES
 from store.message_store_config import MessageStoreConfig
 

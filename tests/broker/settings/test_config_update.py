@@ -294,7 +294,7 @@ def test_a_slave_becomes_no_master(tmp_path: Path) -> None:
         ),
         (
             "=x",
-            f"no properties text: request 25 from {WHO}:1: the key is missing before '='",
+            f"not properties text: request 25 from {WHO}:1: the key is missing before '='",
         ),
     ],
 )
@@ -342,6 +342,6 @@ def test_a_store_that_does_not_take_it_back(tmp_path: Path) -> None:
 def test_a_file_that_only_a_person_can_edit(tmp_path: Path) -> None:
     world = World(tmp_path, name="broker.yaml")
     world.path.write_text("{brokerPermission: 6, brokerId: 0}")
-    with pytest.raises(RequestError, match="has a form that only a person can edit"):
+    with pytest.raises(RequestError, match="has a form that cannot be edited automatically"):
         world.updates.update("brokerPermission=4", WHO)
     assert world.value("brokerPermission") == "6"

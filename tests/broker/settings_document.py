@@ -1,0 +1,209 @@
+"""Writes the tables of docs/settings.md from the declarations of the settings.
+
+`.venv/bin/python -m tests.broker.settings_document` writes them anew, below the marker; the text
+above it is written by hand. The test of it compares the whole document.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from broker import broker_startup
+from broker.settings.broker_config import BrokerConfig
+from broker.settings.supervisor_config import SupervisorConfig
+from conf.config_fields import FieldSpec, field_specs
+from conf.config_loader import KeySpace
+from conf.ignored_keys import (
+    ALIASES,
+    IGNORED_BROKER_GROUPS,
+    IGNORED_NAMESRV_KEYS,
+    REFUSED,
+)
+from conf.logging_setup import LoggingConfig
+from ha.ha_config import HaConfig
+from namesrv import namesrv_startup
+from namesrv.namesrv_config import NamesrvConfig
+from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
+from remoting.tls_config import TlsConfig
+from store.message_store_config import MessageStoreConfig
+
+ROOT: Final = Path(__file__).parents[2]
+DOCUMENT: Final = ROOT / "docs" / "settings.md"
+COMMAND: Final = ".venv/bin/python -m tests.broker.settings_document"
+MARKER: Final = f"<!-- Everything below is generated: {COMMAND} -->\n"
+KEYS_FILE: Final = ROOT / "tests" / "conf" / "original_keys.txt"
+
+TITLES: Final[Mapping[type, str]] = {
+    BrokerConfig: "Broker",
+    RemotingServerConfig: "Server",
+    RemotingClientConfig: "Outgoing connections",
+    MessageStoreConfig: "Store",
+    HaConfig: "Replication",
+    SupervisorConfig: "Processes, metrics and dumps",
+    LoggingConfig: "Log files",
+    TlsConfig: "TLS",
+    NamesrvConfig: "Name server",
+}
+_KIND_WORDS: Final = {bool: "true, false", int: "whole number", float: "number", str: "text"}
+
+
+def known_keys() -> dict[str, frozenset[str]]:
+    """The sections of tests/conf/original_keys.txt: program and version to RocketMQ's keys."""
+    text = KEYS_FILE.read_text(encoding="utf-8")
+    sections = re.findall(r"^\[([^\]]+)\]\n([^\[]*)", text, re.MULTILINE)
+    return {name: frozenset(keys.split()) for name, keys in sections}
+
+
+def document(head: str) -> str:
+    """The whole text: `head` is what was written by hand, up to the marker."""
+    keys = known_keys()
+    broker = {"4.9.8": keys["broker 4.9.8"], "5.3.3": keys["broker 5.3.3"]}
+    namesrv = {"yes": keys["namesrv 4.9.8 and 5.3.3"]}
+    broker_tables = _tables(broker_startup.KEYS, broker_startup.PROGRAM_DEFAULTS, broker)
+    namesrv_tables = _tables(namesrv_startup.KEYS, namesrv_startup.PROGRAM_DEFAULTS, namesrv)
+    parts = (
+        head + MARKER,
+        _legend(),
+        "## All settings of the broker",
+        *broker_tables,
+        "## All settings of the name server",
+        *namesrv_tables,
+        _aliases(),
+        _refused(),
+        _ignored(),
+    )
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def hand_written(text: str) -> str:
+    """What stands above the marker of the document `text`."""
+    head, marker, _ = text.partition(MARKER)
+    if not marker:
+        raise ValueError(f"{DOCUMENT}: there is no line {MARKER!r}")
+    return head
+
+
+def _legend() -> str:
+    return """\
+## How to read the tables
+
+- `-p` prints all settings but those of TLS, `-m` only the **bold** ones.
+- *Values*: the inclusive range and the unit. A value outside it stops the start.
+- *Changeable*: whether `updateBrokerConfig` or `updateNamesrvConfig` may change it, and when the
+  new value takes effect.
+- *RocketMQ*: whether 4.9.8 has the key, or only 5.3.3 ("yes": one of the two); – if it exists only
+  here, and "property" for a system property (`-D`)."""
+
+
+def _tables(
+    space: KeySpace, program_defaults: Mapping[str, str], versions: Mapping[str, frozenset[str]]
+) -> Iterator[str]:
+    """One table for each settings class; a key that two classes share is in the first."""
+    shown: set[str] = set()
+    for cls in space.classes:
+        specs = [spec for spec in field_specs(cls) if spec.key not in shown]
+        shown.update(spec.key for spec in specs)
+        rows = [_row(spec, program_defaults, versions) for spec in specs]
+        head = (
+            "| key | default | values | changeable | RocketMQ | meaning |",
+            "|---|---|---|---|---|---|",
+        )
+        yield "\n".join((f"### {TITLES[cls]}", "", *head, *rows))
+
+
+def _row(
+    spec: FieldSpec, program_defaults: Mapping[str, str], versions: Mapping[str, frozenset[str]]
+) -> str:
+    key = f"**{spec.key}**" if spec.important else spec.key
+    meaning = f"{spec.doc} (environment: {spec.env})" if spec.env else spec.doc
+    cells = (
+        program_defaults.get(spec.key, spec.shown_default) or "unset",
+        values(spec),
+        spec.changeable.value if spec.changeable else "no",
+        _version(spec.key, versions),
+        meaning,
+    )
+    return f"| {key} {_line(cells)}"
+
+
+def values(spec: FieldSpec) -> str:
+    """What is accepted, shorter than in an error: "1..65535 ms", "A, B", "text"."""
+    if issubclass(spec.kind, enum.Enum):
+        return ", ".join(spec.kind.__members__)
+    range_and_unit = f"{_range(spec.minimum, spec.maximum)} {spec.unit}".strip()
+    return range_and_unit or _KIND_WORDS[spec.kind]
+
+
+def _range(minimum: float | None, maximum: float | None) -> str:
+    if minimum is None:
+        return "" if maximum is None else f"≤ {maximum}"
+    return f"≥ {minimum}" if maximum is None else f"{minimum}..{maximum}"
+
+
+def _version(key: str, versions: Mapping[str, frozenset[str]]) -> str:
+    if key.startswith("tls."):
+        return "property"
+    return next((version for version, keys in versions.items() if key in keys), "–")
+
+
+def _table(title: str, words: str, head: str, rows: Iterable[Sequence[str]]) -> str:
+    line = re.sub(r"[^|]+", "---", head)
+    return "\n".join((f"## {title}", "", words, "", head, line, *(_line(row) for row in rows)))
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_escaped, cells))} |"
+
+
+def _escaped(text: str) -> str:
+    """`text` so that Markdown shows it unchanged."""
+    return re.sub(r"([*<|]|__)", r"\\\1", text)
+
+
+def _aliases() -> str:
+    return _table(
+        "Aliases",
+        "Other names that a settings file may use (4.3 and older, 5.x, system properties).",
+        "| alias | key |",
+        sorted(ALIASES.items()),
+    )
+
+
+def _refused() -> str:
+    rows = (
+        (key, ", ".join(sorted(refusal.harmless)) or "empty", refusal.reason.partition(";")[0])
+        for key, refusal in sorted(REFUSED.items())
+    )
+    return _table(
+        "Refused keys of RocketMQ",
+        "Ignoring these would break what the file promises: any other value stops the start.",
+        "| key | accepted value | why |",
+        rows,
+    )
+
+
+def _ignored() -> str:
+    groups = {**IGNORED_BROKER_GROUPS, "name server": IGNORED_NAMESRV_KEYS}
+    return _table(
+        "Keys of RocketMQ without effect",
+        "All keys of 4.9.8 and 5.3.3 that are not in a table above. A start names those that it\n"
+        "finds in one warning.",
+        "| what they are for | keys |",
+        ((reason, ", ".join(sorted(keys - REFUSED.keys()))) for reason, keys in groups.items()),
+    )
+
+
+def main() -> None:
+    """Write the tables anew."""
+    head = hand_written(DOCUMENT.read_text(encoding="utf-8"))
+    DOCUMENT.write_text(document(head), encoding="utf-8")
+    print(f"written: {os.path.relpath(DOCUMENT)}")
+
+
+if __name__ == "__main__":
+    main()
