@@ -42,7 +42,7 @@ class GuardedRoute:
         self._handler = handler
         self._check = gate.check
 
-    def __call__(self, connection: Connection, header: memoryview, body: memoryview) -> bool:
+    def __call__(self, connection: Connection, header: bytes, body: memoryview) -> bool:
         """Whether the frame was taken."""
         try:
             read = _decode(header)

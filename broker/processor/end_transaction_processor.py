@@ -117,7 +117,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """A committed message on its way into the log (Append), then until it is safe (Answer)."""
+    """A committed message on its way into the log (Append), then until it is safe."""
 
     processor: EndTransactionProcessor
     request: _Request
@@ -133,8 +133,8 @@ class _Commit:
         """See Append."""
         self.processor.on_end_refused(self.request, self.half.queue_offset, code, remark)
 
-    def send(self, _code: ResponseCode) -> None:
-        """See Answer: the message is stored; that flush or replicas were late is no failure."""
+    def on_safe(self, _code: ResponseCode) -> None:
+        """An Answer: the message is stored; that flush or replicas were late is no failure."""
         self.processor.answer(self.request, ResponseCode.SUCCESS, None)
 
 
@@ -343,7 +343,7 @@ class EndTransactionProcessor(TableProcessor):
         for half in self._halves.end(commit.half.queue_offset):
             self._append_op(half, None)
         if parts.waiters.active and waits_for_safety(commit.half):
-            parts.waiters.add(end, commit, None)
+            parts.waiters.add(end, commit.on_safe, None)
         else:
             self.answer(commit.request, ResponseCode.SUCCESS, None)
 

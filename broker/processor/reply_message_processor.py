@@ -130,7 +130,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """A pushed answer on its way into the log (Append), then until it is safe (Answer)."""
+    """A pushed answer on its way into the log (Append), then until it is safe."""
 
     processor: ReplyMessageProcessor
     request: _Request
@@ -147,8 +147,8 @@ class _Reply:
         log.warning("reply of topic %s not stored: %s %s", self.topic.name, code.name, remark)
         self.processor.answer(self.request)
 
-    def send(self, _code: ResponseCode) -> None:
-        """See Answer: the push decides about the code, not the flush."""
+    def on_safe(self, _code: ResponseCode) -> None:
+        """An Answer: the push decides about the code, not the flush."""
         self.processor.answer(self.request)
 
 
@@ -308,7 +308,7 @@ class ReplyMessageProcessor(TableProcessor):
             ).ext_fields
             asked.pushed.ext_fields.update(fields)
         if self._parts.waiters.active and reply.waits:
-            self._parts.waiters.add(commit_log.position, reply, None)
+            self._parts.waiters.add(commit_log.position, reply.on_safe, None)
         else:
             self.answer(asked)
 

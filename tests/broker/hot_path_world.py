@@ -44,7 +44,7 @@ from broker.topic_config_manager import TopicConfigManager
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import Connection, ReceiveBuffer
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode as Code
@@ -72,6 +72,7 @@ from store.queue_table import QueueTableReader, QueueTableWriter, create_queue_t
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import dispatch_range
 from tests.broker.broker_fakes import CONFIG, FakeClock
+from tests.support.frame_decoder import FrameDecoder
 from tests.support.shared_memory import close_page, close_table, fresh_page
 
 SHORT_NAMES = {
@@ -161,7 +162,6 @@ class Client:
             world.server,
             receive=ReceiveBuffer(1024),
             flush_list=world.server._flush_list,
-            max_frame=16 << 20,
             high_water=1 << 30,
         )
         self._decoder = FrameDecoder()
