@@ -153,7 +153,7 @@ def build_routes(parts: RouteParts) -> Routes:
         main[code] = Route(processor, _executor_of(code))
     vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
     code = Code.GET_ALL_TOPIC_CONFIG
-    vip[code] = Route(SlaveTopicsProcessor(parts.topics), _executor_of(code))
+    vip[code] = Route(SlaveTopicsProcessor(parts.topics.wrapper), _executor_of(code))
     return Routes(main, vip, _executors(parts.options.broker))
 
 
@@ -293,7 +293,7 @@ def _admin_processors(
             times=times,
             stats=parts.stats_manager,
             broker_addr=lambda: f"{broker.broker_ip1}:{options.server.listen_port}",
-            filters=parts.filters,
+            find_filter=parts.filters.find,
         ),
         AdminGroupProcessor(
             broker,

@@ -16,9 +16,8 @@ from broker.half_table import HalfTable
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
-    Topics,
-    TransactionStats,
 )
+from broker.processor.table_protocols import OwnTopics, PutStats
 from broker.startup_options import StartupOptions
 from broker.transactional_message_bridge import (
     BridgeParts,
@@ -29,18 +28,21 @@ from broker.transactional_message_bridge import (
 from broker.transactional_message_check_service import TransactionalMessageCheckService
 from broker.transactional_message_service import (
     CheckSettings,
-    CheckTopics,
     LiveProducers,
     ProducerCalls,
     TransactionalMessageService,
 )
+from remoting.body.topic_config import TopicConfig
 from store.clock import Clock
 from store.commit_log import CommitLog
 from store.service_thread import FailureHandler
 
 
-class TransactionTopics(CheckTopics, Topics, Protocol):
+class TransactionTopics(OwnTopics, Protocol):
     """What is needed of TopicConfigManager."""
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration, None when it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class TransactionParts:
     line: AppendLine
     reader: StoreReads
     waiters: DurabilityWaiters
-    stats: TransactionStats
+    stats: PutStats
     topics: TransactionTopics
     offsets: TransactionOffsets
     producers: LiveProducers
@@ -79,7 +81,7 @@ class TransactionalMessages:
                 line=parts.line,
                 reader=parts.reader,
                 halves=self._halves,
-                topics=parts.topics,
+                find_topic=parts.topics.find,
                 waiters=parts.waiters,
                 stats=parts.stats,
                 on_loop=parts.on_loop,

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from broker.filter.unit_marks import MARKED_CODES, UnitMarks
+from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.pull_header import (
     FLAG_COMMIT_OFFSET,
@@ -27,10 +27,10 @@ from broker.processor.pull_header import (
     Wanted,
 )
 from broker.processor.pull_subscription import PullConsumers, PullFilters, PullSubscriptions
+from broker.processor.table_protocols import FindGroup, FindTopic
 from broker.pull_request_hold_service import PullRequestHoldService
 from broker.subscription_filter import tag_code
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
-from remoting.body.topic_config import TopicConfig
 from remoting.connection import Buffer, Connection
 from remoting.errors import HeaderError, RequestError
 from remoting.frame import JsonAnswer
@@ -63,43 +63,17 @@ _ANSWER: Final = JsonAnswer(
 )
 
 
-class PullTopics(Protocol):
-    """What is needed of TopicConfigManager."""
+CommitOffset = Callable[[str, str, str, int, int], None]
+"""Remember how far a group has come: (remote address, group, topic, queue id, offset)
+(ConsumerOffsetManager.commit_offset)."""
 
-    def find(self, topic: str) -> TopicConfig | None:
-        """The topic's configuration, None when it does not exist."""
+ReadUnits = Callable[[str, int, int, int], bytes]
+"""(topic, queue id, queue offset, count) -> up to `count` units from there on; fewer at a file's
+end, b"" for none (ConsumeQueueReader.read_units)."""
 
-
-class PullGroups(Protocol):
-    """What is needed of SubscriptionGroupManager."""
-
-    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration, made where that is allowed."""
-
-
-class PullOffsets(Protocol):
-    """What is needed of ConsumerOffsetManager."""
-
-    def commit_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Remember how far the group has come."""
-
-
-class UnitReader(Protocol):
-    """What is needed of ConsumeQueueReader."""
-
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
-        """Up to `count` units from `queue_offset` on; fewer at a file's end, b"" for none."""
-
-
-class LogReader(Protocol):
-    """What is needed of the mapped commit log."""
-
-    file_size: int
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`; None when it is gone."""
+NoteMoved = Callable[[str, str, int, int, int], None]
+"""A pull of a group was told to go on elsewhere: (group, topic, queue id, asked, corrected)
+(OffsetMovedEvents.add)."""
 
 
 class PullStats(Protocol):
@@ -113,13 +87,6 @@ class PullStats(Protocol):
 
     def add_get(self, group: str, topic: str, count: int, size: int) -> None:
         """`count` messages of `size` bytes were given to `group`."""
-
-
-class MovedPulls(Protocol):
-    """What is needed of OffsetMovedEvents."""
-
-    def add(self, group: str, topic: str, queue_id: int, asked: int, corrected: int) -> None:
-        """A pull of `group` was told to go on at `corrected`."""
 
 
 class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,29 +134,29 @@ class PullMessageProcessor:
         settings: PullSettings,
         page: ControlPage,
         table: QueueTableReader,
-        units: UnitReader,
-        log_reader: LogReader,
-        topics: PullTopics,
-        groups: PullGroups,
+        read_units: ReadUnits,
+        log_reader: LogViews,
+        find_topic: FindTopic,
+        find_group: FindGroup,
         consumers: PullConsumers,
-        offsets: PullOffsets,
+        commit_offset: CommitOffset,
         stats: PullStats,
         monotonic_ms: Callable[[], int],
         filters: PullFilters,
-        moved: MovedPulls,
+        note_moved: NoteMoved,
     ) -> None:
-        """filters: the groups' compiled expressions. moved: hears of corrected offsets."""
+        """filters: the groups' compiled expressions. note_moved: hears of corrected offsets."""
         self._settings = settings
         self._counters = page.counters
         self._table = table
-        self._units = units
+        self._read_units = read_units
         self._log = log_reader
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+        self._find_topic = find_topic
+        self._find_group = find_group
+        self._commit_offset = commit_offset
         self._stats = stats
         self._monotonic_ms = monotonic_ms
-        self._moved = moved
+        self._note_moved = note_moved
         self._marks = UnitMarks(log_reader, monotonic_ms)
         self._subscriptions = PullSubscriptions(
             consumers,
@@ -252,7 +219,7 @@ class PullMessageProcessor:
         wanted = self._subscriptions.wanted(header, group)
         read = self._read(header, header.queueOffset, wanted)
         if header.sysFlag & FLAG_COMMIT_OFFSET and not self._settings.is_slave:
-            self._offsets.commit_offset(
+            self._commit_offset(
                 connection.remote_address,
                 header.consumerGroup,
                 header.topic,
@@ -316,7 +283,7 @@ class PullMessageProcessor:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, "the broker's pulling message is forbidden"
             )
-        group = self._groups.find_or_create(header.consumerGroup)
+        group = self._find_group(header.consumerGroup)
         if group is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -327,7 +294,7 @@ class PullMessageProcessor:
                 ResponseCode.NO_PERMISSION,
                 f"subscription group no permission, {header.consumerGroup}",
             )
-        topic = self._topics.find(header.topic)
+        topic = self._find_topic(header.topic)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
@@ -389,7 +356,7 @@ class PullMessageProcessor:
         max_count = max(header.maxMsgNums, 1)
         all_wanted = codes is None and properties is None
         scan = min(max_count if all_wanted else max(_SCAN_UNITS, max_count), high - queue_offset)
-        raw = self._units.read_units(header.topic, header.queueId, queue_offset, scan)
+        raw = self._read_units(header.topic, header.queueId, queue_offset, scan)
         count_limit = min(max_count, settings.count_in_memory)
         if properties is not None:
             raw = self._marks.mark(raw, codes, properties, count_limit)
@@ -471,7 +438,7 @@ class PullMessageProcessor:
     def _answer(self, request: PullRequest, read: _Read, group: SubscriptionGroupConfig) -> None:
         header = request.header
         if read.code == ResponseCode.PULL_OFFSET_MOVED:
-            self._moved.add(
+            self._note_moved(
                 header.consumerGroup,
                 header.topic,
                 header.queueId,

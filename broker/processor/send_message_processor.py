@@ -40,11 +40,11 @@ from broker.processor.send_records import (
     FIFO_PROPERTY,
     HOST_BITS,
     PeerHost,
-    SendGroups,
     SendRecords,
     SendTopic,
     StoredSend,
 )
+from broker.processor.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
 from broker.send_properties import (
     find_property,
     find_unique_key,
@@ -81,32 +81,19 @@ replicas get them while the next ones are read."""
 _encode_json: Final = msgspec.json.encode
 
 
-class SendTopics(Protocol):
+class SendTopics(OwnTopics, SentTopics, Protocol):
     """What is needed of TopicConfigManager."""
 
     def find(self, topic: str) -> TopicConfig | None:
         """The topic's configuration, None when it does not exist."""
 
-    def prepare_for_send(
-        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, remote: str
-    ) -> TopicConfig:
-        """Validate, and create where that is allowed. Raises RequestError."""
 
-    def create(
-        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
-    ) -> TopicConfig | None:
-        """Create a topic of the broker's own, or find it; None when that takes too long."""
-
-
-class SendStats(Protocol):
+class SendStats(PutStats, Protocol):
     """Where sends are counted."""
 
     @property
     def sends(self) -> SendCounts:
         """Where the fast path counts."""
-
-    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
-        """`count` messages, `size` bytes of the log, went into `topic`."""
 
     def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
         """A message of `size` bytes went into a queue that is counted by itself."""
@@ -119,11 +106,6 @@ class SendStats(Protocol):
 
     def now_ns(self) -> int:
         """Monotonic, as `add_timed_answer` takes it."""
-
-    def add_timed_answer(
-        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
-    ) -> None:
-        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
 
     def add_put_failed(self) -> None:
         """The store refused a send."""
@@ -209,7 +191,7 @@ class SendMessageProcessor:
         commit_log: CommitLog,
         line: AppendLine,
         topics: SendTopics,
-        groups: SendGroups,
+        find_group: FindGroup,
         waiters: DurabilityWaiters,
         stats: SendStats,
         why_not_writable: Callable[[], str],
@@ -223,7 +205,7 @@ class SendMessageProcessor:
         self._records = SendRecords(
             commit_log,
             topics,
-            groups,
+            find_group,
             cluster_name=settings.cluster_name,
             max_delay_level=settings.max_delay_level,
             reject_transactions=settings.reject_transactions,

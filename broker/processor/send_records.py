@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from broker.diverted_messages import (
     Diversion,
@@ -27,6 +27,7 @@ from broker.processor.consumer_send_msg_back_processor import (
     LEAST_VERSION_WITH_RECONSUME_LIMIT,
 )
 from broker.processor.send_header import SendHeader
+from broker.processor.table_protocols import FindGroup, OwnTopics
 from broker.send_properties import (
     append_pairs,
     find_property,
@@ -40,7 +41,6 @@ from broker.system_topics import (
     TRANS_HALF_TOPIC,
     dlq_topic,
 )
-from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
@@ -61,22 +61,6 @@ FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 _HALF_QUEUES: Final = 1
 _MULTI_TAGS: Final = 0x2
 _QUEUE_ID_DIGITS: Final = 10
-
-
-class OwnTopics(Protocol):
-    """What is needed of TopicConfigManager."""
-
-    def create(
-        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
-    ) -> TopicConfig | None:
-        """Create a topic of the broker's own, or find it; None when that takes too long."""
-
-
-class SendGroups(Protocol):
-    """What is needed of SubscriptionGroupManager."""
-
-    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; made with defaults where that is allowed, else None."""
 
 
 class PeerHost:
@@ -132,7 +116,7 @@ class SendRecords:
         self,
         commit_log: CommitLog,
         topics: OwnTopics,
-        groups: SendGroups,
+        find_group: FindGroup,
         *,
         cluster_name: str,
         max_delay_level: int,
@@ -141,7 +125,7 @@ class SendRecords:
         """reject_transactions: why transactional messages are refused; empty: they are not."""
         self._log = commit_log
         self._topics = topics
-        self._groups = groups
+        self._find_group = find_group
         self._cluster_pair = f"CLUSTER\x01{cluster_name}"
         self._max_delay_level = max_delay_level
         self._reject_transactions = reject_transactions
@@ -174,7 +158,7 @@ class SendRecords:
     ) -> tuple[SendTopic, int]:
         """A consumer sends a message to its group's retry topic itself (when 36 failed it)."""
         group = header.b.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-        config = self._groups.find_or_create(group)
+        config = self._find_group(group)
         if config is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}"

@@ -300,7 +300,7 @@ class Consumers:
 
 
 class Commits:
-    """PullOffsets."""
+    """CommitOffset."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, int, int]] = []
@@ -444,7 +444,7 @@ class HotPathWorld:
             self.log,
             self.line,
             self.topics,
-            self.groups,
+            self.groups.find_or_create,
             self.waiters,
             self.stats,
             lambda: self.not_writable,
@@ -470,18 +470,18 @@ class HotPathWorld:
             msgspec.structs.replace(pull_settings, **pull),
             self.page,
             self.table,
-            self.units,
+            self.units.read_units,
             self.loop_reader,
-            self.topics,
-            self.groups,
+            self.topics.find,
+            self.groups.find_or_create,
             self.consumers,
-            self.commits,
+            self.commits.commit_offset,
             self.stats,
             self.clock.monotonic_ms,
             self.filters,
             OffsetMovedEvents(
                 self.log, self.line, "broker-a", is_slave=bool(pull.get("is_slave", False))
-            ),
+            ).add,
         )
         self.hold = self.pull_processor.hold_service
         self.bell_fd = Bell.create()

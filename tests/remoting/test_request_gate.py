@@ -61,7 +61,7 @@ def serving(gate: Gate, fast: FastHandler | None = None) -> Iterator[list[tuple[
         routes,
         executors={"pool": pool},
         fast_routes=((b'{"code":310', fast),) if fast else (),
-        gate=gate,
+        gate=gate.check,
     )
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     server.add_listener(sockets[0])
