@@ -1,10 +1,10 @@
 """SendMessageProcessor: request codes 10, 310 and 320; the way of every message into the log.
 
-Runs on the loop thread of `remoting`, the log's one writer. A JSON frame of code 310 is decoded
-straight from the receive buffer into a typed header; every other form (V1 names, binary headers)
-is turned into the same header and takes the same path. Records get their place at once; at the
-end of the loop's turn the log publishes them and the answers leave, or wait for the flush and the
-replicas (DurabilityWaiters). What the other forms store is the business of SendRecords. Follows
+Runs on the loop thread of `remoting`, the log's one writer. The JSON header of a 310 is
+decoded straight into a typed one, its body stays in the receive buffer; every other form (V1
+names, binary headers) is turned into the same header and takes the same path. Records get their
+place at once; at the end of the loop's turn the log publishes them and the answers leave, or wait
+for the flush and the replicas (DurabilityWaiters). What the other forms store is the business of SendRecords. Follows
 SendMessageProcessor of the original for checks, their order, codes and words (reference:
 behaviours, section 2).
 """

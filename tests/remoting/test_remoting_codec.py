@@ -7,13 +7,14 @@ import re
 import struct
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting import remoting_codec
+from remoting import frame, remoting_codec
 from remoting.errors import EncodeError, FrameError
 from remoting.language_code import LANGUAGE_CODES, LanguageCode, language_name
 from remoting.remoting_codec import (
@@ -399,8 +400,9 @@ def test_round_trip(command: RemotingCommand, size: int) -> None:
     assert feed_in_pieces(frame * 3, size) == [command] * 3
 
 
-def test_the_codec_sees_no_socket_thread_or_clock() -> None:
-    source = Path(remoting_codec.__file__).read_text()
+@pytest.mark.parametrize("codec", [frame, remoting_codec])
+def test_the_codec_sees_no_socket_thread_or_clock(codec: ModuleType) -> None:
+    source = Path(codec.__file__ or "").read_text()
     for module in ("socket", "threading", "time", "selectors", "asyncio", "os"):
         assert f"import {module}\n" not in source
 
