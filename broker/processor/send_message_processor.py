@@ -4,9 +4,8 @@ Runs on the loop thread of `remoting`, the log's one writer. The JSON header of 
 decoded straight into a typed one, its body stays in the receive buffer; every other form (V1
 names, binary headers) is turned into the same header and takes the same path. Records get their
 place at once; at the end of the loop's turn the log publishes them and the answers leave, or wait
-for the flush and the replicas (DurabilityWaiters). What the other forms store is the business of SendRecords. Follows
-SendMessageProcessor of the original for checks, their order, codes and words (reference:
-behaviours, section 2).
+for the flush and the replicas (DurabilityWaiters). What the other forms store is the business of
+SendRecords. Follows SendMessageProcessor of RocketMQ for checks, their order, codes and words.
 """
 
 from __future__ import annotations
