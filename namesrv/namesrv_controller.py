@@ -85,7 +85,7 @@ class NamesrvController:
             _routes(processor),
             executors={_WRITE_POOL: RequestExecutor(_WRITE_POOL, 1, _WRITE_POOL_CAPACITY)},
             listener=BrokerHousekeepingService(self.route_info_manager),
-            gate=RequestGuard(config.admin_allowed_addresses, self._now_ms),
+            gate=RequestGuard(config.admin_allowed_addresses, self._now_ms).check,
             idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
             tls=tls,
         )

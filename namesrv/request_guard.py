@@ -67,7 +67,7 @@ _OPEN: Final = BROKER_CODES | READING_CODES
 
 
 class RequestGuard:
-    """RequestGate."""
+    """`check` is a RequestGate."""
 
     def __init__(self, admin_allowed_addresses: str, now_ms: Callable[[], int]) -> None:
         """`now_ms` is monotonic. Raises ValueError for a malformed setting."""

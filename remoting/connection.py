@@ -2,9 +2,8 @@
 
 Runs on its SelectorLoop's thread; `send_command` and `close` may be called from any thread. Whole
 frames are handed to a `FrameSink` as views into a receive buffer that all connections of a loop
-share: a sink copies what outlives its call. Knows frames (length, header length), no codes.
-
-    frame: int32 length (of what follows) | int32 type << 24 | header length | header | body
+share: a sink copies what outlives its call. How bytes are cut into frames is the business of
+frame.py, what they mean of the sink.
 
 The socket may be one that encrypts (tls_socket.py): it behaves as a socket does.
 
@@ -18,19 +17,17 @@ import enum
 import errno
 import itertools
 import logging
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from remoting.errors import FrameError
+from remoting.frame import LENGTH_SIZE, frame_size
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.selector_loop import EVENT_READ, EVENT_WRITE, SelectorLoop
 
 log = logging.getLogger(__name__)
 
-FRAME_HEAD: Final = struct.Struct(">iI")
-assert FRAME_HEAD.size == 8
 SHARED_BUFFER_SIZE: Final = 1 << 19
 _LARGE_FRAME: Final = SHARED_BUFFER_SIZE // 2
 _IOV_MAX: Final = 512
@@ -56,9 +53,10 @@ class FrameSink(Protocol):
     """Takes the frames of a connection; runs on the loop's thread."""
 
     def on_data(self, connection: Connection, view: memoryview, end: int) -> int:
-        """Handle every whole frame of view[:end]; returns how many bytes were consumed.
+        """Handle every whole frame of view[:end] (split_frames); returns how many bytes were taken.
 
-        Raises FrameError when the peer sent no frame: the connection is closed.
+        Raises FrameError when the peer sent no frame, be it of four bytes: the connection is
+        closed.
         """
 
     def on_closed(self, connection: Connection, reason: str) -> None:
@@ -93,7 +91,6 @@ class Connection:
         "_interest",
         "_large",
         "_loop",
-        "_max_frame",
         "_on_event",
         "_out",
         "_out_bytes",
@@ -121,7 +118,6 @@ class Connection:
         *,
         receive: ReceiveBuffer,
         flush_list: list[Connection],
-        max_frame: int,
         high_water: int,
     ) -> None:
         self._loop = loop
@@ -129,7 +125,6 @@ class Connection:
         self._sink = sink
         self._receive = receive
         self._flush_list = flush_list
-        self._max_frame = max_frame
         self._high_water = high_water
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -274,15 +269,12 @@ class Connection:
             self._keep(view, used, end)
 
     def _keep(self, view: memoryview, used: int, end: int) -> None:
-        if end - used >= 4:
-            frame_size = int.from_bytes(view[used : used + 4], "big", signed=True) + 4
-            if frame_size > self._max_frame or frame_size < 8:
-                raise FrameError(f"frame length {frame_size - 4} (limit {self._max_frame - 4})")
-            if frame_size > _LARGE_FRAME:
-                self._large = memoryview(bytearray(frame_size))
-                self._have = end - used
-                self._large[: self._have] = view[used:end]
-                return
+        size = frame_size(view, used) if end - used >= LENGTH_SIZE else 0
+        if size > _LARGE_FRAME:
+            self._large = memoryview(bytearray(size))
+            self._have = end - used
+            self._large[: self._have] = view[used:end]
+            return
         self._partial = bytes(view[used:end])
 
     def _read_large(self, large: memoryview) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from remoting.connect_attempt import ConnectAttempt, HandshakingSocket, SocketTarget, resolve
-from remoting.connection import FRAME_HEAD, Connection, ReceiveBuffer, StreamSocket
+from remoting.connection import Connection, ReceiveBuffer, StreamSocket
 from remoting.errors import (
     EncodeError,
     RemotingConnectError,
@@ -27,7 +27,8 @@ from remoting.errors import (
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
-from remoting.remoting_codec import MAX_FRAME, check_prefix, decode_frame, encode_command
+from remoting.frame import split_frames
+from remoting.remoting_codec import decode_command, encode_command
 from remoting.remoting_command import ONEWAY_FLAG, RemotingCommand, next_opaque
 from remoting.remoting_config import RemotingClientConfig
 from remoting.request_dispatcher import Executor, RequestDispatcher
@@ -365,7 +366,6 @@ class RemotingClient:
             self,
             receive=self._receive,
             flush_list=self._flush_list,
-            max_frame=MAX_FRAME,
             high_water=HIGH_WATER,
         )
         connection.state = address
@@ -377,24 +377,17 @@ class RemotingClient:
 
     def on_data(self, connection: Connection, view: memoryview, end: int) -> int:
         """FrameSink: handle every whole frame of view[:end]."""
-        position = 0
-        while end - position >= FRAME_HEAD.size and connection.is_open:
-            length, word = FRAME_HEAD.unpack_from(view, position)
-            header_length, serialize_type = check_prefix(length, word, MAX_FRAME)
-            start = position + FRAME_HEAD.size
-            next_position = position + 4 + length
-            if next_position > end:
-                break
-            frame = view[start:next_position]
-            self._receive_command(connection, decode_frame(frame, header_length, serialize_type))
-            position = next_position
-        return position
+        return split_frames(view, end, self._take_frame, connection)
 
-    def _receive_command(self, connection: Connection, command: RemotingCommand) -> None:
+    def _take_frame(
+        self, connection: Connection, serialize_type: int, header: bytes, body: memoryview
+    ) -> bool:
+        command = decode_command(header, serialize_type, bytes(body))
         if command.is_response:
             self._responses.complete(command)
         else:
             self._dispatcher.dispatch(connection, command)
+        return connection.is_open
 
     # -- closing -------------------------------------------------------------------------------
 

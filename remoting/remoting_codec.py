@@ -1,23 +1,17 @@
-"""Frames: bytes to RemotingCommand and back. Sans I/O: never sees a socket, thread or clock.
+"""Headers: bytes to RemotingCommand, and a RemotingCommand to its frame. Sans I/O, any thread.
 
-    int32 L   frame length, itself not counted: L = 4 + H + B
-    int8  T   serialize type (0 JSON, 1 ROCKETMQ) | uint24 H header length
-    H bytes   header
-    B bytes   body
-
-All big-endian. A frame is refused as soon as the bytes that condemn it are here, before the rest
-is buffered; FrameError means that the connection must be closed (Java: NettyDecoder closes too).
-One FrameDecoder belongs to one connection and to the thread that reads it.
+Where a frame begins and ends is the business of frame.py. FrameError means that the connection
+must be closed (Java: NettyDecoder closes too).
 """
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from remoting.errors import EncodeError, FrameError
+from remoting.frame import MAX_HEADER, pack_head
 from remoting.java_casts import cast_int, cast_string
 from remoting.java_text import to_java_escapes
 from remoting.language_code import LANGUAGE_NAMES, LanguageCode, language_code, language_name
@@ -25,20 +19,11 @@ from remoting.remoting_command import RemotingCommand, SerializeType, next_opaqu
 from remoting.remoting_serializable import JsonError, loads_exact
 from remoting.rocketmq_serializable import decode_rocketmq_header, encode_rocketmq_header
 
-MAX_FRAME: Final = 16777216
-"""Largest L + 4 that is accepted (Java: com.rocketmq.remoting.frameMaxLength)."""
-
 MAX_EXT_FIELDS: Final = 4096
 """Largest number of extFields. Java has no bound; its largest header has 16 fields."""
 
 LENIENT_HEADER_LIMIT: Final = 65536
 """A header that msgspec refuses is read by the slow lenient reader only up to this size."""
-
-PREFIX: Final = Struct(">ii")
-assert PREFIX.size == 8
-LENGTH: Final = Struct(">i")
-assert LENGTH.size == 4
-HEADER_LENGTH_MASK: Final = 0xFFFFFF
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
@@ -74,104 +59,6 @@ class _WrittenHeader(
 
 _decoder: Final = msgspec.json.Decoder(_ReadHeader)
 _encoder: Final = msgspec.json.Encoder()
-
-
-class FrameDecoder:
-    """Splits a byte stream into commands. Owned by: the thread that reads the connection.
-
-    feed() only stores; next_command() gives a command, or None when more bytes are needed. After
-    a FrameError the stream has no frame boundary any more, so every later call raises it again.
-    """
-
-    __slots__ = ("_buffer", "_failure", "_max_frame", "_start")
-
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
-        self._max_frame = max_frame
-        self._buffer = bytearray()
-        self._start = 0
-        self._failure: str | None = None
-
-    @property
-    def buffered(self) -> int:
-        """Bytes fed but not yet given back as commands."""
-        return len(self._buffer) - self._start
-
-    def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Store bytes from the peer; after a FrameError they are dropped."""
-        if self._failure is None:
-            self._buffer += data
-
-    def next_command(self) -> RemotingCommand | None:
-        """The next whole frame, decoded; None when it is not all here yet.
-
-        Raises FrameError when the bytes can be no frame.
-        """
-        if self._failure is not None:
-            raise FrameError(self._failure)
-        try:
-            return self._next_command()
-        except FrameError as error:
-            self._failure = str(error)
-            raise
-
-    def _next_command(self) -> RemotingCommand | None:
-        start = self._start
-        available = len(self._buffer) - start
-        if available < PREFIX.size:
-            if available >= LENGTH.size:
-                check_frame_length(LENGTH.unpack_from(self._buffer, start)[0], self._max_frame)
-            self._compact()
-            return None
-        length, word = PREFIX.unpack_from(self._buffer, start)
-        header_length, serialize_type = check_prefix(length, word, self._max_frame)
-        if available < LENGTH.size + length:
-            self._compact()
-            return None
-        with memoryview(self._buffer) as view:
-            frame = view[start + PREFIX.size : start + LENGTH.size + length]
-            try:
-                command = decode_frame(frame, header_length, serialize_type)
-            finally:
-                frame.release()
-        self._start = start + LENGTH.size + length
-        return command
-
-    def _compact(self) -> None:
-        """Drop what has been given back, once for each run of whole frames."""
-        if self._start:
-            del self._buffer[: self._start]
-            self._start = 0
-
-
-def check_frame_length(length: int, max_frame: int = MAX_FRAME) -> None:
-    """Raise FrameError unless L, the first four bytes of a frame, is possible."""
-    if length < LENGTH.size:
-        raise FrameError(f"frame length {length} is less than 4")
-    if length + LENGTH.size > max_frame:
-        raise FrameError(f"frame of {length + LENGTH.size} bytes is over the limit of {max_frame}")
-
-
-def check_prefix(length: int, word: int, max_frame: int = MAX_FRAME) -> tuple[int, int]:
-    """(header length, serialize type) of the two int32 before a header.
-
-    Raises FrameError for an impossible L, H > L - 4, or an unknown serialize type.
-    """
-    check_frame_length(length, max_frame)
-    header_length = word & HEADER_LENGTH_MASK
-    serialize_type = (word >> 24) & 0xFF
-    if serialize_type not in (SerializeType.JSON, SerializeType.ROCKETMQ):
-        raise FrameError(f"unknown serialize type {serialize_type}")
-    if header_length > length - LENGTH.size:
-        raise FrameError(f"header of {header_length} bytes in a frame length of {length}")
-    return header_length, serialize_type
-
-
-def decode_frame(
-    frame: bytes | memoryview, header_length: int, serialize_type: int
-) -> RemotingCommand:
-    """Decode header and body, `frame` being what follows the 8-byte prefix. Copies the body."""
-    body = bytes(frame[header_length:])
-    return decode_command(frame[:header_length], serialize_type, body)
 
 
 def decode_command(
@@ -283,12 +170,11 @@ def encode_header(command: RemotingCommand, body_length: int | None = None) -> b
         header: bytes | bytearray = _encode_json_header(command)
     else:
         header = encode_rocketmq_header(command)
-    if len(header) > HEADER_LENGTH_MASK:
+    if len(header) > MAX_HEADER:
         raise EncodeError(
             f"header of {len(header)} bytes does not fit 24 bits: code {command.code}"
         )
-    word = command.serialize_type << 24 | len(header)
-    return PREFIX.pack(LENGTH.size + len(header) + size, word) + header
+    return pack_head(command.serialize_type, len(header), size) + header
 
 
 def _encode_json_header(command: RemotingCommand) -> bytes | bytearray:

@@ -20,9 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, Protocol
 
-from remoting.connection import FRAME_HEAD, Connection, Phase, ReceiveBuffer
-from remoting.errors import FrameError, RemotingSendRequestError
+from remoting.connection import Connection, Phase, ReceiveBuffer
+from remoting.errors import RemotingSendRequestError
+from remoting.frame import split_frames
 from remoting.remoting_codec import decode_command
+from remoting.remoting_command import SerializeType
 from remoting.request_dispatcher import AnswerObserver, RequestDispatcher, RequestGate
 from remoting.request_processor import ConnectionListener, Route
 from remoting.response_table import ResponseTable
@@ -30,16 +32,14 @@ from remoting.selector_loop import EVENT_READ, SelectorLoop
 
 log = logging.getLogger(__name__)
 
-MAX_FRAME: Final = 16 << 20
 _HIGH_WATER: Final = 4 << 20
 _IDLE_SCAN_MS: Final = 5_000
 _ACCEPT_BACK_OFF_MS: Final = 200
 _ACCEPT_BATCH: Final = 64
-_HEADER_MASK: Final = 0xFFFFFF
-_JSON_LIMIT: Final = 1 << 24
+_JSON: Final = int(SerializeType.JSON)
 
-FastHandler = Callable[[Connection, memoryview, memoryview], bool]
-"""(connection, header, body) -> whether it took the frame; views end with the call."""
+FastHandler = Callable[[Connection, bytes, memoryview], bool]
+"""(connection, header, body) -> whether it took the frame; the view ends with the call."""
 
 
 class ServerSecurity(Protocol):
@@ -152,7 +152,6 @@ class RemotingServer:
         listener: ConnectionListener | None = None,
         fast_routes: Sequence[tuple[bytes, FastHandler]] = (),
         idle_timeout_ms: int = 120_000,
-        max_frame: int = MAX_FRAME,
         high_water: int = _HIGH_WATER,
         observer: AnswerObserver | None = None,
         responses: ResponseTable | None = None,
@@ -173,9 +172,8 @@ class RemotingServer:
         )
         self._dispatcher = RequestDispatcher(routes, self._executors, observer, gate)
         self._listener = listener
-        self._fast = tuple((prefix, len(prefix), handler) for prefix, handler in fast_routes)
+        self._fast = tuple(fast_routes)
         self._idle_timeout_ms = idle_timeout_ms
-        self._max_frame = max_frame
         self._high_water = high_water or _HIGH_WATER
         self._receive = ReceiveBuffer()
         self._flush_list: list[Connection] = []
@@ -275,7 +273,6 @@ class RemotingServer:
                 self,
                 receive=self._receive,
                 flush_list=self._flush_list,
-                max_frame=self._max_frame,
                 high_water=self._high_water,
             )
         except OSError as error:
@@ -310,46 +307,33 @@ class RemotingServer:
     # -- frames --------------------------------------------------------------------------------
 
     def on_data(self, connection: Connection, view: memoryview, end: int) -> int:
-        """FrameSink: the hot loop over the frames of one read (see tests/bench/compare.py)."""
-        position = 0
-        unpack = FRAME_HEAD.unpack_from
-        fast = () if connection.connection_id in self._port_dispatchers else self._fast
-        limit = self._max_frame - 4
-        while end - position >= 8:
-            length, word = unpack(view, position)
-            header_length = word & _HEADER_MASK
-            if length > limit or header_length > length - 4:
-                raise FrameError(f"frame length {length}, header length {header_length}")
-            header_start = position + 8
-            position += 4 + length
-            if position > end:
-                return header_start - 8
-            header = view[header_start : header_start + header_length]
-            body = view[header_start + header_length : position]
-            if word < _JSON_LIMIT:
-                for prefix, size, handler in fast:
-                    if header[:size] == prefix:
-                        if handler(connection, header, body):
-                            break
-                        self._handle(connection, header, word >> 24, body)
-                        break
-                else:
-                    self._handle(connection, header, 0, body)
-            else:
-                self._handle(connection, header, word >> 24, body)
-            if connection.phase is not Phase.OPEN:
-                return end
-        return position
+        """FrameSink: handle every whole frame of view[:end]."""
+        own = self._port_dispatchers.get(connection.connection_id)
+        take = self._take_fast if own is None else self._take_frame
+        return split_frames(view, end, take, connection)
 
-    def _handle(
-        self, connection: Connection, header: memoryview, serialize: int, body: memoryview
-    ) -> None:
-        command = decode_command(header, serialize, bytes(body))
+    def _take_fast(
+        self, connection: Connection, serialize_type: int, header: bytes, body: memoryview
+    ) -> bool:
+        """A frame of a port with fast routes: part of the hot loop (see tests/bench/compare.py)."""
+        if serialize_type == _JSON:
+            for prefix, handler in self._fast:
+                if header.startswith(prefix):
+                    if handler(connection, header, body):
+                        return connection.phase is Phase.OPEN
+                    break
+        return self._take_frame(connection, serialize_type, header, body)
+
+    def _take_frame(
+        self, connection: Connection, serialize_type: int, header: bytes, body: memoryview
+    ) -> bool:
+        command = decode_command(header, serialize_type, bytes(body))
         if command.is_response:
             self.responses.complete(command, connection.remote_address)
-            return
-        dispatcher = self._port_dispatchers.get(connection.connection_id, self._dispatcher)
-        dispatcher.dispatch(connection, command)
+        else:
+            dispatcher = self._port_dispatchers.get(connection.connection_id, self._dispatcher)
+            dispatcher.dispatch(connection, command)
+        return connection.phase is Phase.OPEN
 
     def flush(self) -> None:
         """End of turn: what was queued for each connection leaves in one write."""

@@ -34,12 +34,9 @@ class Executor(Protocol):
         ...
 
 
-class RequestGate(Protocol):
-    """Lets requests in (Java: RPCHook.doBeforeRequest)."""
-
-    def check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
-        """Raises RequestError when this peer may not ask for that. On the request's thread."""
-        ...
+RequestGate = Callable[[ConnectionLike, RemotingCommand], None]
+"""Lets requests in (Java: RPCHook.doBeforeRequest): raises RequestError when this peer may not ask
+for that. On the request's thread."""
 
 
 class AnswerObserver(Protocol):
@@ -116,7 +113,7 @@ class RequestDispatcher:
         """The request guard: whatever a processor raises becomes an answer."""
         try:
             if self._gate is not None:
-                self._gate.check(connection, request)
+                self._gate(connection, request)
             response = processor.process_request(connection, request)
         except RequestError as error:
             response = request.response(error.code, error.remark)

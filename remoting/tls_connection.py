@@ -55,7 +55,6 @@ class TlsConnection(Connection):
         *,
         receive: ReceiveBuffer,
         flush_list: list[Connection],
-        max_frame: int,
         high_water: int,
         door: TlsDoor | None = None,
     ) -> None:
@@ -66,7 +65,6 @@ class TlsConnection(Connection):
             sink,
             receive=receive,
             flush_list=flush_list,
-            max_frame=max_frame,
             high_water=high_water,
         )
         self._door = door

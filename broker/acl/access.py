@@ -54,7 +54,7 @@ class Access:
         if self.manager is None:
             return routes
         return tuple(
-            (prefix, GuardedRoute(prefix, handler, self.gate)) for prefix, handler in routes
+            (prefix, GuardedRoute(prefix, handler, self.gate.check)) for prefix, handler in routes
         )
 
     def open(self, executor: ScheduledExecutor) -> None:

@@ -40,9 +40,9 @@ class GuardedRoute:
         """`prefix`: of the JSON header, up to the comma behind its code."""
         self._code = int(prefix.removeprefix(b'{"code":').removesuffix(b","))
         self._handler = handler
-        self._check = gate.check
+        self._check = gate
 
-    def __call__(self, connection: Connection, header: memoryview, body: memoryview) -> bool:
+    def __call__(self, connection: Connection, header: bytes, body: memoryview) -> bool:
         """Whether the frame was taken."""
         try:
             read = _decode(header)

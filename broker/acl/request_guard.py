@@ -37,7 +37,7 @@ class AclSource(Protocol):
 
 
 class RequestGuard:
-    """RequestGate."""
+    """`check` is a RequestGate."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """DurabilityWaiters: answers to sends that wait for the flush, the replicas, or both.
 
-Pure but for the answers it sends; runs on the loop thread of `remoting`. The durable order is
+Pure but for the answers it calls; runs on the loop thread of `remoting`. The durable order is
 written here and nowhere else: append (CommitLog.commit) -> flush (flushed_offset) -> replicate
 (replicated_offset) -> answer. Offsets and deadlines only grow, so the line is served from its
 head; no thread waits. Follows CommitLog.submitFlushRequest / submitReplicaRequest of the original:
@@ -10,83 +10,20 @@ the flush is mostly the later one: when the replicas had acknowledged is remembe
 
 from __future__ import annotations
 
-import struct
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final, Protocol
 
-from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 from remoting.response_code import ResponseCode
 
 _NO_LIMIT: Final = 1 << 62
 _NS_PER_MS: Final = 1_000_000
-_FRAME_HEAD: Final = struct.Struct(">ii")
-_SUCCESS: Final = b'{"code":0,'
 _ACKED: Final = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT)
 """What is answered when enough replicas have acknowledged in time."""
 
 
-class Answer(Protocol):
-    """An answer but for its code."""
-
-    def send(self, code: ResponseCode) -> None:
-        """Answer with `code`; the message is stored, whatever the code."""
-
-
-class AnswerTarget(Protocol):
-    """Whoever takes the answer."""
-
-    def send_command(self, command: RemotingCommand) -> None:
-        """Send it; a closed connection drops it."""
-
-
-class FrameWriter(Protocol):
-    """Where a finished frame goes: a Connection."""
-
-    def write(self, data: bytes) -> None:
-        """Queue it; a closed connection drops it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SendAnswer:
-    """An answer that is encoded when it is sent."""
-
-    target: AnswerTarget
-    opaque: int
-    serialize_type: SerializeType
-    fields: dict[str, str]
-
-    def send(self, code: ResponseCode) -> None:
-        """Answer with `code`; the message is stored, whatever the code."""
-        self.target.send_command(
-            RemotingCommand(
-                int(code),
-                opaque=self.opaque,
-                flag=RESPONSE_FLAG,
-                ext_fields=self.fields,
-                serialize_type=self.serialize_type,
-            )
-        )
-
-
-class EncodedAnswer:
-    """The frame of a JSON success, ready to leave (plain class: one is made for every send)."""
-
-    __slots__ = ("_frame", "_target")
-
-    def __init__(self, target: FrameWriter, frame: bytes) -> None:
-        """frame: lengths, then a header that begins with `{"code":0,`; no body."""
-        self._target = target
-        self._frame = frame
-
-    def send(self, code: ResponseCode) -> None:
-        """Answer with `code`; only a success leaves as it is."""
-        if code is ResponseCode.SUCCESS:
-            self._target.write(self._frame)
-            return
-        header = self._frame[_FRAME_HEAD.size :].removeprefix(_SUCCESS)
-        header = b'{"code":%d,' % code + header
-        self._target.write(_FRAME_HEAD.pack(4 + len(header), len(header)) + header)
+Answer = Callable[[ResponseCode], None]
+"""Answers a request whose message is stored, with the code that came out."""
 
 
 class DurabilityStats(Protocol):
@@ -231,7 +168,7 @@ class DurabilityWaiters:
                     acked_to, acked_ns = acks.find(end, now_ns)
                     safe = min(flushed, replicated, acked_to)
             line.popleft()
-            answer.send(code)
+            answer(code)
             if came_ns != since_ns or code is not before or asked != request:
                 self._count(request, before, now_ns - since_ns, acked_ns - since_ns, count)
                 count, since_ns, request = 0, came_ns, asked

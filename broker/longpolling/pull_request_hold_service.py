@@ -86,8 +86,8 @@ class PullRequestHoldService:
 
     def _sweep(self) -> None:
         for key, pulls in list(self._held.items()):
-            if not all(pull.connection.is_open for pull in pulls):
-                pulls[:] = [pull for pull in pulls if pull.connection.is_open]
+            if not all(pull.request.connection.is_open for pull in pulls):
+                pulls[:] = [pull for pull in pulls if pull.request.connection.is_open]
                 if not pulls:
                     del self._held[key]
 
@@ -95,7 +95,7 @@ class PullRequestHoldService:
         """With a time, only pulls whose time is up run; without, all of the queue's."""
         kept: list[HeldPull] = []
         for pull in self._held.pop(key):
-            if not pull.connection.is_open:
+            if not pull.request.connection.is_open:
                 continue
             if now_ms is None:
                 answered = self._run_again(pull, False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from broker.client.consumer_manager import ConsumerManager
 from broker.filter.consumer_filter_manager import ConsumerFilter
@@ -68,13 +68,6 @@ MAX_QUEUE_UNITS: Final = 10_000
 MAX_OFFSET: Final = (1 << 63) - 1
 
 
-class PropertyFilters(Protocol):
-    """What is needed of ConsumerFilterManager."""
-
-    def find(self, topic: str, group: str) -> ConsumerFilter | None:
-        """The group's filter for `topic`, dead or alive."""
-
-
 class AdminOffsetProcessor(TableProcessor):
     """Codes 29, 30, 31, 32, 43, 45, 208, 303, 308, 314, 317, 321 and, for mqadmin of 5.x, 343."""
 
@@ -93,8 +86,9 @@ class AdminOffsetProcessor(TableProcessor):
         times: QueueTimes,
         stats: BrokerStatsManager,
         broker_addr: Callable[[], str],
-        filters: PropertyFilters,
+        find_filter: Callable[[str, str], ConsumerFilter | None],
     ) -> None:
+        """find_filter: a group's filter for a topic, dead or alive: (topic, group)."""
         super().__init__(
             {
                 RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset_by_timestamp,
@@ -124,7 +118,7 @@ class AdminOffsetProcessor(TableProcessor):
         self._times = times
         self._stats = stats
         self._broker_addr = broker_addr
-        self._filters = filters
+        self._find_filter = find_filter
 
     # -- one queue ------------------------------------------------------------------------------
 
@@ -197,7 +191,7 @@ class AdminOffsetProcessor(TableProcessor):
 
     def _filter_text(self, group: str, topic: str) -> str:
         """The group's property filter as its row in consumerFilter.json, "null" without one."""
-        found = self._filters.find(topic, group)
+        found = self._find_filter(topic, group)
         return "null" if found is None else found.row().to_pretty_json_bytes().decode()
 
     def _units(

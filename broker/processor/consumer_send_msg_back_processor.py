@@ -26,8 +26,8 @@ from broker.topic.system_topics import (
     dlq_topic,
     retry_topic,
 )
+from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
-from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
 from remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
@@ -49,35 +49,11 @@ _RETRY_TOPIC: Final = "RETRY_TOPIC"
 _ORIGIN_ID: Final = "ORIGIN_MESSAGE_ID"
 
 
-class SendBackTopics(Protocol):
-    """What is needed of TopicConfigManager."""
-
-    def create(
-        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
-    ) -> TopicConfig | None:
-        """Create a topic of the broker's own, or find it; None when that takes too long."""
-
-
-class SendBackGroups(Protocol):
-    """What is needed of SubscriptionGroupManager."""
-
-    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; made with defaults where that is allowed, else None."""
-
-
-class SendBackStats(Protocol):
+class SendBackStats(PutStats, Protocol):
     """Where messages that came back are counted (loop thread)."""
-
-    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
-        """`count` messages, `size` bytes of the log, went into `topic`."""
 
     def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
         """A message of `size` bytes went into a queue that is counted by itself."""
-
-    def add_timed_answer(
-        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
-    ) -> None:
-        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
 
     def add_send_back(self, group: str, topic: str) -> None:
         """A message of `topic` came back from `group`."""
@@ -90,8 +66,8 @@ class SendBackParts:
     commit_log: CommitLog
     line: AppendLine
     reader: MessageReader
-    topics: SendBackTopics
-    groups: SendBackGroups
+    topics: OwnTopics
+    find_group: FindGroup
     stats: SendBackStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop, soon (call_soon_threadsafe)."""
@@ -198,7 +174,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "this broker is a slave: send back to its master"
             )
-        config = self._parts.groups.find_or_create(name)
+        config = self._parts.find_group(name)
         if config is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from broker.append.append_line import AppendLine
 from broker.append.diverted_messages import home_of, refuse_timer
@@ -28,6 +28,7 @@ from broker.topic.system_topics import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
+from broker.topic.table_protocols import FindTopic, PutStats
 from broker.transaction.half_table import HalfTable
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
@@ -38,7 +39,6 @@ from broker.transaction.transaction_records import (
     waits_for_safety,
     with_number,
 )
-from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
 from remoting.headers.transaction import (
@@ -70,25 +70,6 @@ _ENDED: Final = "the transaction was ended before; nothing is done"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
 
 
-class Topics(Protocol):
-    """The table of topics, as ends look at it."""
-
-    def find(self, topic: str) -> TopicConfig | None:
-        """None when there is no such topic (any more)."""
-
-
-class TransactionStats(Protocol):
-    """Where committed messages and answers are counted (loop thread)."""
-
-    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
-        """`count` messages, `size` bytes of the log, went into `topic`."""
-
-    def add_timed_answer(
-        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
-    ) -> None:
-        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionParts:
     """What the processor works with."""
@@ -97,9 +78,9 @@ class EndTransactionParts:
     line: AppendLine
     reader: MessageReader
     halves: HalfTable
-    topics: Topics
+    find_topic: FindTopic
     waiters: DurabilityWaiters
-    stats: TransactionStats
+    stats: PutStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop, soon (call_soon_threadsafe)."""
     later: Callable[[int, Callable[[], None]], object]
@@ -117,7 +98,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """A committed message on its way into the log (Append), then until it is safe (Answer)."""
+    """A committed message on its way into the log (Append), then until it is safe."""
 
     processor: EndTransactionProcessor
     request: _Request
@@ -133,8 +114,8 @@ class _Commit:
         """See Append."""
         self.processor.on_end_refused(self.request, self.half.queue_offset, code, remark)
 
-    def send(self, _code: ResponseCode) -> None:
-        """See Answer: the message is stored; that flush or replicas were late is no failure."""
+    def on_safe(self, _code: ResponseCode) -> None:
+        """An Answer: the message is stored; that flush or replicas were late is no failure."""
         self.processor.answer(self.request, ResponseCode.SUCCESS, None)
 
 
@@ -297,7 +278,7 @@ class EndTransactionProcessor(TableProcessor):
             return
         if not self._begin(asked, half.queue_offset):
             return
-        if self._parts.topics.find(topic) is None:
+        if self._parts.find_topic(topic) is None:
             # Its queues are deleted now or were: the record would make one of them again, at the
             # old offset, where nobody may pull it.
             remark = f"topic[{topic}] not exist: make it again and commit again, or roll back"
@@ -343,7 +324,7 @@ class EndTransactionProcessor(TableProcessor):
         for half in self._halves.end(commit.half.queue_offset):
             self._append_op(half, None)
         if parts.waiters.active and waits_for_safety(commit.half):
-            parts.waiters.add(end, commit, None)
+            parts.waiters.add(end, commit.on_safe, None)
         else:
             self.answer(commit.request, ResponseCode.SUCCESS, None)
 

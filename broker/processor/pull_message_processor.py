@@ -10,14 +10,12 @@ behaviours, section 9).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
 
-from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
-from broker.filter.unit_marks import MARKED_CODES, UnitMarks
+from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUSPEND,
@@ -25,16 +23,19 @@ from broker.longpolling.pull_header import (
     HeldPull,
     PullFrame,
     PullHeader,
+    PullRequest,
+    Wanted,
 )
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.pull_subscription import PullConsumers, PullFilters, PullSubscriptions
+from broker.topic.table_protocols import FindGroup, FindTopic
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
-from remoting.body.topic_config import TopicConfig
-from remoting.connection import FRAME_HEAD, Buffer, Connection
+from remoting.connection import Buffer, Connection
 from remoting.errors import HeaderError, RequestError
+from remoting.frame import JsonAnswer
 from remoting.remoting_codec import encode_header
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 from remoting.request_processor import ConnectionLike
@@ -51,50 +52,29 @@ _BLANK_UNIT_SIZE: Final = 0x7FFFFFFF
 
 _decode_frame: Final = msgspec.json.Decoder(PullFrame, strict=False).decode
 
-_ANSWER: Final = (
-    b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","nextBeginOffset":"%d",'
-    b'"minOffset":"%d","maxOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
-    b'"remark":"%s","serializeTypeCurrentRPC":"JSON","version":409}'
+_NUMBER: Final = b'"%d"'
+_ANSWER: Final = JsonAnswer(
+    {
+        "suggestWhichBrokerId": _NUMBER,
+        "nextBeginOffset": _NUMBER,
+        "minOffset": _NUMBER,
+        "maxOffset": _NUMBER,
+    },
+    remark=True,
 )
 
 
-class PullTopics(Protocol):
-    """What is needed of TopicConfigManager."""
+CommitOffset = Callable[[str, str, str, int, int], None]
+"""Remember how far a group has come: (remote address, group, topic, queue id, offset)
+(ConsumerOffsetManager.commit_offset)."""
 
-    def find(self, topic: str) -> TopicConfig | None:
-        """The topic's configuration, None when it does not exist."""
+ReadUnits = Callable[[str, int, int, int], bytes]
+"""(topic, queue id, queue offset, count) -> up to `count` units from there on; fewer at a file's
+end, b"" for none (ConsumeQueueReader.read_units)."""
 
-
-class PullGroups(Protocol):
-    """What is needed of SubscriptionGroupManager."""
-
-    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration, made where that is allowed."""
-
-
-class PullOffsets(Protocol):
-    """What is needed of ConsumerOffsetManager."""
-
-    def commit_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Remember how far the group has come."""
-
-
-class UnitReader(Protocol):
-    """What is needed of ConsumeQueueReader."""
-
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
-        """Up to `count` units from `queue_offset` on; fewer at a file's end, b"" for none."""
-
-
-class LogReader(Protocol):
-    """What is needed of the mapped commit log."""
-
-    file_size: int
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`; None when it is gone."""
+NoteMoved = Callable[[str, str, int, int, int], None]
+"""A pull of a group was told to go on elsewhere: (group, topic, queue id, asked, corrected)
+(OffsetMovedEvents.add)."""
 
 
 class PullStats(Protocol):
@@ -108,13 +88,6 @@ class PullStats(Protocol):
 
     def add_get(self, group: str, topic: str, count: int, size: int) -> None:
         """`count` messages of `size` bytes were given to `group`."""
-
-
-class MovedPulls(Protocol):
-    """What is needed of OffsetMovedEvents."""
-
-    def add(self, group: str, topic: str, queue_id: int, asked: int, corrected: int) -> None:
-        """A pull of `group` was told to go on at `corrected`."""
 
 
 class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +111,7 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     filter_support_retry: bool
 
 
-@dataclass(slots=True)
-class _Read:
+class _Read(msgspec.Struct, frozen=True, gc=False):
     """What one look at a queue gave."""
 
     code: int
@@ -147,10 +119,12 @@ class _Read:
     next_offset: int
     min_offset: int
     max_offset: int
-    pieces: list[Buffer]
-    size: int
-    count: int
-    slow: bool
+    slow: bool = False
+    """The consumer is so far behind that it reads from the disk."""
+    pieces: list[Buffer] = []
+    """The records, of `size` bytes together; neighbours in the log are one piece."""
+    size: int = 0
+    count: int = 0
 
 
 class PullMessageProcessor:
@@ -161,29 +135,29 @@ class PullMessageProcessor:
         settings: PullSettings,
         page: ControlPage,
         table: QueueTableReader,
-        units: UnitReader,
-        log_reader: LogReader,
-        topics: PullTopics,
-        groups: PullGroups,
+        read_units: ReadUnits,
+        log_reader: LogViews,
+        find_topic: FindTopic,
+        find_group: FindGroup,
         consumers: PullConsumers,
-        offsets: PullOffsets,
+        commit_offset: CommitOffset,
         stats: PullStats,
         monotonic_ms: Callable[[], int],
         filters: PullFilters,
-        moved: MovedPulls,
+        note_moved: NoteMoved,
     ) -> None:
-        """filters: the groups' compiled expressions. moved: hears of corrected offsets."""
+        """filters: the groups' compiled expressions. note_moved: hears of corrected offsets."""
         self._settings = settings
         self._counters = page.counters
         self._table = table
-        self._units = units
+        self._read_units = read_units
         self._log = log_reader
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+        self._find_topic = find_topic
+        self._find_group = find_group
+        self._commit_offset = commit_offset
         self._stats = stats
         self._monotonic_ms = monotonic_ms
-        self._moved = moved
+        self._note_moved = note_moved
         self._marks = UnitMarks(log_reader, monotonic_ms)
         self._subscriptions = PullSubscriptions(
             consumers,
@@ -199,7 +173,7 @@ class PullMessageProcessor:
 
     # -- entries -------------------------------------------------------------------------------
 
-    def process_fast(self, connection: Connection, header: memoryview, _body: memoryview) -> bool:
+    def process_fast(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
         """FastHandler for JSON frames of code 11; False hands the frame to `process_request`."""
         try:
             frame = _decode_frame(header)
@@ -207,11 +181,14 @@ class PullMessageProcessor:
             return False
         if frame.flag:
             return False
+        request = PullRequest(
+            connection, frame.opaque, SerializeType.JSON, frame.code, frame.extFields
+        )
         try:
-            self._pull(connection, frame.opaque, SerializeType.JSON, frame.extFields, frame.code)
+            self._pull(request)
         except RequestError as error:
             self._stats.add_answers(frame.code, error.code)
-            _refuse(connection, frame.opaque, SerializeType.JSON, error)
+            _refuse(request, error)
         return True
 
     def process_request(
@@ -230,24 +207,20 @@ class PullMessageProcessor:
         except msgspec.ValidationError as error:
             field = str(error).rpartition("$.")[2].strip("`")
             raise HeaderError("PullMessageRequestHeader", field, str(error)) from error
-        self._pull(connection, request.opaque, request.serialize_type, header, request.code)
+        self._pull(
+            PullRequest(connection, request.opaque, request.serialize_type, request.code, header)
+        )
         return None
 
     # -- one pull ------------------------------------------------------------------------------
 
-    def _pull(
-        self,
-        connection: Connection,
-        opaque: int,
-        serialize: SerializeType,
-        header: PullHeader,
-        request_code: int,
-    ) -> None:
+    def _pull(self, request: PullRequest) -> None:
+        connection, header = request.connection, request.header
         group = self._check(connection, header)
-        codes, properties = self._subscriptions.wanted(header, group)
-        read = self._read(header, header.queueOffset, codes, properties)
+        wanted = self._subscriptions.wanted(header, group)
+        read = self._read(header, header.queueOffset, wanted)
         if header.sysFlag & FLAG_COMMIT_OFFSET and not self._settings.is_slave:
-            self._offsets.commit_offset(
+            self._commit_offset(
                 connection.remote_address,
                 header.consumerGroup,
                 header.topic,
@@ -255,22 +228,18 @@ class PullMessageProcessor:
                 header.commitOffset,
             )
         if read.code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & FLAG_SUSPEND:
+            now_ms = self._monotonic_ms()
             held = HeldPull(
-                connection,
-                opaque,
-                serialize,
-                header,
-                codes,
-                header.queueOffset,
-                self._monotonic_ms() + self._hold_ms(header),
-                request_code,
-                self._monotonic_ms(),
-                properties,
+                request=request,
+                wanted=wanted,
+                queue_offset=header.queueOffset,
+                since_ms=now_ms,
+                deadline_ms=now_ms + self._hold_ms(header),
             )
             self.hold_service.hold((header.topic, header.queueId), held)
             return
-        self._stats.add_answers(request_code, read.code)
-        self._answer(connection, opaque, serialize, header, read, group)
+        self._stats.add_answers(request.code, read.code)
+        self._answer(request, read, group)
 
     def _hold_ms(self, header: PullHeader) -> int:
         if self._settings.long_polling_enable:
@@ -278,17 +247,18 @@ class PullMessageProcessor:
         return self._settings.short_polling_time_ms
 
     def _run_again(self, pull: HeldPull, time_is_up: bool) -> bool:
-        header = pull.header
+        request = pull.request
+        header = request.header
         try:
-            group = self._check(pull.connection, header)
-            if pull.properties is not None:
+            group = self._check(request.connection, header)
+            if pull.wanted[1] is not None:
                 # The consumer does not filter again: a newer expression counts at once.
-                pull.codes, pull.properties = self._subscriptions.wanted(header, group)
+                pull.wanted = self._subscriptions.wanted(header, group)
         except RequestError as error:
             self._count_late(pull, error.code)
-            _refuse(pull.connection, pull.opaque, pull.serialize_type, error)
+            _refuse(request, error)
             return True
-        read = self._read(header, pull.queue_offset, pull.codes, pull.properties)
+        read = self._read(header, pull.queue_offset, pull.wanted)
         if not time_is_up:
             if read.code == ResponseCode.PULL_NOT_FOUND:
                 return False
@@ -300,12 +270,12 @@ class PullMessageProcessor:
                 pull.queue_offset = read.next_offset
                 return False
         self._count_late(pull, read.code)
-        self._answer(pull.connection, pull.opaque, pull.serialize_type, header, read, group)
+        self._answer(request, read, group)
         return True
 
     def _count_late(self, pull: HeldPull, code: int) -> None:
         held_ms = self._monotonic_ms() - pull.since_ms
-        self._stats.add_late_answer(pull.request_code, code, held_ms)
+        self._stats.add_late_answer(pull.request.code, code, held_ms)
 
     # -- checks (order of the original) ---------------------------------------------------------
 
@@ -314,7 +284,7 @@ class PullMessageProcessor:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, "the broker's pulling message is forbidden"
             )
-        group = self._groups.find_or_create(header.consumerGroup)
+        group = self._find_group(header.consumerGroup)
         if group is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -325,7 +295,7 @@ class PullMessageProcessor:
                 ResponseCode.NO_PERMISSION,
                 f"subscription group no permission, {header.consumerGroup}",
             )
-        topic = self._topics.find(header.topic)
+        topic = self._find_topic(header.topic)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
@@ -347,16 +317,10 @@ class PullMessageProcessor:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _read(
-        self,
-        header: PullHeader,
-        queue_offset: int,
-        codes: frozenset[int] | None,
-        properties: MessageFilter | None,
-    ) -> _Read:
+    def _read(self, header: PullHeader, queue_offset: int, wanted: Wanted) -> _Read:
         low, high = self._table.offsets(header.topic, header.queueId)
         if low <= queue_offset < high:
-            return self._read_found(header, queue_offset, codes, properties, low, high)
+            return self._read_found(header, queue_offset, wanted, low, high)
         if high == 0:
             moved = queue_offset != 0
             return self._nothing(b"NO_MESSAGE_IN_QUEUE", moved, queue_offset, 0, low, high)
@@ -375,26 +339,26 @@ class PullMessageProcessor:
             corrected = asked
             if moved:
                 code = ResponseCode.PULL_RETRY_IMMEDIATELY
-        return _Read(code, status, corrected, low, high, [], 0, 0, False)
+        return _Read(code, status, corrected, low, high)
 
     def _read_found(
         self,
         header: PullHeader,
         queue_offset: int,
-        codes: frozenset[int] | None,
-        properties: MessageFilter | None,
+        wanted: Wanted,
         low: int,
         high: int,
     ) -> _Read:
         """The hot loop: views of the records of up to 32 units (see tests/bench/compare.py)."""
         settings = self._settings
+        codes, properties = wanted
         max_phy = self._counters[MAX_PHY_OFFSET]
         min_phy = self._counters[MIN_PHY_OFFSET]
-        wanted = max(header.maxMsgNums, 1)
+        max_count = max(header.maxMsgNums, 1)
         all_wanted = codes is None and properties is None
-        scan = min(wanted if all_wanted else max(_SCAN_UNITS, wanted), high - queue_offset)
-        raw = self._units.read_units(header.topic, header.queueId, queue_offset, scan)
-        count_limit = min(wanted, settings.count_in_memory)
+        scan = min(max_count if all_wanted else max(_SCAN_UNITS, max_count), high - queue_offset)
+        raw = self._read_units(header.topic, header.queueId, queue_offset, scan)
+        count_limit = min(max_count, settings.count_in_memory)
         if properties is not None:
             raw = self._marks.mark(raw, codes, properties, count_limit)
             codes = MARKED_CODES
@@ -449,30 +413,33 @@ class PullMessageProcessor:
         slow = max_phy - last_phy > settings.memory_limit
         if count:
             next_offset = queue_offset + scanned
-            return _Read(0, b"FOUND", next_offset, low, high, pieces, size, count, slow)
+            return _Read(
+                0,
+                b"FOUND",
+                next_offset,
+                low,
+                high,
+                slow,
+                pieces=pieces,
+                size=size,
+                count=count,
+            )
         if raw:
             status = b"MESSAGE_WAS_REMOVING" if removed else b"NO_MATCHED_MESSAGE"
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            return _Read(code, status, queue_offset + scanned, low, high, [], 0, 0, slow)
+            return _Read(code, status, queue_offset + scanned, low, high, slow)
         # The file is lost: the consumer goes on with the first message of the next one.
         per_file = self._settings.units_per_file
         following = min(queue_offset - queue_offset % per_file + per_file, high)
         code = ResponseCode.PULL_NOT_FOUND
-        return _Read(code, b"OFFSET_FOUND_NULL", following, low, high, [], 0, 0, slow)
+        return _Read(code, b"OFFSET_FOUND_NULL", following, low, high, slow)
 
     # -- answering -----------------------------------------------------------------------------
 
-    def _answer(
-        self,
-        connection: Connection,
-        opaque: int,
-        serialize: SerializeType,
-        header: PullHeader,
-        read: _Read,
-        group: SubscriptionGroupConfig,
-    ) -> None:
+    def _answer(self, request: PullRequest, read: _Read, group: SubscriptionGroupConfig) -> None:
+        header = request.header
         if read.code == ResponseCode.PULL_OFFSET_MOVED:
-            self._moved.add(
+            self._note_moved(
                 header.consumerGroup,
                 header.topic,
                 header.queueId,
@@ -483,46 +450,45 @@ class PullMessageProcessor:
         if self._settings.slave_read_enable:
             suggested = group.which_broker_when_consume_slowly if read.slow else group.broker_id
         self._stats.add_get(header.consumerGroup, header.topic, read.count, read.size)
-        if serialize == SerializeType.JSON:
-            text = _ANSWER % (
+        if request.serialize_type == SerializeType.JSON:
+            values = (
                 read.code,
                 suggested,
                 read.next_offset,
                 read.min_offset,
                 read.max_offset,
-                opaque,
+                request.opaque,
                 read.status,
             )
-            head = FRAME_HEAD.pack(4 + len(text) + read.size, len(text)) + text
+            head = _ANSWER.render(values, read.size)
         else:
-            head = self._binary_head(opaque, read, suggested)
-        connection.write_many([head, *read.pieces], len(head) + read.size)
-
-    def _binary_head(self, opaque: int, read: _Read, suggested: int) -> bytes:
-        command = RemotingCommand(
-            int(read.code),
-            opaque=opaque,
-            flag=RESPONSE_FLAG,
-            remark=read.status.decode(),
-            ext_fields={
-                "suggestWhichBrokerId": str(suggested),
-                "nextBeginOffset": str(read.next_offset),
-                "minOffset": str(read.min_offset),
-                "maxOffset": str(read.max_offset),
-            },
-            serialize_type=SerializeType.ROCKETMQ,
-        )
-        return encode_header(command, read.size)
+            head = _binary_head(request.opaque, read, suggested)
+        request.connection.write_many([head, *read.pieces], len(head) + read.size)
 
 
-def _refuse(
-    connection: Connection, opaque: int, serialize: SerializeType, error: RequestError
-) -> None:
-    answer = RemotingCommand(
-        int(error.code),
+def _binary_head(opaque: int, read: _Read, suggested: int) -> bytes:
+    command = RemotingCommand(
+        int(read.code),
         opaque=opaque,
         flag=RESPONSE_FLAG,
-        remark=error.remark,
-        serialize_type=serialize,
+        remark=read.status.decode(),
+        ext_fields={
+            "suggestWhichBrokerId": str(suggested),
+            "nextBeginOffset": str(read.next_offset),
+            "minOffset": str(read.min_offset),
+            "maxOffset": str(read.max_offset),
+        },
+        serialize_type=SerializeType.ROCKETMQ,
     )
-    connection.send_command(answer)
+    return encode_header(command, read.size)
+
+
+def _refuse(request: PullRequest, error: RequestError) -> None:
+    answer = RemotingCommand(
+        int(error.code),
+        opaque=request.opaque,
+        flag=RESPONSE_FLAG,
+        remark=error.remark,
+        serialize_type=request.serialize_type,
+    )
+    request.connection.send_command(answer)

@@ -14,19 +14,16 @@ from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.message_filter import (
     ExpressionForRetryMessageFilter,
     ExpressionMessageFilter,
-    MessageFilter,
 )
 from broker.filter.selector_parser import InvalidSelectorError, Selector
 from broker.filter.subscription_filter import TagExpressions
-from broker.longpolling.pull_header import FLAG_SUBSCRIPTION, PullHeader
+from broker.longpolling.pull_header import FLAG_SUBSCRIPTION, PullHeader, Wanted
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 
-Wanted = tuple[frozenset[int] | None, MessageFilter | None]
-"""The tag codes, None for all of them; the filter by properties, None without one."""
 _PARSE_FAILED: Final = "parse the consumer's subscription failed"
 
 

@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from broker.append.append_line import AppendLine
 from broker.append.diverted_messages import refuse_timer
@@ -20,8 +20,8 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, without_property
 from broker.processor.table_processor import TableProcessor
 from broker.topic.new_topics import HeldForTopics
+from broker.topic.table_protocols import PutStats, SentTopics
 from ipc.clock import Clock
-from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RemotingError, RequestError
 from remoting.headers.send_message import (
@@ -52,39 +52,12 @@ _REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 _HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
-class ReplyTopics(Protocol):
-    """What is needed of TopicConfigManager."""
+FindConnection = Callable[[str], ConnectionLike | None]
+"""The connection of a client by its id; None when it is not online (ProducerManager)."""
 
-    def prepare_for_send(
-        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, remote: str
-    ) -> TopicConfig:
-        """Validate, and create where that is allowed. Raises RequestError."""
-
-
-class ReplyClients(Protocol):
-    """What is needed of ProducerManager: who asked is a producer."""
-
-    def find_connection(self, client_id: str) -> ConnectionLike | None:
-        """The connection of a client; None when it is not online."""
-
-
-class ReplyCalls(Protocol):
-    """What is needed of Broker2Client."""
-
-    def call_client(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """The client's answer. Raises RequestError(SYSTEM_BUSY), RemotingError."""
-
-
-class ReplyStats(Protocol):
-    """Where stored answers are counted (loop thread)."""
-
-    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
-        """`count` messages, `size` bytes of the log, went into `topic`."""
-
-    def add_timed_answer(
-        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
-    ) -> None:
-        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
+CallClient = Callable[[ConnectionLike, RemotingCommand], RemotingCommand]
+"""The client's answer to a request. Raises RequestError(SYSTEM_BUSY), RemotingError
+(Broker2Client)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +67,10 @@ class ReplyParts:
     commit_log: CommitLog
     line: AppendLine
     waiters: DurabilityWaiters
-    topics: ReplyTopics
-    clients: ReplyClients
-    calls: ReplyCalls
-    stats: ReplyStats
+    topics: SentTopics
+    find_connection: FindConnection
+    call_client: CallClient
+    stats: PutStats
     clock: Clock
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop, soon (call_soon_threadsafe)."""
@@ -130,7 +103,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """A pushed answer on its way into the log (Append), then until it is safe (Answer)."""
+    """A pushed answer on its way into the log (Append), then until it is safe."""
 
     processor: ReplyMessageProcessor
     request: _Request
@@ -147,8 +120,8 @@ class _Reply:
         log.warning("reply of topic %s not stored: %s %s", self.topic.name, code.name, remark)
         self.processor.answer(self.request)
 
-    def send(self, _code: ResponseCode) -> None:
-        """See Answer: the push decides about the code, not the flush."""
+    def on_safe(self, _code: ResponseCode) -> None:
+        """An Answer: the push decides about the code, not the flush."""
         self.processor.answer(self.request)
 
 
@@ -230,7 +203,7 @@ class ReplyMessageProcessor(TableProcessor):
         client_id = find_property(header.properties or "", _REPLY_TO_CLIENT)
         if not client_id:
             return f"reply message properties[{_REPLY_TO_CLIENT}] is null"
-        target = self._parts.clients.find_connection(client_id)
+        target = self._parts.find_connection(client_id)
         if target is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         fields = encode_header(self._push_header(connection, header))
@@ -238,7 +211,7 @@ class ReplyMessageProcessor(TableProcessor):
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, request.body
         )
         try:
-            answer = self._parts.calls.call_client(target, push)
+            answer = self._parts.call_client(target, push)
         except RemotingError as error:
             log.warning("reply to %s: %s", client_id, error)
             return f"push reply message to {client_id} fail: {error}"
@@ -308,7 +281,7 @@ class ReplyMessageProcessor(TableProcessor):
             ).ext_fields
             asked.pushed.ext_fields.update(fields)
         if self._parts.waiters.active and reply.waits:
-            self._parts.waiters.add(commit_log.position, reply, None)
+            self._parts.waiters.add(commit_log.position, reply.on_safe, None)
         else:
             self.answer(asked)
 

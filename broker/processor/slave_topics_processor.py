@@ -8,8 +8,9 @@ the main port, later slaves read the table as it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from broker.processor.table_processor import TableProcessor
 from remoting.body.topic_config import TopicConfigSerializeWrapper
@@ -22,25 +23,19 @@ from remoting.response_code import ResponseCode
 _READ_AS_CHANGES: Final = range(V5_3_1 + 1, V5_3_3 + 1)
 
 
-class TopicTable(Protocol):
-    """What is needed of TopicConfigManager."""
-
-    def wrapper(self) -> TopicConfigSerializeWrapper:
-        """Table and edition that belong together."""
-
-
 class SlaveTopicsProcessor(TableProcessor):
     """Code 21; the table is thread-safe."""
 
-    def __init__(self, topics: TopicTable) -> None:
+    def __init__(self, whole_table: Callable[[], TopicConfigSerializeWrapper]) -> None:
+        """whole_table: table and edition that belong together (TopicConfigManager.wrapper)."""
         super().__init__({RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config})
-        self._topics = topics
+        self._whole_table = whole_table
 
     def get_all_topic_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """21: the whole table."""
-        wrapper = self._topics.wrapper()
+        wrapper = self._whole_table()
         if request.version in _READ_AS_CHANGES:
             wrapper = _as_changes(wrapper)
         return request.response(ResponseCode.SUCCESS, None, {}, wrapper.to_json_bytes())

@@ -85,7 +85,7 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """A due message on its way into the log (Append), then until it is safe (Answer)."""
+    """A due message on its way into the log (Append), then until it is safe."""
 
     service: ScheduleMessageService
     level: _Level
@@ -101,8 +101,8 @@ class _Delivery:
         """See Append."""
         self.service.on_refused(self, code, remark)
 
-    def send(self, code: ResponseCode) -> None:
-        """See Answer: the message is stored; nobody is told when a replica is late."""
+    def on_safe(self, _code: ResponseCode) -> None:
+        """An Answer: the message is stored; nobody is told when a replica is late."""
         self.service.on_safe(self)
 
 
@@ -287,7 +287,7 @@ class ScheduleMessageService:
         self._parts.stats.add_put(delivery.topic.name, 1, size)
         self._parts.stats.add_scheduled_get(delivery.level.queue_id, size)
         if self._parts.waiters.active:
-            self._parts.waiters.add(end, delivery, None)
+            self._parts.waiters.add(end, delivery.on_safe, None)
         else:
             self.on_safe(delivery)
 

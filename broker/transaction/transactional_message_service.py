@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from broker.topic.table_protocols import OwnTopics
 from broker.transaction.half_table import HalfTable
 from broker.transaction.transaction_records import (
     CHECK_IMMUNITY,
@@ -34,7 +35,6 @@ from broker.transaction.transaction_records import (
 )
 from broker.transaction.transactional_message_bridge import Rewrite, TransactionalMessageBridge
 from ipc.clock import Clock
-from remoting.body.topic_config import TopicConfig
 from remoting.headers.transaction import CheckTransactionStateRequestHeader
 from remoting.request_processor import ConnectionLike
 from store.errors import MessageIllegalError, StoreError
@@ -52,15 +52,6 @@ _UNSAFE_ROUNDS: Final = 64
 """Beyond, the progress of rounds is joined until the log is on disk."""
 _MAX_TIME_QUEUES: Final = 1
 _MS_PER_HOUR: Final = 3_600_000
-
-
-class CheckTopics(Protocol):
-    """What is needed of TopicConfigManager."""
-
-    def create(
-        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
-    ) -> TopicConfig | None:
-        """Create a topic of the broker's own, or find it; None when that takes too long."""
 
 
 class LiveProducers(Protocol):
@@ -124,7 +115,7 @@ class TransactionalMessageService:
         settings: CheckSettings,
         bridge: TransactionalMessageBridge,
         halves: HalfTable,
-        topics: CheckTopics,
+        topics: OwnTopics,
         producers: LiveProducers,
         calls: ProducerCalls,
         clock: Clock,

@@ -27,16 +27,16 @@ def pull_processor(
         pull_settings(resources.options, store.memory_limit),
         resources.page,
         store.table,
-        store.loop_units,
+        store.loop_units.read_units,
         store.loop_reader,
-        tables.topics,
-        tables.groups,
+        tables.topics.find,
+        tables.groups.find_or_create,
         tables.consumers,
-        tables.offsets,
+        tables.offsets.commit_offset,
         stats,
         resources.clock.monotonic_ms,
         tables.filters,
-        offset_moved,
+        offset_moved.add,
     )
 
 

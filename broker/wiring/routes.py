@@ -157,7 +157,7 @@ class RouteTable:
             main[code] = Route(processor, _executor_of(code))
         vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
         code = Code.GET_ALL_TOPIC_CONFIG
-        vip[code] = Route(SlaveTopicsProcessor(self._tables.topics), _executor_of(code))
+        vip[code] = Route(SlaveTopicsProcessor(self._tables.topics.wrapper), _executor_of(code))
         return Routes(main, vip, executors)
 
     def _processors(
@@ -248,7 +248,7 @@ class RouteTable:
                 times=self._times,
                 stats=stats,
                 broker_addr=lambda: address,
-                filters=tables.filters,
+                find_filter=tables.filters.find,
             ),
             AdminGroupProcessor(
                 broker,

@@ -126,7 +126,7 @@ class ServerBuilder:
                 (PULL_PREFIX, pull.process_fast),
                 (LITE_PULL_PREFIX, pull.process_fast),
             ),
-            gate=self._access.gate,
+            gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,
             observer=self._statistics.remoting,
             responses=responses,

@@ -11,9 +11,9 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
-    TransactionStats,
 )
 from broker.settings.startup_options import StartupOptions
+from broker.topic.table_protocols import PutStats
 from broker.transaction.half_table import HalfTable
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
@@ -45,7 +45,7 @@ class TransactionalMessages:
         tables: BrokerTables,
         line: AppendLine,
         waiters: DurabilityWaiters,
-        stats: TransactionStats,
+        stats: PutStats,
         *,
         on_failure: FailureHandler,
     ) -> None:
@@ -65,7 +65,7 @@ class TransactionalMessages:
                 line=line,
                 reader=store.access,
                 halves=self._halves,
-                topics=tables.topics,
+                find_topic=tables.topics.find,
                 waiters=waiters,
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,

@@ -47,7 +47,7 @@ from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_tab
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import Connection, ReceiveBuffer
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode as Code
@@ -67,6 +67,7 @@ from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import dispatch_range
 from tests.broker.broker_fakes import CONFIG, FakeClock
+from tests.support.frame_decoder import FrameDecoder
 from tests.support.shared_memory import close_page, close_table, fresh_page
 
 SHORT_NAMES = {
@@ -156,7 +157,6 @@ class Client:
             world.server,
             receive=ReceiveBuffer(1024),
             flush_list=world.server._flush_list,
-            max_frame=16 << 20,
             high_water=1 << 30,
         )
         self._decoder = FrameDecoder()
@@ -295,7 +295,7 @@ class Consumers:
 
 
 class Commits:
-    """PullOffsets."""
+    """CommitOffset."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, int, int]] = []
@@ -439,7 +439,7 @@ class HotPathWorld:
             self.log,
             self.line,
             self.topics,
-            self.groups,
+            self.groups.find_or_create,
             self.waiters,
             self.stats,
             lambda: self.not_writable,
@@ -465,18 +465,18 @@ class HotPathWorld:
             msgspec.structs.replace(pull_settings, **pull),
             self.page,
             self.table,
-            self.units,
+            self.units.read_units,
             self.loop_reader,
-            self.topics,
-            self.groups,
+            self.topics.find,
+            self.groups.find_or_create,
             self.consumers,
-            self.commits,
+            self.commits.commit_offset,
             self.stats,
             self.clock.monotonic_ms,
             self.filters,
             OffsetMovedEvents(
                 self.log, self.line, "broker-a", is_slave=bool(pull.get("is_slave", False))
-            ),
+            ).add,
         )
         self.hold = self.pull_processor.hold_service
         self.bell_fd = Bell.create()

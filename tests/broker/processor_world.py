@@ -13,7 +13,7 @@ from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.admin_group_processor import AdminGroupProcessor
-from broker.processor.admin_offset_processor import AdminOffsetProcessor, PropertyFilters
+from broker.processor.admin_offset_processor import AdminOffsetProcessor
 from broker.processor.admin_relay_processor import AdminRelayProcessor
 from broker.processor.admin_reset_processor import AdminResetProcessor
 from broker.processor.admin_topic_processor import AdminTopicProcessor
@@ -120,7 +120,7 @@ class World:
             is_slave=lambda: self.is_slave,
         )
 
-    def admin_offset(self, filters: PropertyFilters | None = None) -> AdminOffsetProcessor:
+    def admin_offset(self, filters: ConsumerFilterManager | None = None) -> AdminOffsetProcessor:
         return AdminOffsetProcessor(
             self.config,
             self.clock,
@@ -134,7 +134,9 @@ class World:
             times=self.store.times(),
             stats=self.stats,
             broker_addr=lambda: "127.0.0.2:20911",
-            filters=filters or ConsumerFilterManager(self._no_file, self.config, self.clock),
+            find_filter=(
+                filters or ConsumerFilterManager(self._no_file, self.config, self.clock)
+            ).find,
         )
 
     def admin_relay(self) -> AdminRelayProcessor:

@@ -20,11 +20,12 @@ from typing import Any
 
 import pytest
 
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from tests.broker.hot_path_world import pull_request, send_request
 from tests.support.deadline import wait_until
+from tests.support.frame_decoder import FrameDecoder
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 10.0

@@ -112,7 +112,7 @@ class TransactionWorld:
                 line=hot.line,
                 reader=self.access,
                 halves=self.halves,
-                topics=hot.topics,
+                find_topic=hot.topics.find,
                 waiters=hot.waiters,
                 stats=hot.stats,
                 on_loop=lambda function: self.on_loop(function),

@@ -20,7 +20,7 @@ from ipc.control_page import ControlPage, ProcessIndex
 from ipc.queue_table import QueueTableReader, create_queue_table
 from ipc.service_thread import ServiceThread
 from store.clean_exit import read_clean_exit
-from store.commit_log import CommitLog
+from store.commit_log import CommitLog, own_record
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE
 from store.consume_queue_reader import ConsumeQueueReader
@@ -185,7 +185,10 @@ class Writer:
         for at, number in enumerate(numbers):
             topic, queue_id, body, properties = message_of(number)
             entry = self.log.topic(topic)
-            self.log.put(entry, queue_id, 0, 0, 1, HOST, 0, 0, body, properties)
+            record = own_record(
+                queue_id, body, properties, now_ms=1, store_host=HOST, store_host_flag=0
+            )
+            self.log.put(entry, record)
             if at % batch == batch - 1:
                 self.log.commit()
         self.log.commit()

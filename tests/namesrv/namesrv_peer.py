@@ -9,8 +9,9 @@ from typing import Self
 from remoting.body.data_version import DataVersion
 from remoting.body.register_broker import RegisterBrokerBody, body_crc32
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
+from tests.support.frame_decoder import FrameDecoder
 
 DEADLINE_S = 10.0
 

@@ -13,10 +13,10 @@ import pytest
 from remoting.body.data_version import DataVersion
 from remoting.body.register_broker import RegisterBrokerBody, body_crc32
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
-from remoting.remoting_codec import FrameDecoder
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
+from tests.support.frame_decoder import FrameDecoder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VERSION = DataVersion(counter=3, timestamp=1000)

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable
 
 from remoting.errors import FrameError
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
+from tests.support.frame_decoder import FrameDecoder
 
 Answer = Callable[["PeerConnection", RemotingCommand], None]
 DEADLINE_S = 5.0

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from remoting.remoting_codec import FrameDecoder
 from remoting.remoting_command import RemotingCommand
+from tests.support.frame_decoder import FrameDecoder
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

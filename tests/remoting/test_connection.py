@@ -11,21 +11,19 @@ from typing import Any
 import pytest
 
 from remoting.connection import (
-    FRAME_HEAD,
     SHARED_BUFFER_SIZE,
     Connection,
     Phase,
     ReceiveBuffer,
 )
-from remoting.errors import FrameError
-from remoting.remoting_codec import FrameDecoder
+from remoting.frame import MAX_FRAME, pack_head, split_frames
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RemotingServer
 from remoting.selector_loop import SelectorLoop
 from tests.support.deadline import wait_until
+from tests.support.frame_decoder import FrameDecoder
 
 DEADLINE_S = 10.0
-MAX_FRAME = 16 << 20
 
 
 class Sink:
@@ -39,20 +37,15 @@ class Sink:
 
     def on_data(self, connection: Connection, view: memoryview, end: int) -> int:
         self.calls.append(end)
-        at = 0
-        while end - at >= 8:
-            size = FRAME_HEAD.unpack_from(view, at)[0] + 4
-            if size > MAX_FRAME or size < 8:
-                raise FrameError(f"frame of {size} bytes")
-            if at + size > end:
-                break
-            self.frames.append(bytes(view[at + 8 : at + size]))
-            at += size
-            if self.answer is not None:
-                self.answer(connection)
-            if connection.phase is not Phase.OPEN:
-                return end
-        return at
+        return split_frames(view, end, self._take_frame, connection)
+
+    def _take_frame(
+        self, connection: Connection, _serialize_type: int, header: bytes, body: memoryview
+    ) -> bool:
+        self.frames.append(header + body)
+        if self.answer is not None:
+            self.answer(connection)
+        return connection.phase is Phase.OPEN
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         self.closed.append(reason)
@@ -83,7 +76,6 @@ class Pair:
             self.sink,
             receive=ReceiveBuffer(),
             flush_list=self.flush_list,
-            max_frame=MAX_FRAME,
             high_water=high_water,
         )
         self.connection.open()
@@ -144,7 +136,7 @@ def tight() -> Iterator[Pair]:
 
 
 def frame(body: bytes) -> bytes:
-    return FRAME_HEAD.pack(4 + len(body), 0) + body
+    return pack_head(0, 0, len(body)) + body
 
 
 # -- reading -------------------------------------------------------------------------------------

@@ -12,13 +12,14 @@ import pytest
 
 from remoting.connection import Connection
 from remoting.errors import RemotingSendRequestError, RequestError
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_server import RemotingServer, RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.response_table import ResponseFuture, ResponseTable
 from remoting.selector_loop import SelectorLoop
+from tests.support.frame_decoder import FrameDecoder
 
 ECHO, FAIL, REFUSE, POOL, BLOCK, SILENT = 1, 2, 3, 4, 5, 6
 

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 from remoting.connection import Connection
 from remoting.errors import RequestError
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import FastHandler, RemotingServer, RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.selector_loop import SelectorLoop
+from tests.support.frame_decoder import FrameDecoder
 
 ON_LOOP, IN_POOL, FAST, UNKNOWN = 1, 2, 310, 99
 
@@ -60,7 +61,7 @@ def serving(gate: Gate, fast: FastHandler | None = None) -> Iterator[list[tuple[
         routes,
         executors={"pool": pool},
         fast_routes=((b'{"code":310', fast),) if fast else (),
-        gate=gate,
+        gate=gate.check,
     )
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     server.add_listener(sockets[0])

@@ -16,7 +16,7 @@ import pytest
 
 from remoting import server_tls, tls_connection
 from remoting.connection import Connection
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RemotingServer
 from remoting.request_processor import ConnectionLike, Route
@@ -25,6 +25,7 @@ from remoting.server_tls import ServerTls
 from remoting.tls_config import TlsConfig
 from remoting.tls_connection import TlsConnection
 from tests.support.deadline import wait_until
+from tests.support.frame_decoder import FrameDecoder
 from tests.support.tls_files import Authority, client_context
 
 ECHO, VIEWS = 1, 2

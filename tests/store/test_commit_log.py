@@ -71,21 +71,10 @@ class World:
             "born_host": HOST4,
             "reconsume_times": 3,
             "prepared_transaction_offset": 4,
+            "properties": b"K\x01v",
         }
         fields |= changes
-        properties = fields.pop("properties", b"K\x01v")
-        return self.log.put(
-            self.topic,
-            queue_id,
-            fields["flag"],
-            fields["sys_flag"],
-            fields["born_timestamp"],
-            fields["born_host"],
-            fields["reconsume_times"],
-            fields["prepared_transaction_offset"],
-            body,
-            properties,
-        )
+        return self.log.put(self.topic, Record(queue_id=queue_id, body=body, **fields))
 
     def bytes_of(self, number: int) -> bytes:
         return (self.directory / file_name(number * FILE_SIZE)).read_bytes()

@@ -16,7 +16,7 @@ from ipc.clock import SystemClock
 from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader, create_queue_table
 from ipc.service_thread import ServiceThread
-from store.commit_log import CommitLog
+from store.commit_log import CommitLog, Record, own_record
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT, ConsumeQueue
 from store.consume_queue_reader import ConsumeQueueReader
@@ -43,6 +43,11 @@ from tests.support.shared_memory import fresh_page
 
 FILE_SIZE = 16_384
 HOST = encode_host("127.0.0.1", 10911)
+
+
+def record(body: bytes, properties: bytes) -> Record:
+    """A message for queue 0."""
+    return own_record(0, body, properties, now_ms=0, store_host=HOST, store_host_flag=0)
 
 
 class Life:
@@ -105,7 +110,7 @@ class Life:
             wait_until(lambda: self.counters[ALLOCATED_END] > self.log.position + FILE_SIZE)
             self.log.now_ms = self.clock.now_ms()
             entry = self.log.topic(topic)
-            self.log.put(entry, 0, 0, 0, 0, HOST, 0, 0, bytes(size), b"KEYS\x01key\x02TAGS\x01A")
+            self.log.put(entry, record(bytes(size), b"KEYS\x01key\x02TAGS\x01A"))
             self.log.commit()
 
     @property
@@ -182,7 +187,7 @@ def test_sync_flush_follows_what_is_wanted(tmp_path: Path) -> None:
     life = Life(root, flush_disk_type=FlushDiskType.SYNC_FLUSH).start()
     for _ in range(20):
         entry = life.log.topic("T")
-        life.log.put(entry, 0, 0, 0, 0, HOST, 0, 0, b"x", b"")
+        life.log.put(entry, record(b"x", b""))
         life.counters[SYNC_FLUSH_WANTED] = life.log.position
         life.log.commit()
         wait_until(lambda: life.counters[FLUSHED_OFFSET] >= life.end)
@@ -254,7 +259,7 @@ def test_a_restarted_store_rejoins_its_living_writer(life: Life) -> None:
     life.counters[STORE_STATE] = StoreState.READY
     room = life.counters[ALLOCATED_END] - life.end
     for _ in range(room // 400):
-        life.log.put(life.log.topic("T"), 0, 0, 0, 0, HOST, 0, 0, bytes(100), b"KEYS\x01key")
+        life.log.put(life.log.topic("T"), record(bytes(100), b"KEYS\x01key"))
         life.log.commit()
     written = 20 + room // 400
     end = life.end

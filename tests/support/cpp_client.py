@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from remoting.remoting_codec import FrameDecoder
 from remoting.remoting_command import RemotingCommand
+from tests.support.frame_decoder import FrameDecoder
 
 VERSION: Final = 333  # V4_6_0
 ACTIVELY, PASSIVELY = 0, 1

@@ -24,13 +24,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from remoting.remoting_codec import FrameDecoder, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from store.check_report import CheckReport
 from store.message import Message
 from store.message_codec import decode_message_id, decode_record
 from store.store_checker import check_store
 from tests.support.deadline import wait_until
+from tests.support.frame_decoder import FrameDecoder
 
 HOME: Final = Path(__file__).parents[2]
 SMALL_FILES: Final = {

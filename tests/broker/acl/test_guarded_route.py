@@ -60,7 +60,7 @@ class Recorder:
 
     def take(self, header: bytes, body: bytes = b"body") -> bool:
         """Whether the guarded route of code 310 takes the frame."""
-        route = GuardedRoute(SEND_V2_PREFIX, self.handle, self)
+        route = GuardedRoute(SEND_V2_PREFIX, self.handle, self.check)
         connection: Connection = FakeConnection()  # type: ignore[assignment]
         return route(connection, memoryview(header), memoryview(body))
 
@@ -159,7 +159,7 @@ def test_a_send_is_read_as_it_was_checked(header: bytes) -> None:
 def test_a_pull_is_read_as_it_was_checked(header: bytes) -> None:
     both = Recorder()
     connection: Connection = FakeConnection()  # type: ignore[assignment]
-    assert GuardedRoute(PULL_PREFIX, both.handle, both)(
+    assert GuardedRoute(PULL_PREFIX, both.handle, both.check)(
         connection, memoryview(header), memoryview(b"")
     )
     frame = msgspec.json.Decoder(PullFrame, strict=False).decode(header)
@@ -177,7 +177,7 @@ class Source:
 
 
 class GeneralGate:
-    """RequestGate of the general way: counts how often it was asked."""
+    """The gate of the general way: counts how often it was asked."""
 
     def __init__(self, guard: RequestGuard) -> None:
         self._guard = guard
@@ -201,9 +201,9 @@ class Guarded:
         world.server = RemotingServer(
             world.loop,
             {RequestCode.SEND_MESSAGE_V2: Route(send), RequestCode.PULL_MESSAGE: Route(pull)},
-            gate=self.general,
+            gate=self.general.check,
             fast_routes=tuple(
-                (prefix, GuardedRoute(prefix, processor.process_fast, guard))
+                (prefix, GuardedRoute(prefix, processor.process_fast, guard.check))
                 for prefix, processor in fast
             ),
         )

@@ -6,31 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.append.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
-from remoting.connection import FRAME_HEAD
-from remoting.remoting_codec import FrameDecoder
-from remoting.remoting_command import RemotingCommand, SerializeType
-from remoting.response_code import ResponseCode
+from broker.append.durability_waiters import Answer, DurabilityWaiters
 
 OK, FLUSH_TIMEOUT, NO_SLAVE, SLAVE_TIMEOUT = 0, 10, 11, 12
 
 
-class Target:
-    def __init__(self) -> None:
-        self.sent: list[RemotingCommand] = []
-
-    def send_command(self, command: RemotingCommand) -> None:
-        self.sent.append(command)
-
-    def take(self) -> list[tuple[int, int]]:
-        """(opaque, code) of what came since the last call."""
-        sent, self.sent = self.sent, []
-        return [(command.opaque, command.code) for command in sent]
-
-
 class World:
     def __init__(self, *, flush: bool = False, replicas: bool = False) -> None:
-        self.target = Target()
+        self.sent: list[tuple[int, int]] = []
+        """(opaque, code) of what was answered since the last look"""
         self.waiters = DurabilityWaiters(
             waits_for_flush=flush,
             waits_for_replicas=replicas,
@@ -65,14 +49,18 @@ class World:
         return [acked for *_, count, acked in self.counted for _ in range(count)]
 
     def add(self, end: int, opaque: int = 1) -> None:
-        answer = SendAnswer(self.target, opaque, SerializeType.JSON, {"queueId": "0"})
-        self.waiters.add(end, answer, 310)
+        self.waiters.add(end, self.answer(opaque), 310)
+
+    def answer(self, opaque: int) -> Answer:
+        """An Answer that is seen in `sent`."""
+        return lambda code: self.sent.append((opaque, int(code)))
 
     def release(
         self, flushed: int = 0, replicated: int = 0, now_ms: int = 1000
     ) -> list[tuple[int, int]]:
         self.waiters.release(flushed, replicated, now_ms * 1_000_000)
-        return self.target.take()
+        sent, self.sent = self.sent, []
+        return sent
 
 
 @pytest.mark.parametrize(
@@ -154,21 +142,6 @@ def test_answers_leave_in_offset_order() -> None:
     assert not world.waiters.can_release(1 << 60, 1 << 60)
 
 
-def test_the_answer_carries_its_fields_and_form() -> None:
-    world = World(flush=True)
-    fields = {"queueId": "3", "msgId": "X"}
-    world.waiters.add(10, SendAnswer(world.target, 77, SerializeType.ROCKETMQ, fields), 10)
-    world.waiters.release(10, 0, 0)
-    (answer,) = world.target.sent
-    assert answer.is_response
-    assert (answer.opaque, answer.serialize_type, answer.ext_fields, answer.remark) == (
-        77,
-        SerializeType.ROCKETMQ,
-        fields,
-        None,
-    )
-
-
 _steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 50)),
@@ -231,7 +204,7 @@ def test_answers_are_counted_by_turn_and_code() -> None:
         world.add(end)
     world.set_now(1400)
     world.add(40)
-    world.waiters.add(50, SendAnswer(world.target, 1, SerializeType.JSON, {}), 10)
+    world.waiters.add(50, world.answer(1), 10)
     world.release(flushed=20, replicated=60, now_ms=1500)
     assert world.counted == [(310, OK, 500, 2, 500)]
     world.release(flushed=60, replicated=60, now_ms=1700)
@@ -285,23 +258,3 @@ def test_time_outs_are_counted_as_such() -> None:
         (SLAVE_TIMEOUT, 1),
         (NO_SLAVE, 1),
     ]
-
-
-class Frames:
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
-
-
-@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT])
-def test_an_encoded_answer_carries_the_code_that_came_out(code: ResponseCode) -> None:
-    header = b'{"code":0,"extFields":{"queueId":"3"},"flag":1,"opaque":77}'
-    frames = Frames()
-    EncodedAnswer(frames, FRAME_HEAD.pack(4 + len(header), len(header)) + header).send(code)
-    decoder = FrameDecoder()
-    decoder.feed(b"".join(frames.written))
-    command = decoder.next_command()
-    assert command is not None
-    assert (command.code, command.opaque, command.ext_fields["queueId"]) == (code, 77, "3")

@@ -57,7 +57,7 @@ class SendBacks:
                 line=self.world.line,
                 reader=self.reader,  # type: ignore[arg-type]
                 topics=self.world.topics,
-                groups=self.world.groups,
+                find_group=self.world.groups.find_or_create,
                 stats=self.world.stats,
                 on_loop=self.handed.append,
                 new_topics=self.world.new_topics,

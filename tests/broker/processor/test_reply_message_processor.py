@@ -37,13 +37,13 @@ SETTINGS = ReplySettings(
 
 
 class Asker:
-    """ReplyClients and ReplyCalls: one client that is online, and what it answers."""
+    """One client that is online, and what it answers."""
 
     def __init__(self) -> None:
         self.connection = FakeConnection("10.0.0.9:4000")
         self.pushed: list[RemotingCommand] = []
         self.answer = RemotingCommand(0, flag=1)
-        self.failure: RemotingError | None = None
+        self.failure: RemotingError | RequestError | None = None
 
     def find_connection(self, client_id: str) -> ConnectionLike | None:
         return self.connection if client_id == "asker" else None
@@ -74,8 +74,8 @@ class Replies:
                 line=self.world.line,
                 waiters=self.world.waiters,
                 topics=self.world.topics,
-                clients=self.asker,
-                calls=self.asker,
+                find_connection=self.asker.find_connection,
+                call_client=self.asker.call_client,
                 stats=self.world.stats,
                 clock=self.world.clock,
                 on_loop=self.handed.append,
@@ -198,11 +198,8 @@ def test_an_answer_that_does_not_arrive_is_stored(
     assert [m.body for m in replies.world.records()] == [b"answer"]
 
 
-def test_a_broker_that_is_busy_says_so(replies: Replies, monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(*_: object) -> RemotingCommand:
-        raise RequestError(ResponseCode.SYSTEM_BUSY, "too many calls wait")
-
-    monkeypatch.setattr(replies.asker, "call_client", busy)
+def test_a_broker_that_is_busy_says_so(replies: Replies) -> None:
+    replies.asker.failure = RequestError(ResponseCode.SYSTEM_BUSY, "too many calls wait")
     told = replies.call()
     assert told is not None
     assert (told.code, told.remark, told.ext_fields) == (2, "too many calls wait", REGION)

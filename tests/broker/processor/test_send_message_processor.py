@@ -1152,6 +1152,45 @@ def test_sync_flush_answers_when_the_bytes_are_on_disk(
     )
 
 
+@pytest.mark.parametrize("key", ["", 'a key of 100 % \u00e9"\\'])
+@pytest.mark.parametrize("serialize", [JSON, BINARY])
+@pytest.mark.parametrize("fast", [False, True])
+def test_an_answer_that_waited_differs_in_its_code_alone(
+    tmp_path: Path, fast: bool, serialize: SerializeType, key: str
+) -> None:
+    world = HotPathWorld(tmp_path, fast=fast, waits_for_flush=True)
+    world.topic()
+    client = world.client()
+    client.call(send_request(properties="WAIT\x01false"))
+    properties = f"UNIQ_KEY\x01{key}" if key else ""
+    requests = [send_request(serialize=serialize, properties=properties) for _ in range(3)]
+    client.send(*requests)
+    world.turn()
+    assert client.answers() == []
+    first_end = sum(map(len, world.raw_records()[:2]))
+    world.counters[FLUSHED_OFFSET] = first_end
+    world.turn()
+    (safe,) = client.answers()
+    world.clock.advance(5_000)
+    world.turn()
+    answers = [safe, *client.answers()]
+    assert [answer.code for answer in answers] == [0, 10, 10]
+    stored = world.records()[1:]
+    for request, answer, message in zip(requests, answers, stored, strict=True):
+        expected = {
+            "queueId": "0",
+            **REGION,
+            "msgId": encode_message_id(world.log.store_host, message.phy_offset),
+            "queueOffset": str(message.queue_offset),
+        }
+        if key:
+            expected["transactionId"] = key
+        assert answer.ext_fields == expected
+        assert (answer.opaque, answer.flag, answer.remark) == (request.opaque, 1, None)
+        assert answer.serialize_type is serialize
+        assert answer.body == b""
+
+
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize(
     ("text", "waits"),

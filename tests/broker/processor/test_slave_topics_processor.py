@@ -30,7 +30,7 @@ def test_attributes_for_slaves(tmp_path: Path, version: int, key: str) -> None:
     world.topics.update(TopicConfig(topic_name="t", attributes={"+message.type": "FIFO"}))
     request = RemotingCommand.request(21)
     request.version = version
-    body = json_of(world.ask(SlaveTopicsProcessor(world.topics), request).body)
+    body = json_of(world.ask(SlaveTopicsProcessor(world.topics.wrapper), request).body)
     expected = json_of(world.topics.encode())
     expected["topicConfigTable"]["t"]["attributes"] = {key: "FIFO"}
     assert body == expected

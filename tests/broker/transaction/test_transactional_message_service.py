@@ -561,7 +561,7 @@ def put_op(world: TransactionWorld, half: int, body: bytes | None = None) -> Non
     log = world.hot.log
     record = op_record(half, 1, STORE_HOST, 0)
     if body is not None:
-        fields = {name: getattr(record, name) for name in record.__slots__}
+        fields = {name: getattr(record, name) for name in record.__struct_fields__}
         record = Record(**{**fields, "body": body})
     log.put_batch(log.topic(TRANS_OP_HALF_TOPIC), [record])
     world.turn()

@@ -1,0 +1,262 @@
+"""Frames: every way eight bytes can lie, every chunking, and the answers that are templates."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.errors import FrameError
+from remoting.frame import (
+    HEAD_SIZE,
+    MAX_FRAME,
+    MAX_HEADER,
+    JsonAnswer,
+    frame_size,
+    pack_head,
+    split_frames,
+)
+from remoting.remoting_codec import encode_command
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+
+Taken = tuple[int, bytes, bytes]
+
+
+@dataclass
+class Sink:
+    """What was taken; stops after `wanted` frames."""
+
+    wanted: int = 1 << 30
+    frames: list[Taken] = field(default_factory=list)
+
+    @staticmethod
+    def take(sink: Sink, serialize_type: int, header: bytes, body: memoryview) -> bool:
+        sink.frames.append((serialize_type, header, bytes(body)))
+        return len(sink.frames) < sink.wanted
+
+
+def split(data: bytes, end: int | None = None, wanted: int = 1 << 30) -> tuple[int, list[Taken]]:
+    """(bytes taken, frames) of data[:end]."""
+    sink = Sink(wanted)
+    view = memoryview(data)
+    return split_frames(view, len(data) if end is None else end, Sink.take, sink), sink.frames
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(FrameError) as caught:
+        split(data)
+    return str(caught.value)
+
+
+def frame(header: bytes, body: bytes = b"", serialize_type: int = 0) -> bytes:
+    """Written down here once more: the product's own packing is not asked."""
+    length = 4 + len(header) + len(body)
+    return (
+        struct.pack(">iB", length, serialize_type)
+        + struct.pack(">I", len(header))[1:]
+        + (header + body)
+    )
+
+
+# -- frames that are none ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0", b"\0\0\0\4", bytes(20)])
+@pytest.mark.parametrize("length", [0, 3, -1, -(2**31)])
+def test_a_length_below_four(length: int, rest: bytes) -> None:
+    assert refusal(struct.pack(">i", length) + rest) == f"frame length {length} is less than 4"
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0\0\0", b"\0\0\0\4", bytes(20)])
+@pytest.mark.parametrize("length", [MAX_FRAME - 3, 2**31 - 1])
+def test_a_length_over_the_limit(length: int, rest: bytes) -> None:
+    expected = f"frame of {length + 4} bytes is over the limit of 16777216"
+    assert refusal(struct.pack(">i", length) + rest) == expected
+
+
+@pytest.mark.parametrize("have", range(4))
+def test_a_length_is_not_judged_before_it_is_there(have: int) -> None:
+    assert split(struct.pack(">i", -1)[:have]) == (0, [])
+
+
+@pytest.mark.parametrize("length", [4, 5, MAX_FRAME - 4])
+def test_a_length_that_may_come_true_is_waited_for(length: int) -> None:
+    data = struct.pack(">i", length)
+    assert split(data) == (0, [])
+    assert frame_size(memoryview(data), 0) == length + 4
+
+
+def test_the_largest_frame_is_taken() -> None:
+    data = frame(b"h", bytes(MAX_FRAME - 9))
+    assert len(data) == MAX_FRAME
+    assert split(data) == (MAX_FRAME, [(0, b"h", bytes(MAX_FRAME - 9))])
+
+
+@pytest.mark.parametrize(
+    ("length", "header_length"), [(4, 1), (10, 7), (10, MAX_HEADER), (MAX_FRAME - 4, MAX_HEADER)]
+)
+@pytest.mark.parametrize("serialize_type", [0, 1])
+def test_a_header_longer_than_its_frame(
+    length: int, header_length: int, serialize_type: int
+) -> None:
+    data = struct.pack(">ii", length, serialize_type << 24 | header_length)
+    expected = f"header of {header_length} bytes in a frame length of {length}"
+    assert refusal(data) == expected
+    assert refusal(data + bytes(64)) == expected
+
+
+@pytest.mark.parametrize("serialize_type", [2, 3, 127, 128, 255])
+@pytest.mark.parametrize("rest", [b"", bytes(96)])
+def test_an_unknown_serialize_type_is_refused_before_its_frame_is_there(
+    serialize_type: int, rest: bytes
+) -> None:
+    data = struct.pack(">iI", 100, serialize_type << 24 | 10)
+    assert refusal(data + rest) == f"unknown serialize type {serialize_type}"
+
+
+def test_the_length_is_judged_before_the_word_behind_it() -> None:
+    assert "less than 4" in refusal(struct.pack(">iI", -5, 0xFFFFFFFF))
+    assert "over the limit" in refusal(struct.pack(">iI", MAX_FRAME, 0xFFFFFFFF))
+
+
+def test_frames_before_a_bad_one_are_taken() -> None:
+    sink = Sink()
+    data = frame(b"one") + frame(b"two", b"body", 1) + struct.pack(">i", 3)
+    with pytest.raises(FrameError):
+        split_frames(memoryview(data), len(data), Sink.take, sink)
+    assert sink.frames == [(0, b"one", b""), (1, b"two", b"body")]
+
+
+@given(data=st.binary(max_size=40))
+def test_any_bytes_are_frames_a_begin_or_refused(data: bytes) -> None:
+    """What was taken are frames that give the same bytes again; the rest cannot be told yet."""
+    try:
+        used, frames = split(data)
+    except FrameError:
+        return
+    assert b"".join(frame(header, body, kind) for kind, header, body in frames) == data[:used]
+    rest = data[used:]
+    if len(rest) >= 4:
+        length = int.from_bytes(rest[:4], "big", signed=True)
+        assert 4 <= length <= MAX_FRAME - 4
+        assert len(rest) < length + 4
+    if len(rest) >= HEAD_SIZE:
+        assert rest[4] in (0, 1)
+        assert int.from_bytes(rest[5:8], "big") <= length - 4
+
+
+# -- frames --------------------------------------------------------------------------------------
+
+_frames = st.lists(
+    st.tuples(st.sampled_from([0, 1]), st.binary(max_size=20), st.binary(max_size=20)), max_size=5
+)
+
+
+@given(frames=_frames, data=st.data())
+def test_a_stream_may_be_cut_anywhere(frames: list[Taken], data: st.DataObject) -> None:
+    stream = b"".join(frame(header, body, kind) for kind, header, body in frames)
+    end = data.draw(st.integers(0, len(stream)))
+    used, first = split(stream, end)
+    assert used <= end
+    assert first + split(stream[used:])[1] == frames
+    assert sum(HEAD_SIZE + len(header) + len(body) for _, header, body in first) == used
+
+
+def test_only_what_is_there_is_looked_at() -> None:
+    """The receive buffer is longer than what was read into it."""
+    first = frame(b"header", b"body")
+    stale = first + struct.pack(">i", -1)
+    assert split(stale, len(first)) == (len(first), [(0, b"header", b"body")])
+    assert split(stale, len(first) - 1) == (0, [])
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_it_stops_when_it_is_told_to(wanted: int) -> None:
+    first = frame(b"a", b"b")
+    assert split(first * 3 + b"rubbish that nobody judges", wanted=wanted) == (
+        wanted * len(first),
+        [(0, b"a", b"b")] * wanted,
+    )
+
+
+def test_the_body_is_lent_and_the_header_is_kept() -> None:
+    buffer = bytearray(frame(b"header", b"body"))
+    seen: list[tuple[bytes, memoryview]] = []
+
+    def take(_: None, _type: int, header: bytes, body: memoryview) -> bool:
+        seen.append((header, body))
+        return True
+
+    split_frames(memoryview(buffer), len(buffer), take, None)
+    buffer[:] = bytes(len(buffer))
+    ((header, body),) = seen
+    assert (header, bytes(body)) == (b"header", bytes(4))
+
+
+@given(
+    kind=st.sampled_from([0, 1]),
+    header=st.integers(0, MAX_HEADER),
+    body=st.integers(0, 2**31 - 1 - 4 - MAX_HEADER),
+)
+def test_a_head_packs_what_it_is_told(kind: int, header: int, body: int) -> None:
+    head = pack_head(kind, header, body)
+    assert int.from_bytes(head[:4], "big") == 4 + header + body
+    assert head[4] == kind
+    assert int.from_bytes(head[5:], "big") == header
+
+
+# -- answers that are templates ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remark", [None, "FOUND"])
+@given(
+    code=st.integers(0, 400),
+    number=st.integers(0, 2**63 - 1),
+    text=st.text(st.characters(exclude_characters="\x7f", max_codepoint=0x7E), max_size=9),
+    opaque=st.integers(-(2**31), 2**31 - 1),
+)
+def test_a_template_renders_what_the_codec_encodes(
+    remark: str | None, code: int, number: int, text: str, opaque: int
+) -> None:
+    fixed = json.dumps("100 %").encode().replace(b"%", b"%%")
+    template = JsonAnswer({"n": b'"%d"', "f": fixed, "t": b"%b"}, remark=remark is not None)
+    command = RemotingCommand(
+        code,
+        opaque=opaque,
+        flag=RESPONSE_FLAG,
+        remark=remark,
+        ext_fields={"n": str(number), "f": "100 %", "t": text},
+        body=b"12345",
+    )
+    values: tuple[int | bytes, ...] = (code, number, json.dumps(text).encode(), opaque)
+    if remark is not None:
+        values += (remark.encode(),)
+    rendered, encoded = template.render(values, 5) + b"12345", encode_command(command)
+    assert as_data(rendered) == as_data(encoded)
+    if text.isalnum():
+        assert rendered == encoded
+
+
+def as_data(data: bytes) -> tuple[object, bytes]:
+    (used, ((_, header, body),)) = split(data)
+    assert used == len(data)
+    return json.loads(header), body
+
+
+def test_a_template_without_fields() -> None:
+    assert as_data(JsonAnswer({}).render((7, 8))) == (
+        {
+            "code": 7,
+            "extFields": {},
+            "flag": 1,
+            "language": "PYTHON",
+            "opaque": 8,
+            "serializeTypeCurrentRPC": "JSON",
+            "version": 409,
+        },
+        b"",
+    )
