@@ -83,7 +83,7 @@ from store.control_page import (
     ControlPage,
     ProcessIndex,
 )
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
 from store.message_codec import encode_host
 from store.message_store_config import BrokerRole, FlushDiskType
@@ -152,7 +152,7 @@ class BrokerController:
         self._access = StoreAccess(
             self._table,
             CommitLogReader(directory, size, page),
-            FreshUnits(ConsumeQueueReader(store), self._table),
+            GenerationAwareReader(ConsumeQueueReader(store), self._table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self._commands,
             memory_limit=self._memory_limit,
@@ -210,7 +210,7 @@ class BrokerController:
             slave_timeout_ms=store.slave_timeout,
             stats=self._metrics,
         )
-        self._loop_units = FreshUnits(ConsumeQueueReader(store), self._table)
+        self._loop_units = GenerationAwareReader(ConsumeQueueReader(store), self._table)
         waiting = max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums)
         self._clients = self._calls_to_clients(waiting)
         self._messages = MessageServices(

@@ -46,7 +46,7 @@ from store.clock import Clock
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.control_page import FLUSHED_OFFSET, ControlPage
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.queue_table import QueueTableReader
 from store.service_thread import FailureHandler
 
@@ -63,7 +63,7 @@ class MessageParts:
     table: QueueTableReader
     access: StoreAccess
     loop_reader: CommitLogReader
-    loop_units: FreshUnits
+    loop_units: GenerationAwareReader
     waiters: DurabilityWaiters
     topics: TopicConfigManager
     register_new: Callable[[Collection[str]], None]

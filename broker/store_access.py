@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from broker.command_channel import CommandClient
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import QueryOffsetResult
 from store.queue_table import QueueTableReader
 
@@ -38,7 +38,7 @@ class StoreAccess:
         self,
         table: QueueTableReader,
         log: CommitLogReader,
-        units: FreshUnits,
+        units: GenerationAwareReader,
         index: IndexReader,
         commands: CommandClient,
         *,

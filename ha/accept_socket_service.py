@@ -17,6 +17,7 @@ import logging
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -124,6 +125,8 @@ class AcceptSocketService(ServiceThread):
         self._accept_again_ms: int | None = None
         self._selector = new_selector()
         self._selector.register(listening, EVENT_READ)
+        self._wake_lock: Final = threading.Lock()
+        """Guards `_wake_fd`, which `finish` closes."""
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, EVENT_READ)
 
@@ -131,15 +134,13 @@ class AcceptSocketService(ServiceThread):
 
     def members_answered(self) -> None:
         """The members may have changed: look again at those who wait. Any thread."""
-        with self._condition:
+        with self._wake_lock:
             if self._wake_fd >= 0:
                 os.eventfd_write(self._wake_fd, 1)
 
-    def shutdown(self, timeout_ms: float = 5000) -> bool:
-        """Stop, and close those in the lobby."""
-        self._stopped = True
+    def interrupt(self) -> None:
+        """It sleeps in its selector."""
         self.members_answered()
-        return super().shutdown(timeout_ms)
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class AcceptSocketService(ServiceThread):
             self._leave(peer)
             peer.close()
         self._selector.close()
-        with self._condition:
+        with self._wake_lock:
             os.close(self._wake_fd)
             self._wake_fd = -1
 

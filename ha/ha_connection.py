@@ -16,11 +16,11 @@ from typing import Final, Protocol
 from ha.accept_socket_service import Objection
 from ha.flow_monitor import FlowMonitor
 from ha.ha_config import HaConfig
-from ha.honest_max import HonestMax
 from ha.read_socket_service import ReadSocketService
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.replica_verifier import Answer, ReplicaVerifier
+from ha.report_ceiling import ReportCeiling
 from ha.selector_factory import SelectorFactory
 from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
 from ha.transport import Transport
@@ -144,7 +144,7 @@ class HAConnections:
         self._group_transfer = group_transfer
         self._wait_notify = wait_notify
         self._flow = FlowMonitor(config.ha_flow_control)
-        self._honest_max = HonestMax(source.page)
+        self._report_ceiling = ReportCeiling(source.page)
         self._refusals = refusals
         self._verifier = verifier
         self._clock = clock
@@ -194,15 +194,15 @@ class HAConnections:
 
     def _unproven(self, ip: str, first_report: int) -> Objection | None:
         """A report that nothing here vouches for, until its records were compared with ours."""
-        honest_max = self._honest_max.of(ip)
-        if first_report <= honest_max:
+        report_ceiling = self._report_ceiling.of(ip)
+        if first_report <= report_ceiling:
             return None
         answer = self._verifier.find_out(ip, first_report)
         if answer is Answer.SAME:
             return None
         return Objection(
             RefusalReason.BEYOND_MAX,
-            f"it lies behind {honest_max}, up to where this log went when it was opened or was "
+            f"it lies behind {report_ceiling}, up to where this log went when it was opened or was "
             f"sent to this address since: {_UNPROVEN[answer]}",
         )
 
@@ -228,7 +228,7 @@ class HAConnections:
             self._flow,
             self._wait_notify,
             self._clock,
-            self._honest_max,
+            self._report_ceiling,
             end=connection.end,
             finished=connection.thread_finished,
             new_selector=self._new_selector,

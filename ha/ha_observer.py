@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from ha.ha_client_info import HAClientInfo
 from ha.refusals import RefusalReason
 from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replication_lag import LagAge, LogSource, ReplicationLag
@@ -20,18 +21,6 @@ from store.control_page import MAX_PHY_OFFSET, STORE_TIMESTAMP, ControlPage
 NAMING_MS: Final = 5_000
 """So long a connected replica may go without a name before it is told of under its ip. Usually it
 gets its name within a second, and nobody shall miss the ip for a day after that."""
-
-
-class ClientInfo(Protocol):
-    """What is needed of HAClientInfo."""
-
-    @property
-    def local_address(self) -> str | None:
-        """Our end of the open link to the master."""
-
-    @property
-    def received(self) -> int:
-        """Log bytes that came from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +50,7 @@ class HaFacts:
     upper bounds; or that record could not be found."""
     rejected_handshakes: Mapping[RefusalReason, int]
     """In the life of this process."""
-    client: ClientInfo | None
+    client: HAClientInfo | None
     """Of a slave."""
 
 
@@ -76,7 +65,7 @@ class HaObserver:
         source: LogSource,
         rejected_handshakes: Callable[[], Mapping[RefusalReason, int]],
         request_members: Callable[[], None],
-        client: Callable[[], ClientInfo] | None,
+        client: Callable[[], HAClientInfo] | None,
     ) -> None:
         """`request_members` asks who is registered in the group, quickly and without an answer.
         `client`: HAClient.snapshot on a slave, None on a master."""

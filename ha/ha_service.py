@@ -228,7 +228,7 @@ class HAService:
         answer does not count."""
         asking = (self._members, self._verifier)
         for service in asking:
-            service.begin_stop()
+            service.request_stop()
         stopped = [self._accept.shutdown()]
         if self._client is not None:
             stopped.append(self._client.shutdown())

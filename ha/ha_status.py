@@ -8,9 +8,9 @@ it; this room may not import that). Offsets and lags in bytes, times in wall clo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from ha.last_error import SeenError
+from ha.ha_client_info import HAClientInfo
 from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replication_lag import ReplicationLag
 from ha.slave_progress import ReplicaState
@@ -18,62 +18,6 @@ from store.clock import Clock
 from store.control_page import MAX_PHY_OFFSET, STORE_TIMESTAMP, ControlPage
 
 Json = dict[str, Any]
-
-
-class ClientState(Protocol):
-    """A member of HAClientState."""
-
-    @property
-    def name(self) -> str:
-        """Shown in lower case."""
-
-
-class ClientInfo(Protocol):
-    """What is needed of HAClientInfo: a slave's own end of the link."""
-
-    @property
-    def state(self) -> ClientState:
-        """What the client does now."""
-
-    @property
-    def master_address(self) -> str | None:
-        """The master's HA port, "ip:port"; None while it is unknown."""
-
-    @property
-    def local_address(self) -> str | None:
-        """Our end of the open link, "ip:port"."""
-
-    @property
-    def max_offset(self) -> int:
-        """The end of our log."""
-
-    @property
-    def last_read_ms(self) -> int:
-        """Wall clock ms of the last bytes from the master; 0 never."""
-
-    @property
-    def last_write_ms(self) -> int:
-        """Wall clock ms of the last report to it; 0 never."""
-
-    @property
-    def bytes_per_second(self) -> int:
-        """Log bytes received lately."""
-
-    @property
-    def connected_since_ms(self) -> int | None:
-        """Wall clock ms; None without a link."""
-
-    @property
-    def last_error(self) -> SeenError | None:
-        """Why the last link ended, none was made, or the open one does not get on."""
-
-    @property
-    def last_inspection(self) -> str | None:
-        """What was found when our log was last compared with the master's."""
-
-    @property
-    def last_inspection_ms(self) -> int | None:
-        """Wall clock ms of that; None: never."""
 
 
 class HaStatus:
@@ -86,7 +30,7 @@ class HaStatus:
         registry: ReplicaRegistry,
         lag: ReplicationLag,
         refusals: Callable[[], Mapping[str, int]],
-        client: Callable[[], ClientInfo] | None,
+        client: Callable[[], HAClientInfo] | None,
     ) -> None:
         """`refusals`: RefusalCounters.snapshot. `client`: HAClient.snapshot on a slave, None on a
         master."""
@@ -143,7 +87,7 @@ class HaStatus:
         }
 
 
-def _client(info: ClientInfo) -> Json:
+def _client(info: HAClientInfo) -> Json:
     error = info.last_error
     return {
         "masterAddr": info.master_address,

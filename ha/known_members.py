@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from store.atomic_write import atomic_write
 from store.clock import Clock
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class KnownMembers:
             ],
         }
         try:
-            write_whole(self._path, json.dumps(value, indent=1).encode())
+            atomic_write(self._path, json.dumps(value, indent=1).encode())
         except OSError as error:
             self._complain(error.strerror or str(error))
             return

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from store.atomic_write import atomic_write
 from store.clock import Clock
 from store.service_thread import FailureHandler, ServiceThread
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class ReplicaMemory(ServiceThread):
                 asdict(_without_end(each) if each.left_ms is None else each) for each in replicas
             ],
         }
-        write_whole(self._path, json.dumps(value, indent=1).encode())
+        atomic_write(self._path, json.dumps(value, indent=1).encode())
 
     def _take_back(self, found: Sequence[KnownReplica]) -> None:
         """From now on they may get more: a kill must not leave the last life's word behind."""

@@ -1,9 +1,9 @@
 """ReplicaVerifier: asks whether a slave's log is ours up to the offset that it reports.
 
-A thread of process `ha`. A first report above honest_max (ha/honest_max.py) may come from a store
-that was seeded with a copy of the master's files, or from another history. Whoever admits slaves
-asks `find_out`, which never waits: the question goes to this thread, the slave is refused, and when
-it comes back (5 s later) the answer is there. How records are compared is the affair of `verify`.
+A thread of process `ha`. A first report above the ceiling (ha/report_ceiling.py) may come from a
+store that was seeded with a copy of the master's files, or from another history. Whoever admits
+slaves calls `find_out`, which never waits: the request is queued for this thread, the slave is
+refused, and when it reconnects (5 s later) the answer is known. `verify` knows how to compare.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from ha.asking_service import AskingService
+from ha.blocking_call_service import BlockingCallService
 from store.clock import Clock
 from store.service_thread import FailureHandler
 
@@ -54,7 +54,7 @@ _TEXT_OF: Final = {
 }
 
 
-class ReplicaVerifier(AskingService):
+class ReplicaVerifier(BlockingCallService):
     """See the module. Guarded by: its lock."""
 
     def __init__(

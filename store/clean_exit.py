@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from store.atomic_write import atomic_write
 from store.mapped_file import sync_directory
 from store.mapped_file_queue import MappedFileQueue
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def describe_exit(
 
 def write_clean_exit(path: Path, word: CleanExit) -> None:
     """Whole, and on disk when it returns. Raises OSError."""
-    write_whole(path, json.dumps(asdict(word), indent=1).encode())
+    atomic_write(path, json.dumps(asdict(word), indent=1).encode())
 
 
 def remove_clean_exit(path: Path) -> None:

@@ -493,9 +493,9 @@ class DefaultMessageStore:
         return self._queues.delete_topic(topic)
 
     def begin_log(self, phy_offset: int, deadline_ms: int) -> None:
-        """A slave's log, which has no byte yet, begins at `phy_offset`, a file's start. Its
-        writer waits meanwhile (ReplicaLog.unbegin) and goes there afterwards (begin); said again,
-        it changes nothing.
+        """A slave's log, which is empty, starts at `phy_offset`, the start of a file. Its writer
+        waits meanwhile (ReplicaLog.reset_start) and goes there afterwards (begin); a repeated
+        call changes nothing.
 
         Raises StoreError: it holds bytes already, is no slave's, or the offset is no file's start;
         TimeoutError.

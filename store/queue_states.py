@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
+from store.atomic_write import atomic_write
 from store.consume_queue import ConsumeQueue, QueueState
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def save_queue_states(path: Path, queues: Iterable[ConsumeQueue], min_phy_offset
     for queue in queues:
         states.queues.setdefault(queue.topic, {})[queue.queue_id] = queue.state(min_phy_offset)
     try:
-        write_whole(path, msgspec.json.encode(states))
+        atomic_write(path, msgspec.json.encode(states))
     except OSError as error:
         log.warning("%s: not written (%s); the next start reads every consume queue", path, error)
         path.unlink(missing_ok=True)

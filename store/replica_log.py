@@ -82,7 +82,7 @@ class ReplicaLog:
         """The first byte that is still there."""
         return self._counters[MIN_PHY_OFFSET]
 
-    def unbegin(self) -> None:
+    def reset_start(self) -> None:
         """The empty log shall begin elsewhere, earlier perhaps: until `begin` it ends at 0. Its
         files may be deleted now, so that none stays mapped."""
         self._let_go()

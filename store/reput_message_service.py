@@ -63,10 +63,10 @@ class CommitLogDispatcher(Protocol):
 class Sleeper(Protocol):
     """How the service sleeps until the log grows (the owner's side of a Bell)."""
 
-    def lie_down(self) -> None:
+    def announce_sleep(self) -> None:
         """Say that I sleep; look for work after this."""
 
-    def get_up(self) -> None:
+    def announce_awake(self) -> None:
         """Say that I am awake."""
 
     def wait(self, timeout_ms: float) -> None:
@@ -195,7 +195,7 @@ class ReputMessageService(ServiceThread):
         except DiskFullError as error:
             if self._flags is None:
                 raise
-            self._sleeper.get_up()
+            self._sleeper.announce_awake()
             self._flags.set(RunningFlag.DISK_FULL, str(error), by=self.name)
             self.wait_for_running(_DISK_FULL_RETRY_MS)
 
@@ -207,9 +207,9 @@ class ReputMessageService(ServiceThread):
             if self.reput_from_offset - start < _SMALL_CHUNK and (pace_ms := self._pace_ms()):
                 self.wait_for_running(pace_ms)
             return
-        self._sleeper.lie_down()
+        self._sleeper.announce_sleep()
         if self.stopped or self.dispatch_once():
-            self._sleeper.get_up()
+            self._sleeper.announce_awake()
             return
         self._sleeper.wait(self._idle_ms)
 

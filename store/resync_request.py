@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from store.atomic_write import atomic_write
 from store.errors import StoreError
 from store.mapped_file import sync_directory
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -129,4 +129,4 @@ def _text_of(path: Path) -> str:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write `path` whole and durably. Raises OSError."""
-    write_whole(path, json.dumps(value, indent=1).encode())
+    atomic_write(path, json.dumps(value, indent=1).encode())

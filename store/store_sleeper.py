@@ -38,14 +38,14 @@ class StoreSleeper:
         self._clock = clock
         self._wake_flush = wake_flush
 
-    def lie_down(self) -> None:
+    def announce_sleep(self) -> None:
         """Sleeper: say that I sleep; each turn of the dispatch thread is a beat."""
         self._page.beat(ProcessIndex.STORE)
-        self._bell.lie_down()
+        self._bell.announce_sleep()
 
-    def get_up(self) -> None:
+    def announce_awake(self) -> None:
         """Sleeper: say that I am awake."""
-        self._bell.get_up()
+        self._bell.announce_awake()
 
     def wait(self, timeout_ms: float) -> None:
         """Sleeper: until rung, or the time is over."""

@@ -63,7 +63,7 @@ from store.control_page import (
     Bell,
     ProcessIndex,
 )
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
@@ -377,7 +377,7 @@ class HotPathWorld:
         self.source = CommitLogReader(self.directory, file_size, self.page)
         self.loop_reader = CommitLogReader(self.directory, file_size, self.page)
         self.unit_reader = ConsumeQueueReader(store)
-        self.units = FreshUnits(self.unit_reader, self.table)
+        self.units = GenerationAwareReader(self.unit_reader, self.table)
         self.table_writer = QueueTableWriter(self.table_fd)
         self.queues = ConsumeQueueTable(
             ConsumeQueueFiles(

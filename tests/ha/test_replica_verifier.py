@@ -95,7 +95,7 @@ def test_a_stop_does_not_wait_for_an_answer(
     world.verifier.find_out("10.0.0.1", 100)
     world.verifier.find_out("10.0.0.1", 200)
     wait_until(lambda: world.asked)
-    world.verifier.begin_stop()
+    world.verifier.request_stop()
     with caplog.at_level(logging.INFO):
         assert not world.verifier.shutdown(10)
     assert [record.levelname for record in caplog.records] == ["INFO"]

@@ -40,11 +40,11 @@ class Bell:
         self.sleeping = False
         self.on_lie_down: Callable[[], None] = lambda: None
 
-    def lie_down(self) -> None:
+    def announce_sleep(self) -> None:
         self.sleeping = True
         self.on_lie_down()
 
-    def get_up(self) -> None:
+    def announce_awake(self) -> None:
         self.sleeping = False
 
     def ring(self) -> None:

@@ -135,7 +135,7 @@ class SlaveLife:
 
     def begin(self, phy_offset: int) -> None:
         """As HAClient does it."""
-        self.log.unbegin()
+        self.log.reset_start()
         self.store.begin_log(phy_offset, self.clock.monotonic_ms() + 2_000)
         self.log.begin(phy_offset)
         wait_until(lambda: self.log.has_room)
