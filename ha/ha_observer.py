@@ -14,8 +14,9 @@ from typing import Final
 from ha.ha_client_info import HAClientInfo
 from ha.refusals import RefusalReason
 from ha.replica_registry import Replica, ReplicaRegistry
-from ha.replication_lag import LagAge, LogSource, ReplicationLag
+from ha.replication_lag import LagAge, ReplicationLag
 from store.clock import Clock
+from store.commit_log_source import CommitLogSource
 from store.control_page import MAX_PHY_OFFSET, STORE_TIMESTAMP, ControlPage
 
 NAMING_MS: Final = 5_000
@@ -62,7 +63,7 @@ class HaObserver:
         page: ControlPage,
         clock: Clock,
         registry: ReplicaRegistry,
-        source: LogSource,
+        source: CommitLogSource,
         rejected_handshakes: Callable[[], Mapping[RefusalReason, int]],
         request_members: Callable[[], None],
         client: Callable[[], HAClientInfo] | None,
@@ -128,7 +129,7 @@ def _waits_for_name(replica: Replica) -> bool:
 class _Ages:
     """Ages of positions; what was found for one is kept while somebody asks for it."""
 
-    def __init__(self, source: LogSource, clock: Clock) -> None:
+    def __init__(self, source: CommitLogSource, clock: Clock) -> None:
         self._source = source
         self._clock = clock
         self._lag = ReplicationLag(source, clock)

@@ -223,8 +223,8 @@ class MasterLink:
         if not 0 <= size <= MAX_FRAME_BODY or offset < 0:
             raise LinkClosedError(
                 RefusalReason.BAD_FRAME,
-                f"a frame of {size} bytes for offset {offset} received (0 to {MAX_FRAME_BODY} bytes "
-                "are valid): is this address a master's HA port?",
+                f"a frame of {size} bytes for offset {offset} received (0 to {MAX_FRAME_BODY} "
+                "bytes are valid): is this address a master's HA port?",
             )
         if log.is_empty and log.position == 0:
             if size and not (offset == 0 and log.has_room):

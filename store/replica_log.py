@@ -92,7 +92,7 @@ class ReplicaLog:
 
     def begin(self, phy_offset: int) -> None:
         """The empty log begins at `phy_offset`, where the `store` process has begun it before
-        (DefaultMessageStore.begin_log). Raises StoreError: it has not."""
+        (LogStart.start_at). Raises StoreError: it has not."""
         if self._counters[MIN_PHY_OFFSET] != phy_offset:
             raise StoreError(
                 f"the log cannot begin at {phy_offset}: process store says that it begins at "

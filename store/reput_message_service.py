@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from store.commit_log_source import CommitLogSource
 from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.message_codec import SIZE_AND_MAGIC
 from store.record_arrays import RecordArrays, ScanEnd, parse_records
@@ -32,32 +33,8 @@ thousand 1.5; at 80,000 sends a second that is a quarter of a core."""
 _DISK_FULL_RETRY_MS: Final = 1_000
 
 
-class CommitLogSource(Protocol):
-    """What is read of the commit log (store/commit_log_reader.py)."""
-
-    file_size: int
-
-    @property
-    def min_phy_offset(self) -> int:
-        """First byte that is still there."""
-        ...
-
-    @property
-    def max_phy_offset(self) -> int:
-        """Behind the last published byte."""
-        ...
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`, lent; None when it is gone."""
-        ...
-
-
-class CommitLogDispatcher(Protocol):
-    """Builds something from records."""
-
-    def dispatch(self, records: RecordArrays) -> None:
-        """Take the records up; those that were taken up before change nothing."""
-        ...
+Dispatcher = Callable[[RecordArrays], None]
+"""Builds something from records; those that it was given before change nothing."""
 
 
 class Sleeper(Protocol):
@@ -115,7 +92,7 @@ def dispatch_range(
     start: int,
     end: int,
     extractor: PropertyExtractor,
-    dispatchers: Sequence[CommitLogDispatcher],
+    dispatchers: Sequence[Dispatcher],
     on_progress: Callable[[int], None] | None = None,
     *,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
@@ -129,8 +106,8 @@ def dispatch_range(
     at = start
     while at < end:
         records, following = read_chunk(source, at, end, chunk_size, extractor)
-        for dispatcher in dispatchers:
-            dispatcher.dispatch(records)
+        for dispatch in dispatchers:
+            dispatch(records)
         count += records.count
         if following == at:
             raise RecordDamagedError(
@@ -150,7 +127,7 @@ class ReputMessageService(ServiceThread):
         self,
         source: CommitLogSource,
         extractor: PropertyExtractor,
-        dispatchers: Sequence[CommitLogDispatcher],
+        dispatchers: Sequence[Dispatcher],
         *,
         is_slave: Callable[[], bool],
         publish: Callable[[int], None],
@@ -233,8 +210,8 @@ class ReputMessageService(ServiceThread):
             return False
         records, following = read_chunk(self._source, start, end, self._chunk_size, self._extractor)
         if records.count:
-            for dispatcher in self._dispatchers:
-                dispatcher.dispatch(records)
+            for dispatch in self._dispatchers:
+                dispatch(records)
         if following == start:
             self._judge_standstill(start, end, records)
             return False

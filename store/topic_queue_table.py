@@ -10,9 +10,10 @@ covers the consumequeue only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from store.commit_log import CommitLog
+from store.commit_log_source import CommitLogSource
 from store.control_page import DISPATCHED_OFFSET, MAX_PHY_OFFSET, ControlPage
 from store.errors import RecordDamagedError
 from store.message import Message
@@ -28,17 +29,8 @@ from store.queue_table import QueueTableReader
 _COUNTED: Final = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 
 
-class LogReader(Protocol):
-    """What is needed of the mapped commit log."""
-
-    file_size: int
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`; None when it is gone."""
-
-
 def rebuild_topic_queue_table(
-    commit_log: CommitLog, page: ControlPage, table: QueueTableReader, reader: LogReader
+    commit_log: CommitLog, page: ControlPage, table: QueueTableReader, reader: CommitLogSource
 ) -> int:
     """Set the next offset of every queue in `commit_log`; returns the records walked.
 
@@ -57,7 +49,7 @@ def rebuild_topic_queue_table(
     return walked
 
 
-def _walk(reader: LogReader, start: int, end: int) -> Iterator[Message]:
+def _walk(reader: CommitLogSource, start: int, end: int) -> Iterator[Message]:
     at = start
     while at < end:
         view = reader.view_of_file(at)

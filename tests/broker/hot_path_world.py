@@ -547,7 +547,7 @@ class HotPathWorld:
     def dispatch(self) -> None:
         """Build the consumequeue up to the log's end."""
         start, end = self.counters[DISPATCHED_OFFSET], self.counters[MAX_PHY_OFFSET]
-        dispatch_range(self.source, start, end, self._extractor, (self.queues,))
+        dispatch_range(self.source, start, end, self._extractor, (self.queues.dispatch,))
         self.counters[DISPATCHED_OFFSET] = end
 
     # -- the loop -------------------------------------------------------------------------------
