@@ -5,7 +5,7 @@ way through it: known (TrustedPeers; an unknown one waits 3 s for the group's me
 byte sent), TLS handshake where it is on, first report (a Java 4.9 slave sends it after 5-6 s),
 `admit`. The lobby is bounded and fair: when it is full, the address with the most peers in it
 loses its oldest one, and no trusted peer leaves while a stranger is there. What becomes of an
-admitted peer is not known here. Follows HAService.AcceptSocketService of the original, which
+admitted peer is not known here. Corresponds to HAService.AcceptSocketService of RocketMQ, which
 starts two threads for whoever connects.
 """
 
@@ -184,7 +184,7 @@ class AcceptSocketService(ServiceThread):
     def _rest(self, error: OSError) -> None:
         """Nobody can be accepted: a second's rest, instead of a loop that fails for ever."""
         log.error(
-            "HA port: no connection can be accepted: %s; raise the limit of open files (ulimit -n)",
+            "HA port: cannot accept connections: %s; raise the limit of open files (ulimit -n)",
             error.strerror,
         )
         self._selector.unregister(self._listening)
@@ -207,7 +207,7 @@ class AcceptSocketService(ServiceThread):
             next(peer for peer in crowd if peer.ip == ip),
             RefusalReason.TOO_MANY_CONNECTIONS,
             f"{len(self._lobby)} connections wait to be served, {len(crowd)} of them {who}, and "
-            f"{count} of those are of this address; look what opens them",
+            f"{count} of those are of this address; find out what opens them",
         )
 
     def _recognise(self, peer: _Peer) -> bool:
@@ -234,7 +234,7 @@ class AcceptSocketService(ServiceThread):
                 peer,
                 RefusalReason.TLS,
                 f"TLS failed: {error.reason or error}; haTlsEnable must be true on both sides, "
-                "with certificates that the other's haTlsTrustedCertificates know",
+                "with certificates that the other side's haTlsTrustedCertificates accept",
             )
         except OSError as error:
             self._refuse(peer, RefusalReason.NETWORK, f"before its first report: {error.strerror}")
@@ -300,7 +300,7 @@ class AcceptSocketService(ServiceThread):
                     peer,
                     RefusalReason.UNKNOWN_PEER,
                     "neither in haTrustedAddresses nor a registered broker of this group; add it "
-                    "to haTrustedAddresses (haAllowAnyPeer=true serves everybody)",
+                    "to haTrustedAddresses (haAllowAnyPeer=true serves every peer)",
                 )
             else:
                 self._refuse(

@@ -1,7 +1,7 @@
 """HaStatus: what process `ha` knows of replication, as the JSON of request 907.
 
 The answer to command "ha_status", built on the thread that serves the commands. Member names are
-those of the original's HARuntimeInfo, ours beside them (remoting/body/ha_runtime_info.py reads
+those of RocketMQ's HARuntimeInfo, ours beside them (remoting/body/ha_runtime_info.py reads
 it; this room may not import that). Offsets and lags in bytes, times in wall clock ms.
 """
 

@@ -47,10 +47,10 @@ class Answer(enum.Enum):
 
 _ANSWER_OF: Final = {True: Answer.SAME, False: Answer.OTHER, None: Answer.UNKNOWN}
 _TEXT_OF: Final = {
-    Answer.SAME: "slave at %s: holds our records up to %s: it is served when it comes back",
+    Answer.SAME: "slave at %s: holds our records up to %s: it is served when it reconnects",
     Answer.OTHER: "slave at %s: does not hold our records up to %s: it is not served",
-    Answer.UNKNOWN: "slave at %s: could not be asked for what it holds up to %s: asked again when "
-    "it comes back",
+    Answer.UNKNOWN: "slave at %s: could not be asked what it holds up to %s: asking again when "
+    "it reconnects",
 }
 
 

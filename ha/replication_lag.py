@@ -103,7 +103,7 @@ class ReplicationLag:
         if len(self._said) >= _MOST_SAID:
             self._said.clear()
         self._said.add(text)
-        log.warning("the lag of a replica at %s is not known exactly: %s", offset, text)
+        log.warning("the exact lag of a replica at %s is unknown: %s", offset, text)
 
 
 def _record_around(view: memoryview, position: int, start: int) -> tuple[RecordKind, int] | None:

@@ -4,7 +4,7 @@ The bell's sleep flag (store/control_page.py) belongs to the process, its eventf
 selector that watches it, but one reader empties it for all: a thread that is on its way out of
 its selector could find it empty and sleep on. So each waiter has an eventfd of its own, and who
 empties the bell first wakes all who still count as asleep. The flag is 1 exactly while a waiter
-counts as asleep. The kin of WaitNotifyObject of the original. It knows no sockets and no work.
+counts as asleep. Corresponds to WaitNotifyObject of RocketMQ. It knows no sockets and no work.
 
 A waiter's round, the work looked for after announce_sleep, as with the bell itself:
 

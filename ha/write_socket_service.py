@@ -1,11 +1,11 @@
 """WriteSocketService: sends the log to one slave, straight from the files.
 
 A thread of process `ha` for each connection, the only writer of its socket. It sends ahead and
-waits for no acknowledgement; a frame never crosses a commit-log file. A small frame leaves with
-one sendmsg from the mapped file, a large one with sendfile. With nothing to send it sleeps on the
+waits for no acknowledgement; a frame never crosses a commit-log file. A small frame leaves with one
+sendmsg from the mapped file, a large one with sendfile. With nothing to send it sleeps on the
 process' bell, so that a new record leaves at once; after haSendHeartbeatInterval of silence an
-empty frame goes out. Follows HAConnection.WriteSocketService of the original. It knows no records
-and judges no reports.
+empty frame goes out. Corresponds to HAConnection.WriteSocketService of RocketMQ. It knows no
+records and judges no reports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Small files that are there whole or not at all: `atomic_write`.
 
 For the store's words to its next start (clean.exit, resync.json). Any thread; one writer for each
-file at a time. It knows no content. (conf.atomic_file is its kin; this room may not import that.)
+file at a time. It knows no content. (conf.atomic_file does the same; this room may not import it.)
 """
 
 from __future__ import annotations

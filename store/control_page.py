@@ -1,8 +1,8 @@
 """The control page: 8-byte counters in shared memory through which our processes follow each other.
 
-The mapped files are the message passing (design.md, rule 2); this page says how far they may be
-read. Each counter has ONE writer; everybody reads. It lives in a memfd that the supervisor makes
-and every child inherits, so it outlives any child and dies with the last of them. It knows no
+The mapped files are the message passing (docs/ARCHITECTURE.md, rule 2); this page says how far they
+may be read. Each counter has ONE writer; everybody reads. It lives in a memfd that the supervisor
+makes and every child inherits, so it outlives any child and dies with the last of them. It knows no
 files and no sockets.
 
     slot  writer        meaning (bytes are positions in the commit log)

@@ -2,8 +2,9 @@
 
 A thread of process `store`. Every round it flushes the queues with enough new pages; in longer
 intervals all of them, and then the checkpoint may say so: the timestamp is taken before the flush
-and set after it, so that it never promises units that are not on disk (the original sets it at
-dispatch). It must not know files. Follows DefaultMessageStore.FlushConsumeQueueService.
+and set after it, so that it never promises units that are not on disk (RocketMQ sets it at
+dispatch). It must not know files. Corresponds to RocketMQ's
+DefaultMessageStore.FlushConsumeQueueService.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The dispatch thread of process `store`. It reads what the log's writer has publi
 time and never over a file's end, hands the records to the dispatchers (consume queues, then
 index), and publishes how far it is. The same chunk may be dispatched twice, after a crash: the
 dispatchers skip what they have. Recovery uses `dispatch_range`. It must not know queues, keys or
-who waits for its progress. Follows DefaultMessageStore.ReputMessageService.
+who waits for its progress. Corresponds to RocketMQ's DefaultMessageStore.ReputMessageService.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class ReputMessageService(ServiceThread):
         start = self.reput_from_offset
         if self.dispatch_once():
             if self._flags is not None:
-                self._flags.clear(RunningFlag.DISK_FULL, "dispatch goes on", by=self.name)
+                self._flags.clear(RunningFlag.DISK_FULL, "dispatch resumed", by=self.name)
             if self.reput_from_offset - start < _SMALL_CHUNK and (pace_ms := self._pace_ms()):
                 self.wait_for_running(pace_ms)
             return
@@ -225,7 +225,7 @@ class ReputMessageService(ServiceThread):
         low = self._source.min_phy_offset
         if self.reput_from_offset < low:
             log.warning(
-                "dispatch: offset %s lies before the commit log, which begins at %s: going there",
+                "dispatch: offset %s is before the start of the commit log: continuing at %s",
                 self.reput_from_offset,
                 low,
             )
@@ -245,7 +245,7 @@ class ReputMessageService(ServiceThread):
         if self._stalled_at != at:
             self._stalled_at = at
             log.error(
-                "%s; dispatch waits there; restart this broker: recovery cuts the log there, and "
-                "what follows is replicated again",
+                "%s; dispatch is stalled there; restart this broker: recovery truncates the log "
+                "there, and what follows is replicated again",
                 text,
             )

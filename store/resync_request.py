@@ -60,8 +60,8 @@ def write_request(root: Path, request: ResyncRequest) -> None:
     refused = _read(root / _REFUSED)
     if refused is not None and _same(refused, request):
         raise StoreError(
-            f"{root / _REFUSED}: {request.action} at {request.offset} was asked before and does "
-            "not fit this store; remove that file to try it again, or move the store's files away"
+            f"{root / _REFUSED}: {request.action} at {request.offset} was refused before and does "
+            "not fit this store; remove that file to retry, or move the store's files away"
         )
     now = datetime.now(UTC)
     backup = f"backup-{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
@@ -84,9 +84,9 @@ def find_request(root: Path) -> ResyncRequest | None:
             requested_at=found["requested_at"],
         )
     except (KeyError, ValueError) as error:
-        raise StoreError(f"{path}: not understood ({error!r})") from error
+        raise StoreError(f"{path}: not a valid file ({error!r})") from error
     if type(request.offset) is not int or not is_backup_name(request.backup):
-        raise StoreError(f"{path}: its offset or its backup is impossible: {found}")
+        raise StoreError(f"{path}: its offset or its backup is not valid: {found}")
     return request
 
 

@@ -110,7 +110,7 @@ class ServiceThread:
             self.finish()
         except Exception as error:
             # The service guard (docs/STYLE.md, 8): the process ends, recovery repairs.
-            log.critical("%s failed and ends", self.name, exc_info=True)
+            log.critical("%s failed", self.name, exc_info=True)
             self.failure = error
             if self._on_failure is not None:
                 self._on_failure(self, error)

@@ -21,7 +21,7 @@ from store.control_page import (
 )
 
 _AWAITED_MS: Final = 1.0
-"""While consumers wait; the original rests as long before every look."""
+"""While consumers wait; RocketMQ rests as long before every look."""
 _UNAWAITED_MS: Final = 10.0
 _RECENTLY_MS: Final = 1_000
 

@@ -3,7 +3,7 @@
 Runs once in `remoting`, before CommitLog.put. The truth is in two places: the queue table covers
 the log up to dispatched_offset, the log itself holds what came after. dispatched_offset is read
 first: whatever lies before it is in the table by then, whatever the `store` process dispatches
-meanwhile is only seen twice. Follows CommitLog.recoverTopicQueueTable of the original, which
+meanwhile is only seen twice. Corresponds to CommitLog.recoverTopicQueueTable of RocketMQ, which
 covers the consumequeue only.
 """
 

@@ -65,7 +65,7 @@ def test_who_could_not_be_asked_is_asked_again_at_each_try(
     wait_until(lambda: len(world.asked) == 2)
     world.holds = True
     wait_until(lambda: world.answer() is Answer.SAME)
-    assert "slave at 10.0.0.1: could not be asked for what it holds up to 100" in caplog.text
+    assert "slave at 10.0.0.1: could not be asked what it holds up to 100" in caplog.text
     assert "slave at 10.0.0.1: holds our records up to 100" in caplog.text
 
 

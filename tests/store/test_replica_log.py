@@ -163,7 +163,7 @@ def test_closing_leaves_nothing_unpublished(world: World) -> None:
 def test_an_empty_log_begins_where_the_store_has_begun_it(tmp_path: Path) -> None:
     world = World(tmp_path, files=0)
     assert [world.log.is_empty] == [True]
-    with pytest.raises(StoreError, match="cannot begin at 12288"):
+    with pytest.raises(StoreError, match="cannot start at 12288"):
         world.log.begin(3 * SIZE)
     world.counters[MIN_PHY_OFFSET] = 3 * SIZE
     world.log.begin(3 * SIZE)

@@ -168,7 +168,7 @@ def test_damage_stalls_a_slave_and_is_said_once(caplog: pytest.LogCaptureFixture
     for _ in range(3):
         desk.run()
     assert desk.collector.phy_offsets == places[:3]
-    assert caplog.text.count("dispatch waits there") == 1
+    assert caplog.text.count("dispatch is stalled there") == 1
 
 
 def test_an_offset_below_the_log_is_moved_up(caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +178,7 @@ def test_an_offset_below_the_log_is_moved_up(caplog: pytest.LogCaptureFixture) -
     desk.service.reput_from_offset = 100
     desk.run()
     assert desk.collector.phy_offsets == places
-    assert f"begins at {3 * FILE_SIZE}" in caplog.text
+    assert f"continuing at {3 * FILE_SIZE}" in caplog.text
 
 
 def test_a_missing_file_is_named() -> None:

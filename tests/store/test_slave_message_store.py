@@ -425,7 +425,7 @@ def test_a_damaged_record_stops_dispatch_until_a_restart_cuts_it(
     bad[master.ends[2] + 4] ^= 0xFF
     life.begin(0)
     life.receive(bytes(bad))
-    wait_until(lambda: "dispatch waits there" in caplog.text)
+    wait_until(lambda: "dispatch is stalled there" in caplog.text)
     assert life.counters[DISPATCHED_OFFSET] == master.ends[2]
     life.stop()
     assert (life.config.root / "abort").exists()
