@@ -17,7 +17,7 @@ from ha.link_errors import LinkClosedError
 from ha.refusals import RefusalReason
 from ha.selector_factory import SelectorFactory
 from ha.wait_notify_object import WaitNotifyObject
-from store.clock import Clock
+from ipc.clock import Clock
 
 Result = TypeVar("Result")
 

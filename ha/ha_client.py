@@ -35,11 +35,11 @@ from ha.replica_log_start import ReplicaLogStart
 from ha.selector_factory import SelectorFactory
 from ha.transport import Transport
 from ha.wait_notify_object import WaitNotifyObject
-from store.clock import Clock
-from store.control_page import ControlPage
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import StoreError
 from store.replica_log import ReplicaLog
-from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

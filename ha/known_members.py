@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ipc.clock import Clock
 from store.atomic_write import atomic_write
-from store.clock import Clock
 
 log = logging.getLogger(__name__)
 

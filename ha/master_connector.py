@@ -17,7 +17,7 @@ from ha.link_errors import TLS_WAY_OUT, LinkClosedError
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_WRITE
 from ha.transport import Transport, open_transport
-from store.clock import Clock
+from ipc.clock import Clock
 
 CONNECT_MS: Final = 5_000
 """Time for connect and handshake together."""

@@ -23,8 +23,9 @@ from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import PlainTransport, Transport
-from store.clock import Clock
-from store.control_page import RUNNING_FLAGS, SYNC_FLUSH_WANTED, ControlPage
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from store.control_slots import RUNNING_FLAGS, SYNC_FLUSH_WANTED
 from store.errors import StoreError
 from store.log_end import NextFileNotReadyError
 from store.mapped_file import file_name

@@ -15,8 +15,9 @@ from ha.ha_config import HaAckLevel, HaConfig
 from ha.link_errors import LinkClosedError, tls_failure
 from ha.refusals import RefusalReason
 from ha.transport import Transport
-from store.clock import Clock
-from store.control_page import FLUSHED_OFFSET, SYNC_FLUSH_WANTED, ControlPage
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from store.control_slots import FLUSHED_OFFSET, SYNC_FLUSH_WANTED
 from store.replica_log import ReplicaLog
 
 

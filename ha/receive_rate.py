@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from store.clock import Clock
+from ipc.clock import Clock
 
 _WINDOW_MS: Final = 1000
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ha.async_call import AsyncCall
 from ha.inspection import Inspection, Verdict
-from store.clock import Clock
+from ipc.clock import Clock
 from store.errors import StoreError
 
 

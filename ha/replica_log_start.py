@@ -14,7 +14,7 @@ from ha.client_selector import ClientSelector
 from ha.inspection import Inspection, LogBeginner
 from ha.link_errors import LinkClosedError
 from ha.refusals import RefusalReason
-from store.clock import Clock
+from ipc.clock import Clock
 from store.errors import StoreError
 from store.replica_log import ReplicaLog
 

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.atomic_write import atomic_write
-from store.clock import Clock
-from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from store.service_thread import FailureHandler, ServiceThread
+from ipc.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

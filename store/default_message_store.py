@@ -13,11 +13,15 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from ipc.bell import Bell
+
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService
 from store.clean_consume_queue_service import CleanConsumeQueueService
-from store.clock import Clock
-from store.control_page import (
+from store.control_slots import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
@@ -25,8 +29,6 @@ from store.control_page import (
     MIN_PHY_OFFSET,
     STORE_STATE,
     SYNC_FLUSH_WANTED,
-    Bell,
-    ControlPage,
     StoreState,
 )
 from store.derived_files import DerivedFiles
@@ -40,7 +42,6 @@ from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_deletion import QueueDeletion
 from store.reput_message_service import ReputMessageService
 from store.running_flags import RunningFlags
-from store.service_thread import FailureHandler, ServiceThread
 from store.store_closing import cut_incomplete_record, mark_clean_exit
 from store.store_opening import StoreOpening
 from store.store_progress import StoreProgress

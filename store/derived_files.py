@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from store.clock import Clock
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.queue_table import QueueTableWriter
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
-from store.control_page import ControlPage
 from store.index_service import IndexService
 from store.message_store_config import MessageStoreConfig
-from store.queue_table import QueueTableWriter
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import Dispatcher
 

@@ -11,15 +11,10 @@ import logging
 import threading
 from typing import Final
 
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
 from store.allocate_mapped_file_service import AllocateMappedFileService
-from store.clock import Clock
-from store.control_page import (
-    DISPATCHED_OFFSET,
-    FLUSHED_OFFSET,
-    MAX_PHY_OFFSET,
-    MIN_PHY_OFFSET,
-    ControlPage,
-)
+from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.log_flusher import LogFlusher
 from store.message_store_config import MessageStoreConfig

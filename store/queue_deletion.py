@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from store.clock import Clock
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
 from store.consume_queue_table import ConsumeQueueTable
-from store.control_page import DISPATCHED_OFFSET, MIN_PHY_OFFSET, ControlPage
+from store.control_slots import DISPATCHED_OFFSET, MIN_PHY_OFFSET
 
 _KEPT_TOPICS: Final = frozenset({"SCHEDULE_TOPIC_XXXX"})
 _POLL_MS: Final = 2.0

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 
+from ipc.control_page import ControlPage
 from store.clean_exit import delete_abort, describe_exit, write_clean_exit
-from store.control_page import (
+from store.control_slots import (
     APPEND_END,
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
-    ControlPage,
 )
 from store.derived_files import DerivedFiles
 from store.mapped_file import file_name, zero_range

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from ipc.clock import Clock
+from ipc.control_page import ControlPage, ProcessIndex
 from store.clean_exit import (
     boot_id,
     create_abort,
@@ -20,9 +22,8 @@ from store.clean_exit import (
     read_clean_exit,
     remove_clean_exit,
 )
-from store.clock import Clock
 from store.consume_queue import CQ_UNIT_SIZE
-from store.control_page import (
+from store.control_slots import (
     APPEND_END,
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
@@ -31,8 +32,6 @@ from store.control_page import (
     MIN_PHY_OFFSET,
     STORE_STATE,
     STORE_TIMESTAMP,
-    ControlPage,
-    ProcessIndex,
     StoreState,
 )
 from store.derived_files import DerivedFiles

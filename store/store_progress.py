@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from store.control_page import (
+from ipc.control_page import ControlPage, ProcessIndex
+from store.control_slots import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     STORE_TIMESTAMP,
-    ControlPage,
-    ProcessIndex,
 )
 from store.message_store_config import MessageStoreConfig
 from store.store_checkpoint import StoreCheckpoint

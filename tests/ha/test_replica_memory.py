@@ -18,8 +18,8 @@ from ha.replica_memory import (
     KnownReplica,
     ReplicaMemory,
 )
+from ipc.clock import SystemClock
 from store.atomic_write import atomic_write
-from store.clock import SystemClock
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
 
