@@ -5,7 +5,7 @@ way through it: known (TrustedPeers; an unknown one waits 3 s for the group's me
 byte sent), TLS handshake where it is on, first report (a Java 4.9 slave sends it after 5-6 s),
 `admit`. The lobby is bounded and fair: when it is full, the address with the most peers in it
 loses its oldest one, and no trusted peer leaves while a stranger is there. What becomes of an
-admitted peer is not known here. Follows HAService.AcceptSocketService of the original, which
+admitted peer is not known here. Corresponds to HAService.AcceptSocketService of RocketMQ, which
 starts two threads for whoever connects.
 """
 
@@ -17,6 +17,7 @@ import logging
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -124,6 +125,8 @@ class AcceptSocketService(ServiceThread):
         self._accept_again_ms: int | None = None
         self._selector = new_selector()
         self._selector.register(listening, EVENT_READ)
+        self._wake_lock: Final = threading.Lock()
+        """Guards `_wake_fd`, which `finish` closes."""
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, EVENT_READ)
 
@@ -131,15 +134,13 @@ class AcceptSocketService(ServiceThread):
 
     def members_answered(self) -> None:
         """The members may have changed: look again at those who wait. Any thread."""
-        with self._condition:
+        with self._wake_lock:
             if self._wake_fd >= 0:
                 os.eventfd_write(self._wake_fd, 1)
 
-    def shutdown(self, timeout_ms: float = 5000) -> bool:
-        """Stop, and close those in the lobby."""
-        self._stopped = True
+    def interrupt(self) -> None:
+        """It sleeps in its selector."""
         self.members_answered()
-        return super().shutdown(timeout_ms)
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class AcceptSocketService(ServiceThread):
             self._leave(peer)
             peer.close()
         self._selector.close()
-        with self._condition:
+        with self._wake_lock:
             os.close(self._wake_fd)
             self._wake_fd = -1
 
@@ -183,7 +184,7 @@ class AcceptSocketService(ServiceThread):
     def _rest(self, error: OSError) -> None:
         """Nobody can be accepted: a second's rest, instead of a loop that fails for ever."""
         log.error(
-            "HA port: no connection can be accepted: %s; raise the limit of open files (ulimit -n)",
+            "HA port: cannot accept connections: %s; raise the limit of open files (ulimit -n)",
             error.strerror,
         )
         self._selector.unregister(self._listening)
@@ -206,7 +207,7 @@ class AcceptSocketService(ServiceThread):
             next(peer for peer in crowd if peer.ip == ip),
             RefusalReason.TOO_MANY_CONNECTIONS,
             f"{len(self._lobby)} connections wait to be served, {len(crowd)} of them {who}, and "
-            f"{count} of those are of this address; look what opens them",
+            f"{count} of those are of this address; find out what opens them",
         )
 
     def _recognise(self, peer: _Peer) -> bool:
@@ -233,7 +234,7 @@ class AcceptSocketService(ServiceThread):
                 peer,
                 RefusalReason.TLS,
                 f"TLS failed: {error.reason or error}; haTlsEnable must be true on both sides, "
-                "with certificates that the other's haTlsTrustedCertificates know",
+                "with certificates that the other side's haTlsTrustedCertificates accept",
             )
         except OSError as error:
             self._refuse(peer, RefusalReason.NETWORK, f"before its first report: {error.strerror}")
@@ -299,7 +300,7 @@ class AcceptSocketService(ServiceThread):
                     peer,
                     RefusalReason.UNKNOWN_PEER,
                     "neither in haTrustedAddresses nor a registered broker of this group; add it "
-                    "to haTrustedAddresses (haAllowAnyPeer=true serves everybody)",
+                    "to haTrustedAddresses (haAllowAnyPeer=true serves every peer)",
                 )
             else:
                 self._refuse(

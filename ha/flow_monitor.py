@@ -2,8 +2,8 @@
 
 Each frame books its place on one time line before it leaves and waits until its turn: frames of
 several connections follow each other in the order of booking, none starves, nobody polls. Any
-thread (one lock). Kin: FlowMonitor of the original, which counts only headers and spins. It knows
-neither sockets nor clocks.
+thread (one lock). Corresponds to FlowMonitor of RocketMQ, which counts only headers and spins. It
+knows neither sockets nor clocks.
 """
 
 from __future__ import annotations

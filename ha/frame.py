@@ -1,7 +1,7 @@
 """The HA wire format: 12-byte frame headers from the master, 8-byte reports from the slave.
 
 Pure; any thread. There is no handshake, version or checksum: a peer is judged by its numbers
-(slave_progress.py). Layout of HAConnection / HAClient of the original, the same in 4.9 and 5.3.
+(slave_progress.py). Layout of HAConnection / HAClient of RocketMQ, the same in 4.9 and 5.3.
 
     master -> slave   int64 offset, int32 size, then `size` bytes of the log from `offset` on;
                       size 0 is a heartbeat, its offset is the next one that will be sent

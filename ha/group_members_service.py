@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ha.asking_service import AskingService
+from ha.blocking_call_service import BlockingCallService
 from ha.known_members import KnownMembers, Members
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler
@@ -20,7 +20,7 @@ ASK_EVERY_MS: Final = 30_000
 ASK_PAUSE_MS: Final = 1_000
 
 
-class GroupMembersService(AskingService):
+class GroupMembersService(BlockingCallService):
     """See the module."""
 
     def __init__(

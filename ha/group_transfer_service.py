@@ -4,7 +4,7 @@ Runs in process `ha`. Each report of a slave is judged in its ReadSocketService'
 hop to another thread would be latency of every SYNC_MASTER send; the thread of the service itself
 re-evaluates ten times a second (somebody may fall behind without a word) and writes the log lines.
 Sole writer of REPLICATED_OFFSET and REPLICA_COUNT. It must not know who waits for the offset.
-Follows GroupTransferService of the original, whose waiting requests are in broker/ here.
+Corresponds to GroupTransferService of RocketMQ, whose waiting requests are in broker/ here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A connection is two threads (ReadSocketService, WriteSocketService) on one transport. Whoever of
 them ends first ends the other; the last one gives the socket back and says good-bye, once.
-AcceptSocketService calls `admit`. Follows HAConnection and HAService of the original. Decisions
+AcceptSocketService calls `admit`. Corresponds to HAConnection and HAService of RocketMQ. Decisions
 about reports are SlaveProgress', about replicas GroupTransferService's.
 """
 
@@ -16,11 +16,11 @@ from typing import Final, Protocol
 from ha.accept_socket_service import Objection
 from ha.flow_monitor import FlowMonitor
 from ha.ha_config import HaConfig
-from ha.honest_max import HonestMax
 from ha.read_socket_service import ReadSocketService
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.replica_verifier import Answer, ReplicaVerifier
+from ha.report_ceiling import ReportCeiling
 from ha.selector_factory import SelectorFactory
 from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
 from ha.transport import Transport
@@ -34,20 +34,20 @@ log = logging.getLogger(__name__)
 
 
 _WAY_OUT: Final[dict[RefusalReason, str]] = {
-    RefusalReason.NEGATIVE: "it is negative: it is no slave",
-    RefusalReason.BEYOND_MAX: "it lies behind the end of this log: it holds what this master "
-    "lacks, or is no slave (or speaks TLS, which is off here: haTlsEnable); see "
+    RefusalReason.NEGATIVE: "it is negative: the peer is not a slave",
+    RefusalReason.BEYOND_MAX: "it is beyond the end of this log: the peer holds what this master "
+    "lacks, or is not a slave (or speaks TLS, which is off here: haTlsEnable); see "
     "haTruncateDiverged",
-    RefusalReason.BELOW_MIN: "what it asks for was deleted here: it must start over, with an empty "
+    RefusalReason.BELOW_MIN: "what it requests was deleted here: it must start over, with an empty "
     "store",
 }
 _UNPROVEN: Final[dict[Answer, str]] = {
-    Answer.PENDING: "its records are being compared with ours; if they are the same, it is served "
-    "when it comes back",
-    Answer.UNKNOWN: "its records could not be compared with ours, and that is tried again: it must "
+    Answer.PENDING: "its records are being compared with ours; if they match, it is served "
+    "when it reconnects",
+    Answer.UNKNOWN: "its records could not be compared with ours; retrying: it must "
     "be registered as a slave of this group with that address and answer at its own port; or "
     "start it with an empty store",
-    Answer.OTHER: "its records are not ours: it has them from another time or master; start it "
+    Answer.OTHER: "its records are not ours: they come from another time or master; start it "
     "with an empty store",
 }
 
@@ -144,7 +144,7 @@ class HAConnections:
         self._group_transfer = group_transfer
         self._wait_notify = wait_notify
         self._flow = FlowMonitor(config.ha_flow_control)
-        self._honest_max = HonestMax(source.page)
+        self._report_ceiling = ReportCeiling(source.page)
         self._refusals = refusals
         self._verifier = verifier
         self._clock = clock
@@ -194,15 +194,15 @@ class HAConnections:
 
     def _unproven(self, ip: str, first_report: int) -> Objection | None:
         """A report that nothing here vouches for, until its records were compared with ours."""
-        honest_max = self._honest_max.of(ip)
-        if first_report <= honest_max:
+        report_ceiling = self._report_ceiling.of(ip)
+        if first_report <= report_ceiling:
             return None
         answer = self._verifier.find_out(ip, first_report)
         if answer is Answer.SAME:
             return None
         return Objection(
             RefusalReason.BEYOND_MAX,
-            f"it lies behind {honest_max}, up to where this log went when it was opened or was "
+            f"it is beyond {report_ceiling}, the end of this log when it was opened or what was "
             f"sent to this address since: {_UNPROVEN[answer]}",
         )
 
@@ -228,7 +228,7 @@ class HAConnections:
             self._flow,
             self._wait_notify,
             self._clock,
-            self._honest_max,
+            self._report_ceiling,
             end=connection.end,
             finished=connection.thread_finished,
             new_selector=self._new_selector,
@@ -244,8 +244,8 @@ class HAConnections:
             if not is_trusted(connection.progress.ip):
                 connection.end(
                     RefusalReason.UNKNOWN_PEER,
-                    "it was a broker of this group before this start, and has not registered "
-                    "since; add it to haTrustedAddresses, or see why it does not",
+                    "it was a broker of this group before this start and has not registered "
+                    "since; add it to haTrustedAddresses, or find out why it does not",
                 )
 
     def close_all(self, timeout_ms: float = 5000) -> bool:

@@ -9,30 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from ha.ha_client_info import HAClientInfo
 from ha.refusals import RefusalReason
 from ha.replica_registry import Replica, ReplicaRegistry
-from ha.replication_lag import LagAge, LogSource, ReplicationLag
+from ha.replication_lag import LagAge, ReplicationLag
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
+from store.commit_log_source import CommitLogSource
 from store.control_slots import MAX_PHY_OFFSET, STORE_TIMESTAMP
 
 NAMING_MS: Final = 5_000
 """So long a connected replica may go without a name before it is told of under its ip. Usually it
 gets its name within a second, and nobody shall miss the ip for a day after that."""
-
-
-class ClientInfo(Protocol):
-    """What is needed of HAClientInfo."""
-
-    @property
-    def local_address(self) -> str | None:
-        """Our end of the open link to the master."""
-
-    @property
-    def received(self) -> int:
-        """Log bytes that came from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +52,7 @@ class HaFacts:
     upper bounds; or that record could not be found."""
     rejected_handshakes: Mapping[RefusalReason, int]
     """In the life of this process."""
-    client: ClientInfo | None
+    client: HAClientInfo | None
     """Of a slave."""
 
 
@@ -74,10 +64,10 @@ class HaObserver:
         page: ControlPage,
         clock: Clock,
         registry: ReplicaRegistry,
-        source: LogSource,
+        source: CommitLogSource,
         rejected_handshakes: Callable[[], Mapping[RefusalReason, int]],
         request_members: Callable[[], None],
-        client: Callable[[], ClientInfo] | None,
+        client: Callable[[], HAClientInfo] | None,
     ) -> None:
         """`request_members` asks who is registered in the group, quickly and without an answer.
         `client`: HAClient.snapshot on a slave, None on a master."""
@@ -140,7 +130,7 @@ def _waits_for_name(replica: Replica) -> bool:
 class _Ages:
     """Ages of positions; what was found for one is kept while somebody asks for it."""
 
-    def __init__(self, source: LogSource, clock: Clock) -> None:
+    def __init__(self, source: CommitLogSource, clock: Clock) -> None:
         self._source = source
         self._clock = clock
         self._lag = ReplicationLag(source, clock)

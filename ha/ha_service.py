@@ -1,9 +1,9 @@
 """HAService: the room put together: who accepts, who sends, who follows, who counts.
 
-Constructs, starts and stops the services of process `ha`; its composition root gives it the world
-outside (channels to other processes) as plain callables. A slave has the master's side, too, as in
-the original: another slave may follow it. No policy of its own but for the order of starts and
-stops, and the wait of an orderly stop. Follows HAService of the original.
+Constructs, starts and stops the services of process `ha`; its composition root passes in the
+channels to other processes as plain callables. A slave has the master's side, too, as in
+RocketMQ: another slave may follow it. No policy of its own but for the order of starts and
+stops, and the wait of an orderly stop. Corresponds to HAService of RocketMQ.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class HAService:
         answer does not count."""
         asking = (self._members, self._verifier)
         for service in asking:
-            service.begin_stop()
+            service.request_stop()
         stopped = [self._accept.shutdown()]
         if self._client is not None:
             stopped.append(self._client.shutdown())
@@ -248,7 +248,7 @@ class HAService:
         while late := self._slaves_in_sync_before(end):
             if self._clock.monotonic_ms() >= deadline_ms:
                 names = ", ".join(f"{each.remote} at {each.ack_offset}" for each in late)
-                log.warning("stopping at %s, not everywhere acknowledged: %s", end, names)
+                log.warning("stopping at %s, slaves lack acknowledgements: %s", end, names)
                 return
             self._transfer.wait_for_running(5)
 

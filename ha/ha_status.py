@@ -1,16 +1,16 @@
 """HaStatus: what process `ha` knows of replication, as the JSON of request 907.
 
 The answer to command "ha_status", built on the thread that serves the commands. Member names are
-those of the original's HARuntimeInfo, ours beside them (remoting/body/ha_runtime_info.py reads
+those of RocketMQ's HARuntimeInfo, ours beside them (remoting/body/ha_runtime_info.py reads
 it; this room may not import that). Offsets and lags in bytes, times in wall clock ms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from ha.last_error import SeenError
+from ha.ha_client_info import HAClientInfo
 from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replication_lag import ReplicationLag
 from ha.slave_progress import ReplicaState
@@ -19,62 +19,6 @@ from ipc.control_page import ControlPage
 from store.control_slots import MAX_PHY_OFFSET, STORE_TIMESTAMP
 
 Json = dict[str, Any]
-
-
-class ClientState(Protocol):
-    """A member of HAClientState."""
-
-    @property
-    def name(self) -> str:
-        """Shown in lower case."""
-
-
-class ClientInfo(Protocol):
-    """What is needed of HAClientInfo: a slave's own end of the link."""
-
-    @property
-    def state(self) -> ClientState:
-        """What the client does now."""
-
-    @property
-    def master_address(self) -> str | None:
-        """The master's HA port, "ip:port"; None while it is unknown."""
-
-    @property
-    def local_address(self) -> str | None:
-        """Our end of the open link, "ip:port"."""
-
-    @property
-    def max_offset(self) -> int:
-        """The end of our log."""
-
-    @property
-    def last_read_ms(self) -> int:
-        """Wall clock ms of the last bytes from the master; 0 never."""
-
-    @property
-    def last_write_ms(self) -> int:
-        """Wall clock ms of the last report to it; 0 never."""
-
-    @property
-    def bytes_per_second(self) -> int:
-        """Log bytes received lately."""
-
-    @property
-    def connected_since_ms(self) -> int | None:
-        """Wall clock ms; None without a link."""
-
-    @property
-    def last_error(self) -> SeenError | None:
-        """Why the last link ended, none was made, or the open one does not get on."""
-
-    @property
-    def last_inspection(self) -> str | None:
-        """What was found when our log was last compared with the master's."""
-
-    @property
-    def last_inspection_ms(self) -> int | None:
-        """Wall clock ms of that; None: never."""
 
 
 class HaStatus:
@@ -87,7 +31,7 @@ class HaStatus:
         registry: ReplicaRegistry,
         lag: ReplicationLag,
         refusals: Callable[[], Mapping[str, int]],
-        client: Callable[[], ClientInfo] | None,
+        client: Callable[[], HAClientInfo] | None,
     ) -> None:
         """`refusals`: RefusalCounters.snapshot. `client`: HAClient.snapshot on a slave, None on a
         master."""
@@ -144,7 +88,7 @@ class HaStatus:
         }
 
 
-def _client(info: ClientInfo) -> Json:
+def _client(info: HAClientInfo) -> Json:
     error = info.last_error
     return {
         "masterAddr": info.master_address,

@@ -8,8 +8,8 @@ thread of process `ha`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 
 class Verdict(enum.StrEnum):
@@ -49,24 +49,16 @@ class Inspection:
     """AHEAD and DIVERGED: the end of the last record that both have; -1: there is none."""
 
 
-class MasterInspection(Protocol):
-    """Finds the master and compares its log with ours."""
+MasterInspection = Callable[[int, int], Inspection]
+"""(max_phy_offset, min_phy_offset) -> finds the master and compares its log with ours, which is
+[min_phy_offset, max_phy_offset). May take seconds; called on a thread of its own. Raises
+StoreError: the comparison could not be requested."""
 
-    def __call__(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
-        """Our log is [min_phy_offset, max_phy_offset). May take seconds; it is called on a thread
-        of its own. Raises StoreError: nobody could be asked."""
+ResyncRequester = Callable[[str, int, str], None]
+"""(action, offset, reason): have our log changed in a way that only a closed store allows
+(store/replica_resync.py). action: "start_over" (all files are moved aside; offset: the master's
+minimum) or "truncate" (back to offset). Ends this process soon. Raises StoreError."""
 
-
-class ResyncRequester(Protocol):
-    """Has our log changed as only a closed store's may be (store/replica_resync.py)."""
-
-    def __call__(self, action: str, offset: int, reason: str) -> None:
-        """action: "start_over" (all files move aside; offset: the master's min) or "truncate"
-        (back to `offset`). Ends this process soon. Raises StoreError."""
-
-
-class LogBeginner(Protocol):
-    """Tells the `store` process where our empty log begins (DefaultMessageStore.begin_log)."""
-
-    def __call__(self, phy_offset: int) -> None:
-        """phy_offset: the start of a file. Raises StoreError."""
+LogBeginner = Callable[[int], None]
+"""(phy_offset): tells the `store` process where our empty log starts, at the start of a file
+(store/log_start.py). Raises StoreError."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ipc.clock import Clock
-from store.whole_file import write_whole
+from store.atomic_write import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +77,8 @@ class KnownMembers:
             return Members({})
         except (OSError, ValueError) as error:
             log.warning(
-                "%s: the brokers of this group are not known until they register: %s; the file is "
-                "written anew",
+                "%s: the brokers of this group are unknown until they register: %s; the file is "
+                "rewritten",
                 self._path,
                 error,
             )
@@ -107,7 +107,7 @@ class KnownMembers:
         for broker_id, member in gone.items():
             del self._members[broker_id]
             log.warning(
-                "member %s:%s at %s: dropped, no name server has named it for %s ms",
+                "member %s:%s at %s: dropped, no name server has listed it for %s ms",
                 self._broker_name,
                 broker_id,
                 member.ip,
@@ -132,7 +132,7 @@ class KnownMembers:
             ],
         }
         try:
-            write_whole(self._path, json.dumps(value, indent=1).encode())
+            atomic_write(self._path, json.dumps(value, indent=1).encode())
         except OSError as error:
             self._complain(error.strerror or str(error))
             return
@@ -156,7 +156,7 @@ class KnownMembers:
         if text != self._trouble:
             log.warning(
                 "%s: cannot be written: %s; after a restart of this broker its slaves may be "
-                "refused until they register again. It is tried again; free space there and let "
+                "refused until they register again. Retrying; free space there and let "
                 "this user write",
                 self._path,
                 text,
@@ -169,7 +169,7 @@ def _decode(data: bytes, broker_name: str) -> dict[int, tuple[str, int]]:
     what is wrong."""
     found = json.loads(data)
     if not isinstance(found, dict) or found.get("version") != 1:
-        raise ValueError("no file of version 1")
+        raise ValueError("not a file of version 1")
     members = found.get("members")
     if not isinstance(members, list):
         raise ValueError("members is missing")
@@ -180,8 +180,8 @@ def _decode(data: bytes, broker_name: str) -> dict[int, tuple[str, int]]:
 
 def _decode_member(found: Any) -> tuple[int, tuple[str, int]]:
     if not isinstance(found, dict):
-        raise ValueError(f"no member: {found!r:.200}")
+        raise ValueError(f"not a member: {found!r:.200}")
     broker_id, ip, confirmed_ms = found.get("id"), found.get("ip"), found.get("confirmedMs")
     if type(broker_id) is not int or type(ip) is not str or type(confirmed_ms) is not int:
-        raise ValueError(f"no member: {found!r:.200}")
+        raise ValueError(f"not a member: {found!r:.200}")
     return broker_id, (ip, confirmed_ms)

@@ -2,7 +2,7 @@
 
 A thread of process `ha` for each connection, the only reader of its socket. A report may begin in
 one read and end in another; of several the last counts. A wrong one closes the connection, so do
-silence and the end of the stream. Follows HAConnection.ReadSocketService of the original. What
+silence and the end of the stream. Corresponds to HAConnection.ReadSocketService of RocketMQ. What
 makes a report wrong, and what a good one sets free, is not known here (SlaveProgress,
 GroupTransferService).
 """
@@ -104,5 +104,5 @@ class ReadSocketService(ServiceThread):
         self._end(
             refusal,
             f"report {offset}, after {acknowledged} was acknowledged and bytes up to {sent} were "
-            "sent: it is no slave of this log, or its log was changed; it must compare again",
+            "sent: it is not a slave of this log, or its log was changed; it must compare again",
         )

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ha.async_call import AsyncCall
 from ha.inspection import Inspection, Verdict
-from ha.question import Question
 from ipc.clock import Clock
 from store.errors import StoreError
 
@@ -26,7 +26,7 @@ class RenewedInspection:
         position: int,
         interval_ms: int,
         clock: Clock,
-        ask: Callable[[], Question[Inspection]],
+        ask: Callable[[], AsyncCall[Inspection]],
     ) -> None:
         """first: what was found before the link was made, at our end `position`. ask: begins an
         inspection; may raise StoreError."""
@@ -34,19 +34,19 @@ class RenewedInspection:
         self._clock = clock
         self._ask = ask
         self._seen = position
-        self._question: Question[Inspection] | None = None
+        self._call: AsyncCall[Inspection] | None = None
         self._has_compared = False
         self._next_ms = 0
         self._note(first)
 
     @property
-    def is_answered(self) -> bool:
+    def has_result(self) -> bool:
         """Whether `step` has something to give."""
-        return self._question is not None and self._question.is_answered
+        return self._call is not None and self._call.is_done
 
     def wait_ms(self) -> int:
         """How long there is nothing to do, but for an answer."""
-        if self._question is not None:
+        if self._call is not None:
             return self._interval_ms
         return max(self._next_ms - self._clock.monotonic_ms(), 0)
 
@@ -59,16 +59,16 @@ class RenewedInspection:
 
         position: our end now.
         """
-        question = self._question
+        call = self._call
         try:
-            if question is None:
+            if call is None:
                 if self._is_due(position):
-                    self._question = self._ask()
+                    self._call = self._ask()
                 return None
-            if not question.is_answered:
+            if not call.is_done:
                 return None
-            self._question = None
-            found = question.answer()
+            self._call = None
+            found = call.result()
         except StoreError as error:
             found = Inspection(verdict=Verdict.WAIT, text=str(error))
         self._note(found)

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
-from store.whole_file import write_whole
+from store.atomic_write import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +75,7 @@ class ReplicaMemory(ServiceThread):
             return []
         except (OSError, ValueError) as error:
             log.warning(
-                "%s: the replicas that were known before this start are not known any more: %s; "
-                "the file is written anew",
+                "%s: the replicas known before this start are forgotten: %s; the file is rewritten",
                 self._path,
                 error,
             )
@@ -135,7 +134,7 @@ class ReplicaMemory(ServiceThread):
                 asdict(_without_end(each) if each.left_ms is None else each) for each in replicas
             ],
         }
-        write_whole(self._path, json.dumps(value, indent=1).encode())
+        atomic_write(self._path, json.dumps(value, indent=1).encode())
 
     def _take_back(self, found: Sequence[KnownReplica]) -> None:
         """From now on they may get more: a kill must not leave the last life's word behind."""
@@ -149,9 +148,9 @@ class ReplicaMemory(ServiceThread):
     def _complain(self, text: str) -> None:
         if text != self._trouble:
             log.warning(
-                "%s: cannot be written: %s; a slave that is away while this broker is restarted "
-                "will not be missed after it. It is tried again; free space there and let this "
-                "user write",
+                "%s: cannot be written: %s; a slave that is away while this broker restarts will "
+                "not be reported as missing afterwards. Retrying; free space there and let "
+                "this user write",
                 self._path,
                 text,
             )
@@ -166,7 +165,7 @@ def _decode(data: bytes) -> list[KnownReplica]:
     """Raises ValueError with what is wrong."""
     found = json.loads(data)
     if not isinstance(found, dict) or found.get("version") != 1:
-        raise ValueError("no file of version 1")
+        raise ValueError("not a file of version 1")
     written_ms, replicas = found.get("writtenMs"), found.get("replicas")
     if type(written_ms) is not int or not isinstance(replicas, list):
         raise ValueError("writtenMs or replicas is missing")
@@ -187,7 +186,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 def _replica_of(found: Any) -> KnownReplica:
     names = [field.name for field in fields(KnownReplica)]
     if not isinstance(found, dict) or {"ack_limit", *found} != set(names):
-        raise ValueError(f"no replica: {found!r:.200}")
+        raise ValueError(f"not a replica: {found!r:.200}")
     for name in found:
         if type(found[name]) not in _TYPES.get(name, (int,)):
             raise ValueError(f"{name} of a replica is {found[name]!r:.200}")

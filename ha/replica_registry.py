@@ -106,7 +106,10 @@ class _Past:
 
 
 class ReplicaRegistry:
-    """Ids of connections and the list of replicas. Any thread; its lock guards all of it."""
+    """Ids of connections and the list of replicas. Any thread; its lock guards all of it.
+
+    More than 20 methods: naming, counting and forgetting change the same tables under one lock.
+    """
 
     def __init__(self, clock: Clock, remember_ms: int = REMEMBER_MS) -> None:
         """`remember_ms`: how long replicas that left are listed."""
@@ -184,7 +187,7 @@ class ReplicaRegistry:
         may overtake the first report. ValueError: no slave has such a name and id.
         """
         if not broker_name or broker_id <= 0:
-            raise ValueError(f"{broker_name!r}:{broker_id} is no slave: a name and an id above 0")
+            raise ValueError(f"{broker_name!r}:{broker_id} is not a slave: name or id is wrong")
         replica = f"{broker_name}:{broker_id}"
         with self._lock:
             found = [link for link in self._links if link.progress.remote == remote]

@@ -1,9 +1,9 @@
 """ReplicaVerifier: asks whether a slave's log is ours up to the offset that it reports.
 
-A thread of process `ha`. A first report above honest_max (ha/honest_max.py) may come from a store
-that was seeded with a copy of the master's files, or from another history. Whoever admits slaves
-asks `find_out`, which never waits: the question goes to this thread, the slave is refused, and when
-it comes back (5 s later) the answer is there. How records are compared is the affair of `verify`.
+A thread of process `ha`. A first report above the ceiling (ha/report_ceiling.py) may come from a
+store that was seeded with a copy of the master's files, or from another history. Whoever admits
+slaves calls `find_out`, which never waits: the request is queued for this thread, the slave is
+refused, and when it reconnects (5 s later) the answer is known. `verify` knows how to compare.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from ha.asking_service import AskingService
+from ha.blocking_call_service import BlockingCallService
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler
 
@@ -47,14 +47,14 @@ class Answer(enum.Enum):
 
 _ANSWER_OF: Final = {True: Answer.SAME, False: Answer.OTHER, None: Answer.UNKNOWN}
 _TEXT_OF: Final = {
-    Answer.SAME: "slave at %s: holds our records up to %s: it is served when it comes back",
+    Answer.SAME: "slave at %s: holds our records up to %s: it is served when it reconnects",
     Answer.OTHER: "slave at %s: does not hold our records up to %s: it is not served",
-    Answer.UNKNOWN: "slave at %s: could not be asked for what it holds up to %s: asked again when "
-    "it comes back",
+    Answer.UNKNOWN: "slave at %s: could not be asked what it holds up to %s: asking again when "
+    "it reconnects",
 }
 
 
-class ReplicaVerifier(AskingService):
+class ReplicaVerifier(BlockingCallService):
     """See the module. Guarded by: its lock."""
 
     def __init__(

@@ -12,9 +12,10 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from ipc.clock import Clock
+from store.commit_log_source import CommitLogSource
 from store.errors import StoreError
 from store.message_codec import (
     MAGIC_BLANK,
@@ -40,23 +41,6 @@ _MAGICS: Final = re.compile(
 )
 
 
-class LogSource(Protocol):
-    """What is needed of CommitLogReader."""
-
-    file_size: int
-
-    @property
-    def min_phy_offset(self) -> int:
-        """The first byte that is still there."""
-
-    @property
-    def max_phy_offset(self) -> int:
-        """The byte behind the last published record."""
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`; None when it is gone. Raises StoreError."""
-
-
 @dataclass(frozen=True, slots=True)
 class LagAge:
     """`ms`: age of the oldest record that is not acknowledged. `exact` False: at least that, or,
@@ -69,7 +53,7 @@ class LagAge:
 class ReplicationLag:
     """Ages of acknowledgements. Owned by: the thread that asks."""
 
-    def __init__(self, source: LogSource, clock: Clock) -> None:
+    def __init__(self, source: CommitLogSource, clock: Clock) -> None:
         self._source = source
         self._clock = clock
         self._said: set[str] = set()
@@ -119,7 +103,7 @@ class ReplicationLag:
         if len(self._said) >= _MOST_SAID:
             self._said.clear()
         self._said.add(text)
-        log.warning("the lag of a replica at %s is not known exactly: %s", offset, text)
+        log.warning("the exact lag of a replica at %s is unknown: %s", offset, text)
 
 
 def _record_around(view: memoryview, position: int, start: int) -> tuple[RecordKind, int] | None:

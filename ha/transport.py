@@ -288,7 +288,7 @@ def _pem(key: str, path: str | None) -> str:
 
 
 def _refuse_password() -> str:
-    raise HaTlsError("haTlsPrivateKey is encrypted; nobody is there to type: store it without")
+    raise HaTlsError("haTlsPrivateKey is encrypted: store it without a passphrase")
 
 
 def _short_file(fd: int, position: int) -> OSError:

@@ -41,7 +41,7 @@ class TrustedPeers:
         if members != self._members:
             self._members = members
             names = ", ".join(sorted(map(str, members)))
-            log.info("HA port: members of the group are %s", names or "not known")
+            log.info("HA port: members of the group are %s", names or "unknown")
 
 
 def parse_networks(text: str) -> list[_Network]:
@@ -52,7 +52,7 @@ def parse_networks(text: str) -> list[_Network]:
             networks.append(ipaddress.ip_network(part, strict=False))
         except ValueError as error:
             raise ValueError(
-                f"haTrustedAddresses: {part!r} is no address or network; write for example "
+                f"haTrustedAddresses: {part!r} is not an address or network; use, for example, "
                 "127.0.0.0/8,10.1.2.3"
             ) from error
     return networks

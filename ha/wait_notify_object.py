@@ -4,12 +4,12 @@ The bell's sleep flag (ipc/control_page.py) belongs to the process, its eventfd 
 selector that watches it, but one reader empties it for all: a thread that is on its way out of
 its selector could find it empty and sleep on. So each waiter has an eventfd of its own, and who
 empties the bell first wakes all who still count as asleep. The flag is 1 exactly while a waiter
-counts as asleep. The kin of WaitNotifyObject of the original. It knows no sockets and no work.
+counts as asleep. Corresponds to WaitNotifyObject of RocketMQ. It knows no sockets and no work.
 
-A waiter's round, the work looked for after lie_down, as with the bell itself:
+A waiter's round, the work looked for after announce_sleep, as with the bell itself:
 
-    waiter.lie_down(); events = [] if there is work else selector.select(timeout)
-    waiter.get_up(events); ... work ...
+    waiter.announce_sleep(); events = [] if there is work else selector.select(timeout)
+    waiter.announce_awake(events); ... work ...
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Waiter:
         if bell:
             selector.register(self._bell_fd, EVENT_READ)
 
-    def lie_down(self) -> None:
+    def announce_sleep(self) -> None:
         """Count as asleep from here on. Look at every reason to be awake after this (work, a stop:
         the wakes before it are over), then select."""
         if self._woken:
@@ -74,14 +74,14 @@ class Waiter:
                     os.eventfd_write(other._event_fd, 1)
                 self._bell.drain()
             self._asleep.add(self)
-            self._bell.lie_down()
+            self._bell.announce_sleep()
 
-    def get_up(self, events: Events) -> None:
+    def announce_awake(self, events: Events) -> None:
         """Awake again; `events`: what the selector gave."""
         with self._lock:
             self._asleep.discard(self)
             if not self._asleep:
-                self._bell.get_up()
+                self._bell.announce_awake()
         for key, _mask in events:
             if key.fd == self._bell_fd:
                 self._bell_rang = True
@@ -112,5 +112,5 @@ class Waiter:
             self._closed = True
             self._asleep.discard(self)
             if not self._asleep:
-                self._bell.get_up()
+                self._bell.announce_awake()
             os.close(self._event_fd)

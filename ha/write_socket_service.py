@@ -1,11 +1,11 @@
 """WriteSocketService: sends the log to one slave, straight from the files.
 
 A thread of process `ha` for each connection, the only writer of its socket. It sends ahead and
-waits for no acknowledgement; a frame never crosses a commit-log file. A small frame leaves with
-one sendmsg from the mapped file, a large one with sendfile. With nothing to send it sleeps on the
+waits for no acknowledgement; a frame never crosses a commit-log file. A small frame leaves with one
+sendmsg from the mapped file, a large one with sendfile. With nothing to send it sleeps on the
 process' bell, so that a new record leaves at once; after haSendHeartbeatInterval of silence an
-empty frame goes out. Follows HAConnection.WriteSocketService of the original. It knows no records
-and judges no reports.
+empty frame goes out. Corresponds to HAConnection.WriteSocketService of RocketMQ. It knows no
+records and judges no reports.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Final
 from ha.flow_monitor import FlowMonitor
 from ha.frame import FRAME_HEADER, MAX_FRAME_BODY
 from ha.ha_config import HaConfig
-from ha.honest_max import HonestMax
 from ha.refusals import RefusalReason
+from ha.report_ceiling import ReportCeiling
 from ha.selector_factory import EVENT_WRITE, SelectorFactory
 from ha.slave_progress import SlaveProgress
 from ha.transport import Transport
@@ -66,7 +66,7 @@ class WriteSocketService(ServiceThread):
         flow: FlowMonitor,
         wait_notify: WaitNotifyObject,
         clock: Clock,
-        honest_max: HonestMax,
+        report_ceiling: ReportCeiling,
         *,
         end: EndLink,
         finished: Callable[[], None],
@@ -81,7 +81,7 @@ class WriteSocketService(ServiceThread):
         self._files = _SourceFiles(source)
         self._flow = flow
         self._clock = clock
-        self._honest_max = honest_max
+        self._report_ceiling = report_ceiling
         self._end = end
         self._finished = finished
         self._heartbeat_ms: Final = config.ha_send_heartbeat_interval
@@ -114,11 +114,9 @@ class WriteSocketService(ServiceThread):
         self._waiter.wake()
         self.wakeup()
 
-    def shutdown(self, timeout_ms: float = 5000) -> bool:
-        """Ask it to stop and wait."""
-        self._stopped = True  # before the wake, which lie_down takes for an old one
+    def interrupt(self) -> None:
+        """It sleeps in its selectors."""
         self._waiter.wake()
-        return super().shutdown(timeout_ms)
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -171,7 +169,7 @@ class WriteSocketService(ServiceThread):
         FRAME_HEADER.pack_into(self._header, 0, begin, size)
         # Before the first byte leaves: the acknowledgement may come before the call returns.
         self._progress.sent(end, size, now_ms)
-        self._honest_max.sent(self._progress.ip, end)
+        self._report_ceiling.sent(self._progress.ip, end)
         self._next = end
         self._last_write_ms = now_ms
         if size < SENDFILE_FROM:
@@ -181,7 +179,7 @@ class WriteSocketService(ServiceThread):
                 return
             self._with_sendfile = False
             self._header_left, self._body_left = _HEADER_SIZE, size
-            self._took(taken)
+            self._consume_sent(taken)
         else:
             self._with_sendfile = True
             self._header_left, self._body_left = _HEADER_SIZE, size
@@ -214,20 +212,20 @@ class WriteSocketService(ServiceThread):
         self._last_write_ms = now_ms
         self._with_sendfile = False
         self._header_left = _HEADER_SIZE
-        self._took(self._transport.send((self._header,)))
+        self._consume_sent(self._transport.send((self._header,)))
 
     def _go_on(self) -> None:
         """Send on until the frame is out, or sleep until the socket takes more."""
         while True:
             taken = self._send_rest()
             if taken:
-                self._took(taken)
+                self._consume_sent(taken)
                 if not self._header_left and not self._body_left:
                     self._last_write_ms = self._clock.monotonic_ms()
                     return
                 continue
             self._waiter.note(self._blocked.select(_LOOK_AGAIN_MS / 1000))
-            if self._stopped or self._transport.is_shut:
+            if self.stopped or self._transport.is_shut:
                 return
             if self._counters[MIN_PHY_OFFSET] > self._next - self._body_left and self._body_left:
                 self._end_below_min(self._next - self._body_left)
@@ -247,7 +245,7 @@ class WriteSocketService(ServiceThread):
         body = self._files.slice(begin, self._next)
         return self._transport.send((header, body) if self._header_left else (body,))
 
-    def _took(self, count: int) -> None:
+    def _consume_sent(self, count: int) -> None:
         of_header = min(count, self._header_left)
         self._header_left -= of_header
         of_body = count - of_header
@@ -263,12 +261,12 @@ class WriteSocketService(ServiceThread):
         if left_ms <= 0:
             self._heartbeat(now_ms)
             return
-        self._waiter.lie_down()
+        self._waiter.announce_sleep()
         end = self._counters[MAX_PHY_OFFSET]
-        if end == self._next and not self._stopped and not self._transport.is_shut:
-            self._waiter.get_up(self._idle.select(left_ms / 1000))
+        if end == self._next and not self.stopped and not self._transport.is_shut:
+            self._waiter.announce_awake(self._idle.select(left_ms / 1000))
             return
-        self._waiter.get_up(())
+        self._waiter.announce_awake(())
         if end < self._next:
             self._end(
                 RefusalReason.BEYOND_MAX,

@@ -68,7 +68,7 @@ class Bell:
         if self._counters[self._slot] == _SLEEPS_FOR_ALL:
             os.eventfd_write(self.event_fd, 1)
 
-    def lie_down(self, *, for_moves: bool = True) -> None:
+    def announce_sleep(self, *, for_moves: bool = True) -> None:
         """Owner: say that I sleep. Look again for work after this, then wait.
 
         for_moves False: a queue that moves is no work for me now.
@@ -76,7 +76,7 @@ class Bell:
         self._counters[self._slot] = _SLEEPS_FOR_ALL if for_moves else _SLEEPS_FOR_ANSWERS
         self._fence()
 
-    def get_up(self) -> None:
+    def announce_awake(self) -> None:
         """Owner: say that I am awake."""
         self._counters[self._slot] = 0
 
@@ -88,8 +88,8 @@ class Bell:
             return
 
     def wait(self, timeout_ms: float) -> None:
-        """Owner without a selector: sleep until rung or `timeout_ms`; between lie_down and here
-        the owner has looked for work and found none."""
+        """Owner without a selector: sleep until rung or `timeout_ms`; since announce_sleep the
+        owner has looked for work and found none."""
         if self._poll.poll(timeout_ms):
             self.drain()
-        self.get_up()
+        self.announce_awake()

@@ -1,6 +1,6 @@
 """ServiceThread: a named thread whose run() is a loop over step() until it is stopped.
 
-The kin of org.apache.rocketmq.common.ServiceThread. `step` does one round and sleeps with
+Corresponds to org.apache.rocketmq.common.ServiceThread. `step` does one round and sleeps with
 `wait_for_running`; any thread may call `wakeup` and `shutdown`. An exception that leaves `step`
 ends the thread: it is logged once, kept in `failure` and handed to `on_failure`, through which
 the process' composition root stops the process, so that the supervisor restarts it and recovery
@@ -41,12 +41,12 @@ class ServiceThread:
         """After the last step of an orderly stop, on the service's thread."""
 
     def interrupt(self) -> None:
-        """Called by `shutdown` when `stopped` is set: end a sleep that is none of
-        `wait_for_running`."""
+        """Called when `stopped` was set, by the thread that requested the stop: end any sleep
+        other than `wait_for_running`. It may be called again, and after `finish`."""
 
     @property
     def stopped(self) -> bool:
-        """Whether `shutdown` was asked for."""
+        """Whether a stop was requested."""
         return self._stopped
 
     def wait_for_running(self, interval_ms: float) -> bool:
@@ -78,20 +78,29 @@ class ServiceThread:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def shutdown(self, timeout_ms: float = 5000) -> bool:
-        """Ask it to stop and wait; idempotent. False, with an error log, when it did not."""
+    def request_stop(self) -> None:
+        """Ask it to stop after the current step, without waiting. Idempotent, any thread."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
         self.interrupt()
+
+    def wait_stopped(self, timeout_ms: float) -> bool:
+        """Wait for the thread to end; True at once on the service's own thread, and when it was
+        never started."""
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True
         thread.join(timeout_ms / 1000)
-        if thread.is_alive():
+        return not thread.is_alive()
+
+    def shutdown(self, timeout_ms: float = 5000) -> bool:
+        """Ask it to stop and wait; idempotent. False, with an error log, when it did not."""
+        self.request_stop()
+        stopped = self.wait_stopped(timeout_ms)
+        if not stopped:
             log.error("%s did not stop within %s ms", self.name, timeout_ms)
-            return False
-        return True
+        return stopped
 
     def _run(self) -> None:
         log.info("%s started", self.name)
@@ -101,7 +110,7 @@ class ServiceThread:
             self.finish()
         except Exception as error:
             # The service guard (docs/STYLE.md, 8): the process ends, recovery repairs.
-            log.critical("%s failed and ends", self.name, exc_info=True)
+            log.critical("%s failed", self.name, exc_info=True)
             self.failure = error
             if self._on_failure is not None:
                 self._on_failure(self, error)

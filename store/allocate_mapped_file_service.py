@@ -3,7 +3,7 @@
 Thread of the `store` process, the only one that creates log files. It keeps the file of the
 writer's position and `ahead` more allocated (a full disk shows here, not in an append), and the
 pages before the writer in memory, in small steps: touching fresh pages costs more than copying
-into them. The writer learns through `allocated_end` how far it may write. Kin:
+into them. The writer learns through `allocated_end` how far it may write. Corresponds to RocketMQ's
 AllocateMappedFileService, and MappedFile's warm-up.
 """
 
@@ -165,9 +165,9 @@ class AllocateMappedFileService(ServiceThread):
             if start == self._first_start:
                 return
             if any(_holds_something(self._path(at)) for at in files):
-                log.warning("%s: the log goes on, it cannot begin at %s", self.name, phy_offset)
+                log.warning("%s: the log holds bytes, it cannot start at %s", self.name, phy_offset)
                 return
-            log.info("the empty log begins at %s, not at %s", start, self._first_start)
+            log.info("the empty log starts at %s, not at %s", start, self._first_start)
             self._stop_warming()
             self._publish(start)
             for at in files:
@@ -232,7 +232,7 @@ class AllocateMappedFileService(ServiceThread):
             self._warming = MappedFile.open(self._path(file_start), file_start, writable=True)
         if self._warming.populate(start - file_start, end - start):
             return True
-        log.info("files are not populated ahead: the kernel or file system cannot do it")
+        log.info("not populating files ahead: the kernel or file system does not support it")
         self._stop_warming()
         return False
 

@@ -2,7 +2,7 @@
 
 The decision is a pure function of the hour, the files and how full the disks are; the service
 (thread of the `store` process) applies it: it publishes the new min_phy_offset first, so that
-readers let go, then unlinks. Every role cleans by its own clock and disk. Kin:
+readers let go, then unlinks. Every role cleans by its own clock and disk. Corresponds to RocketMQ's
 DefaultMessageStore.CleanCommitLogService; it logs a state once, when it changes.
 
     used space (commit log's partition, then consumequeue's)
@@ -61,7 +61,7 @@ class RetentionRules:
 
     @classmethod
     def of(cls, config: MessageStoreConfig) -> RetentionRules:
-        """From the settings, with the original's limits for the ratios."""
+        """From the settings, with RocketMQ's limits for the ratios."""
         return cls(
             reserved_ms=config.file_reserved_time * _HOUR_MS,
             delete_hours=config.delete_hours,
@@ -269,8 +269,8 @@ class CleanCommitLogService(ServiceThread):
         stuck = decision.level is not SpaceLevel.PLENTY and not deleted
         if stuck and not self._was_stuck:
             log.warning(
-                "disk space is short (%s) but no commit log file may go: none has expired "
-                "(fileReservedTime), or only the newest is left",
+                "disk space is low (%s) but no commit log file can be deleted: none has expired "
+                "(fileReservedTime), or only the newest remains",
                 decision.level.name,
             )
         self._was_stuck = stuck

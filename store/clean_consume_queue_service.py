@@ -1,35 +1,26 @@
 """CleanConsumeQueueService: deletes consume queue and index files of records that are gone.
 
-A thread of process `store`. It looks at the commit log's minimum offset from time to time and works
-only when that has grown. It must not know why commit log files were deleted. Follows
-DefaultMessageStore.CleanConsumeQueueService.
+A thread of process `store`. It checks the commit log's minimum offset periodically and works only
+when that has grown. It must not know why commit log files were deleted. Corresponds to
+DefaultMessageStore.CleanConsumeQueueService of RocketMQ.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from ipc.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 
 
-class CleanableQueues(Protocol):
-    """What is needed of ConsumeQueueTable."""
-
-    def clean(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
-        """Delete files before `min_phy_offset`; `pause` after each, True stops."""
-        ...
-
-
-class CleanableIndex(Protocol):
-    """What is needed of IndexService."""
-
-    def delete_expired(self, min_phy_offset: int) -> int:
-        """Delete index files that only know records before `min_phy_offset`."""
-        ...
+CleanQueues = Callable[[int, Callable[[], bool]], int]
+"""(min_phy_offset, pause) -> files deleted that only know earlier records; pause() is called after
+each, True stops (ConsumeQueueTable.clean)."""
+CleanIndex = Callable[[int], int]
+"""(min_phy_offset) -> index files deleted that only know earlier records
+(IndexService.delete_expired)."""
 
 
 class CleanConsumeQueueService(ServiceThread):
@@ -37,8 +28,8 @@ class CleanConsumeQueueService(ServiceThread):
 
     def __init__(
         self,
-        queues: CleanableQueues,
-        index: CleanableIndex,
+        clean_queues: CleanQueues,
+        clean_index: CleanIndex,
         *,
         min_phy_offset: Callable[[], int],
         interval_ms: int,
@@ -47,8 +38,8 @@ class CleanConsumeQueueService(ServiceThread):
     ) -> None:
         """interval_ms: cleanResourceInterval. pause_ms: deleteConsumeQueueFilesInterval."""
         super().__init__("CleanConsumeQueueService", on_failure=on_failure)
-        self._queues = queues
-        self._index = index
+        self._clean_queues = clean_queues
+        self._clean_index = clean_index
         self._min_phy_offset = min_phy_offset
         self._interval_ms = interval_ms
         self._pause_ms = pause_ms
@@ -65,17 +56,17 @@ class CleanConsumeQueueService(ServiceThread):
         low = self._min_phy_offset()
         if low <= self._last_min_phy_offset:
             return
-        files = self._queues.clean(low, self._pause)
+        files = self._clean_queues(low, self._pause)
         if self.stopped:
             return
-        index_files = self._index.delete_expired(low)
+        index_files = self._clean_index(low)
         self._last_min_phy_offset = low
         if files or index_files:
             log.info(
-                "records before %s are gone: %s consume queue and %s index files deleted",
-                low,
+                "deleted %s consume queue files and %s index files of records before %s",
                 files,
                 index_files,
+                low,
             )
 
     def _pause(self) -> bool:

@@ -1,7 +1,7 @@
 """How the last stop went: the `abort` file, and our own `clean.exit`.
 
-`abort` is the original's: there while the store is open, still there when it was not closed
-orderly; ours names the boot of the machine in it. `clean.exit` is ours, ignored by Java: written
+`abort` is RocketMQ's: it exists while the store is open, and still when the store was not closed
+cleanly; ours names the boot of the machine in it. `clean.exit` is ours, ignored by Java: written
 last in an orderly stop, it says where the log ends, so that the next start need not scan. It is
 removed before anything is written. A Java broker may have worked on the files in between: the word
 counts only while the last file is as it was left (mtime, CRC of its end, nothing behind the end).
@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from store.atomic_write import atomic_write
 from store.mapped_file import sync_directory
 from store.mapped_file_queue import MappedFileQueue
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +64,14 @@ def boot_id() -> str:
 def machine_went_down(abort_path: Path) -> bool:
     """Whether the store was open in another boot: what was not on disk may be lost.
 
-    So it is when `abort` names no boot (the original's) or cannot be read.
+    So it is when `abort` names no boot (RocketMQ's) or cannot be read.
     """
     try:
         return abort_path.read_text(encoding="ascii", errors="replace").strip() != boot_id()
     except FileNotFoundError:
         return False
     except OSError as error:
-        log.warning("%s: not readable (%s); taken as left by another boot", abort_path, error)
+        log.warning("%s: not readable (%s); assuming another boot left it", abort_path, error)
         return True
 
 
@@ -101,7 +101,7 @@ def describe_exit(
 
 def write_clean_exit(path: Path, word: CleanExit) -> None:
     """Whole, and on disk when it returns. Raises OSError."""
-    write_whole(path, json.dumps(asdict(word), indent=1).encode())
+    atomic_write(path, json.dumps(asdict(word), indent=1).encode())
 
 
 def remove_clean_exit(path: Path) -> None:
@@ -119,10 +119,10 @@ def read_clean_exit(path: Path) -> CleanExit | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s: not understood (%r); the log is scanned", path, error)
+        log.warning("%s: not a valid file (%r); scanning the log", path, error)
         return None
     if not all(type(number) is int and number >= 0 for number in numbers.values()):
-        log.warning("%s: holds no numbers; the log is scanned", path)
+        log.warning("%s: a field is not a number; scanning the log", path)
         return None
     return CleanExit(**numbers)
 

@@ -6,7 +6,7 @@ Runs on the loop thread of `remoting` on a master. Every kind of record enters t
 publishes it. Order of publication: append_end, bytes, max_phy_offset, bells. After a crash of the
 writer `open` zeroes [max_phy_offset, append_end), so that no unpublished record comes back to
 life. It knows no flush, no replica, no feature: whoever waits for those waits for offsets.
-Follows CommitLog.asyncPutMessage / DefaultAppendMessageCallback of the original.
+Corresponds to CommitLog.asyncPutMessage / DefaultAppendMessageCallback of RocketMQ.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ Built in process `store` by the dispatch thread, under the table's lock. Unit n 
 the queue, so queue offsets are positions; the records' own queueOffset decides, which makes every
 replica build the same bytes. A unit that is there already is skipped; a queue that begins again at
 0 (its topic was deleted and made anew) is emptied; a gap is filled with blank units, so that what
-follows keeps its place (the original shifts it). It must not know topics' settings, records beyond
+follows keeps its place (RocketMQ shifts it). It must not know topics' settings, records beyond
 a unit's fields, or the control page.
 
     +0   i8  phy_offset of the record
     +8   i4  its size; 0x7FFFFFFF in a blank unit: no record
     +12  i8  tagsCode: hash of TAGS, or delivery time (ms) in the schedule topic
-Follows ConsumeQueue.putMessagePositionInfo, recover, truncateDirtyLogicFiles, correctMinOffset.
+Corresponds to RocketMQ's ConsumeQueue.putMessagePositionInfo, recover, truncateDirtyLogicFiles,
+correctMinOffset.
 """
 
 from __future__ import annotations
@@ -65,7 +66,11 @@ def _last_file(start: int, end: int, file_size: int) -> int:
 
 
 class ConsumeQueue:
-    """State of one queue. Guarded by: the lock of ConsumeQueueTable."""
+    """State of one queue. Guarded by: the lock of ConsumeQueueTable.
+
+    More than 20 methods: building, recovery and retention move the same start and end, and no
+    other class may.
+    """
 
     __slots__ = (
         "_end",
@@ -151,11 +156,11 @@ class ConsumeQueue:
             return known
         expected = (queue_offset + known) * CQ_UNIT_SIZE
         if expected == 0 and self._end:
-            log.warning("%r: begins again at offset 0, phy %s: emptied", self, ends[0])
+            log.warning("%r: restarts at offset 0, phy %s: emptied", self, ends[0])
             self.empty()
         elif expected < self._end:
             repeated = (self._end - expected) // CQ_UNIT_SIZE
-            log.warning("%r: offset %s is built already: skipped", self, queue_offset + known)
+            log.warning("%r: offset %s already exists: skipped", self, queue_offset + known)
             return min(known + repeated, len(units))
         elif expected > self._end:
             self._skip_to(expected)
@@ -166,8 +171,8 @@ class ConsumeQueue:
         self._min_is_for = -1
         if self._end > self._start:
             log.error(
-                "%r: the next record has offset %s: offsets between have no record; "
-                "the consume queue may have lost a part (delete it to rebuild it)",
+                "%r: the next record has offset %s: no record for the offsets before it; "
+                "part of the consume queue may be lost (delete it to rebuild it)",
                 self,
                 expected // CQ_UNIT_SIZE,
             )
@@ -246,9 +251,7 @@ class ConsumeQueue:
         while first and starts[first - 1] == starts[first] - file_size:
             first -= 1
         if first:
-            log.error(
-                "%r: files before %s do not join: left out", self, starts[first] // CQ_UNIT_SIZE
-            )
+            log.error("%r: ignoring files before a gap at %s", self, starts[first] // CQ_UNIT_SIZE)
         last_end = starts[-1] + file_size
         self._start = starts[first]
         self._end, behind = self._scan(max(self._start, last_end - 3 * file_size), last_end)
@@ -443,7 +446,7 @@ class ConsumeQueue:
     # -- flushing ------------------------------------------------------------------------------
 
     def dirty_pages(self) -> int:
-        """Pages of 4 KiB begun since the last flush, as the original counts them."""
+        """Pages of 4 KiB begun since the last flush, as RocketMQ counts them."""
         return self._end // _PAGE - self.flushed // _PAGE
 
     @property

@@ -3,7 +3,8 @@
 Lives in `remoting`; any thread may call it (one lock). It follows no file by itself: which offsets
 exist comes from the queue table and is given with each call, and the caller says with `forget` when
 a queue's files were deleted or made anew (the table's generation). Units are 20 bytes as in
-store/consume_queue.py. Follows ConsumeQueue.getIndexBuffer and getOffsetInQueueByTime.
+store/consume_queue.py. Corresponds to RocketMQ's ConsumeQueue.getIndexBuffer and
+getOffsetInQueueByTime.
 """
 
 from __future__ import annotations

@@ -59,7 +59,10 @@ class QueueTablePublisher(Protocol):
 
 
 class ConsumeQueueTable:
-    """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method."""
+    """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method.
+
+    More than 20 methods: every step of the queues' life takes the one lock of this table.
+    """
 
     def __init__(self, files: ConsumeQueueFiles, publisher: QueueTablePublisher) -> None:
         self._files = files
@@ -123,7 +126,7 @@ class ConsumeQueueTable:
                     queue.correct_min_offset(min_phy_offset)
             if on_progress is not None:
                 on_progress(len(self._queues), len(self._queues))
-        log.info("%s consume queues, %s of them as the last stop left them", len(self), unread)
+        log.info("%s consume queues, %s of them unchanged since the last stop", len(self), unread)
 
     def publish_all(self, *, min_phy_offset: int) -> None:
         """After recovery: correct every min offset and publish all queues."""
@@ -161,7 +164,7 @@ class ConsumeQueueTable:
             return self._add(topic, queue_id)
         if (topic, queue_id) not in self._refused:
             self._refused.add((topic, queue_id))
-            log.error("records of topic %r, queue %s get no consume queue", topic, queue_id)
+            log.error("not building a consume queue for topic %r, queue %s", topic, queue_id)
         return None
 
     # -- building ------------------------------------------------------------------------------

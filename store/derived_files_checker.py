@@ -21,7 +21,7 @@ from store.resync_request import is_backup_name
 
 _SLOT_SIZE = 4
 _UNITS_PER_SLOT = 4
-"""Of the original's defaults; the number of slots is nowhere written in the file."""
+"""Of RocketMQ's defaults; the number of slots is nowhere written in the file."""
 
 
 class DerivedFilesChecker:

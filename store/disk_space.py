@@ -1,7 +1,7 @@
 """Disk space: how full the partition of a store directory is.
 
-Any thread. The clean service takes a `DiskUsage` callable, so that tests fake fullness. Kin:
-UtilAll.getDiskPartitionSpaceUsedPercent.
+Any thread. The clean service takes a `DiskUsage` callable, so that tests fake fullness. Corresponds
+to RocketMQ's UtilAll.getDiskPartitionSpaceUsedPercent.
 """
 
 from __future__ import annotations

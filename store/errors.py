@@ -19,7 +19,7 @@ class RecordDamagedError(StoreError):
 
 
 class WrongFileSizeError(StoreError):
-    """A store file's length is not the configured one ("length not matched" of the original)."""
+    """A store file's length is not the configured one ("length not matched" of RocketMQ)."""
 
 
 class DiskFullError(StoreError):

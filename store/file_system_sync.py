@@ -41,7 +41,7 @@ class FileSystemSync:
         if syncfs(self._fd) == 0:
             return True
         reason = os.strerror(ctypes.get_errno())
-        log.error("syncfs of %s: %s: its files are synced one by one", self._directory, reason)
+        log.error("syncfs of %s: %s: syncing its files one by one", self._directory, reason)
         return False
 
     def close(self) -> None:

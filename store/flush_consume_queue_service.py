@@ -2,25 +2,17 @@
 
 A thread of process `store`. Every round it flushes the queues with enough new pages; in longer
 intervals all of them, and then the checkpoint may say so: the timestamp is taken before the flush
-and set after it, so that it never promises units that are not on disk (the original sets it at
-dispatch). It must not know files. Follows DefaultMessageStore.FlushConsumeQueueService.
+and set after it, so that it never promises units that are not on disk (RocketMQ sets it at
+dispatch). It must not know files. Corresponds to RocketMQ's
+DefaultMessageStore.FlushConsumeQueueService.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
-
-
-class FlushableQueues(Protocol):
-    """What is needed of ConsumeQueueTable."""
-
-    def flush(self, least_pages: int) -> int:
-        """Flush queues with that many new pages; 0 = all."""
-        ...
 
 
 class FlushConsumeQueueService(ServiceThread):
@@ -28,7 +20,7 @@ class FlushConsumeQueueService(ServiceThread):
 
     def __init__(
         self,
-        queues: FlushableQueues,
+        flush: Callable[[int], int],
         clock: Clock,
         *,
         interval_ms: int,
@@ -38,10 +30,11 @@ class FlushConsumeQueueService(ServiceThread):
         on_flushed: Callable[[int], None],
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """dispatched_timestamp: store time (ms) of the newest dispatched record, 0 before the
+        """flush(least_pages): flushes the queues with that many new pages; 0 = all.
+        dispatched_timestamp: store time (ms) of the newest dispatched record, 0 before the
         first. on_flushed(that time, not 0) sets logicsMsgTimestamp and flushes the checkpoint."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
-        self._queues = queues
+        self._flush = flush
         self._clock = clock
         self._interval_ms = interval_ms
         self._least_pages = least_pages
@@ -65,12 +58,12 @@ class FlushConsumeQueueService(ServiceThread):
         if self._clock.monotonic_ms() - self._last_thorough_ms >= self._thorough_interval_ms:
             self.flush_all()
         else:
-            self._queues.flush(self._least_pages)
+            self._flush(self._least_pages)
 
     def flush_all(self) -> None:
         """Flush every queue, then the checkpoint. Raises FlushFailedError."""
         self._last_thorough_ms = self._clock.monotonic_ms()
         timestamp = self._dispatched_timestamp()
-        self._queues.flush(0)
+        self._flush(0)
         if timestamp:
             self._on_flushed(timestamp)

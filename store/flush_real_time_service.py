@@ -1,7 +1,8 @@
 """FlushRealTimeService: ASYNC_FLUSH. The log goes to disk a little behind the writer.
 
 Thread of the `store` process. Every interval it flushes when enough pages wait or a file is full;
-every thorough interval, and at the stop, whatever waits. Kin: CommitLog.FlushRealTimeService.
+every thorough interval, and at the stop, whatever waits. Corresponds to RocketMQ's
+CommitLog.FlushRealTimeService.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """GroupCommitService: SYNC_FLUSH. One fdatasync for all who wait at that moment.
 
 Thread of the `store` process. It is woken when an answer begins to wait (`wakeup`, through the
-store's bell) and looks by itself every 10 ms; whatever was published before an fdatasync is on
-disk after it, so waiting answers share one. Who waits, and until when, is the business of the
-process that answers: it watches the published flushed_offset. Kin: CommitLog.GroupCommitService.
+store's bell) and looks by itself every 10 ms; whatever was published before an fdatasync is on disk
+after it, so waiting answers share one. Who waits, and until when, is the business of the process
+that answers: it watches the published flushed_offset. Corresponds to RocketMQ's
+CommitLog.GroupCommitService.
 """
 
 from __future__ import annotations

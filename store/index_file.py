@@ -12,7 +12,7 @@ its keys are hashes. Big-endian, signed:
     24  i8  endPhyOffset              +4   i8  phy_offset
     32  i4  used slots                +12  i4  seconds since beginTimestamp
     36  i4  number of the next unit   +16  i4  previous unit of the chain, 0 none
-Follows IndexFile and IndexHeader of the original.
+Corresponds to IndexFile and IndexHeader of RocketMQ.
 """
 
 from __future__ import annotations
@@ -51,12 +51,15 @@ _ORDER_BITS: Final = 20
 
 
 def index_file_size(hash_slot_num: int, max_index_num: int) -> int:
-    """Bytes of an index file: 420,000,040 for the original's defaults."""
+    """Bytes of an index file: 420,000,040 for RocketMQ's defaults."""
     return INDEX_HEADER.size + hash_slot_num * _SLOT_SIZE + max_index_num * _UNIT.size
 
 
 class IndexFile:
-    """One mapped index file. Owned by: the thread that dispatches, or one reader."""
+    """One mapped index file. Owned by: the thread that dispatches, or one reader.
+
+    More than 20 methods: header, slots and units of one file have no other reader or writer.
+    """
 
     def __init__(
         self, path: Path, hash_slot_num: int, max_index_num: int, *, writable: bool

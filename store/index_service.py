@@ -53,7 +53,7 @@ def index_file_name(now_ms: int, after: str) -> str:
 
 
 def list_index_files(directory: Path) -> list[Path]:
-    """Index files in order; names that are no number are left out, as in the original."""
+    """Index files in order; names that are no number are left out, as in RocketMQ."""
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
@@ -239,7 +239,7 @@ class IndexService:
             end_phy_offset=last.end_phy_offset if last else 0,
             end_timestamp=last.end_timestamp if last else 0,
         )
-        log.info("index file %s begins", file.path)
+        log.info("index file %s created", file.path)
         self._files.append(file)
         if last is not None:
             self._flush_in_background(last)
@@ -278,7 +278,7 @@ class IndexService:
                 self._join_flushing(_JOIN_TIMEOUT_S)
                 file = self._files.pop(0)
                 file.destroy()
-                log.info("index file %s deleted: before %s", file.path, min_phy_offset)
+                log.info("index file %s deleted: ends before %s", file.path, min_phy_offset)
                 deleted += 1
         return deleted
 

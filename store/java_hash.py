@@ -1,7 +1,8 @@
 """Java's String.hashCode and what the store derives from it: tag codes and index key hashes.
 
-Pure functions, any thread. The bulk form for the index (numpy) lives with the index. Kin:
-java.lang.String, MessageExtBrokerInner.tagsString2tagsCode, IndexFile.indexKeyHashMethod.
+Pure functions, any thread. The bulk form for the index (numpy) lives with the index. Corresponds to
+RocketMQ's java.lang.String, MessageExtBrokerInner.tagsString2tagsCode,
+IndexFile.indexKeyHashMethod.
 """
 
 from __future__ import annotations

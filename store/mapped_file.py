@@ -1,9 +1,10 @@
 """MappedFile: one store file and its mapping.
 
-The only owner of an `mmap`: it lends memoryviews and copes with views that are still out when it
-is closed (the pages live until the last of them is gone). It also creates files: allocated with
-posix_fallocate, so that a full disk is an error here and never a SIGBUS in an append. Owned by
-one thread; several processes may map the same file. It knows no record. Kin: MappedFile.
+The only owner of an `mmap`: it lends memoryviews and copes with views that are still out when it is
+closed (the pages live until the last of them is gone). It also creates files: allocated with
+posix_fallocate, so that a full disk is an error here and never a SIGBUS in an append. Owned by one
+thread; several processes may map the same file. It knows no record. Corresponds to RocketMQ's
+MappedFile.
 """
 
 from __future__ import annotations

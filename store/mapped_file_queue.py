@@ -1,10 +1,10 @@
 """MappedFileQueue: the files of one directory as one run of bytes.
 
 Reads the directory, checks it, finds the file of an offset and maps it when it is first asked for;
-of many mapped files the longest unused are let go. Files that appear later are found when an
-offset lies behind the known ones. Owned by one thread: every thread and process that reads the
-log has its own. It knows no record; whoever reads up to where is told by the control page. Kin:
-MappedFileQueue.
+of many mapped files the longest unused are let go. Files that appear later are found when an offset
+lies behind the known ones. Owned by one thread: every thread and process that reads the log has its
+own. It knows no record; whoever reads up to where is told by the control page. Corresponds to
+RocketMQ's MappedFileQueue.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def _store_file(entry: os.DirEntry[str]) -> StoreFile | None:
 
 
 class MappedFileQueue:
-    """See the module. `file_size`: bytes of every file; files start at its multiples."""
+    """See the module. `file_size`: bytes of every file; files start at its multiples.
+
+    More than 20 methods: each is a few lines on the same sorted list of files.
+    """
 
     def __init__(self, directory: Path, file_size: int, *, max_maps: int = 16) -> None:
         """`max_maps`: most files mapped at once."""
@@ -97,14 +100,14 @@ class MappedFileQueue:
             path.name for path in self.directory.iterdir() if find_start_offset(path.name) is None
         ]
         if strangers:
-            log.warning("%s: ignored, no names of store files: %s", self.directory, strangers)
+            log.warning("%s: ignored files with foreign names: %s", self.directory, strangers)
 
     def _check_size(self, file: StoreFile) -> None:
         if file.size != self.file_size:
             raise WrongFileSizeError(
                 f"{file.path}: length {file.size} not matched message store config value "
                 f"{self.file_size}; set the size this store was made with (for commitlog: "
-                "mappedFileSizeCommitLog), or move the file away if it is no file of this store"
+                "mappedFileSizeCommitLog), or move the file away if it is foreign"
             )
 
     def _complete_last(self, file: StoreFile, *, alone: bool) -> None:
@@ -126,13 +129,13 @@ class MappedFileQueue:
         for file in files:
             if file.start_offset % self.file_size:
                 raise StoreError(
-                    f"{file.path}: its name is no multiple of the file size {self.file_size}; "
+                    f"{file.path}: its name is not a multiple of the file size {self.file_size}; "
                     "set the size this store was made with, or move the file away"
                 )
             if file.start_offset != expected:
                 raise StoreError(
                     f"{self.directory}: {file_name(expected)} is missing before "
-                    f"{file.path.name}; bring it back, or move the files before the gap away"
+                    f"{file.path.name}; restore it, or move the files before the gap away"
                 )
             expected += self.file_size
 

@@ -1,7 +1,8 @@
 """Message: one commit log record as a value.
 
 Pure data, any thread. `properties` stays the raw text of the record, so that encoding what was
-decoded gives the same bytes; message_properties reads it. Kin: MessageExt / MessageExtBrokerInner.
+decoded gives the same bytes; message_properties reads it. Corresponds to RocketMQ's MessageExt /
+MessageExtBrokerInner.
 """
 
 from __future__ import annotations

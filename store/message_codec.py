@@ -13,9 +13,10 @@ Pure functions over buffers, any thread; knows no file. All integers big-endian,
     36      4     sysFlag                      ..      1+n   topic size (V2: 2), topic
                                                ..      2+n   properties size, properties
 
-Offsets behind bornHost grow by 12 for each host that is IPv6 (sysFlag 0x10 born, 0x20 store).
-A blank record fills a file to its end: int32 bytes left in the file, BLANK magic; the rest is any
-value. Kin: CommitLog.checkMessageAndReturnSize, MessageDecoder, MessageExtEncoder.
+Offsets behind bornHost grow by 12 for each host that is IPv6 (sysFlag 0x10 born, 0x20 store). A
+blank record fills a file to its end: int32 bytes left in the file, BLANK magic; the rest is any
+value. Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize, MessageDecoder,
+MessageExtEncoder.
 """
 
 from __future__ import annotations
@@ -381,7 +382,7 @@ def encode_host(address: str, port: int) -> bytes:
 def decode_host(host: Buffer) -> tuple[str, int]:
     """Address text and port of a host of 8 or 20 bytes. Raises StoreError for other sizes."""
     if len(host) not in (8, 20):
-        raise StoreError(f"a host of {len(host)} bytes; 8 (IPv4) or 20 (IPv6) are possible")
+        raise StoreError(f"a host of {len(host)} bytes; 8 (IPv4) or 20 (IPv6) are valid")
     (port,) = _INT32.unpack_from(host, len(host) - 4)
     return str(ipaddress.ip_address(bytes(host[:-4]))), port
 

@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
+from store.atomic_write import atomic_write
 from store.consume_queue import ConsumeQueue, QueueState
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +47,9 @@ def save_queue_states(path: Path, queues: Iterable[ConsumeQueue], min_phy_offset
     for queue in queues:
         states.queues.setdefault(queue.topic, {})[queue.queue_id] = queue.state(min_phy_offset)
     try:
-        write_whole(path, msgspec.json.encode(states))
+        atomic_write(path, msgspec.json.encode(states))
     except OSError as error:
-        log.warning("%s: not written (%s); the next start reads every consume queue", path, error)
+        log.warning("%s: not written (%s); the next start reads all consume queues", path, error)
         path.unlink(missing_ok=True)
 
 
@@ -60,6 +60,6 @@ def load_queue_states(path: Path) -> QueueStates:
     except FileNotFoundError:
         return QueueStates()
     except (OSError, msgspec.DecodeError) as error:
-        log.warning("%s: not understood (%r); every consume queue is read", path, error)
+        log.warning("%s: not a valid file (%r); reading every consume queue", path, error)
         return QueueStates()
     return found if found.format == _FORMAT else QueueStates()

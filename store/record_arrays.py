@@ -5,9 +5,9 @@ the record sizes, one gather of the fixed heads, then everything is arithmetic o
 loop over fields costs four times as much. A few records (a quiet broker) go a plain way of their
 own, for which numpy's fixed costs would be too high; tests prove both give the same. Every array is
 a copy: the view of the mapped file is only borrowed for the call. It checks what it reads (sizes,
-magic, physical offset, lengths that must add up) but not the body's CRC, as the original's reput
-does. It must not know what consume queues or index files look like. The record layout
-itself is told in store/message_codec.py. Follows CommitLog.checkMessageAndReturnSize.
+magic, physical offset, lengths that must add up) but not the body's CRC, as RocketMQ's reput does.
+It must not know what consume queues or index files look like. The record layout itself is told in
+store/message_codec.py. Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize.
 """
 
 from __future__ import annotations

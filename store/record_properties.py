@@ -7,7 +7,7 @@ columns, and a Java hash is one matrix product with powers of 31. Rows that diff
 their own; what stays (few of a kind, values that are not ASCII) is read one by one, its keys are
 hashed all at once, and the result never depends on luck. It knows properties, not records, queues
 or index files.
-Follows CommitLog.checkMessageAndReturnSize and IndexService.buildIndex.
+Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize and IndexService.buildIndex.
 """
 
 from __future__ import annotations
@@ -297,10 +297,10 @@ class PropertyExtractor:
         return code
 
     def _delay_one(self, text: bytes, row: int, times: Int64Array, tags_codes: Int64Array) -> None:
-        """Unlike the original, a level that is no number does not stop the dispatch."""
+        """Unlike RocketMQ, a level that is no number does not stop the dispatch."""
         spelled = text.decode("utf-8", "replace")
         if _JAVA_INT.fullmatch(spelled) is None:
-            log.warning("delayed record with DELAY %r: not a level, its tags stay", spelled)
+            log.warning("delayed record with DELAY %r: not a level, keeping its tags", spelled)
             return
         level = min(int(spelled), self._max_level)
         if level > 0:

@@ -3,8 +3,9 @@
 Run by the `store` process before any writer starts: the one moment in which it may change log
 files. Record by record from a start file: all that checks out is kept, the first thing that does
 not is the end; what lies behind it is zeroed on disk, so that it can never be taken for messages
-after the next crash. Kin: CommitLog.recoverNormally / recoverAbnormally, with these differences:
-a stale record (physicalOffset not its place) is not accepted, and the tail is zeroed.
+after the next crash. Corresponds to RocketMQ's CommitLog.recoverNormally / recoverAbnormally, with
+these differences: a stale record (physicalOffset not its place) is not accepted, and the tail is
+zeroed.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _trust(
         return None
     objection = find_objection(word, queue)
     if objection is not None:
-        log.warning("clean.exit is not used, the log is scanned: %s", objection)
+        log.warning("clean.exit is not valid, scanning the log: %s", objection)
         return None
     return RecoveryResult(
         min_phy_offset=queue.min_offset or 0,
@@ -249,7 +250,7 @@ def _cut(queue: MappedFileQueue, tail: int) -> None:
     """Zero [tail, end of its file) and delete the files behind it, durably."""
     last = tail - tail % queue.file_size
     for path in queue.delete_from(last + 1):
-        log.info("%s: deleted, behind the end of the log at %s", path, tail)
+        log.info("%s: deleted, it is after the end of the log at %s", path, tail)
     if last in queue.start_offsets:
         zero_range(queue.path_of(last), tail - last, queue.file_size)
     sync_directory(queue.directory)

@@ -4,8 +4,8 @@ Runs in process `ha`, on the thread that follows the master; on a slave nobody e
 APPEND_END or MAX_PHY_OFFSET. The master's bytes go verbatim where they were there: `room` lends the
 place in the mapped file, `advance` says that it is filled, `publish` shows it to readers. What is
 filled and not published is zeroed by `discard`, and by `open` after a crash. It knows no frames, no
-records and no timestamps; files are made by the `store` process. Kin: CommitLog.appendData of the
-original, which copies from a buffer.
+records and no timestamps; files are made by the `store` process. Corresponds to RocketMQ's
+CommitLog.appendData, which copies from a buffer.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ReplicaLog:
         """The first byte that is still there."""
         return self._counters[MIN_PHY_OFFSET]
 
-    def unbegin(self) -> None:
+    def reset_start(self) -> None:
         """The empty log shall begin elsewhere, earlier perhaps: until `begin` it ends at 0. Its
         files may be deleted now, so that none stays mapped."""
         self._let_go()
@@ -87,10 +87,10 @@ class ReplicaLog:
 
     def begin(self, phy_offset: int) -> None:
         """The empty log begins at `phy_offset`, where the `store` process has begun it before
-        (DefaultMessageStore.begin_log). Raises StoreError: it has not."""
+        (LogStart.start_at). Raises StoreError: it has not."""
         if self._counters[MIN_PHY_OFFSET] != phy_offset:
             raise StoreError(
-                f"the log cannot begin at {phy_offset}: process store says that it begins at "
+                f"the log cannot start at {phy_offset}: process store says that it starts at "
                 f"{self._counters[MIN_PHY_OFFSET]}"
             )
         self._let_go()

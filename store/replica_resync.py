@@ -83,7 +83,7 @@ def perform_request(config: MessageStoreConfig, beat: Beat = lambda: None) -> st
         if objection is not None:
             drop_request(root, objection)
             return f"re-sync refused: {objection}"
-    log.warning("re-sync begins (%s): %s", request.action, request.reason)
+    log.warning("re-sync started (%s): %s", request.action, request.reason)
     _make_directory(root / request.backup)
     write_json(root / request.backup / REQUEST_NAME, asdict(request))
     if request.action is ResyncAction.START_OVER:
@@ -103,8 +103,8 @@ def _announce(request: ResyncRequest, places: list[Path]) -> str:
     )
     listed = ", ".join(str(place) for place in dict.fromkeys(places))
     text = (
-        f"re-sync done, {what}; what was taken out is in {listed}: "
-        f"delete it with `rm -r` once nobody misses anything (reason: {request.reason})"
+        f"re-sync done, {what}; the removed files are in {listed}: "
+        f"delete it with `rm -r` once nothing is missing (reason: {request.reason})"
     )
     log.warning("%s", text)
     return text

@@ -4,7 +4,7 @@ The dispatch thread of process `store`. It reads what the log's writer has publi
 time and never over a file's end, hands the records to the dispatchers (consume queues, then
 index), and publishes how far it is. The same chunk may be dispatched twice, after a crash: the
 dispatchers skip what they have. Recovery uses `dispatch_range`. It must not know queues, keys or
-who waits for its progress. Follows DefaultMessageStore.ReputMessageService.
+who waits for its progress. Corresponds to RocketMQ's DefaultMessageStore.ReputMessageService.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ipc.service_thread import FailureHandler, ServiceThread
+from store.commit_log_source import CommitLogSource
 from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.message_codec import SIZE_AND_MAGIC
 from store.record_arrays import RecordArrays, ScanEnd, parse_records
@@ -32,41 +33,17 @@ thousand 1.5; at 80,000 sends a second that is a quarter of a core."""
 _DISK_FULL_RETRY_MS: Final = 1_000
 
 
-class CommitLogSource(Protocol):
-    """What is read of the commit log (store/commit_log_reader.py)."""
-
-    file_size: int
-
-    @property
-    def min_phy_offset(self) -> int:
-        """First byte that is still there."""
-        ...
-
-    @property
-    def max_phy_offset(self) -> int:
-        """Behind the last published byte."""
-        ...
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`, lent; None when it is gone."""
-        ...
-
-
-class CommitLogDispatcher(Protocol):
-    """Builds something from records."""
-
-    def dispatch(self, records: RecordArrays) -> None:
-        """Take the records up; those that were taken up before change nothing."""
-        ...
+Dispatcher = Callable[[RecordArrays], None]
+"""Builds something from records; those that it was given before change nothing."""
 
 
 class Sleeper(Protocol):
     """How the service sleeps until the log grows (the owner's side of a Bell)."""
 
-    def lie_down(self) -> None:
+    def announce_sleep(self) -> None:
         """Say that I sleep; look for work after this."""
 
-    def get_up(self) -> None:
+    def announce_awake(self) -> None:
         """Say that I am awake."""
 
     def wait(self, timeout_ms: float) -> None:
@@ -115,7 +92,7 @@ def dispatch_range(
     start: int,
     end: int,
     extractor: PropertyExtractor,
-    dispatchers: Sequence[CommitLogDispatcher],
+    dispatchers: Sequence[Dispatcher],
     on_progress: Callable[[int], None] | None = None,
     *,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
@@ -129,8 +106,8 @@ def dispatch_range(
     at = start
     while at < end:
         records, following = read_chunk(source, at, end, chunk_size, extractor)
-        for dispatcher in dispatchers:
-            dispatcher.dispatch(records)
+        for dispatch in dispatchers:
+            dispatch(records)
         count += records.count
         if following == at:
             raise RecordDamagedError(
@@ -150,7 +127,7 @@ class ReputMessageService(ServiceThread):
         self,
         source: CommitLogSource,
         extractor: PropertyExtractor,
-        dispatchers: Sequence[CommitLogDispatcher],
+        dispatchers: Sequence[Dispatcher],
         *,
         is_slave: Callable[[], bool],
         publish: Callable[[int], None],
@@ -195,7 +172,7 @@ class ReputMessageService(ServiceThread):
         except DiskFullError as error:
             if self._flags is None:
                 raise
-            self._sleeper.get_up()
+            self._sleeper.announce_awake()
             self._flags.set(RunningFlag.DISK_FULL, str(error), by=self.name)
             self.wait_for_running(_DISK_FULL_RETRY_MS)
 
@@ -203,13 +180,13 @@ class ReputMessageService(ServiceThread):
         start = self.reput_from_offset
         if self.dispatch_once():
             if self._flags is not None:
-                self._flags.clear(RunningFlag.DISK_FULL, "dispatch goes on", by=self.name)
+                self._flags.clear(RunningFlag.DISK_FULL, "dispatch resumed", by=self.name)
             if self.reput_from_offset - start < _SMALL_CHUNK and (pace_ms := self._pace_ms()):
                 self.wait_for_running(pace_ms)
             return
-        self._sleeper.lie_down()
+        self._sleeper.announce_sleep()
         if self.stopped or self.dispatch_once():
-            self._sleeper.get_up()
+            self._sleeper.announce_awake()
             return
         self._sleeper.wait(self._idle_ms)
 
@@ -233,8 +210,8 @@ class ReputMessageService(ServiceThread):
             return False
         records, following = read_chunk(self._source, start, end, self._chunk_size, self._extractor)
         if records.count:
-            for dispatcher in self._dispatchers:
-                dispatcher.dispatch(records)
+            for dispatch in self._dispatchers:
+                dispatch(records)
         if following == start:
             self._judge_standstill(start, end, records)
             return False
@@ -248,7 +225,7 @@ class ReputMessageService(ServiceThread):
         low = self._source.min_phy_offset
         if self.reput_from_offset < low:
             log.warning(
-                "dispatch: offset %s lies before the commit log, which begins at %s: going there",
+                "dispatch: offset %s is before the start of the commit log: continuing at %s",
                 self.reput_from_offset,
                 low,
             )
@@ -268,7 +245,7 @@ class ReputMessageService(ServiceThread):
         if self._stalled_at != at:
             self._stalled_at = at
             log.error(
-                "%s; dispatch waits there; restart this broker: recovery cuts the log there, and "
-                "what follows is replicated again",
+                "%s; dispatch is stalled there; restart this broker: recovery truncates the log "
+                "there, and what follows is replicated again",
                 text,
             )

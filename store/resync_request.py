@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from store.atomic_write import atomic_write
 from store.errors import StoreError
 from store.mapped_file import sync_directory
-from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ def write_request(root: Path, request: ResyncRequest) -> None:
     refused = _read(root / _REFUSED)
     if refused is not None and _same(refused, request):
         raise StoreError(
-            f"{root / _REFUSED}: {request.action} at {request.offset} was asked before and does "
-            "not fit this store; remove that file to try it again, or move the store's files away"
+            f"{root / _REFUSED}: {request.action} at {request.offset} was refused before and does "
+            "not fit this store; remove that file to retry, or move the store's files away"
         )
     now = datetime.now(UTC)
     backup = f"backup-{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
@@ -84,9 +84,9 @@ def find_request(root: Path) -> ResyncRequest | None:
             requested_at=found["requested_at"],
         )
     except (KeyError, ValueError) as error:
-        raise StoreError(f"{path}: not understood ({error!r})") from error
+        raise StoreError(f"{path}: not a valid file ({error!r})") from error
     if type(request.offset) is not int or not is_backup_name(request.backup):
-        raise StoreError(f"{path}: its offset or its backup is impossible: {found}")
+        raise StoreError(f"{path}: its offset or its backup is not valid: {found}")
     return request
 
 
@@ -129,4 +129,4 @@ def _text_of(path: Path) -> str:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write `path` whole and durably. Raises OSError."""
-    write_whole(path, json.dumps(value, indent=1).encode())
+    atomic_write(path, json.dumps(value, indent=1).encode())

@@ -1,7 +1,7 @@
 """Running flags: why the store refuses writes, as bits of one number in the control page.
 
 Written by the `store` process, any of its threads (one lock); read by everybody. 0 = writable.
-Values are the original's RunningFlags. It decides nothing: who finds a reason sets it, and clears
+Values are RocketMQ's RunningFlags. It decides nothing: who finds a reason sets it, and clears
 it when the reason is gone.
 """
 
@@ -60,7 +60,7 @@ class RunningFlags:
                 return False
             holders[by] = reason
             self._update(self._flags | flag)
-        log.error("the store refuses writes: %s, set by %s: %s", flag.name, by, reason)
+        log.error("rejecting writes: %s, set by %s: %s", flag.name, by, reason)
         return True
 
     def clear(self, flag: RunningFlag, reason: str, *, by: str) -> bool:
@@ -71,7 +71,7 @@ class RunningFlags:
                 return False
             del holders[by]
             self._update(self._flags if holders else self._flags & ~flag)
-        log.warning("%s is over for %s: %s", flag.name, by, reason)
+        log.warning("%s cleared by %s: %s", flag.name, by, reason)
         return True
 
     def _update(self, flags: RunningFlag) -> None:

@@ -1,8 +1,8 @@
 """StoreCheckpoint: up to which store time the derived files and the log are on disk.
 
 Written by the `store` process: each service sets its timestamp, `flush` writes the file. It only
-tells recovery where to begin, so a missing or short file means "begin at the first file". Kin:
-StoreCheckpoint.
+tells recovery where to begin, so a missing or short file means "begin at the first file".
+Corresponds to RocketMQ's StoreCheckpoint.
 
     offset  size  field (int64 big-endian, ms)
     0       8     physicMsgTimestamp: commit log

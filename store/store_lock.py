@@ -3,7 +3,8 @@
 Taken by the supervisor before anything else touches the directory. The lock is an open file
 description lock on byte [0, 1) of `<root>/lock`, content "lock": every child inherits the
 descriptor, so it holds until the last process is gone, and it conflicts with the record lock of a
-Java broker (FileChannel.lock) in both directions. Kin: DefaultMessageStore.start.
+Java broker (FileChannel.lock) in both directions. Corresponds to RocketMQ's
+DefaultMessageStore.start.
 """
 
 from __future__ import annotations

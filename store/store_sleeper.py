@@ -16,7 +16,7 @@ from ipc.control_page import ControlPage, ProcessIndex
 from store.control_slots import FLUSHED_OFFSET, PULL_HELD_MS, SYNC_FLUSH_WANTED
 
 _AWAITED_MS: Final = 1.0
-"""While consumers wait; the original rests as long before every look."""
+"""While consumers wait; RocketMQ rests as long before every look."""
 _UNAWAITED_MS: Final = 10.0
 _RECENTLY_MS: Final = 1_000
 
@@ -33,14 +33,14 @@ class StoreSleeper:
         self._clock = clock
         self._wake_flush = wake_flush
 
-    def lie_down(self) -> None:
+    def announce_sleep(self) -> None:
         """Sleeper: say that I sleep; each turn of the dispatch thread is a beat."""
         self._page.beat(ProcessIndex.STORE)
-        self._bell.lie_down()
+        self._bell.announce_sleep()
 
-    def get_up(self) -> None:
+    def announce_awake(self) -> None:
         """Sleeper: say that I am awake."""
-        self._bell.get_up()
+        self._bell.announce_awake()
 
     def wait(self, timeout_ms: float) -> None:
         """Sleeper: until rung, or the time is over."""

@@ -3,18 +3,19 @@
 Runs once in `remoting`, before CommitLog.put. The truth is in two places: the queue table covers
 the log up to dispatched_offset, the log itself holds what came after. dispatched_offset is read
 first: whatever lies before it is in the table by then, whatever the `store` process dispatches
-meanwhile is only seen twice. Follows CommitLog.recoverTopicQueueTable of the original, which
+meanwhile is only seen twice. Corresponds to CommitLog.recoverTopicQueueTable of RocketMQ, which
 covers the consumequeue only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
 from store.commit_log import CommitLog
+from store.commit_log_source import CommitLogSource
 from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import RecordDamagedError
 from store.message import Message
@@ -29,17 +30,8 @@ from store.message_codec import (
 _COUNTED: Final = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 
 
-class LogReader(Protocol):
-    """What is needed of the mapped commit log."""
-
-    file_size: int
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`; None when it is gone."""
-
-
 def rebuild_topic_queue_table(
-    commit_log: CommitLog, page: ControlPage, table: QueueTableReader, reader: LogReader
+    commit_log: CommitLog, page: ControlPage, table: QueueTableReader, reader: CommitLogSource
 ) -> int:
     """Set the next offset of every queue in `commit_log`; returns the records walked.
 
@@ -58,7 +50,7 @@ def rebuild_topic_queue_table(
     return walked
 
 
-def _walk(reader: LogReader, start: int, end: int) -> Iterator[Message]:
+def _walk(reader: CommitLogSource, start: int, end: int) -> Iterator[Message]:
     at = start
     while at < end:
         view = reader.view_of_file(at)

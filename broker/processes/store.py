@@ -19,6 +19,7 @@ from conf.config_loader import update
 from ha.ha_config import HaAckLevel
 from ipc.clock import SystemClock
 from ipc.command_channel import Arguments, CommandHandler, CommandServer
+from store.clean_commit_log_service import RetentionRules
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
 
@@ -73,17 +74,18 @@ def _handlers(
     def delete_topic(arguments: Arguments) -> Arguments:
         deadline_ms = clock.monotonic_ms() + _COMMAND_TIME_MS
         topic, barrier = arguments["topic"], arguments["barrier"]
-        return {"deleted": store.delete_topic(topic, barrier, deadline_ms)}
+        return {"deleted": store.queue_deletion.delete_topic(topic, barrier, deadline_ms)}
 
     def clean_consume_queue(_arguments: Arguments) -> Arguments:
-        return {"deleted": store.clean_consume_queue()}
+        return {"deleted": store.queue_deletion.delete_expired()}
 
     def clean_commit_log(_arguments: Arguments) -> Arguments:
-        store.clean_commit_log()
+        store.clean_commit_log.execute_delete_files_manually()
         return {}
 
     def change_retention(arguments: Arguments) -> Arguments:
-        store.change_retention(update(options.store, arguments["settings"], CHANGE_RETENTION))
+        changed = update(options.store, arguments["settings"], CHANGE_RETENTION)
+        store.clean_commit_log.use_rules(RetentionRules.of(changed))
         return {}
 
     return {
@@ -100,7 +102,8 @@ def _replicator_handlers(
     """What process `ha` asks of a slave's store."""
 
     def begin_log(arguments: Arguments) -> Arguments:
-        store.begin_log(arguments["phy_offset"], clock.monotonic_ms() + _COMMAND_TIME_MS)
+        deadline_ms = clock.monotonic_ms() + _COMMAND_TIME_MS
+        store.log_start.start_at(arguments["phy_offset"], deadline_ms)
         return {}
 
     return {"begin_log": begin_log}

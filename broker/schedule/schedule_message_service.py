@@ -27,7 +27,7 @@ from store.commit_log import CommitLog, Record, TopicLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT
 from store.errors import MessageIllegalError
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, decode_record
 
@@ -114,7 +114,7 @@ class ScheduleParts:
     line: AppendLine
     reader: CommitLogReader
     table: QueueTableReader
-    units: FreshUnits
+    units: GenerationAwareReader
     waiters: DurabilityWaiters
     offsets: ScheduleOffsetManager
     stats: ScheduleStats

@@ -16,7 +16,7 @@ from ipc.command_channel import CommandClient
 from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import QueryOffsetResult
 
 _COMMAND_TIMEOUT_MS: Final = 4_000
@@ -38,7 +38,7 @@ class StoreAccess:
         self,
         table: QueueTableReader,
         log: CommitLogReader,
-        units: FreshUnits,
+        units: GenerationAwareReader,
         index: IndexReader,
         commands: CommandClient,
         *,

@@ -58,7 +58,7 @@ class StoreFollower:
         holds = not self._hold.is_empty
         if holds:
             self._counters[PULL_HELD_MS] = self._clock.monotonic_ms()
-        self._bell.lie_down(for_moves=holds)
+        self._bell.announce_sleep(for_moves=holds)
         if holds and self._table.has_moves():
             return 0.0
         if not len(self._waiters):
@@ -70,7 +70,7 @@ class StoreFollower:
 
     def after_sleep(self) -> None:
         """SleepHooks: take up what the other processes have published."""
-        self._bell.get_up()
+        self._bell.announce_awake()
         self._log.now_ms = self._clock.now_ms()
         if self._hold.is_empty:
             self._table.skip_moves()

@@ -22,7 +22,7 @@ from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import write_refusal
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
 from store.message_codec import encode_host
 from store.topic_queue_table import rebuild_topic_queue_table
@@ -54,12 +54,12 @@ class StoreSide:
             socket.gethostbyname(options.broker.broker_ip1), options.server.listen_port
         )
         self.loop_reader: Final = CommitLogReader(directory, size, page)
-        self.loop_units: Final = FreshUnits(ConsumeQueueReader(store), self.table)
+        self.loop_units: Final = GenerationAwareReader(ConsumeQueueReader(store), self.table)
         self.memory_limit: Final = memory_limit_bytes(store.access_message_in_memory_max_ratio)
         self.access: Final = StoreAccess(
             self.table,
             CommitLogReader(directory, size, page),
-            FreshUnits(ConsumeQueueReader(store), self.table),
+            GenerationAwareReader(ConsumeQueueReader(store), self.table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self.commands,
             memory_limit=self.memory_limit,

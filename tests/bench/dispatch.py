@@ -27,7 +27,7 @@ from store.index_service import IndexService
 from store.message_codec import MAGIC_V1, record_head
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import DEFAULT_CHUNK_SIZE, CommitLogDispatcher, dispatch_range
+from store.reput_message_service import DEFAULT_CHUNK_SIZE, Dispatcher, dispatch_range
 
 CONFIG = MessageStoreConfig()
 HOST = bytes([127, 0, 0, 1]) + struct.pack(">i", 10911)
@@ -94,8 +94,8 @@ def measure(
     """Seconds to dispatch all of `source` to `parts`: q = consume queues, i = index."""
     fresh = _Round(directory)
     extractor = PropertyExtractor(CONFIG.delay_level_ms, with_keys=with_keys)
-    dispatchers: Sequence[CommitLogDispatcher] = [
-        part for name, part in (("q", fresh.queues), ("i", fresh.index)) if name in parts
+    dispatchers: Sequence[Dispatcher] = [
+        part.dispatch for name, part in (("q", fresh.queues), ("i", fresh.index)) if name in parts
     ]
     gc.collect()
     begin = time.perf_counter()

@@ -59,7 +59,7 @@ from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_reader import ConsumeQueueReader
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
@@ -372,7 +372,7 @@ class HotPathWorld:
         self.source = CommitLogReader(self.directory, file_size, self.page)
         self.loop_reader = CommitLogReader(self.directory, file_size, self.page)
         self.unit_reader = ConsumeQueueReader(store)
-        self.units = FreshUnits(self.unit_reader, self.table)
+        self.units = GenerationAwareReader(self.unit_reader, self.table)
         self.table_writer = QueueTableWriter(self.table_fd)
         self.queues = ConsumeQueueTable(
             ConsumeQueueFiles(
@@ -542,7 +542,7 @@ class HotPathWorld:
     def dispatch(self) -> None:
         """Build the consumequeue up to the log's end."""
         start, end = self.counters[DISPATCHED_OFFSET], self.counters[MAX_PHY_OFFSET]
-        dispatch_range(self.source, start, end, self._extractor, (self.queues,))
+        dispatch_range(self.source, start, end, self._extractor, (self.queues.dispatch,))
         self.counters[DISPATCHED_OFFSET] = end
 
     # -- the loop -------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def _write(world: World, page: ControlPage, steps: Steps, request: dict[str, Any
 def _keep(world: World, page: ControlPage, steps: Steps, request: dict[str, Any]) -> None:
     """The store from its start to its orderly stop."""
     desk = StoreDesk(world, page)
-    desk.store._ring_readers = steps.around("ring", lambda: None)
+    desk.store._progress.ring_readers = steps.around("ring", lambda: None)
     if request["lines"]:
         steps.trace_lines()
     desk.open()

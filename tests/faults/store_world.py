@@ -152,10 +152,10 @@ class StoreDesk:
 
     def abandon(self) -> None:
         """As a killed process leaves it: nothing is written, descriptors go."""
-        self.store._queues.close()
-        for file in self.store._index._files:
+        self.store._derived.queues.close()
+        for file in self.store._derived.index._files:
             file.close()
-        self.store._source.close()
+        self.store._derived.source.close()
         if hasattr(self.store, "_flush"):
             self.store._flush._flusher.close()
             self.store._allocate._stop_warming()
@@ -247,7 +247,7 @@ def assert_whole(
         assert_units(world, topic, queue_id, found)
     for message in messages:
         key = f"k{number_of(message)}"
-        hits = desk.store._index.query(message.topic, key, 64, 0, 1 << 60).phy_offsets
+        hits = desk.store._derived.index.query(message.topic, key, 64, 0, 1 << 60).phy_offsets
         found_times = hits.count(message.phy_offset)
         assert found_times == 1 or (found_times and not index_once), f"{key}: {hits}"
 

@@ -86,7 +86,7 @@ def test_power_cut(world: World, dispatched: bool) -> None:
     write_slowly(writer, desk, LATER)
     if dispatched:
         desk.dispatch()
-    desk.store._index._join_flushing(10)
+    desk.store._derived.index._join_flushing(10)
     writer.log._file.close()  # type: ignore[union-attr]
     desk.abandon()
     written = world.root.with_name("written")

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ha.ha_client import HAClient, HAClientInfo, HAClientState
+from ha.ha_client import HAClient
+from ha.ha_client_info import HAClientInfo, HAClientState
 from ha.ha_config import HaAckLevel, HaConfig
 from ha.inspection import Inspection, Verdict
 from ha.refusal_log import RefusalLog

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ha.frame import FRAME_HEADER, MAX_FRAME_BODY, REPORT
-from ha.ha_client import HAClientState
+from ha.ha_client_info import HAClientState
 from ha.inspection import Verdict
 from ha.last_error import SeenError
 from ha.master_link import MasterLink
@@ -232,9 +232,9 @@ def begin_badly(link: ScriptedLink, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "reason", "text"),
     [
-        ("gap", "offset_mismatch", "for offset 200 came, our log goes on at 100"),
-        ("repeated", "offset_mismatch", "for offset 0 came, our log goes on at 100"),
-        ("heartbeat elsewhere", "offset_mismatch", "for offset 99"),
+        ("gap", "offset_mismatch", "for offset 200 received, our log continues at 100"),
+        ("repeated", "offset_mismatch", "for offset 0 received, our log continues at 100"),
+        ("heartbeat elsewhere", "offset_mismatch", "for offset 99 received"),
         ("negative", "bad_frame", "a frame of -1 bytes"),
         ("too large", "bad_frame", f"a frame of {MAX_FRAME_BODY + 1} bytes"),
         ("crossing", "bad_frame", "mappedFileSizeCommitLog is 4096 here"),
@@ -443,7 +443,7 @@ def test_a_store_that_cannot_begin_is_asked_again(
 def test_a_first_file_that_is_never_made_is_said(
     empty: SlaveWorld, master: ScriptedMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha.ha_client._BEGIN_MS", 50)
+    monkeypatch.setattr("ha.replica_log_start._FIRST_FILE_MS", 50)
     empty.say(Verdict.START_AT, start_offset=SIZE, master_max=9 * SIZE)
     empty.allocates = False
     empty.start()
@@ -589,12 +589,12 @@ def test_a_full_disk_is_said_and_nothing_is_lost(
     assert not seen_error(world).is_over
     threading.Event().wait(0.3)  # longer than a silent master is borne
     assert world.info.state is HAClientState.TRANSFER
-    assert caplog.text.count("replication stands still") == 1
+    assert caplog.text.count("replication stalled") == 1
     world.allocate(SIZE)
     world.allocate(2 * SIZE)
     link.reports_until(2 * SIZE)
     assert world.bytes_of(0, 2 * SIZE) == data
-    wait_until(lambda: "replication goes on\n" in caplog.text)
+    wait_until(lambda: "replication resumed\n" in caplog.text)
     assert seen_error(world).is_over
     world.stop()
 
@@ -729,7 +729,7 @@ def test_a_wrong_address_is_named(tmp_path: Path, master: ScriptedMaster) -> Non
     world = SlaveWorld(tmp_path, master)
     world.say(Verdict.GO, ha_address="somewhere")
     world.start()
-    wait_until(lambda: "'somewhere' is no address" in world.error_text)
+    wait_until(lambda: "'somewhere' is not an address" in world.error_text)
     world.stop()
 
 
@@ -791,7 +791,7 @@ def test_what_is_gone_on_the_master_makes_us_start_over(
     wait_until(lambda: world.resyncs)
     assert world.resyncs[0][:2] == ("start_over", 2 * SIZE)
     assert world.refusals() == {"behind_master_min": 1}
-    assert f"begins at {2 * SIZE}" in world.error_text
+    assert f"starts at {2 * SIZE}" in world.error_text
     world.stop()
 
 
@@ -838,7 +838,7 @@ def test_bytes_that_cannot_be_zeroed_are_zeroed_before_the_next_link(
     path, away = world.directory / file_name(0), world.directory / "away"
     path.rename(away)
     link.close()
-    wait_until(lambda: "replication stands still" in world.error_text)
+    wait_until(lambda: "replication stalled" in world.error_text)
     assert file_name(0) in world.error_text
     away.rename(path)
     assert master.accept().read_report() == 0
@@ -853,7 +853,7 @@ def test_a_stop_without_the_file_is_a_stop(
     wait_until(lambda: world.bytes_of(499, 500) == b"x")
     (world.directory / file_name(0)).unlink()
     assert world.client.shutdown(1_000)
-    assert "unpublished bytes stay" in caplog.text
+    assert "unpublished bytes remain" in caplog.text
     assert world.failures == []
 
 
@@ -894,7 +894,7 @@ def test_a_name_that_is_none_is_said(world: SlaveWorld, host: str) -> None:
 def test_a_selector_that_takes_nothing_is_said(
     world: SlaveWorld, master: ScriptedMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = world.client._selector.register
+    register = world.client._selector._selector.register
 
     def full(fd: int, events: int) -> object:
         if events == EVENT_READ:
@@ -902,7 +902,7 @@ def test_a_selector_that_takes_nothing_is_said(
         return register(fd, events)
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.client._selector, "register", full)
+        patch.setattr(world.client._selector._selector, "register", full)
         world.start()
         wait_until(lambda: "No space left" in world.error_text)
     with ScriptedMaster() as other:
@@ -1064,7 +1064,7 @@ def test_a_report_that_is_not_taken_never_blocks_and_the_newest_follows(
     log = ReplicaLog(world.directory, SIZE, world.page, lambda: None)
     log.open()
     transport: Any = FullTransport()
-    link = MasterLink(transport, log, world.page, world.config, SystemClock(), lambda _at: None)
+    link = MasterLink(transport, log, world.page, world.config, SystemClock())
     transport.room = 3
     link.receive()
     assert link.interest == EVENT_READ | EVENT_WRITE

@@ -147,7 +147,7 @@ def test_the_tail_of_another_time_is_not_acknowledged(
         world.log.append(1500)
         _try(world, 1400)
         assert "its records are being compared with ours" in caplog.text
-        assert "behind 1000" in caplog.text
+        assert "beyond 1000" in caplog.text
         slaves.may_answer.set()
         wait_until(lambda: not world.verifier._questions)
         clock.advance(10_000)  # a line every ten seconds

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from ha.ha_client_info import HAClientInfo
 from ha.ha_observer import NAMING_MS, HaFacts, HaObserver, ReplicaFacts
 from ha.refusals import RefusalReason
 from ha.replication_lag import LagAge
@@ -14,22 +14,15 @@ from ha.slave_progress import SlaveProgress
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MIN_PHY_OFFSET, STORE_TIMESTAMP
 from store.errors import StoreError
+from tests.ha.client_info import client_info
 from tests.ha.replica_world import ReplicaWorld
 from tests.support.plain_log import FILE_SIZE, PlainLog
-
-
-@dataclass
-class Client:
-    """As HAClientInfo."""
-
-    local_address: str | None = "10.0.0.1:4711"
-    received: int = 4000
 
 
 class World(ReplicaWorld):
     """A log with a record each second; the last was stored now."""
 
-    def __init__(self, tmp_path: Path, client: Client | None = None) -> None:
+    def __init__(self, tmp_path: Path, client: HAClientInfo | None = None) -> None:
         super().__init__(fallbehind_max=1_000_000)
         self.log = PlainLog(tmp_path / "commitlog")
         self.reader = CommitLogReader(self.log.directory, FILE_SIZE, self.page)
@@ -157,10 +150,10 @@ def test_a_connection_that_counts_for_nobody_has_nothing(world: World) -> None:
 
 
 def test_a_slave_has_a_master_that_has_all(tmp_path: Path) -> None:
-    world = World(tmp_path, Client())
+    world = World(tmp_path, client_info())
     facts = world.observe()
     assert (facts.unreplicated_bytes, facts.oldest_unreplicated_ms) == (0, 0)
-    assert facts.client == Client()
+    assert facts.client == client_info()
 
 
 def test_refusals(world: World) -> None:

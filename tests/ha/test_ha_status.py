@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ha.ha_client_info import HAClientInfo
 from ha.ha_status import HaStatus
 from ha.last_error import SeenError
 from ha.refusals import RefusalCounters, RefusalReason
@@ -19,29 +19,9 @@ from ha.replica_totals import ReplicaTotals
 from ha.replication_lag import ReplicationLag
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import STORE_TIMESTAMP
+from tests.ha.client_info import client_info
 from tests.ha.replica_world import ReplicaWorld
 from tests.support.plain_log import FILE_SIZE, PlainLog
-
-
-class State(enum.Enum):
-    TRANSFER = 1
-
-
-@dataclass
-class Info:
-    """As HAClientInfo."""
-
-    state: State = State.TRANSFER
-    master_address: str | None = "10.0.0.9:10912"
-    local_address: str | None = "10.0.0.1:4711"
-    max_offset: int = 4000
-    last_read_ms: int = 1_700_000_000_100
-    last_write_ms: int = 1_700_000_000_200
-    bytes_per_second: int = 99
-    connected_since_ms: int | None = 1_699_999_999_000
-    last_error: SeenError | None = None
-    last_inspection: str | None = "logs agree up to 4000"
-    last_inspection_ms: int | None = 1_699_999_999_500
 
 
 class World(ReplicaWorld):
@@ -55,7 +35,7 @@ class World(ReplicaWorld):
         self.log_ends_at(self.log.end)
         self.page.counters[STORE_TIMESTAMP] = self.clock.now_ms()
         self.refusals = RefusalCounters(self.page)
-        self.client: Info | None = None
+        self.client: HAClientInfo | None = None
 
     def status(self) -> dict[str, Any]:
         reader = CommitLogReader(self.log.directory, FILE_SIZE, self.page)
@@ -163,7 +143,7 @@ def test_an_empty_slave_of_an_old_master_lacks_what_is_left_only(world: World) -
 
 
 def test_a_slave_s_own_end(world: World) -> None:
-    world.client = Info()
+    world.client = client_info()
     status = world.status()
     assert (status["master"], status["masterCommitLogMaxOffset"]) == (False, 0)
     assert status["haClientRuntimeInfo"] == {

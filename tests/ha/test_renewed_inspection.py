@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ha.ha_client import HAClientState
+from ha.async_call import AsyncCall
+from ha.ha_client_info import HAClientState
 from ha.inspection import Inspection, Verdict
-from ha.question import Question
 from ha.renewed_inspection import RenewedInspection
 from store.errors import StoreError
 from tests.ha.slave_world import SlaveWorld, connect
@@ -43,11 +43,11 @@ class Desk:
         self.refuses_threads = False
         self.renewed = RenewedInspection(first, position, INTERVAL_MS, self.clock, self._ask)
 
-    def _ask(self) -> Question[Inspection]:
+    def _ask(self) -> AsyncCall[Inspection]:
         self.asked += 1
         if self.refuses_threads:
             raise StoreError("no thread")
-        return Question(self._inspect, lambda: None)
+        return AsyncCall(self._inspect, lambda: None)
 
     def _inspect(self) -> Inspection:
         self.may_answer.wait(10)
@@ -61,7 +61,7 @@ class Desk:
         found = self.renewed.step(position)
         if found is not None:
             return found
-        wait_until(lambda: self.renewed.is_answered)
+        wait_until(lambda: self.renewed.has_result)
         return self.renewed.step(position)
 
 
@@ -158,12 +158,12 @@ class Linked:
         (
             Inspection(verdict=Verdict.BELOW_MIN, master_min=8_192, master_max=9_000),
             "behind_master_min",
-            "our log ends at 900, the master's begins at 8192",
+            "our log ends at 900, the master's starts at 8192",
         ),
         (
             Inspection(verdict=Verdict.START_AT, start_offset=8_192, master_max=9_000),
             "behind_master_min",
-            "our log ends at 900, the master's begins at 8192",
+            "our log ends at 900, the master's starts at 8192",
         ),
         (
             Inspection(verdict=Verdict.AHEAD, master_min=0, master_max=700, common_offset=600),

@@ -130,7 +130,7 @@ class TestIds:
 
     @pytest.mark.parametrize(("name", "broker_id"), [("b", 0), ("b", -1), ("", 1)])
     def test_no_slave_is_called_so(self, world: World, name: str, broker_id: int) -> None:
-        with pytest.raises(ValueError, match="no slave"):
+        with pytest.raises(ValueError, match="not a slave"):
             world.registry.announce("10.0.0.1:1", name, broker_id)
 
     @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))

@@ -65,7 +65,7 @@ def test_who_could_not_be_asked_is_asked_again_at_each_try(
     wait_until(lambda: len(world.asked) == 2)
     world.holds = True
     wait_until(lambda: world.answer() is Answer.SAME)
-    assert "slave at 10.0.0.1: could not be asked for what it holds up to 100" in caplog.text
+    assert "slave at 10.0.0.1: could not be asked what it holds up to 100" in caplog.text
     assert "slave at 10.0.0.1: holds our records up to 100" in caplog.text
 
 
@@ -95,7 +95,7 @@ def test_a_stop_does_not_wait_for_an_answer(
     world.verifier.find_out("10.0.0.1", 100)
     world.verifier.find_out("10.0.0.1", 200)
     wait_until(lambda: world.asked)
-    world.verifier.begin_stop()
+    world.verifier.request_stop()
     with caplog.at_level(logging.INFO):
         assert not world.verifier.shutdown(10)
     assert [record.levelname for record in caplog.records] == ["INFO"]

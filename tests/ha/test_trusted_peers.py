@@ -33,5 +33,5 @@ def test_allow_any() -> None:
 
 @pytest.mark.parametrize("text", ["127.0.0.1/33", "10.0.0.0/8,host", "1.2.3"])
 def test_a_wrong_setting_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=r"haTrustedAddresses: '.*' is no address or network"):
+    with pytest.raises(ValueError, match=r"haTrustedAddresses: '.*' is not an address or network"):
         TrustedPeers(text, False)

@@ -45,7 +45,7 @@ class _Sleeper:
     def sleep(self, timeout_s: float = 0.0) -> bool:
         """True when something woke it."""
         events = self.selector.select(timeout_s)
-        self.waiter.get_up(events)
+        self.waiter.announce_awake(events)
         return bool(events)
 
     def close(self) -> None:
@@ -64,14 +64,14 @@ def room() -> Iterator[_Room]:
 def test_the_flag_is_up_while_anybody_sleeps(room: _Room) -> None:
     first, second = _Sleeper(room), _Sleeper(room)
     assert room.flag == 0
-    first.waiter.lie_down()
-    second.waiter.lie_down()
+    first.waiter.announce_sleep()
+    second.waiter.announce_sleep()
     assert room.flag == 1
     first.sleep()
     assert room.flag == 1
     second.sleep()
     assert room.flag == 0
-    second.waiter.lie_down()
+    second.waiter.announce_sleep()
     second.close()
     assert room.flag == 0
     first.close()
@@ -80,14 +80,14 @@ def test_the_flag_is_up_while_anybody_sleeps(room: _Room) -> None:
 def test_who_empties_the_bell_wakes_those_who_did_not_see_it(room: _Room) -> None:
     """The late one stands for a thread that is on its way out of its selector."""
     first, late = _Sleeper(room), _Sleeper(room)
-    first.waiter.lie_down()
-    late.waiter.lie_down()
+    first.waiter.announce_sleep()
+    late.waiter.announce_sleep()
     room.bell.ring()
     assert first.sleep()
-    first.waiter.lie_down()  # empties the bell
+    first.waiter.announce_sleep()  # empties the bell
     assert not first.sleep()
     assert late.sleep()
-    late.waiter.lie_down()
+    late.waiter.announce_sleep()
     assert not late.sleep()  # its own eventfd is empty again, too
     first.close()
     late.close()
@@ -95,9 +95,9 @@ def test_who_empties_the_bell_wakes_those_who_did_not_see_it(room: _Room) -> Non
 
 def test_a_ring_before_the_sleep_ends_it(room: _Room) -> None:
     sleeper, other = _Sleeper(room), _Sleeper(room)
-    other.waiter.lie_down()
+    other.waiter.announce_sleep()
     room.bell.ring()
-    sleeper.waiter.lie_down()
+    sleeper.waiter.announce_sleep()
     assert sleeper.sleep()
     sleeper.close()
     assert other.sleep()
@@ -110,16 +110,16 @@ def test_a_wake_ends_one_sleep_without_the_bell(room: _Room) -> None:
     idle, blocked = new_selector(), new_selector()
     waiter.register(idle)
     waiter.register(blocked, bell=False)
-    waiter.lie_down()
+    waiter.announce_sleep()
     room.bell.ring()
     events = idle.select(0)
-    other.waiter.lie_down()
+    other.waiter.announce_sleep()
     assert other.sleep()
-    other.waiter.lie_down()  # empties the bell and wakes all that still count as asleep
-    waiter.get_up(events)
+    other.waiter.announce_sleep()  # empties the bell and wakes all that still count as asleep
+    waiter.announce_awake(events)
     waiter.note(blocked.select(0))
     assert blocked.select(0) == []
-    waiter.lie_down()
+    waiter.announce_sleep()
     assert idle.select(0) == []
     idle.close()
     blocked.close()
@@ -130,11 +130,11 @@ def test_a_wake_ends_one_sleep_without_the_bell(room: _Room) -> None:
 def test_wake_ends_one_sleep_of_one_waiter(room: _Room) -> None:
     sleeper, other = _Sleeper(room), _Sleeper(room)
     sleeper.waiter.wake()
-    sleeper.waiter.lie_down()
-    other.waiter.lie_down()
+    sleeper.waiter.announce_sleep()
+    other.waiter.announce_sleep()
     assert sleeper.sleep()
     assert not other.sleep()
-    sleeper.waiter.lie_down()
+    sleeper.waiter.announce_sleep()
     assert not sleeper.sleep()
     sleeper.close()
     sleeper.waiter.wake()  # nothing: it is closed
@@ -170,9 +170,9 @@ def test_no_ring_of_another_process_is_lost_on_four_waiters(room: _Room) -> None
         sleeper, counters, seen = _Sleeper(room), room.page.counters, 0
         while seen < ROUNDS and not overslept:
             if counters[MAX_PHY_OFFSET] == seen:
-                sleeper.waiter.lie_down()
+                sleeper.waiter.announce_sleep()
                 if counters[MAX_PHY_OFFSET] != seen:
-                    sleeper.waiter.get_up(())
+                    sleeper.waiter.announce_awake(())
                 elif not sleeper.sleep(5.0) and counters[MAX_PHY_OFFSET] != seen:
                     overslept.append(index)
             seen = counters[SEEN + index] = counters[MAX_PHY_OFFSET]

@@ -40,9 +40,9 @@ bell = Bell(page, ProcessIndex.STORE, event_fd)
 counters, seen = page.counters, 0
 page.counters[STORE_STATE] = StoreState.READY
 while seen < {RINGS}:
-    bell.lie_down()
+    bell.announce_sleep()
     if counters[MAX_PHY_OFFSET] != seen:
-        bell.get_up()
+        bell.announce_awake()
     else:
         bell.wait({BOUND_S * 1000})
     seen = counters[MAX_PHY_OFFSET]
@@ -126,11 +126,11 @@ def bell() -> Bell:
 def test_only_a_sleeper_is_rung(bell: Bell) -> None:
     bell.ring()
     assert not readable(bell)
-    bell.lie_down()
+    bell.announce_sleep()
     bell.ring()
     bell.ring()
     assert readable(bell)
-    bell.get_up()
+    bell.announce_awake()
     bell.drain()
     assert not readable(bell)
     bell.ring()
@@ -140,12 +140,12 @@ def test_only_a_sleeper_is_rung(bell: Bell) -> None:
 
 @pytest.mark.parametrize("for_moves", [True, False])
 def test_a_move_wakes_only_who_waits_for_moves(bell: Bell, for_moves: bool) -> None:
-    bell.lie_down(for_moves=for_moves)
+    bell.announce_sleep(for_moves=for_moves)
     bell.ring_for_moves()
     assert readable(bell) is for_moves
     bell.ring()
     assert readable(bell)
-    bell.get_up()
+    bell.announce_awake()
     bell.drain()
 
 
@@ -153,14 +153,14 @@ def test_each_process_has_its_own_bell() -> None:
     page = fresh_page()
     store = Bell(page, ProcessIndex.STORE, Bell.create())
     remoting = Bell(page, ProcessIndex.REMOTING, Bell.create())
-    store.lie_down()
+    store.announce_sleep()
     remoting.ring()
     assert not readable(store)
     assert not readable(remoting)
 
 
 def test_wait_ends_with_the_ring_and_forgets_it(bell: Bell) -> None:
-    bell.lie_down()
+    bell.announce_sleep()
     bell.ring()
     bell.wait(20_000)
     assert not readable(bell)
@@ -168,7 +168,7 @@ def test_wait_ends_with_the_ring_and_forgets_it(bell: Bell) -> None:
 
 
 def test_wait_ends_with_its_time(bell: Bell) -> None:
-    bell.lie_down()
+    bell.announce_sleep()
     bell.wait(1)
     assert bell._counters[bell._slot] == 0
 
@@ -177,7 +177,7 @@ def test_a_wait_in_another_thread_is_woken(bell: Bell) -> None:
     woken = threading.Event()
 
     def sleep() -> None:
-        bell.lie_down()
+        bell.announce_sleep()
         bell.wait(20_000)
         woken.set()
 

@@ -141,7 +141,7 @@ def test_a_log_with_bytes_stays_where_it_is(
     writer.service.begin_at(7 * SIZE)
     steps(writer, 1)
     assert len(writer.files()) == 3
-    assert "cannot begin" in caplog.text
+    assert "cannot start" in caplog.text
     assert not writer.service.is_beginning
     assert not writer.service.begins_at(7 * SIZE)
 

@@ -204,7 +204,7 @@ def test_states_are_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> N
     for _ in range(5):
         rig.service.run_once()
     assert caplog.text.count("PLENTY -> OVER_MAX_USED") == 1
-    assert caplog.text.count("no commit log file may go") == 1
+    assert caplog.text.count("no commit log file can be deleted") == 1
     rig.used = 0.5
     rig.service.run_once()
     assert caplog.text.count("OVER_MAX_USED -> PLENTY") == 1

@@ -17,8 +17,8 @@ class Desk:
         self.cleaned = threading.Event()
         self.on_clean: Callable[[], None] = lambda: None
         self.service = CleanConsumeQueueService(
-            self,
-            self,
+            self.clean,
+            self.delete_expired,
             min_phy_offset=lambda: self.low,
             interval_ms=interval_ms,
             pause_ms=0,

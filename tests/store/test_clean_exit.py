@@ -66,7 +66,7 @@ def test_whether_the_machine_went_down(tmp_path: Path, caplog: pytest.LogCapture
     path.unlink()
     path.mkdir()  # Whatever else cannot be read.
     assert machine_went_down(path)
-    assert "taken as left by another boot" in caplog.text
+    assert "assuming another boot left it" in caplog.text
 
 
 def test_the_word_is_written_read_and_taken_back(

@@ -109,7 +109,7 @@ def test_a_queue_that_begins_again_is_emptied(
     with caplog.at_level(logging.WARNING):
         assert put(queue, 0, 9000, 2)
     assert queue.emptied
-    assert "begins again at offset 0" in caplog.text
+    assert "restarts at offset 0" in caplog.text
     assert phys(queue) == [9000, 9100]
     assert names(tmp_path) == [f"{0:020d}"]
     assert not put(queue, 5, 500)  # The old life, dispatched once more.
@@ -120,7 +120,7 @@ def test_a_gap_is_filled_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFix
     queue = new_queue(tmp_path)
     put(queue, 0, 0, 5)
     assert put(queue, 18, 700, 2)
-    assert caplog.text.count("have no record") == 1
+    assert caplog.text.count("no record for the offsets before it") == 1
     assert phys(queue) == [0, 100, 200, 300, 400] + [None] * 13 + [700, 800]
     again = reopened(tmp_path)
     assert (again.max_offset, again.max_phy_offset) == (20, 900)

@@ -173,7 +173,7 @@ def test_topics_that_would_escape_get_no_queue(
     root = tmp_path / "consumequeue"
     table, publisher = open_table(root)
     dispatch(table, log)
-    assert caplog.text.count("get no consume queue") == 2
+    assert caplog.text.count("not building a consume queue") == 2
     assert list(publisher.rows) == [("T", 0)]
     found = {path.name for path in tmp_path.rglob("*")}
     assert found == {"consumequeue", "T", "0", f"{0:020d}"}

@@ -16,6 +16,7 @@ from ipc.clock import SystemClock
 from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader, create_queue_table
 from ipc.service_thread import ServiceThread
+from store.clean_commit_log_service import RetentionRules
 from store.commit_log import CommitLog, Record, own_record
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT, ConsumeQueue
@@ -279,12 +280,12 @@ def test_delete_topic_waits_for_the_barrier(life: Life) -> None:
     life.put(10)
     life.put(10, "Other")
     deadline = life.clock.monotonic_ms() + 5_000
-    assert life.store.delete_topic("T", life.end, deadline) == 1
+    assert life.store.queue_deletion.delete_topic("T", life.end, deadline) == 1
     assert life.counters[DISPATCHED_OFFSET] == life.end
     assert life.table.offsets("T", 0) == (0, 0)
     assert not (life.config.consume_queue_path / "T" / "0" / file_name(0)).exists()
     assert life.table.offsets("Other", 0) == (0, 10)
-    assert life.store.delete_topic("unknown", life.end, deadline) == 0
+    assert life.store.queue_deletion.delete_topic("unknown", life.end, deadline) == 0
     life.log.forget_topic("T")
     life.put(2)
     life.wait_dispatched()
@@ -296,14 +297,14 @@ def test_delete_topic_never_leaves_the_queues(life: Life, name: str) -> None:
     life.put(1)
     life.wait_dispatched()
     deadline = life.clock.monotonic_ms() + 1_000
-    assert life.store.delete_topic(name, 0, deadline) == 0
+    assert life.store.queue_deletion.delete_topic(name, 0, deadline) == 0
     assert life.config.commit_log_path.exists()
 
 
 def test_a_barrier_that_is_never_reached_times_out(life: Life) -> None:
     life.put(1)
     with pytest.raises(TimeoutError, match="bytes behind; try again"):
-        life.store.delete_topic("T", life.end + 1000, life.clock.monotonic_ms() + 30)
+        life.store.queue_deletion.delete_topic("T", life.end + 1000, life.clock.monotonic_ms() + 30)
     life.wait_dispatched()
     assert life.table.offsets("T", 0) == (0, 1)
 
@@ -313,10 +314,10 @@ def test_expired_queues_are_deleted(life: Life) -> None:
     life.put(20, size=2000)
     life.wait_dispatched()
     wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)
-    assert life.store.clean_consume_queue() == 0
+    assert life.store.queue_deletion.delete_expired() == 0
     (life.config.commit_log_path / file_name(0)).unlink()
     life.counters[MIN_PHY_OFFSET] = FILE_SIZE
-    assert life.store.clean_consume_queue() == 1
+    assert life.store.queue_deletion.delete_expired() == 1
     assert life.table.offsets("Old", 0) == (0, 0)
     assert life.table.offsets("T", 0)[1] == 20
 
@@ -327,8 +328,11 @@ def test_retention_changes_while_the_store_runs(life: Life) -> None:
     assert (life.config.commit_log_path / file_name(0)).exists()
     every_hour = ";".join(f"{hour:02d}" for hour in range(24))
     with pytest.raises(StoreError, match="deleteWhen = 24"):
-        life.store.change_retention(replace(life.config, delete_when="24"))
-    life.store.change_retention(replace(life.config, delete_when=every_hour, file_reserved_time=0))
+        life.store.clean_commit_log.use_rules(
+            RetentionRules.of(replace(life.config, delete_when="24"))
+        )
+    changed = replace(life.config, delete_when=every_hour, file_reserved_time=0)
+    life.store.clean_commit_log.use_rules(RetentionRules.of(changed))
     wait_until(lambda: not (life.config.commit_log_path / file_name(0)).exists())
     assert life.counters[MIN_PHY_OFFSET] >= FILE_SIZE
 

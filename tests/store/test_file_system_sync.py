@@ -59,7 +59,7 @@ def test_a_failed_sync_is_logged_and_left_to_the_files(
     system.open()
     assert not system.sync()
     system.close()
-    assert f"syncfs of {tmp_path}: Input/output error: its files are synced one by one" in (
+    assert f"syncfs of {tmp_path}: Input/output error: syncing its files one by one" in (
         caplog.text
     )
 

@@ -35,7 +35,7 @@ class Desk:
         self.failures: list[Exception] = []
         self.fails = False
         self.service = FlushConsumeQueueService(
-            self,
+            self.flush,
             self.clock,
             interval_ms=interval_ms,
             least_pages=2,

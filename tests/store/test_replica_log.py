@@ -163,7 +163,7 @@ def test_closing_leaves_nothing_unpublished(world: World) -> None:
 def test_an_empty_log_begins_where_the_store_has_begun_it(tmp_path: Path) -> None:
     world = World(tmp_path, files=0)
     assert [world.log.is_empty] == [True]
-    with pytest.raises(StoreError, match="cannot begin at 12288"):
+    with pytest.raises(StoreError, match="cannot start at 12288"):
         world.log.begin(3 * SIZE)
     world.counters[MIN_PHY_OFFSET] = 3 * SIZE
     world.log.begin(3 * SIZE)
@@ -179,7 +179,7 @@ def test_an_empty_log_begins_where_the_store_has_begun_it(tmp_path: Path) -> Non
 def test_an_empty_log_may_begin_again_earlier(tmp_path: Path) -> None:
     world = World(tmp_path, files=1, start=3 * SIZE)
     assert world.log.is_empty
-    world.log.unbegin()
+    world.log.reset_start()
     assert world.log.is_empty
     assert world.counters[MAX_PHY_OFFSET] == 0
     assert world.open().is_empty
@@ -192,7 +192,7 @@ def test_a_log_that_begins_again_writes_into_the_files_that_are_there_now(world:
     """Process store has deleted the empty files and made others of the same names."""
     world.log.room(100)[:3] = b"old"
     world.log.discard()
-    world.log.unbegin()
+    world.log.reset_start()
     (world.directory / file_name(0)).unlink()
     world.allocate(0)
     world.log.begin(0)

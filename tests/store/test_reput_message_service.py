@@ -40,11 +40,11 @@ class Bell:
         self.sleeping = False
         self.on_lie_down: Callable[[], None] = lambda: None
 
-    def lie_down(self) -> None:
+    def announce_sleep(self) -> None:
         self.sleeping = True
         self.on_lie_down()
 
-    def get_up(self) -> None:
+    def announce_awake(self) -> None:
         self.sleeping = False
 
     def ring(self) -> None:
@@ -69,7 +69,7 @@ class Desk:
         self.service = ReputMessageService(
             log,
             PropertyExtractor({}),
-            [self.collector],
+            [self.collector.dispatch],
             is_slave=lambda: slave,
             publish=self.published.append,
             on_dispatched=self.times.append,
@@ -168,7 +168,7 @@ def test_damage_stalls_a_slave_and_is_said_once(caplog: pytest.LogCaptureFixture
     for _ in range(3):
         desk.run()
     assert desk.collector.phy_offsets == places[:3]
-    assert caplog.text.count("dispatch waits there") == 1
+    assert caplog.text.count("dispatch is stalled there") == 1
 
 
 def test_an_offset_below_the_log_is_moved_up(caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +178,7 @@ def test_an_offset_below_the_log_is_moved_up(caplog: pytest.LogCaptureFixture) -
     desk.service.reput_from_offset = 100
     desk.run()
     assert desk.collector.phy_offsets == places
-    assert f"begins at {3 * FILE_SIZE}" in caplog.text
+    assert f"continuing at {3 * FILE_SIZE}" in caplog.text
 
 
 def test_a_missing_file_is_named() -> None:
@@ -239,7 +239,7 @@ def test_a_full_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
             raise DiskFullError("no room")
         collect(records)
 
-    monkeypatch.setattr(desk.collector, "dispatch", dispatch)
+    monkeypatch.setattr(desk.service, "_dispatchers", (dispatch,))
     monkeypatch.setattr(desk.service, "wait_for_running", lambda interval_ms: False)
     for _ in range(3):
         desk.service.step()
@@ -257,14 +257,14 @@ def test_dispatch_range_reports_and_refuses() -> None:
         places[1],
         places[3],
         PropertyExtractor({}),
-        [collector],
+        [collector.dispatch],
         progress.append,
         chunk_size=150,
     )
     assert (count, collector.phy_offsets) == (2, places[1:3])
     assert progress[-1] == places[3]
     with pytest.raises(RecordDamagedError, match=str(places[3])):
-        dispatch_range(log, 0, log.max_phy_offset, PropertyExtractor({}), [collector])
+        dispatch_range(log, 0, log.max_phy_offset, PropertyExtractor({}), [collector.dispatch])
 
 
 def test_a_crash_at_any_chunk_leaves_no_trace(tmp_path: Path) -> None:
@@ -279,7 +279,8 @@ def test_a_crash_at_any_chunk_leaves_no_trace(tmp_path: Path) -> None:
         queues = ConsumeQueueTable(files, RecordingPublisher())
         index = IndexService(root / "index", 5, 1000, SystemClock(), lambda timestamp: None)
         for start, end in ranges:
-            dispatch_range(log, start, end, PropertyExtractor({}), [queues, index], chunk_size=900)
+            dispatchers = [queues.dispatch, index.dispatch]
+            dispatch_range(log, start, end, PropertyExtractor({}), dispatchers, chunk_size=900)
         found = {
             str(path.relative_to(root / "consumequeue")): path.read_bytes()
             for path in (root / "consumequeue").rglob("*")

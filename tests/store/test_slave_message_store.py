@@ -135,8 +135,8 @@ class SlaveLife:
 
     def begin(self, phy_offset: int) -> None:
         """As HAClient does it."""
-        self.log.unbegin()
-        self.store.begin_log(phy_offset, self.clock.monotonic_ms() + 2_000)
+        self.log.reset_start()
+        self.store.log_start.start_at(phy_offset, self.clock.monotonic_ms() + 2_000)
         self.log.begin(phy_offset)
         wait_until(lambda: self.log.has_room)
 
@@ -259,13 +259,13 @@ def test_a_log_with_bytes_begins_nowhere_else(life: SlaveLife) -> None:
     life.begin(0)
     life.receive(bytes(MasterBytes().add(1).data))
     with pytest.raises(StoreError, match="the log holds"):
-        life.store.begin_log(3 * SIZE, life.clock.monotonic_ms() + 1_000)
+        life.store.log_start.start_at(3 * SIZE, life.clock.monotonic_ms() + 1_000)
     assert life.counters[MIN_PHY_OFFSET] == 0
 
 
 def test_a_log_begins_with_a_file(life: SlaveLife) -> None:
-    with pytest.raises(StoreError, match="no start of a file of 16384 bytes"):
-        life.store.begin_log(100, life.clock.monotonic_ms() + 1_000)
+    with pytest.raises(StoreError, match="not the start of a file of 16384 bytes"):
+        life.store.log_start.start_at(100, life.clock.monotonic_ms() + 1_000)
 
 
 def test_a_masters_log_is_never_begun(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_masters_log_is_never_begun(tmp_path: Path) -> None:
     life.store = life.new_store()
     life.start()
     with pytest.raises(StoreError, match="a master's"):
-        life.store.begin_log(SIZE, life.clock.monotonic_ms() + 1_000)
+        life.store.log_start.start_at(SIZE, life.clock.monotonic_ms() + 1_000)
     life.stop()
 
 
@@ -313,7 +313,7 @@ def test_a_store_process_rejoins_a_log_that_ends_within_a_record(
     rejoin(life)
     shutil.rmtree(life.config.root / missing, ignore_errors=True)
     life.store.open()
-    assert ("built again" in caplog.text) == (missing != "nothing")
+    assert ("is incomplete: rebuilding" in caplog.text) == (missing != "nothing")
     assert life.counters[DISPATCHED_OFFSET] == master.ends[-2]
     assert life.table.offsets("T", 0) == (0, 9)
     life.store.start()
@@ -335,7 +335,7 @@ def test_a_log_without_keys_is_not_dispatched_again_at_each_rejoin(
     life.wait_dispatched(master.end)
     rejoin(life)
     life.store.open()
-    assert "built again" not in caplog.text
+    assert "is incomplete: rebuilding" not in caplog.text
     assert not life.config.index_path.exists()
     life.store.start()
     assert life.table.offsets("T", 0) == (0, 10)
@@ -425,7 +425,7 @@ def test_a_damaged_record_stops_dispatch_until_a_restart_cuts_it(
     bad[master.ends[2] + 4] ^= 0xFF
     life.begin(0)
     life.receive(bytes(bad))
-    wait_until(lambda: "dispatch waits there" in caplog.text)
+    wait_until(lambda: "dispatch is stalled there" in caplog.text)
     assert life.counters[DISPATCHED_OFFSET] == master.ends[2]
     life.stop()
     assert (life.config.root / "abort").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from broker.metrics import metrics_table as table
 from broker.metrics.ha_metrics import OBSERVE_MS, HaMetrics
 from broker.metrics.metrics_table import Metric
 from ha.group_transfer_service import GroupTransferService
+from ha.ha_client_info import HAClientInfo
 from ha.ha_config import HaConfig
 from ha.ha_observer import NAMING_MS, HaObserver
 from ha.refusals import RefusalReason
@@ -23,20 +25,13 @@ from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from tests.ha.client_info import client_info
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
 from tests.support.plain_log import FILE_SIZE, PlainLog
 from tests.support.shared_memory import close_page, fresh_page
 
 ROLE = "SYNC_MASTER"
-
-
-class Client:
-    """As HAClientInfo."""
-
-    def __init__(self) -> None:
-        self.local_address: str | None = "10.0.0.1:4711"
-        self.received = 0
 
 
 def _no_sleep(interval_ms: float) -> bool:
@@ -50,7 +45,7 @@ class World:
         self.root = root
         self.clock = ManualClock(monotonic_ms=50_000)
         self.log = PlainLog(root / "commitlog")
-        self.client = Client() if is_slave else None
+        self.client = client_info(received=0) if is_slave else None
         self.handshakes: dict[RefusalReason, int] = {}
         self.max_series = 10_000
         self._ports = itertools.count(1)
@@ -85,7 +80,7 @@ class World:
             CommitLogReader(self.log.directory, FILE_SIZE, page),
             lambda: self.handshakes,
             lambda: None,
-            None if client is None else lambda: client,
+            None if client is None else self._client_info,
         )
         self.memory = ReplicaMemory(self.root / FILE_NAME, clock)
         self.metrics = HaMetrics(
@@ -103,6 +98,10 @@ class World:
             broker_started_ms=self.broker_started_ms,
         )
         self.handshakes = {}
+
+    def _client_info(self) -> HAClientInfo:
+        assert self.client is not None
+        return self.client
 
     def stop_broker(self) -> None:
         """In an orderly way: connections have ended, metrics and memory say their last words."""
@@ -351,7 +350,7 @@ class TestAnotherProcess:
         assert world.client is not None
         for handshakes, received in ((2, 100), (1, 50)):
             world.handshakes = {RefusalReason.TLS: handshakes}
-            world.client.received = received
+            world.client = replace(world.client, received=received)
             world.look(400)
             world.start_ha()
         assert world.value(table.HA_REJECTED_HANDSHAKES, "tls") == 3
@@ -552,12 +551,12 @@ class TestWhatIsRemembered:
 def test_a_slave_s_own_end(tmp_path: Path) -> None:
     world = World(tmp_path, is_slave=True)
     assert world.client is not None
-    world.client.received = 4000
+    world.client = replace(world.client, received=4000)
     world.look(200)
     assert world.value(table.HA_CLIENT_CONNECTED) == 1
     assert world.value(table.HA_CLIENT_RECEIVED) == 4000
     assert world.value(table.HA_UNREPLICATED_BYTES) == 0
-    world.client.local_address = None
+    world.client = replace(world.client, local_address=None)
     world.look(200)
     assert world.value(table.HA_CLIENT_CONNECTED) == 0
     world.connect(7)

@@ -1,4 +1,4 @@
-"""FreshUnits: consumequeue units that are never read from the files of a deleted queue.
+"""GenerationAwareReader: consumequeue units that are never read from the files of a deleted queue.
 
 Used by `remoting`, one object a thread. A queue that was deleted and made again has other files
 under the same names; the queue table counts its generations, and a new one closes what was open.
@@ -12,7 +12,7 @@ from ipc.queue_table import QueueTableReader
 from store.consume_queue_reader import ConsumeQueueReader
 
 
-class FreshUnits:
+class GenerationAwareReader:
     """A ConsumeQueueReader that watches the generations. Owned by: the thread that uses it."""
 
     def __init__(self, reader: ConsumeQueueReader, table: QueueTableReader) -> None:

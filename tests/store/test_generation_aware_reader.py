@@ -1,4 +1,4 @@
-"""FreshUnits: units are never read from the files of a queue that was deleted."""
+"""GenerationAwareReader: units are never read from the files of a queue that was deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
 from store.consume_queue import CQ_UNIT
 from store.consume_queue_reader import ConsumeQueueReader
-from store.fresh_units import FreshUnits
+from store.generation_aware_reader import GenerationAwareReader
 from store.mapped_file import file_name
 from store.message_store_config import MessageStoreConfig
 
@@ -23,7 +23,7 @@ class World:
         self.path = config.consume_queue_path
         fd = create_queue_table()
         self.writer = QueueTableWriter(fd)
-        self.units = FreshUnits(ConsumeQueueReader(config), QueueTableReader(fd))
+        self.units = GenerationAwareReader(ConsumeQueueReader(config), QueueTableReader(fd))
 
     def write(self, phy_offsets: list[int], topic: str = "T") -> None:
         """A queue's file, made anew under the same name."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from store.whole_file import write_whole
+from store.atomic_write import atomic_write
 
 
 def test_a_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "word"
     for data in (b"first", b"", b"second"):
-        write_whole(path, data)
+        atomic_write(path, data)
         assert path.read_bytes() == data
     assert os.listdir(tmp_path) == ["word"]
 
@@ -20,14 +20,14 @@ def test_a_file_is_replaced(tmp_path: Path) -> None:
 def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:3]))
-    write_whole(tmp_path / "word", b"more than three bytes")
+    atomic_write(tmp_path / "word", b"more than three bytes")
     assert (tmp_path / "word").read_bytes() == b"more than three bytes"
 
 
 def test_a_disk_that_becomes_full_leaves_the_old_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_whole(tmp_path / "word", b"old")
+    atomic_write(tmp_path / "word", b"old")
     sizes = iter((3,))
     write = os.write
 
@@ -38,5 +38,5 @@ def test_a_disk_that_becomes_full_leaves_the_old_word(
 
     monkeypatch.setattr(os, "write", fill)
     with pytest.raises(OSError, match="No space"):
-        write_whole(tmp_path / "word", b"longer than that")
+        atomic_write(tmp_path / "word", b"longer than that")
     assert (tmp_path / "word").read_bytes() == b"old"

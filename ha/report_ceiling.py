@@ -1,4 +1,4 @@
-"""HonestMax: how far a slave can hold this log at all.
+"""ReportCeiling: how far a slave can hold this log at all.
 
 Nobody can hold what was not there when this store was opened and was not sent since. A master that
 lost its tail in a power failure writes other records in its place; a slave that still has the old
@@ -25,7 +25,7 @@ _FIRST_BYTE: Final = 1
 Java master would send its newest file only for a 0."""
 
 
-class HonestMax:
+class ReportCeiling:
     """See the module. Any thread; its lock guards what it keeps and makes one writer of many."""
 
     def __init__(self, page: ControlPage) -> None:

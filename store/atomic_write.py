@@ -1,7 +1,7 @@
-"""Small files that are there whole or not at all: `write_whole`.
+"""Small files that are there whole or not at all: `atomic_write`.
 
 For the store's words to its next start (clean.exit, resync.json). Any thread; one writer for each
-file at a time. It knows no content. (conf.atomic_file is its kin; this room may not import that.)
+file at a time. It knows no content. (conf.atomic_file does the same; this room may not import it.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from store.mapped_file import sync_directory
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def atomic_write(path: Path, data: bytes) -> None:
     """Durable when it returns: temporary file, fsync, rename, fsync of the directory. A failure
     leaves what was there. Raises OSError."""
     temporary = path.with_name(path.name + ".tmp")

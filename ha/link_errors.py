@@ -1,0 +1,29 @@
+"""LinkClosedError: why a slave's link to its master was closed or could not be opened.
+
+Pure data, raised by everything that HAClient runs for one link (connecting, starting the log,
+receiving, reporting) and turned into a log line and a counter there. It knows no sockets.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from ha.refusals import RefusalReason
+
+TLS_WAY_OUT: Final = (
+    "haTlsEnable must be the same on both sides, and each must trust the other's certificate"
+)
+
+
+class LinkClosedError(Exception):
+    """The link is closed. `reason` is counted unless None; the text names cause and remedy."""
+
+    def __init__(self, reason: RefusalReason | None, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def tls_failure(error: ssl.SSLError) -> LinkClosedError:
+    """The error for a TLS failure on an established link."""
+    return LinkClosedError(RefusalReason.TLS, f"TLS failed: {error.reason or error}; {TLS_WAY_OUT}")

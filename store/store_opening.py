@@ -1,0 +1,249 @@
+"""StoreOpening: brings the store from files on disk to a state that services can continue from.
+
+Runs on the main thread of process `store` before its services. Two ways: a *fresh* start recovers
+the log before any writer exists (recovery.py finds its end), truncates the derived files to it and
+dispatches what they lack; a *rejoin* (this process alone was restarted) leaves the log to its
+living writer and continues where the control page says. Corresponds to
+DefaultMessageStore.load / recover of RocketMQ. It knows no services.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ipc.clock import Clock
+from ipc.control_page import ControlPage, ProcessIndex
+from store.clean_exit import (
+    boot_id,
+    create_abort,
+    machine_went_down,
+    read_clean_exit,
+    remove_clean_exit,
+)
+from store.consume_queue import CQ_UNIT_SIZE
+from store.control_slots import (
+    APPEND_END,
+    DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
+    LOG_OPENED,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    STORE_STATE,
+    STORE_TIMESTAMP,
+    StoreState,
+)
+from store.derived_files import DerivedFiles
+from store.mapped_file_queue import MappedFileQueue
+from store.message_store_config import MessageStoreConfig
+from store.queue_states import load_queue_states
+from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
+from store.replica_resync import perform_request
+from store.reput_message_service import dispatch_range
+from store.store_checkpoint import StoreCheckpoint
+from store.store_progress import StoreProgress
+
+log = logging.getLogger(__name__)
+
+_PAGE_SIZE: Final = 4096
+
+
+class StoreOpening:
+    """See the module. Used once, by the main thread of process `store`."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        page: ControlPage,
+        derived: DerivedFiles,
+        progress: StoreProgress,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._page = page
+        self._counters = page.counters
+        self._derived = derived
+        self._queues = derived.queues
+        self._progress = progress
+        self._clock = clock
+        self._index_incomplete = False
+        """Keys may be missing from the index: dispatch starts where it must be built again."""
+
+    @property
+    def _checkpoint(self) -> StoreCheckpoint:
+        return self._progress.checkpoint
+
+    def open(self) -> int:
+        """Recover, or rejoin a living writer; returns up to where the log is flushed.
+
+        The control page then describes the log and the queue table the queues. Raises StoreError,
+        OSError.
+        """
+        rejoins = self._counters[STORE_STATE] == StoreState.READY
+        if not rejoins:
+            perform_request(self._config, lambda: self._page.beat_starting(ProcessIndex.STORE))
+        for path in (self._config.commit_log_path, self._config.consume_queue_path):
+            path.mkdir(parents=True, exist_ok=True)
+        self._progress.load_checkpoint()
+        return self._rejoin() if rejoins else self._recover()
+
+    # -- a fresh start -------------------------------------------------------------------------
+
+    def _recover(self) -> int:
+        config = self._config
+        self._counters[STORE_STATE] = StoreState.RECOVERING
+        crashed = config.abort_path.exists()
+        lost_pages = machine_went_down(config.abort_path)
+        clean_exit = None if crashed else read_clean_exit(config.clean_exit_path)
+        files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
+        files.load()
+        found = recover_commit_log(
+            files,
+            self._checkpoint,
+            RecoveryMode.ABNORMAL if crashed else RecoveryMode.NORMAL,
+            check_crc=config.check_crc_on_recover,
+            index_safe=config.message_index_enable and config.message_index_safe,
+            clean_exit=clean_exit,
+            progress=self._report_progress("commit log"),
+        )
+        files.close()
+        self._mark_open()
+        self._publish_log(found)
+        self._load_queues(as_left=found.trusted or (crashed and not lost_pages))
+        self._queues.truncate(found.max_phy_offset)
+        self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
+        start = self._dispatch_start(found, crashed=crashed)
+        if clean_exit is not None and found.trusted and len(self._queues) < clean_exit.queue_count:
+            missing = clean_exit.queue_count - len(self._queues)
+            log.warning("%s consume queues are missing", missing)
+            start = found.min_phy_offset
+        if crashed:
+            self._drop_torn_units(start)
+        self._dispatch_rest(start, found.max_phy_offset)
+        if not found.trusted and found.start_scanned_at is not None:
+            return found.start_scanned_at
+        return found.max_phy_offset
+
+    def _mark_open(self) -> None:
+        """From now on the files change: clean.exit is removed, abort exists."""
+        config = self._config
+        remove_clean_exit(config.clean_exit_path)
+        create_abort(config.abort_path)
+        config.abort_path.write_text(boot_id(), encoding="ascii")
+
+    def _publish_log(self, found: RecoveryResult) -> None:
+        counters = self._counters
+        counters[MIN_PHY_OFFSET] = found.min_phy_offset
+        counters[MAX_PHY_OFFSET] = counters[APPEND_END] = found.max_phy_offset
+        counters[LOG_OPENED] = found.max_phy_offset + 1
+        counters[STORE_TIMESTAMP] = self._checkpoint.physic_msg_timestamp
+
+    def _dispatch_start(self, found: RecoveryResult, *, crashed: bool) -> int:
+        """From where the derived files may be incomplete; dispatching twice is harmless."""
+        starts = [found.max_phy_offset, self._queues.max_phy_offset()]
+        if crashed and found.start_scanned_at is not None:
+            starts.append(found.start_scanned_at)
+        if self._index_incomplete:
+            starts.append(self._derived.index.rebuild_from)
+        return max(min(starts), found.min_phy_offset)
+
+    def _drop_torn_units(self, start: int) -> None:
+        """A write cut short by SIGKILL ends at a page boundary, perhaps within a unit: a last unit
+        across such a boundary is dropped if the dispatch from `start` on builds it again."""
+        for queue in self._queues:
+            end = queue.end
+            if not end or end % _PAGE_SIZE >= CQ_UNIT_SIZE or end % _PAGE_SIZE == 0:
+                continue
+            units = queue.read_units(queue.max_offset - 1, 1)
+            if len(units) and int(units[0]["phy_offset"]) >= start:
+                queue.truncate(int(units[0]["phy_offset"]))
+
+    # -- a rejoin ------------------------------------------------------------------------------
+
+    def _rejoin(self) -> int:
+        """The log has its writer, the queues their readers: only what this process derives is
+        loaded again, and the queue table stays correct and readable throughout. What is not
+        dispatched yet, perhaps half a record on a slave, is left to ReputMessageService."""
+        log.warning("rejoining a living log writer: dispatch continues from the control page")
+        counters = self._counters
+        self._load_queues()
+        self._drop_unpublished_units()
+        self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
+        start = max(self._rejoin_start(), counters[MIN_PHY_OFFSET])
+        if start < counters[DISPATCHED_OFFSET]:
+            log.warning("consumequeue or index is incomplete: rebuilding from %s", start)
+            self._dispatch_rest(start, counters[DISPATCHED_OFFSET])
+        else:
+            self._queues.publish_all(min_phy_offset=counters[MIN_PHY_OFFSET])
+        return counters[FLUSHED_OFFSET]
+
+    def _rejoin_start(self) -> int:
+        """The dispatched offset, or an earlier one from which something was deleted."""
+        starts = [self._counters[DISPATCHED_OFFSET]]
+        publisher = self._derived.publisher
+        for topic, queue_id, _row in publisher:
+            queue = self._queues.find(topic, queue_id)
+            if (queue.max_offset if queue else 0) < publisher.offsets(topic, queue_id)[1]:
+                starts.append(queue.max_phy_offset if queue else 0)
+        if self._index_incomplete:
+            starts.append(self._derived.index.rebuild_from)
+        return min(starts)
+
+    def _drop_unpublished_units(self) -> None:
+        """Drop the units that were not published: the last may be torn, all are built again."""
+        for queue in self._queues:
+            published = self._derived.publisher.offsets(queue.topic, queue.queue_id)[1]
+            if published < queue.max_offset:
+                visible = published > queue.min_offset
+                queue.truncate(queue.record_end(published - 1) if visible else 0)
+
+    # -- both ----------------------------------------------------------------------------------
+
+    def _load_queues(self, *, as_left: bool = False) -> None:
+        """as_left: a queue that was not touched since the last clean stop is as that left it."""
+        states = load_queue_states(self._config.queue_states_path) if as_left else None
+        low = self._counters[MIN_PHY_OFFSET]
+        self._queues.load()
+        self._queues.recover(
+            self._report_progress("consume queues"), min_phy_offset=low, states=states
+        )
+
+    def _load_index(self, end: int, *, exited_ok: bool, rejoins: bool = False) -> None:
+        if not self._config.message_index_enable:
+            return
+        index, safe = self._derived.index, self._checkpoint.index_msg_timestamp
+        index.load(exited_ok=exited_ok, safe_timestamp=safe)
+        dropped = index.drop_beyond(end)
+        # An index in use is only ever deleted by hand; without a key there never was one.
+        lost = not index.has_files and (not rejoins or safe > 0)
+        self._index_incomplete = dropped > 0 or not exited_ok or lost
+
+    def _dispatch_rest(self, start: int, end: int) -> None:
+        report = self._report_progress("dispatch")
+        count = dispatch_range(
+            self._derived.source,
+            start,
+            end,
+            self._derived.extractor,
+            self._derived.dispatchers(),
+            lambda at: report(at - start, end - start),
+        )
+        if count:
+            log.info("dispatched %s records from %s to %s again", count, start, end)
+        self._queues.publish_all(min_phy_offset=self._counters[MIN_PHY_OFFSET])
+        self._counters[DISPATCHED_OFFSET] = end
+
+    def _report_progress(self, what: str) -> Callable[[int, int], None]:
+        """A progress callback: beats, and a log line at most every second."""
+        last_ms = self._clock.monotonic_ms()
+
+        def report(done: int, total: int) -> None:
+            nonlocal last_ms
+            self._page.beat_starting(ProcessIndex.STORE)
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - last_ms >= 1_000:
+                last_ms = now_ms
+                log.info("recovery: %s: %s of %s", what, done, total)
+
+        return report

@@ -1,0 +1,106 @@
+"""StoreProgress: what the services of process `store` publish, and what they read of each other.
+
+Callbacks for the services, each on the thread of the service that calls it: every number has one
+writing service. It knows the control page and the checkpoint, no files and no records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ipc.control_page import ControlPage, ProcessIndex
+from store.control_slots import (
+    ALLOCATED_END,
+    DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    STORE_TIMESTAMP,
+)
+from store.message_store_config import MessageStoreConfig
+from store.store_checkpoint import StoreCheckpoint
+
+
+class StoreProgress:
+    """See the module. `dispatched_timestamp`: owned by the dispatch thread, read by any."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        page: ControlPage,
+        ring_readers: Callable[[], None],
+        ring_for_moves: Callable[[], None],
+        ring_replicator: Callable[[], None],
+    ) -> None:
+        """The callables wake: the readers of flushed offsets and state; those that wait for queues
+        to move; on a slave the replicator."""
+        self._config = config
+        self._page = page
+        self._counters = page.counters
+        self._ring_for_moves = ring_for_moves
+        self._ring_replicator = ring_replicator
+        self.ring_readers = ring_readers
+        self.checkpoint = StoreCheckpoint(config.checkpoint_path)
+        self.dispatched_timestamp = 0
+        """Store timestamp (ms) of the newest dispatched record; 0 before the first."""
+
+    def load_checkpoint(self) -> None:
+        """Read the checkpoint file. Raises OSError."""
+        self.checkpoint = StoreCheckpoint.load(self._config.checkpoint_path)
+
+    # -- the log -------------------------------------------------------------------------------
+
+    def publish_flushed(self, phy_offset: int) -> None:
+        """The log is on disk up to `phy_offset`."""
+        self._counters[FLUSHED_OFFSET] = phy_offset
+        self.ring_readers()
+        self._ring_replicator()
+
+    def publish_allocated(self, end: int) -> None:
+        """Log files exist up to `end`."""
+        self._counters[ALLOCATED_END] = end
+        self.ring_readers()
+        self._ring_replicator()
+
+    def publish_min_offset(self, phy_offset: int) -> None:
+        """The log was deleted up to `phy_offset`."""
+        self._counters[MIN_PHY_OFFSET] = phy_offset
+
+    def flushable_timestamp(self) -> int:
+        """Store timestamp (ms) of the newest record that the next flush brings to disk. A slave's
+        writer knows no records: there it is the newest dispatched one, or what was on disk before.
+        """
+        if self._config.is_slave:
+            return max(self.dispatched_timestamp, self.checkpoint.physic_msg_timestamp)
+        return self._counters[STORE_TIMESTAMP]
+
+    def keep_from(self) -> int:
+        """Start of the first file that must stay: the one with the last byte, and everything that
+        is not dispatched or not flushed yet."""
+        counters, size = self._counters, self._config.mapped_file_size_commit_log
+        end = min(counters[MAX_PHY_OFFSET], counters[DISPATCHED_OFFSET], counters[FLUSHED_OFFSET])
+        last = max(end - 1, 0)
+        return last - last % size
+
+    # -- the derived files ---------------------------------------------------------------------
+
+    def publish_dispatched(self, phy_offset: int) -> None:
+        """The log is dispatched up to `phy_offset`."""
+        self._page.beat(ProcessIndex.STORE)
+        self._counters[DISPATCHED_OFFSET] = phy_offset
+        self._ring_for_moves()
+
+    def set_dispatched_timestamp(self, timestamp_ms: int) -> None:
+        """Store timestamp of the newest dispatched record."""
+        self.dispatched_timestamp = timestamp_ms
+
+    def queues_flushed(self, timestamp_ms: int) -> None:
+        """The consume queues are on disk up to records of this store timestamp; 0: unknown."""
+        if timestamp_ms:
+            self.checkpoint.logics_msg_timestamp = timestamp_ms
+        self.checkpoint.flush()
+
+    def index_flushed(self, timestamp_ms: int) -> None:
+        """The index is on disk up to records of this store timestamp."""
+        self.checkpoint.index_msg_timestamp = timestamp_ms
+        self.checkpoint.flush()
