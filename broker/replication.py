@@ -94,9 +94,10 @@ class Replication:
         )
         self._inspector = self._build_inspector()
         self._synchronize = self._build_synchronize()
-        if self._journal.parted is not None:
+        if self._journal.divergence is not None:
             self._synchronize.logs_compared(
-                None, f"{self._journal.parted}, when our log was last compared with the master's"
+                None,
+                f"{self._journal.divergence}, when our log was last compared with the master's",
             )
         self._announcer = ReplicaAnnouncer(
             shared.client, shared.identity.broker_name, shared.identity.broker_id

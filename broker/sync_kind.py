@@ -1,7 +1,7 @@
-"""SyncKind: the kinds of metadata that a slave takes over from its master.
+"""SyncKind: the kinds of metadata that a slave copies from its master.
 
-Process `remoting` counts by it (SlaveSynchronize), the supervisor shows it (metrics, dumps). Knows
-nothing of how a kind is fetched.
+Process `remoting` counts by it (SlaveSynchronize), the supervisor exports it (metrics, dumps).
+Knows nothing about how a kind is fetched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 
 
 class SyncKind(enum.IntEnum):
-    """What is taken over; the number is its slot on the control page."""
+    """A kind of metadata; the number is its slot on the control page."""
 
     TOPICS = 0
     CONSUMER_OFFSETS = 1

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from broker.append_line import AppendLine
 from broker.durability_waiters import DurabilityWaiters
-from broker.half_table import HalfTable
+from broker.half_table import HalfMessageStates
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
@@ -71,7 +71,7 @@ class TransactionalMessages:
 
     def __init__(self, parts: TransactionParts) -> None:
         self._parts = parts
-        self._halves = HalfTable()
+        self._halves = HalfMessageStates()
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(

@@ -1,7 +1,7 @@
-"""Settings of the remoting server and client (the original's NettyServerConfig, NettyClientConfig).
+"""Settings of the remoting server and client (RocketMQ's NettyServerConfig, NettyClientConfig).
 
-Filled by `conf.config_loader` at a process's start; frozen afterwards. Socket buffer sizes are
-left to the kernel on purpose: fixed ones cost throughput on long lines.
+Filled by `conf.config_loader` at a process's start; frozen afterwards. Socket buffer sizes are left
+to the kernel on purpose: fixed ones reduce throughput on links with high latency.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotingServerConfig:
-    """Of the listening side."""
+    """Settings of the server."""
 
     listen_port: int = field(
         default=8888,
@@ -47,7 +47,7 @@ class RemotingServerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotingClientConfig:
-    """Of the connections we open: to name servers and to the master."""
+    """Settings of outgoing connections, to name servers and to the master."""
 
     connect_timeout_millis: int = field(
         default=3000,

@@ -1,8 +1,8 @@
-"""TlsConfig: the TLS settings of servers and clients, with the original's names and defaults.
+"""TlsConfig: the TLS settings of servers and clients, with RocketMQ's names and defaults.
 
-In the original these are system properties (TlsSystemConfig); here a settings file may hold them,
-too. Filled by `conf.config_loader` at a process's start, frozen afterwards. Opens no file and makes
-no context (remoting/tls_context.py), so that whoever needs no TLS does not pay for its import.
+In RocketMQ these are system properties (TlsSystemConfig); here a settings file may hold them, too.
+Filled by `conf.config_loader` at a process's start, frozen afterwards. Opens no file and creates no
+context (remoting/tls_context.py), so that processes without TLS do not pay for the import.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ DEFAULT_TLS_CONFIG_FILE: Final = "/etc/rocketmq/tls.properties"
 
 
 class TlsMode(enum.StrEnum):
-    """What a server does with TLS; a connection's first byte says whether its peer wants it."""
+    """A server's TLS mode; the first byte of a connection shows whether the client uses TLS."""
 
     disabled = "disabled"
-    """TLS: closed."""
+    """TLS connections are closed."""
     permissive = "permissive"
-    """Both are served."""
+    """Both kinds of connections are served."""
     enforcing = "enforcing"
-    """Plain: closed."""
+    """Plain connections are closed."""
 
 
 class ClientAuth(enum.StrEnum):
-    """Whether a server asks its clients for a certificate."""
+    """Whether a server requests client certificates."""
 
     none = "none"
     optional = "optional"
@@ -35,34 +35,34 @@ class ClientAuth(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """All keys of TLS but useTLS (tls.enable), which is RemotingClientConfig's."""
+    """All TLS keys except useTLS (tls.enable), which is in RemotingClientConfig."""
 
     tls_server_mode: str = field(
         default="permissive",
         metadata={
             "key": "tls.server.mode",
-            "doc": "disabled, permissive or enforcing; any other word is permissive",
+            "doc": "disabled, permissive or enforcing; any other value means permissive",
         },
     )
     tls_config_file: str = field(
         default=DEFAULT_TLS_CONFIG_FILE,
         metadata={
             "key": "tls.config.file",
-            "doc": "properties file with the keys below, which win over other places",
+            "doc": "properties file with the keys below, which override other sources",
         },
     )
     tls_test_mode_enable: bool = field(
         default=True,
         metadata={
             "key": "tls.test.mode.enable",
-            "doc": "no files: servers make themselves a certificate, clients trust anybody",
+            "doc": "no files: servers use a self-signed certificate, clients trust any",
         },
     )
     tls_server_need_client_auth: str = field(
         default="none",
         metadata={
             "key": "tls.server.need.client.auth",
-            "doc": "whether clients show a certificate: none, optional or require",
+            "doc": "whether clients present a certificate: none, optional or require",
         },
     )
     tls_server_key_path: str | None = field(
@@ -81,14 +81,14 @@ class TlsConfig:
         default=False,
         metadata={
             "key": "tls.server.authClient",
-            "doc": "whether a certificate that a client shows is verified",
+            "doc": "whether client certificates are verified",
         },
     )
     tls_server_trust_cert_path: str | None = field(
         default=None,
         metadata={
             "key": "tls.server.trustCertPath",
-            "doc": "PEM file: who signs the clients' certificates; unset: the system's authorities",
+            "doc": "PEM file: CAs of the clients' certificates; unset: the system's CAs",
         },
     )
     tls_client_key_path: str | None = field(
@@ -114,19 +114,19 @@ class TlsConfig:
         default=None,
         metadata={
             "key": "tls.client.trustCertPath",
-            "doc": "PEM file: who signs the servers' certificates; unset: the system's authorities",
+            "doc": "PEM file: CAs of the servers' certificates; unset: the system's CAs",
         },
     )
 
     @property
     def mode(self) -> TlsMode:
-        """The servers' mode; permissive for a word that is none (`warnings` tells)."""
+        """The servers' mode; permissive for an unknown value (reported by `warnings`)."""
         word = self.tls_server_mode
         return TlsMode(word) if word in TlsMode.__members__ else TlsMode.permissive
 
     @property
     def client_auth(self) -> ClientAuth:
-        """Whether clients show a certificate, in any case of letters. Raises ValueError."""
+        """Whether clients present a certificate; case-insensitive. Raises ValueError."""
         word = self.tls_server_need_client_auth.strip().lower()
         if word not in ClientAuth.__members__ and word:
             raise ValueError(
@@ -136,12 +136,12 @@ class TlsConfig:
         return ClientAuth(word or "none")
 
     def warnings(self) -> tuple[str, ...]:
-        """What works, but perhaps not as meant."""
+        """Settings that are valid, but possibly not intended."""
         found = []
         if self.tls_server_mode not in TlsMode.__members__:
             found.append(
-                f"tls.server.mode = {self.tls_server_mode} is none of {', '.join(TlsMode)}: "
-                "permissive it is"
+                f"tls.server.mode = {self.tls_server_mode} is not one of {', '.join(TlsMode)}: "
+                "using permissive"
             )
         if self.tls_test_mode_enable and self._names_files():
             found.append(
@@ -151,8 +151,8 @@ class TlsConfig:
         if self._verifies_nobody():
             found.append(
                 "tls.server.need.client.auth = require with tls.server.authClient = false: "
-                "certificates of clients are verified all the same, with tls.server.trustCertPath "
-                "(the original would take any certificate)"
+                "client certificates are verified nevertheless, with tls.server.trustCertPath "
+                "(RocketMQ would accept any certificate)"
             )
         return tuple(found)
 

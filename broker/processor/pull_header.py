@@ -1,4 +1,4 @@
-"""The request header of code 11 and what is kept of a pull that waits. Values only."""
+"""The request header of code 11 and the state of a held pull. Values only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PullFrame(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class HeldPull:
-    """A pull that waits: who asked, from which offset on it still looks, until when."""
+    """A held pull: its connection and request, the offset to continue from, and its deadline."""
 
     connection: Connection
     opaque: int
@@ -65,6 +65,6 @@ class HeldPull:
     deadline_ms: int
     request_code: int
     since_ms: int
-    """Monotonic: when it came."""
+    """Monotonic time of arrival."""
     properties: MessageFilter | None = None
-    """The filter by properties, None for a subscription by tags."""
+    """The filter by properties; None for a subscription by tags."""

@@ -18,7 +18,7 @@ from broker import metrics_table as table
 from broker.changed_settings import ChangedSettings
 from broker.config_update import BrokerConfigUpdate
 from broker.metrics_dump import MetricsDump, dump_settings
-from broker.replica_sight import ReplicaSight
+from broker.replica_sight import ReplicaView
 from broker.replication_snapshot import (
     UNKNOWN_VERSION,
     ReplicationSnapshot,
@@ -67,7 +67,7 @@ class Broker:
         ]
         self.options = StartupOptions.from_settings({**SETTINGS, **settings})
         self.changes_fd = ChangedSettings.create()
-        self.sight = ReplicaSight(self.reader, self.page, lambda: self.children, self.clock)
+        self.sight = ReplicaView(self.reader, self.page, lambda: self.children, self.clock)
         self.snapshot = ReplicationSnapshot(
             self.options,
             ChangedSettings(self.changes_fd),

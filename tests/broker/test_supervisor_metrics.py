@@ -126,7 +126,7 @@ def test_readyz_says_what_is_missing(world: ServerWorld) -> None:
     counters[STORE_STATE], counters[REMOTING_READY] = StoreState.READY, 1
     assert world.get("/readyz?x=1") == (200, "ready\n")
     world.page.refuse_writes(2, "no room")
-    assert world.get("/readyz") == (503, "the store refuses writes: no room\n")
+    assert world.get("/readyz") == (503, "the store rejects writes: no room\n")
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/metrics/x", "/../etc/passwd", "/METRICS"])
@@ -155,7 +155,7 @@ def test_a_failed_collection_is_answered_and_logged(
     world.set(table.MESSAGES_IN, 3, *labels)
     status, text = world.get("/metrics")
     assert status == 500
-    assert text.startswith("metrics could not be collected: ValueError: rocketmq_messages_in_total")
+    assert text.startswith("metrics collection failed: ValueError: rocketmq_messages_in_total")
     assert "one label too few" in text
     assert "Traceback" in caplog.text
     world.slots.hide(table.MESSAGES_IN.name, labels)
@@ -231,7 +231,7 @@ def test_who_is_answered_keeps_its_place_before_who_is_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervisor_metrics, "_LEAVING_S", 0.001)
-    places = supervisor_metrics.Places()
+    places = supervisor_metrics.ConnectionSlots()
     pairs = [socket.socketpair() for _ in range(MAX_CONNECTIONS + 1)]
     ours = [pair[0] for pair in pairs]
     for sock in ours[:-1]:

@@ -14,7 +14,7 @@ from typing import Any
 from broker.broker2client import Broker2Client
 from broker.client_channel_info import ClientChannelInfo
 from broker.consumer_offset_manager import ConsumerOffsetManager
-from broker.half_table import HalfTable
+from broker.half_table import HalfMessageStates
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
@@ -91,7 +91,7 @@ class TransactionWorld:
     def build(self) -> None:
         """What a start of the process makes."""
         hot = self.hot
-        self.halves = HalfTable()
+        self.halves = HalfMessageStates()
         self.access = StoreAccess(
             hot.table,
             hot.source,
