@@ -178,7 +178,8 @@ NOT_HERE = "The broker does not support consumer to filter message by {}"
             "a > 'x'",
             True,
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            "at its end: > compares numbers and properties only; compare strings, TRUE, FALSE and conditions "
+            "at its end: > compares numbers and properties only; compare strings, TRUE, FALSE and "
+            "conditions "
             "with = and <>",
         ),
         (

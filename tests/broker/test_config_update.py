@@ -337,7 +337,8 @@ def test_a_store_that_does_not_take_it_back(tmp_path: Path) -> None:
     assert world.refused("fileReservedTime=24") == (
         ResponseCode.SYSTEM_ERROR,
         f"{world.path}: the settings file cannot be written: Is a directory. Nothing is saved, but "
-        "the new values may count until a restart: change_retention: no response from process store",
+        "the new values may count until a restart: change_retention: no response from process "
+        "store",
     )
 
 

@@ -9,8 +9,8 @@ import pytest
 from broker.descriptor_limit import raise_descriptor_limit
 
 FEW = (
-    "this broker may have 4096 file descriptors, one for each client and file; further clients cannot connect; raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)clients "
-    "than that cannot connect; raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)"
+    "this broker may open only 4096 file descriptors, one for each client and file; further "
+    "clients cannot connect; raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)"
 )
 
 

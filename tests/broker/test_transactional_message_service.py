@@ -377,7 +377,8 @@ def test_a_loop_that_does_not_answer_ends_the_round(
     world.round()
     assert (asked(producer), world.progress()) == ([], (None, None))
     assert caplog.messages[-1] == (
-        "half 0: check round ended, the next one continues here: 1 half messages were not stored again "
+        "half 0: check round ended, the next one continues here: 1 half messages were not stored "
+        "again "
         "within 50 ms"
     )
     (late,) = handed

@@ -212,7 +212,8 @@ def test_settings_that_cannot_be_used_until_they_can(
     text = files.trust.read_bytes()
     files.trust.unlink()
     assert failure(client, address) == (
-        f"PEER: cannot use TLS: tls.client.trustCertPath = {files.trust} cannot be read: No such file or "
+        f"PEER: cannot use TLS: tls.client.trustCertPath = {files.trust} cannot be read: No such "
+        "file or "
         "directory; set tls.client.trustCertPath to a file that this user may read"
     )
     files.trust.write_bytes(text)

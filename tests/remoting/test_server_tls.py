@@ -102,7 +102,8 @@ def test_test_mode_makes_its_certificate_once(caplog: pytest.LogCaptureFixture) 
     assert first is not None
     assert world.context() is first
     assert caplog.messages == [
-        "TLS permissive: test mode, with a self-signed certificate created for the first client that "
+        "TLS permissive: test mode, with a self-signed certificate created for the first client "
+        "that "
         "needs it",
         "TLS: created a self-signed certificate, because tls.test.mode.enable is true",
     ]
@@ -223,7 +224,8 @@ def test_files_that_come_later_are_taken(
     world = World(config)
     assert world.context() is None
     assert caplog.messages == [
-        f"TLS: rejecting TLS connections until the files are fixed: tls.server.keyPath = {pair.key} cannot be "
+        "TLS: rejecting TLS connections until the files are fixed: tls.server.keyPath = "
+        f"{pair.key} cannot be "
         "read: No such file or directory; set tls.server.keyPath to a file that this user may read"
     ]
     put(pair.key, text.encode())

@@ -225,7 +225,8 @@ def test_a_client_may_have_a_certificate(files: Authority) -> None:
 def test_half_a_pair_is_refused(given: str, missing: str) -> None:
     config = client(**{f"tls_client_{given}_path": "/some.pem"})
     assert refusal(config, of_server=False) == (
-        f"tls.client.{given}Path is set but tls.client.{missing}Path is not: a certificate needs its "
+        f"tls.client.{given}Path is set but tls.client.{missing}Path is not: a certificate needs "
+        "its "
         "key; set both or neither"
     )
 
@@ -260,7 +261,8 @@ def test_another_word_is_permissive_with_a_warning() -> None:
     config = TlsConfig(tls_server_mode="Enforcing")
     assert config.mode is TlsMode.permissive
     assert config.warnings() == (
-        "tls.server.mode = Enforcing is not one of disabled, permissive, enforcing: using permissive",
+        "tls.server.mode = Enforcing is not one of disabled, permissive, enforcing: "
+        "using permissive",
     )
 
 

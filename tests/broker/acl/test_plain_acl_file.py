@@ -203,7 +203,9 @@ def test_an_unknown_permission_is_denied_and_said(caplog: pytest.LogCaptureFixtu
     assert built.permissions == {"a": DENY, "b": DENY}
     assert built.default_group_permission == DENY
     assert caplog.messages == [
-        f"f.yml:7: account RocketMQ: unknown permission {word!r} is none of DENY, PUB, SUB, PUB|SUB, "
+        f"f.yml:7: account RocketMQ: unknown permission {word!r} treated as DENY (expected one of "
+        "DENY, PUB, SUB, "
+        "PUB|SUB, "
         "SUB|PUB)"
         for word in ("sub", "PUBSUB", "ANY")
     ]

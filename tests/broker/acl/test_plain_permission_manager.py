@@ -191,7 +191,8 @@ def test_a_broken_file_keeps_the_table_and_is_said_once(
         (
             WATCHED,
             logging.ERROR,
-            f"{path}:2: account short: accessKey and secretKey are required and must be longer than 6 "
+            f"{path}:2: account short: accessKey and secretKey are required and must be longer "
+            "than 6 "
             "characters; keeping the previous access table",
         )
     ]

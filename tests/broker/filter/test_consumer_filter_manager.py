@@ -135,7 +135,7 @@ def test_an_older_or_the_same_version_is_ignored(
     assert state(manager) == ("a > 5", 7, NOW, 0)
     assert manager.changes == changes
     assert caplog.messages[-1] == (
-        f"group G, topic T: 'a > 6' of version {version}, the current version is 7 is known: 'a > 5'"
+        f"group G, topic T: ignored 'a > 6' of version {version}, the current version is 7: 'a > 5'"
     )
 
 
