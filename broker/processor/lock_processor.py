@@ -6,8 +6,8 @@ AdminBrokerProcessor of RocketMQ; RebalanceLockManager has the rules of locking.
 
 from __future__ import annotations
 
+from broker.client.rebalance_lock_manager import RebalanceLockManager
 from broker.processor.table_processor import TableProcessor
-from broker.rebalance_lock_manager import RebalanceLockManager
 from remoting.body.lock_batch import (
     LockBatchRequestBody,
     LockBatchResponseBody,

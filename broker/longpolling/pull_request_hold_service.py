@@ -1,0 +1,110 @@
+"""PullRequestHoldService: holds pulls that found nothing until their queue advances (long polling).
+
+Runs on the loop thread of `remoting`. Held pulls are indexed by (topic, queueId); the queue table's
+ring of changed rows tells which queues have advanced. A woken pull runs again; if nothing new
+matches its tags, it is held again and continues from the last examined offset. Follows
+PullRequestHoldService of RocketMQ, with two differences in favour of clients: timeouts are detected
+within a second (RocketMQ: five), and a filtered pull is not answered for messages that do not
+match, unless there are more of them than one pull examines. The cost of a clock tick depends on the
+number of due pulls, not of held ones (docs/costs.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from broker.longpolling.pull_header import HeldPull
+
+SCAN_PERIOD_MS: Final = 1_000
+_SWEEP_MS: Final = 30_000
+"""Pulls of closed connections are dropped when they are due, and in a sweep at this interval."""
+
+QueueKey = tuple[str, int]
+RunAgain = Callable[[HeldPull, bool], bool]
+"""(pull, whether it has timed out) -> whether it was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldFigures:
+    """Number of held pulls, and of their queues."""
+
+    pulls: int
+    queues: int
+
+
+class PullRequestHoldService:
+    """Held pulls by queue. Owned by: the loop thread."""
+
+    def __init__(self, run_again: RunAgain) -> None:
+        self._run_again = run_again
+        self._held: dict[QueueKey, list[HeldPull]] = {}
+        self._due: dict[int, set[QueueKey]] = {}
+        """Clock period to the queues with a pull that may time out in it."""
+        self._sweep_ms = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pull is held."""
+        return not self._held
+
+    def figures(self) -> HoldFigures:
+        """For the runtime information."""
+        return HoldFigures(sum(map(len, self._held.values())), len(self._held))
+
+    def hold(self, key: QueueKey, pull: HeldPull) -> None:
+        """Hold `pull` until `key` advances."""
+        self._held.setdefault(key, []).append(pull)
+        self._note(key, pull)
+
+    def _note(self, key: QueueKey, pull: HeldPull) -> None:
+        self._due.setdefault(pull.deadline_ms // SCAN_PERIOD_MS, set()).add(key)
+
+    def wake(self, key: QueueKey) -> None:
+        """`key` has advanced: run its held pulls."""
+        if key in self._held:
+            self._run(key, now_ms=None)
+
+    def wake_all(self) -> None:
+        """Too many queues have advanced to list them: run all held pulls."""
+        for key in list(self._held):
+            self._run(key, now_ms=None)
+
+    def scan(self, now_ms: int) -> None:
+        """Answer the pulls that have timed out; periodically drop those with a closed
+        connection."""
+        period = now_ms // SCAN_PERIOD_MS
+        for due in [due for due in self._due if due <= period]:
+            for key in self._due.pop(due):
+                if key in self._held:
+                    self._run(key, now_ms)
+                    for pull in self._held.get(key, ()):
+                        self._note(key, pull)
+        if now_ms >= self._sweep_ms:
+            self._sweep_ms = now_ms + _SWEEP_MS
+            self._sweep()
+
+    def _sweep(self) -> None:
+        for key, pulls in list(self._held.items()):
+            if not all(pull.connection.is_open for pull in pulls):
+                pulls[:] = [pull for pull in pulls if pull.connection.is_open]
+                if not pulls:
+                    del self._held[key]
+
+    def _run(self, key: QueueKey, now_ms: int | None) -> None:
+        """With a time, run only the pulls that have timed out; without, all pulls of the queue."""
+        kept: list[HeldPull] = []
+        for pull in self._held.pop(key):
+            if not pull.connection.is_open:
+                continue
+            if now_ms is None:
+                answered = self._run_again(pull, False)
+            elif now_ms >= pull.deadline_ms:
+                answered = self._run_again(pull, True)
+            else:
+                answered = False
+            if not answered:
+                kept.append(pull)
+        if kept:
+            self._held.setdefault(key, []).extend(kept)

@@ -1,0 +1,102 @@
+"""ReturningMaster: a starting master adopts the consumer offsets committed on its slaves.
+
+While a master is down, consumers continue on a slave and commit there. A RocketMQ master returns
+with its old offsets, and its slaves copy those. This master requests the consumer offsets (43) of
+every live slave of its group before it registers, that is, before clients return, and keeps the
+larger offset of each queue, limited to the queue's end. Slaves that did not respond are retried
+after 5 s and after 30 s, each until its first response; from then on slaves copy the master's
+offsets (slave_synchronize).
+
+Runs in process `remoting` on the scheduled executor; on masters only. Limitation: an offset that an
+operator reset in the last seconds before the master stopped, before a slave had copied it, is
+raised again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from broker.json_config_manager import parse_object
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
+from broker.out.broker_outer_api import BrokerAnswerError
+from broker.slave.group_members import MemberAddress
+from broker.slave.slave_synchronize import TableSource
+from ipc.scheduled_executor import ScheduledExecutor
+from remoting.errors import RemotingError
+from remoting.request_code import RequestCode
+
+log = logging.getLogger(__name__)
+
+ASK_TIMEOUT_MS: Final = 3_000
+ASK_AGAIN_MS: Final = (5_000, 30_000)
+"""Delays after the start."""
+
+
+class ReturningMaster:
+    """The offset requests of one start. Guarded by: `_lock`, one round at a time."""
+
+    def __init__(
+        self,
+        members: Callable[[], list[MemberAddress] | None],
+        api: TableSource,
+        offsets: ConsumerOffsetManager,
+        max_offset: Callable[[str, int], int],
+    ) -> None:
+        """`members`: the other members of the group (GroupMembers); `max_offset(topic, queue_id)`:
+        the end of a queue, 0 if unknown."""
+        self._members = members
+        self._api = api
+        self._offsets = offsets
+        self._max_offset = max_offset
+        self._lock = threading.Lock()
+        self._answered: set[str] = set()
+
+    def schedule_on(self, executor: ScheduledExecutor) -> None:
+        """Schedule the later rounds; the first one is
+        BrokerRegistration.start(before_first=ask_slaves)."""
+        for delay_ms in ASK_AGAIN_MS:
+            executor.schedule(
+                f"ask-slaves-after-{delay_ms}-ms",
+                self.ask_slaves,
+                first_delay_ms=delay_ms,
+                period_ms=None,
+            )
+
+    def ask_slaves(self) -> None:
+        """One round: query every slave without a response so far, in parallel, for at most
+        ASK_TIMEOUT_MS."""
+        with self._lock:
+            slaves = [
+                member.address
+                for member in self._members() or ()
+                if member.broker_id > 0 and member.address not in self._answered
+            ]
+            if not slaves:
+                return
+            with ThreadPoolExecutor(len(slaves), "AskSlaves") as pool:
+                tables = list(pool.map(self._ask, slaves))
+            for slave, table in zip(slaves, tables, strict=True):
+                if table is not None:
+                    self._answered.add(slave)
+                    self._take(slave, table)
+            self._offsets.save_if_changed()
+
+    def _ask(self, slave: str) -> dict[str, dict[int, int]] | None:
+        try:
+            body = self._api.get_table(slave, RequestCode.GET_ALL_CONSUMER_OFFSET, ASK_TIMEOUT_MS)
+            return {} if body is None else parse_offset_table(parse_object(body))
+        except (RemotingError, BrokerAnswerError, ValueError) as error:
+            log.warning("slave %s: skipped, cannot get its consumer offsets: %s", slave, error)
+            return None
+
+    def _take(self, slave: str, table: dict[str, dict[int, int]]) -> None:
+        raised = self._offsets.raise_to(table, self._max_offset)
+        log.info(
+            "slave %s: adopted %s consumer offsets that were larger than this master's",
+            slave,
+            raised,
+        )

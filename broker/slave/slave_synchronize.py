@@ -1,0 +1,431 @@
+"""SlaveSynchronize: a slave copies its master's tables, every slaveSyncInterval.
+
+Topics (21), consumer offsets (43), delay offsets (45), consumer groups (201), in this order, each
+saved right after it changed. A failed kind is counted, reported by `status` and retried in the next
+round, independently of the others. Runs in process `remoting` of a slave, on one thread of the
+scheduled executor; `set_master_address` and `status` may be called by any thread. Follows
+SlaveSynchronize of RocketMQ, except for these rules:
+
+- A table is replaced in one step, its data version copied exactly; contents are compared, not only
+  data versions.
+- Nothing is copied from a master whose log was not compared with the local one.
+- If topics disappear between two responses of the same master, within one run of this process,
+  their queues are deleted here; for topics and groups, so are the offsets, except those that the
+  master still has. This requires a higher data version: a master that was restored with an older or
+  empty table never deletes anything here, and a new master deletes nothing that it has not listed
+  before. Queues are deleted once the local log has reached the offset where the master's ended at
+  that time, since records that arrive later would recreate them.
+- Consumer offsets: see `merged_offset`. The master's previous table is dropped when a round fails
+  and when the master changes, so that a master that returns after a crash with slightly old offsets
+  does not look like a reset.
+
+Limitations: it does not detect a topic that was deleted and recreated between two rounds, or
+deletions while this process was down or followed another master. Such queues are kept and logged,
+until mqadmin cleanUnusedTopic.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from broker.json_config_manager import JsonConfigManager, parse_object
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
+from broker.out.broker_outer_api import BrokerAnswerError
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
+from broker.settings.broker_config import BrokerConfig
+from broker.slave.remote_log import read_bounds
+from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.topic_config_manager import TopicConfigManager
+from ipc.clock import Clock
+from ipc.command_channel import CommandError
+from ipc.control_page import ControlPage
+from ipc.scheduled_executor import ScheduledExecutor
+from remoting.body.subscription_group_config import SubscriptionGroupWrapper
+from remoting.body.topic_config import TopicConfigSerializeWrapper
+from remoting.errors import RemotingError, RequestError
+from remoting.request_code import RequestCode
+from store.control_slots import DISPATCHED_OFFSET
+
+log = logging.getLogger(__name__)
+
+FIRST_DELAY_MS: Final = 3_000
+TIMEOUT_MS: Final = 3_000
+"""Timeout of each request, as in RocketMQ."""
+
+VIP_DISTANCE: Final = 2
+"""The VIP port is the main port minus this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncStatus:
+    """Status of one kind. Times are wall clock ms, 0 = never."""
+
+    last_success_ms: int = 0
+    failures: int = 0
+    last_error_ms: int = 0
+    last_error: str | None = None
+    """The last failure, kept after a recovery; last_success_ms is later in that case."""
+
+
+class SlaveSyncError(Exception):
+    """A table was copied, but not all resulting changes could be made."""
+
+
+class TableSource(Protocol):
+    """The part of BrokerOuterAPI used here."""
+
+    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
+        """A table of another broker. Raises RemotingError, BrokerAnswerError."""
+
+
+_TROUBLE: Final = (
+    RemotingError,
+    BrokerAnswerError,
+    RequestError,
+    ValueError,
+    CommandError,
+    OSError,
+    SlaveSyncError,
+)
+"""Errors of the network, of another broker's response, of process `store` and of the disk."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    """The names in the master's last response, and the cleanup still to be done."""
+
+    names: set[str] = field(default_factory=set)
+    counter: int = 0
+    """The counter of its data version."""
+    gone: set[str] = field(default_factory=set)
+    """Deleted names whose consumer offsets have not been removed yet."""
+
+    def take(self, names: set[str], counter: int, vanished: set[str], what: str) -> set[str]:
+        """Record the master's current names; returns which of `vanished` it has really deleted."""
+        deleted = self.names & vanished if counter > self.counter else set()
+        if vanished - deleted:
+            log.warning(
+                "%s %s: not on the master (data version %s, seen before: %s), removed from the "
+                "table; existing data is kept (for queues, see mqadmin cleanUnusedTopic)",
+                what,
+                sorted(vanished - deleted),
+                counter,
+                self.counter,
+            )
+        self.names, self.counter = names, counter
+        self.gone = (self.gone | deleted) - names
+        return deleted
+
+
+class SlaveSynchronize:
+    """Guarded by: `_lock`, held during a round; the master's address and the statuses are replaced
+    atomically."""
+
+    def __init__(
+        self,
+        own_address: str,
+        api: TableSource,
+        *,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: ScheduleOffsetManager,
+        groups: SubscriptionGroupManager,
+        delete_topic_queues: Callable[[str], None],
+        compare_logs: Callable[[], None],
+        page: ControlPage,
+        clock: Clock,
+        and_then: Callable[[str], None] | None = None,
+    ) -> None:
+        """`own_address`: brokerIP1:listenPort. `delete_topic_queues` raises CommandError.
+
+        `compare_logs` compares the master's log with the local one and reports the result through
+        `logs_compared`; it may take seconds. `and_then`: called with the master's address at the
+        end of each round if the logs match; must not raise.
+        """
+        self._own_address = own_address
+        self._api = api
+        self._topics = topics
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._groups = groups
+        self._delete_topic_queues = delete_topic_queues
+        self._compare_logs = compare_logs
+        self._and_then = and_then
+        self._counters = page.counters
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._master: str | None = None
+        self._followed_master: str | None = None
+        self._looked_at: str | None = None
+        """The master whose log was compared with the local one, or found not comparable."""
+        self._objection: str | None = None
+        self._known_topics = _Followed()
+        self._known_groups = _Followed()
+        self._queues_to_delete: dict[str, int | None] = {}
+        """Topics to the offset that the local log must reach first; None: not known yet."""
+        self._seen_offsets: dict[str, dict[int, int]] = {}
+        # The page outlives this process, so counting continues.
+        self._status = {
+            kind: SyncStatus(
+                last_success_ms=self._counters[SLAVE_SYNC_SUCCESS + kind],
+                failures=self._counters[SLAVE_SYNC_FAILURES + kind],
+            )
+            for kind in SyncKind
+        }
+
+    # -- notifications ---------------------------------------------------------------------------
+
+    def schedule_on(self, executor: ScheduledExecutor, config: BrokerConfig) -> None:
+        """Start synchronizing; call after the tables were loaded and before clients are served.
+
+        The names in the files may come from another master or from this broker, so they are not
+        used.
+        """
+        executor.schedule(
+            "slave-synchronize",
+            self.sync_all,
+            first_delay_ms=FIRST_DELAY_MS,
+            period_ms=config.slave_sync_interval,
+        )
+
+    def set_master_address(self, address: str | None) -> None:
+        """Follow the master at "ip:port" from the next round on; None or this broker itself: no
+        master."""
+        if address != self._master:
+            log.info("tables: master is %s, was %s", address, self._master)
+            self._master = address
+
+    def logs_compared(self, master: str | None, objection: str | None) -> None:
+        """The log of `master` was compared with the local one. With an objection the logs differ
+        and nothing is copied: a master that was rebuilt from scratch must not clear the tables of
+        its slave. Any thread."""
+        self._objection = objection
+        self._looked_at = master
+
+    def logs_not_comparable(self, master: str | None) -> None:
+        """`master` does not support comparing: its tables are copied anyway, unless there was an
+        objection before. Any thread."""
+        self._looked_at = master
+
+    def link_lost(self) -> None:
+        """The next broker at the master's address may have a different log. Any thread."""
+        self._looked_at = None
+
+    def status(self) -> dict[SyncKind, SyncStatus]:
+        """The status of each kind."""
+        return self._status.copy()
+
+    # -- one round ------------------------------------------------------------------------------
+
+    def sync_all(self) -> None:
+        """Run one round over all kinds; does nothing without a master or during another round."""
+        master = self._master
+        if master is None or master == self._own_address or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if master != self._followed_master:
+                self._follow(master)
+            if master != self._looked_at:
+                self._compare_logs()
+            for kind, sync in (
+                (SyncKind.TOPICS, self._sync_topics),
+                (SyncKind.CONSUMER_OFFSETS, self._sync_consumer_offsets),
+                (SyncKind.DELAY_OFFSETS, self._sync_delay_offsets),
+                (SyncKind.SUBSCRIPTION_GROUPS, self._sync_groups),
+            ):
+                if master == self._master:
+                    self._sync(kind, sync, master)
+            if self._and_then is not None and master == self._master and self._belongs(master):
+                self._and_then(master)
+        finally:
+            self._lock.release()
+
+    def _belongs(self, master: str) -> bool:
+        return self._objection is None and self._looked_at == master
+
+    def _follow(self, master: str) -> None:
+        """Reset the state when the master changes: another master's names do not apply to this
+        one."""
+        if self._queues_to_delete:
+            log.warning(
+                "topics %s: deleted on master %s, which is no longer the master: keeping their "
+                "queues, see mqadmin cleanUnusedTopic",
+                sorted(self._queues_to_delete),
+                self._followed_master,
+            )
+        self._followed_master = master
+        self._known_topics, self._known_groups = _Followed(), _Followed()
+        self._queues_to_delete.clear()
+        self._seen_offsets.clear()
+
+    def _sync(self, kind: SyncKind, sync: Callable[[str], None], master: str) -> None:
+        try:
+            if self._objection is not None:
+                raise SlaveSyncError(self._objection)
+            if self._looked_at != master:
+                raise SlaveSyncError("the local log has not been compared with the master's yet")
+            sync(master)
+        except _TROUBLE as error:
+            self._failed(kind, master, error)
+        else:
+            self._succeeded(kind, master)
+
+    def _succeeded(self, kind: SyncKind, master: str) -> None:
+        old = self._status[kind]
+        now_ms = self._clock.now_ms()
+        self._status[kind] = replace(old, last_success_ms=now_ms)
+        self._counters[SLAVE_SYNC_SUCCESS + kind] = now_ms
+        if old.last_success_ms <= old.last_error_ms:
+            log.info("master %s: %s copied", master, kind.name)
+
+    def _failed(self, kind: SyncKind, master: str, error: Exception) -> None:
+        old = self._status[kind]
+        text = f"{type(error).__name__}: {error}"
+        self._status[kind] = replace(
+            old,
+            failures=old.failures + 1,
+            last_error=text,
+            last_error_ms=self._clock.now_ms(),
+        )
+        self._counters[SLAVE_SYNC_FAILURES + kind] = old.failures + 1
+        again = text == old.last_error and old.last_error_ms >= old.last_success_ms
+        log.log(
+            logging.DEBUG if again else logging.WARNING,
+            "master %s: could not copy %s, retrying in the next round (%s failures): %s",
+            master,
+            kind.name,
+            old.failures + 1,
+            text,
+        )
+
+    # -- topics and groups ----------------------------------------------------------------------
+
+    def _sync_topics(self, master: str) -> None:
+        body = self._get_topics(master)
+        if body is not None:
+            tree = parse_object(body)
+            if not tree.get("topicConfigTable") or tree.get("dataVersion") is None:
+                raise ValueError(f"{master} sent no topics or no data version: {body[:80]!r}")
+            self._take_topics(TopicConfigSerializeWrapper.from_json(tree))
+        # In this order: after a crash in between, the file still lists the deleted topics, and
+        # the next run logs that the master does not have them.
+        problems = self._delete_queues(master)
+        self._save(self._topics)
+        if problems:
+            raise SlaveSyncError(f"queues of deleted topics still exist: {'; '.join(problems)}")
+
+    def _take_topics(self, wrapper: TopicConfigSerializeWrapper) -> None:
+        vanished = self._topics.replace_all(wrapper)
+        names = set(wrapper.topic_config_table)
+        counter = wrapper.data_version.counter
+        deleted = self._known_topics.take(names, counter, vanished, "topics")
+        waiting = {
+            topic: end for topic, end in self._queues_to_delete.items() if topic not in names
+        }
+        self._queues_to_delete = dict.fromkeys(deleted - names) | waiting
+
+    def _get_topics(self, master: str) -> bytes | None:
+        """Fetch from the VIP port, where 21 is not queued behind sends; else from the main port."""
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        vip = vip_address(master)
+        if vip is not None:
+            try:
+                return self._api.get_table(vip, code, TIMEOUT_MS)
+            except (RemotingError, BrokerAnswerError) as error:
+                log.debug("master %s: no topics from its VIP port: %s", master, error)
+        return self._api.get_table(master, code, TIMEOUT_MS)
+
+    def _delete_queues(self, master: str) -> list[str]:
+        """Delete the queues of deleted topics, after the table has changed and all their records
+        have arrived. Failures are returned and retried in the next round."""
+        problems = []
+        try:
+            self._find_ends(master)
+        except _TROUBLE as error:
+            problems.append(f"cannot get the end of the master's log: {error}")
+        queues = self._queues_to_delete
+        dispatched = self._counters[DISPATCHED_OFFSET]
+        ready = [topic for topic, end in queues.items() if end is not None and end <= dispatched]
+        for topic in sorted(ready):
+            try:
+                self._delete_topic_queues(topic)
+            except (CommandError, OSError) as error:
+                problems.append(f"{topic}: {error}")
+            else:
+                log.info("topic %s: deleted on the master, its queues are deleted here too", topic)
+                del queues[topic]
+        return problems
+
+    def _find_ends(self, master: str) -> None:
+        """Get the end of the master's log (28) for newly deleted topics: none of their records is
+        beyond it."""
+        new = [topic for topic, end in self._queues_to_delete.items() if end is None]
+        if not new:
+            return
+        body = self._api.get_table(master, RequestCode.GET_BROKER_RUNTIME_INFO, TIMEOUT_MS)
+        end = read_bounds(body or b"").max_offset
+        self._queues_to_delete.update(dict.fromkeys(new, end))
+        log.info(
+            "topics %s: deleted on the master; deleting their queues once the local log is "
+            "dispatched up to %s (now %s). If this broker stops before that, they are kept: see "
+            "mqadmin cleanUnusedTopic",
+            sorted(new),
+            end,
+            self._counters[DISPATCHED_OFFSET],
+        )
+
+    def _sync_groups(self, master: str) -> None:
+        body = self._api.get_table(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, TIMEOUT_MS)
+        if body is not None:
+            tree = parse_object(body)
+            if tree.get("subscriptionGroupTable") is None or tree.get("dataVersion") is None:
+                raise ValueError(f"{master} sent no groups or no data version: {body[:80]!r}")
+            wrapper = SubscriptionGroupWrapper.from_json(tree)
+            vanished = self._groups.replace_all(wrapper)
+            names = set(wrapper.subscription_group_table)
+            self._known_groups.take(names, wrapper.data_version.counter, vanished, "groups")
+        self._save(self._groups)
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def _sync_consumer_offsets(self, master: str) -> None:
+        try:
+            body = self._api.get_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, TIMEOUT_MS)
+        except (RemotingError, BrokerAnswerError):
+            self._seen_offsets.clear()
+            raise
+        if body is not None:
+            table = parse_offset_table(parse_object(body))
+            self._offsets.merge_from_master(table, self._seen_offsets)
+            # Old offsets of a row that disappears are kept: if recreated, it starts below them.
+            self._seen_offsets.update(table)
+            gone_topics, gone_groups = self._known_topics.gone, self._known_groups.gone
+            if gone_topics or gone_groups:
+                self._offsets.forget(gone_topics, gone_groups, keep=table)
+                gone_topics.clear()
+                gone_groups.clear()
+        self._save(self._offsets)
+
+    def _sync_delay_offsets(self, master: str) -> None:
+        body = self._api.get_table(master, RequestCode.GET_ALL_DELAY_OFFSET, TIMEOUT_MS)
+        if body is not None:
+            self._delay_offsets.replace_all(parse_delay_offset_table(parse_object(body)))
+        self._save(self._delay_offsets)
+
+    @staticmethod
+    def _save(manager: JsonConfigManager) -> None:
+        if not manager.save_if_changed():
+            raise SlaveSyncError(f"{manager.path} could not be saved, see the preceding log lines")
+
+
+def vip_address(address: str) -> str | None:
+    """The address of a broker's VIP port; None if there cannot be one."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or int(port) <= VIP_DISTANCE:
+        return None
+    return f"{host}:{int(port) - VIP_DISTANCE}"

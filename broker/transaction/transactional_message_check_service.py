@@ -1,0 +1,57 @@
+"""TransactionalMessageCheckService: the thread that runs the check rounds, every
+transactionCheckInterval.
+
+Runs in `remoting`, on masters only. After its start it first reads which halves have ended; end
+requests wait for that. Follows TransactionalMessageCheckService of RocketMQ, whose first round also
+comes after one interval. TransactionalMessageService implements a round.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.transaction.transactional_message_service import TransactionalMessageService
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
+
+_DISPATCH_WAIT_MS: Final = 20
+_FLUSH_WAIT_MS: Final = 1_000
+"""Polling intervals of the store's dispatched and flushed offsets."""
+
+
+class TransactionalMessageCheckService(ServiceThread):
+    """See the module. `wakeup` starts a round immediately."""
+
+    def __init__(
+        self,
+        service: TransactionalMessageService,
+        check_interval_ms: int,
+        clock: Clock,
+        *,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        super().__init__("TransactionalMessageCheckService", on_failure=on_failure)
+        self._service = service
+        self._check_interval_ms = check_interval_ms
+        self._clock = clock
+
+    def step(self) -> None:
+        """Wait, then run a round."""
+        if not self._service.recover():
+            self.wait_for_running(_DISPATCH_WAIT_MS)
+            return
+        self._wait()
+        if not self.stopped:
+            self._service.check(lambda: self.stopped)
+
+    def _wait(self) -> None:
+        """Wait for the next round; store the progress of previous ones as soon as it is durable."""
+        due_ms = self._clock.monotonic_ms() + self._check_interval_ms
+        while (left_ms := due_ms - self._clock.monotonic_ms()) > 0:
+            settled = self._service.settle()
+            if self.wait_for_running(left_ms if settled else min(left_ms, _FLUSH_WAIT_MS)):
+                return
+
+    def finish(self) -> None:
+        """Store all progress: an orderly shutdown has flushed the whole log."""
+        self._service.settle(at_once=True)

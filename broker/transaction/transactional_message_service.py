@@ -1,0 +1,318 @@
+"""TransactionalMessageService: check rounds, in which producers are asked about undecided halves.
+
+Runs on the thread of TransactionalMessageCheckService, on masters only. A round scans the half
+queue from where the last one stopped. Ended halves (see HalfMessageStates) are skipped. A half that
+is old enough is appended again with an incremented check count, and one producer of its group is
+asked (39). A half that was checked too often or is too old is moved to TRANS_CHECK_MAX_TIME_TOPIC.
+A half that is too young ends the round. Progress is stored once the log is flushed up to it: after
+a crash a half may be checked twice, but none is lost. Knows no thread. Follows
+TransactionalMessageServiceImpl and AbstractTransactionalMessageCheckListener of RocketMQ.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from broker.append.diverted_messages import home_of
+from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from broker.transaction.half_table import HalfMessageStates
+from broker.transaction.transaction_records import (
+    CHECK_IMMUNITY,
+    CHECK_TIMES,
+    PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
+    check_body,
+    check_header,
+    half_copy,
+    number_in,
+    with_number,
+)
+from broker.transaction.transactional_message_bridge import Rewrite, TransactionalMessageBridge
+from ipc.clock import Clock
+from remoting.body.topic_config import TopicConfig
+from remoting.headers.transaction import CheckTransactionStateRequestHeader
+from remoting.request_processor import ConnectionLike
+from store.errors import MessageIllegalError, StoreError
+from store.message import Message
+from store.message_properties import PROPERTIES_LIMIT
+
+log = logging.getLogger(__name__)
+
+_ROUND_MS: Final = 60_000
+_BLOCK: Final = 64
+"""Halves appended again in one batch, so that the loop can do other work in between."""
+_LOOKED_AT: Final = 4_096
+"""Halves processed between checks of the clock and of the stop flag."""
+_UNSAFE_ROUNDS: Final = 64
+"""Maximum rounds with unstored progress; further rounds are merged."""
+_MAX_TIME_QUEUES: Final = 1
+_MS_PER_HOUR: Final = 3_600_000
+
+
+class CheckTopics(Protocol):
+    """The part of TopicConfigManager used here."""
+
+    def create(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """Create or find a topic for the broker itself; None if that takes too long."""
+
+
+class LiveProducers(Protocol):
+    """The part of ProducerManager used here."""
+
+    def find_group(self, group: str) -> object | None:
+        """None if no producer of the group is connected."""
+
+    def find_available(self, group: str) -> ConnectionLike | None:
+        """An open connection of the group, round robin, or None."""
+
+
+class ProducerCalls(Protocol):
+    """The part of Broker2Client used here."""
+
+    def check_producer_transaction_state(
+        self,
+        connection: ConnectionLike,
+        header: CheckTransactionStateRequestHeader,
+        half_message: bytes,
+    ) -> None:
+        """Send 39, oneway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """The settings of the checks."""
+
+    time_out_ms: int
+    check_max: int
+    file_reserved_time_hours: int
+    store_host: bytes
+    store_host_flag: int
+
+
+class _Verdict(enum.Enum):
+    PASS = enum.auto()
+    """It needs no further processing."""
+    LATER = enum.auto()
+    """It is too young: the round ends."""
+    RENEW = enum.auto()
+    """Its producer does not want to be asked yet: store it again at the end of the queue."""
+    CHECK = enum.auto()
+    DISCARD = enum.auto()
+
+
+class _Step(NamedTuple):
+    """A half and the verdict on it."""
+
+    verdict: _Verdict
+    half: Message
+    properties: bytes
+    original: int | None
+
+
+class TransactionalMessageService:
+    """See the module. Owned by: the thread of the check service."""
+
+    def __init__(
+        self,
+        settings: CheckSettings,
+        bridge: TransactionalMessageBridge,
+        halves: HalfMessageStates,
+        topics: CheckTopics,
+        producers: LiveProducers,
+        calls: ProducerCalls,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._bridge = bridge
+        self._halves = halves
+        self._topics = topics
+        self._producers = producers
+        self._calls = calls
+        self._clock = clock
+        self._position = 0
+        """Queue offset of the first half of the next round."""
+        self._unsafe: deque[tuple[int, int]] = deque()
+        """Log end and position after each round with unstored progress; it can be stored once the
+        log is flushed up to that end."""
+        self._nobody: Counter[str] = Counter()
+        """Halves of this round without a connected producer, by producer group."""
+
+    def recover(self) -> bool:
+        """Read which halves have ended; False if the store is not ready yet, then call it again."""
+        if self._halves.known.is_set():
+            return True
+        if not self._bridge.read_ops():
+            return False
+        self._position = self._bridge.half_offset()
+        return True
+
+    def settle(self, *, at_once: bool = False) -> bool:
+        """Store the progress that is durable; False if there is more to store."""
+        position = None
+        while self._unsafe and (at_once or self._bridge.is_flushed(self._unsafe[0][0])):
+            position = self._unsafe.popleft()[1]
+        if position is not None:
+            self._bridge.store_progress(position, self._halves.advance_ops(position))
+        return not self._unsafe
+
+    def check(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Run one round. An error of the store ends it and is logged."""
+        began_ms = self._clock.monotonic_ms()
+        low, high = self._bridge.offsets(TRANS_HALF_TOPIC)
+        begin = self._position = min(max(self._position, low), high)
+        self._nobody.clear()
+        try:
+            while (
+                self._position < high
+                and not is_stopped()
+                and self._clock.monotonic_ms() - began_ms <= _ROUND_MS
+                and self._check_block(high)
+            ):
+                pass
+        except StoreError as error:
+            log.error(
+                "half %s: check round ended, the next one continues here: %s", self._position, error
+            )
+        if self._position != begin:
+            if len(self._unsafe) >= _UNSAFE_ROUNDS:
+                self._unsafe.pop()
+            self._unsafe.append((self._bridge.log_end(), self._position))
+        for group, count in self._nobody.items():
+            log.warning(
+                "producer group %s: no producer is connected, %s undecided half message(s)",
+                group,
+                count,
+            )
+
+    # -- a block of halves ---------------------------------------------------------------------
+
+    def _check_block(self, high: int) -> bool:
+        """Process some of the halves up to `high`; False if the round is over."""
+        now_ms = self._clock.now_ms()
+        high = min(high, self._position + _LOOKED_AT)
+        steps: list[tuple[int, _Step]] = []
+        position, missing, go_on = self._position, 0, True
+        while position < high and len(steps) < _BLOCK:
+            if self._halves.is_ended(position):
+                position += 1
+                continue
+            half = self._bridge.find_message(TRANS_HALF_TOPIC, position)
+            if half is None:
+                missing += 1
+                position += 1
+                continue
+            step = self._judge(half, now_ms)
+            if step.verdict is _Verdict.LATER:
+                go_on = False
+                break
+            if step.verdict is not _Verdict.PASS:
+                steps.append((position, step))
+            position += 1
+        if missing:
+            log.warning(
+                "half %s: %s half message(s) up to %s missing in the log",
+                self._position,
+                missing,
+                position,
+            )
+        refused_at = self._carry_out(steps)
+        self._position = position if refused_at is None else refused_at
+        return go_on and refused_at is None
+
+    def _judge(self, half: Message, now_ms: int) -> _Step:
+        original = number_in(half, PREPARED_QUEUE_OFFSET)
+        original = None if original is None or original < 0 else original
+        if original is not None and self._halves.is_ended(original):
+            return _Step(_Verdict.PASS, half, half.properties, original)
+        age_ms = now_ms - half.born_timestamp
+        times = number_in(half, CHECK_TIMES)
+        properties = with_number(half, CHECK_TIMES, 1 if times is None else times + 1)
+        if (times is not None and times >= self._settings.check_max) or (
+            age_ms > self._settings.file_reserved_time_hours * _MS_PER_HOUR
+        ):
+            return _Step(_Verdict.DISCARD, half, half.properties, original)
+        immunity_s = number_in(half, CHECK_IMMUNITY)
+        if immunity_s is not None and age_ms < self._immunity_ms(immunity_s):
+            first = half.queue_offset if original is None else original
+            renewed = with_number(half, PREPARED_QUEUE_OFFSET, first)
+            return _fitting(_Step(_Verdict.RENEW, half, renewed, original))
+        if immunity_s is None and 0 <= age_ms < self._settings.time_out_ms:
+            return _Step(_Verdict.LATER, half, half.properties, original)
+        return _fitting(_Step(_Verdict.CHECK, half, properties, original))
+
+    def _immunity_ms(self, immunity_s: int) -> int:
+        return self._settings.time_out_ms if immunity_s == -1 else immunity_s * 1000
+
+    def _carry_out(self, steps: list[tuple[int, _Step]]) -> int | None:
+        """Append the copies and ask the producers; returns the first rejected half, if any."""
+        if not steps:
+            return None
+        if any(step.verdict is _Verdict.DISCARD for _, step in steps):
+            self._topics.create(TRANS_CHECK_MAX_TIME_TOPIC, _MAX_TIME_QUEUES, PERM_READ_WRITE)
+        results = self._bridge.rewrite([self._rewrite(half, step) for half, step in steps])
+        for (half, step), result in zip(steps, results, strict=True):
+            if result.refusal:
+                log.warning("half %s: could not be stored again: %s", half, result.refusal)
+                return half
+            if result.place is None:
+                continue
+            if step.verdict is _Verdict.DISCARD:
+                _log_discarded(half, step.half, result.place)
+            elif step.verdict is _Verdict.CHECK:
+                self._ask(step, result.place)
+        return None
+
+    def _rewrite(self, half: int, step: _Step) -> Rewrite:
+        discarded = step.verdict is _Verdict.DISCARD
+        topic = TRANS_CHECK_MAX_TIME_TOPIC if discarded else TRANS_HALF_TOPIC
+        record = half_copy(step.half, step.properties, self._settings.store_host_flag)
+        return Rewrite(half, topic, record, step.original)
+
+    # -- checking --------------------------------------------------------------------------------
+
+    def _ask(self, step: _Step, place: tuple[int, int]) -> None:
+        """Send 39 to one producer of the half's group; it responds with a separate request (37)."""
+        half = step.half
+        home = home_of(half.properties)
+        if home is None:
+            log.error("half at %s: its real topic is missing", half.phy_offset)
+            return
+        group = half.find_property(PRODUCER_GROUP) or ""
+        known = self._producers.find_group(group) is not None
+        connection = self._producers.find_available(group) if known else None
+        if connection is None:
+            self._nobody[group] += 1
+            return
+        header = check_header(half, *place, self._settings.store_host)
+        try:
+            body = check_body(half, step.properties, home, *place)
+        except MessageIllegalError as error:
+            log.error("half at %s: cannot be checked: %s", half.phy_offset, error)
+            return
+        self._calls.check_producer_transaction_state(connection, header, body)
+
+
+def _fitting(step: _Step) -> _Step:
+    """The step, or a discard if the copy's properties would be too long to be stored."""
+    if len(step.properties) <= PROPERTIES_LIMIT:
+        return step
+    return step._replace(verdict=_Verdict.DISCARD, properties=step.half.properties)
+
+
+def _log_discarded(offset: int, half: Message, place: tuple[int, int]) -> None:
+    log.error(
+        "half %s: topic %s, key %s: checked too often or too old, moved to %s at offset %s; "
+        "RESUME_CHECK_HALF_MESSAGE (323) puts it back",
+        offset,
+        half.find_property("REAL_TOPIC"),
+        half.find_property("UNIQ_KEY"),
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        place[1],
+    )
