@@ -1,7 +1,7 @@
 """`python -m broker`: what bin/mqbroker executes. Reads the settings, becomes the supervisor.
 
-Runs the supervisor process; everything that can be wrong before a child starts ends here with
-one line on stderr and the original's exit code.
+Runs in the supervisor process. Every error found before a child starts ends here: one line on
+stderr and RocketMQ's exit code.
 """
 
 from __future__ import annotations

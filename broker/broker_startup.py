@@ -1,9 +1,9 @@
-"""BrokerStartup: from the command line to checked settings; starts nothing.
+"""BrokerStartup: turns the command line into validated settings; starts nothing.
 
-Runs in the supervisor, first of all. Kin: org.apache.rocketmq.broker.BrokerStartup: same flags,
-order, words and exit codes. What it hands on is plain data; the children get the same settings
-as a flat table, so that a file that changes meanwhile cannot make two processes of one broker
-disagree.
+Runs in the supervisor, first of all. RocketMQ's counterpart is
+org.apache.rocketmq.broker.BrokerStartup: same flags, order of checks, messages and exit codes. The
+result is plain data. The child processes get the same settings as a flat table, so that a file that
+changes meanwhile cannot make the processes of one broker disagree.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ KEYS: Final = KeySpace(
 _TLS_KEYS: Final = KeySpace((TlsConfig,))
 _FREE_PORT: Final = "0"
 _LEAST_ADDRESS: Final = 6
-"""A shorter haMasterAddress is none, as in the original."""
+"""A shorter haMasterAddress counts as unset, as in RocketMQ."""
 _SLAVE_ID: Final = (
     ": set brokerId=1 (the next slave of the group: 2), or brokerRole=ASYNC_MASTER for a master"
 )
@@ -82,7 +82,7 @@ _HA_KEYS: Final = (
 def load_startup_options(
     arguments: Sequence[str], environment: Mapping[str, str]
 ) -> StartupOptions:
-    """Reads command line, environment and file, in the original's order of checks.
+    """Read command line, environment and file, with RocketMQ's order of checks.
 
     Raises StartupExitError: the text to print and the exit code, also for -h, -p and -m.
     """
@@ -132,10 +132,10 @@ def _load(
 
 
 def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
-    """Values that follow from others: the HA port, a master's id, whether our calls use TLS.
+    """Derived values: the HA port, a master's id, whether outgoing calls use TLS.
 
-    4.9.8 always takes listenPort + 1 for the HA port; a configured one is honoured here, as in
-    5.x. With listenPort 0 both ports are free ones.
+    4.9.8 always takes listenPort + 1 for the HA port; a configured one is honoured here, as in 5.x.
+    With listenPort 0 both ports are chosen by the system.
     """
     values = dict(loaded)
     if "haListenPort" not in values:
@@ -149,7 +149,7 @@ def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
 
 
 def _validate(store: MessageStoreConfig, sources: Mapping[str, str]) -> None:
-    """Contradictions within the store's settings, with the place of the key they name."""
+    """Check the store's settings for contradictions; errors name the source of the key."""
     try:
         store.validate()
     except StoreError as error:
@@ -158,7 +158,7 @@ def _validate(store: MessageStoreConfig, sources: Mapping[str, str]) -> None:
 
 
 def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
-    """What would otherwise fail in process `ha`, after the start, with the place of the key."""
+    """Check what would otherwise fail later in process `ha`; errors name the source of the key."""
     try:
         parse_networks(config.ha_trusted_addresses)
         make_tls_context(config, server_side=True)
@@ -175,7 +175,8 @@ def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
 
 
 def _validate_access(config: BrokerConfig, sources: Mapping[str, str]) -> None:
-    """What would otherwise fail in process `remoting`, after the start; files name their lines."""
+    """Check what would otherwise fail later in process `remoting`; errors in files name the
+    line."""
     try:
         parse_patterns(config.admin_allowed_addresses)
     except ValueError as error:
@@ -189,7 +190,7 @@ def _validate_access(config: BrokerConfig, sources: Mapping[str, str]) -> None:
 
 
 def _validate_tls(options: StartupOptions) -> None:
-    """What would otherwise fail in processes `remoting` and `namesrv`, after the start."""
+    """Check what would otherwise fail later in processes `remoting` and `namesrv`."""
     try:
         check_tls(options.tls, use_tls=options.client.use_tls)
     except TlsSettingError as error:
@@ -197,7 +198,8 @@ def _validate_tls(options: StartupOptions) -> None:
 
 
 def _shut_out(options: StartupOptions, *, embeds_namesrv: bool) -> tuple[str, ...]:
-    """A name server in this broker that will not let the broker in: it has the same settings."""
+    """Warnings if the embedded name server, which has the same settings, would reject this
+    broker."""
     tls, use_tls = options.tls, options.client.use_tls
     is_enforcing = tls.mode is TlsMode.enforcing
     if not embeds_namesrv or not options.supervisor.embedded_namesrv_enable:
@@ -227,11 +229,11 @@ def _is_address(text: str) -> bool:
 def _check_role(
     options: StartupOptions, loaded: LoadedSettings, *, has_namesrv: bool
 ) -> tuple[str, ...]:
-    """Warnings about a role and an id that do not fit together.
+    """Warnings about a role and an id that are inconsistent.
 
-    Raises StartupExitError where going on would do harm. RocketMQ makes every broker that is no
-    slave master 0, whatever its brokerId: a slave whose brokerRole was forgotten then takes the
-    master's place at the name servers.
+    Raises StartupExitError where continuing would do harm. RocketMQ makes every broker that is not
+    a slave master 0, whatever its brokerId: a slave without brokerRole then replaces the master at
+    the name servers.
     """
     role = options.store.broker_role.name
     if options.store.is_slave:
@@ -255,7 +257,7 @@ def _check_role(
 
 
 def _without_master(options: StartupOptions, *, has_namesrv: bool) -> tuple[str, ...]:
-    """A slave that nobody tells of its master."""
+    """Warnings for a slave that cannot learn its master's address."""
     if has_namesrv:
         return ()
     known = "no name server tells it of its master"

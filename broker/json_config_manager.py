@@ -1,11 +1,11 @@
-"""JsonConfigManager: a table kept in config/<name>.json, loaded whole and saved whole.
+"""JsonConfigManager: a table stored in config/<name>.json, loaded and saved as a whole.
 
 Base of the topic, group, offset and delay-offset managers (Java: ConfigManager). The `remoting`
-process is the only writer of these files. Rules: nothing is saved before a load succeeded; a
-broken file is never taken for an empty table (the original starts empty when the .bak is missing
-or empty); a save goes through conf.atomic_file. Form of the files: fastjson's pretty one, so that
-a Java broker can take the directory over. Saves come from pool threads and the scheduled
-executor: one lock. Knows no key of any table.
+process is the only writer of these files. Rules: nothing is saved before a load has succeeded; a
+corrupt file is never treated as an empty table (RocketMQ starts empty if the .bak is missing or
+empty); saves go through conf.atomic_file. The files have fastjson's pretty format, so that a Java
+broker can use the directory. Pool threads and the scheduled executor save, under one lock. Knows no
+key of any table.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 
 
 class ConfigFileError(Exception):
-    """A config/*.json file cannot be used; the message names the files and the way out."""
+    """A config/*.json file is unusable; the message names the files and the fix."""
 
 
 def parse_object(text: bytes) -> dict[str, Any]:
-    """The JSON object of a file or of another broker's answer. Raises ValueError."""
+    """Parse the JSON object of a file or of another broker's response. Raises ValueError."""
     value = loads_lenient(text)
     if not isinstance(value, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is not a JSON object")
     return value
 
 
@@ -40,7 +40,7 @@ Submit = Callable[[str, Callable[[], None]], object]
 
 
 class JsonConfigManager(ABC):
-    """One table and its file. Owned by: `_persist_lock` for everything about the file."""
+    """One table and its file. `_persist_lock` guards everything concerning the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,29 +54,30 @@ class JsonConfigManager(ABC):
 
     @abstractmethod
     def decode(self, value: dict[str, Any]) -> None:
-        """Take over what was read. Raises ValueError, which leaves the table as it was."""
+        """Replace the table by the parsed file. Raises ValueError, which leaves the table
+        unchanged."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """The table as a JSON value in Java's shape, safe to walk while others change it."""
+        """The table as a JSON value in Java's format, safe to iterate during changes."""
 
     def encode(self) -> bytes:
-        """The compact text, as the bodies of 21, 43, 45 and 201 have it."""
+        """The compact JSON text, as in the bodies of 21, 43, 45 and 201."""
         return dumps_java(self.snapshot())
 
     # -- load -----------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the file, else its .bak. Neither file there: a first start, the table stays as is.
+        """Read the file, else its .bak. If neither exists (first start), the table stays unchanged.
 
-        Raises ConfigFileError when there is a file but none can be read, and OSError.
+        Raises ConfigFileError if a file exists but none is readable, and OSError.
         """
         problems: list[str] = []
         if self._try_load(self.path, problems):
             self._main_is_good = True
         elif self._try_load(self.backup_path, problems):
             log.warning(
-                "%s: loaded from %s instead; what changed after that copy is lost%s",
+                "%s: loaded from %s instead; changes after that copy are lost%s",
                 self.path,
                 self.backup_path,
                 "".join(f"; {problem}" for problem in problems),
@@ -84,7 +85,7 @@ class JsonConfigManager(ABC):
         elif problems:
             raise ConfigFileError(self._refusal(problems))
         else:
-            log.info("%s: not there yet, starting with the built-in entries", self.path)
+            log.info("%s: does not exist yet, starting with the built-in entries", self.path)
         self._loaded = True
 
     def _try_load(self, path: Path, problems: list[str]) -> bool:
@@ -94,7 +95,7 @@ class JsonConfigManager(ABC):
             return False
         try:
             if not text.strip(b" \t\r\n\0"):
-                raise ValueError(f"holds nothing but {len(text)} blank or zero bytes")
+                raise ValueError(f"contains only blank or zero bytes ({len(text)})")
             self.decode(parse_object(text))
         except ValueError as error:
             problems.append(f"{path}: {error}")
@@ -114,27 +115,27 @@ class JsonConfigManager(ABC):
     # -- save -----------------------------------------------------------------------------------
 
     def save_in_background(self, submit: Submit) -> None:
-        """From now on `save_soon` hands its work to `submit`: the loop's thread must not wait."""
+        """From now on `save_soon` uses `submit`, since the loop's thread must not block."""
         self._submit = submit
 
     def mark_changed(self) -> None:
-        """The table differs from the file now. Any thread."""
+        """Record that the table differs from the file. Any thread."""
         self._version += 1
 
     @property
     def changes(self) -> int:
-        """How often the table was marked as changed since the start."""
+        """How often the table was marked changed since the start."""
         return self._version
 
     def persist(self) -> None:
-        """Write the table to the file, the text before to .bak. Raises OSError."""
+        """Write the table to the file and the previous text to .bak. Raises OSError."""
         with self._persist_lock:
             self._write()
 
     def save_if_changed(self) -> bool:
-        """Save when something was marked since the last save; whether it is saved now.
+        """Save if the table was marked changed since the last save; True if it is saved now.
 
-        A failure is logged and tried again at the next call: the table in memory still serves.
+        A failure is logged and retried by the next call; the table in memory stays in use.
         """
         with self._persist_lock:
             if self._version == self._saved_version:
@@ -142,12 +143,12 @@ class JsonConfigManager(ABC):
             try:
                 self._write()
             except OSError as error:
-                log.error("%s: not saved, will be tried again: %s", self.path, error)
+                log.error("%s: save failed, will retry: %s", self.path, error)
                 return False
         return True
 
     def save_soon(self) -> None:
-        """Mark, and save at once in the background if there is one, else here."""
+        """Mark changed and save, in the background if available, else synchronously."""
         self.mark_changed()
         if self._submit is None:
             self.save_if_changed()
@@ -159,10 +160,10 @@ class JsonConfigManager(ABC):
 
     def _write(self) -> None:
         if not self._loaded:
-            raise ConfigFileError(f"{self.path}: not saved, since it was never loaded")
+            raise ConfigFileError(f"{self.path}: not saved, because it was never loaded")
         version = self._version
         data = dumps_java_pretty(self.snapshot())
-        # A main file that could not be read must not replace the .bak we just lived from.
+        # A main file that could not be read must not replace the .bak that was loaded instead.
         write_atomic(self.path, data, backup=self._main_is_good)
         self._main_is_good = True
         self._saved_version = version

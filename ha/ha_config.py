@@ -16,7 +16,7 @@ class HaAckLevel(enum.StrEnum):
     """What a slave has done with bytes before it acknowledges them."""
 
     received = "received"
-    """They are in the page cache: the original's meaning."""
+    """They are in the page cache: RocketMQ's meaning."""
     validated = "validated"
     """They are whole records whose CRC is right."""
     flushed = "flushed"

@@ -1,14 +1,14 @@
-"""Command channel: small requests between our processes, with answers and deadlines.
+"""Command channel: small requests between the broker's processes, with responses and deadlines.
 
-The supervisor makes a pair of SOCK_SEQPACKET sockets for each pair of processes and keeps both
-ends, so that a restarted process finds its end again. A message is one packet of JSON. No message
-body of a client ever travels here (design.md, rule 2).
+The supervisor creates a pair of SOCK_SEQPACKET sockets for each pair of processes and keeps both
+ends open, so that a restarted process gets its end back. A message is one packet of JSON. Message
+bodies of clients never travel here: processes share those through the mapped files.
 
     request   {"id": int, "command": str, "deadline_ms": monotonic int, "arguments": {...}}
     answer    {"id": int, "result": {...}} or {"id": int, "error": str}
 
-A request whose deadline has passed when its turn comes is dropped: who asked has given up.
-Several requests may be under way at once, and be answered in another order.
+A request whose deadline has passed when it is received is dropped, since the caller has given up.
+Several requests may be in flight at once, and may be answered out of order.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from ipc.clock import Clock
 log = logging.getLogger(__name__)
 
 MAX_PACKET: Final = 256 << 10
-"""Bytes. HA status, the longest answer, takes some 800 for each replica. A packet has to fit into a
-socket buffer: Linux gives 416 KiB unless net.core.wmem_max was lowered."""
+"""Bytes. HA status, the longest response, takes about 800 for each replica. A packet has to fit
+into a socket buffer: 416 KiB on Linux unless net.core.wmem_max was lowered."""
 Arguments = dict[str, Any]
 CommandHandler = Callable[[Arguments], Arguments]
 ResultT = TypeVar("ResultT")
 
 
 class CommandError(Exception):
-    """The other process refused, failed or did not answer in time; says which and why."""
+    """The other process rejected the command, failed or timed out; says which process and why."""
 
 
 class CommandRequest(msgspec.Struct):
-    """One request on its way; times are monotonic ms."""
+    """One request in flight; times are monotonic ms."""
 
     id: int
     command: str
@@ -56,7 +56,7 @@ class _Answer(msgspec.Struct):
 
 
 def create_channel() -> tuple[socket.socket, socket.socket]:
-    """(asking end, answering end), inherited by the two processes."""
+    """(client end, server end), inherited by the two processes."""
     asking, answering = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (asking, answering):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_PACKET)
@@ -64,9 +64,10 @@ def create_channel() -> tuple[socket.socket, socket.socket]:
 
 
 class CommandClient:
-    """The asking end. Any thread; a slow answer keeps nobody from asking something else.
+    """The client end. Any thread may call; a slow response does not block other calls.
 
-    Whoever waits and finds nobody receiving receives, for all that wait. Guarded by: `_changed`.
+    A waiting thread that finds no other thread receiving receives on behalf of all of them. Guarded
+    by: `_changed`.
     """
 
     def __init__(self, sock: socket.socket, peer: str, clock: Clock) -> None:
@@ -75,14 +76,14 @@ class CommandClient:
         self._clock = clock
         self._changed = threading.Condition()
         self._answers: dict[int, _Answer | None] = {}
-        """By the ids of the calls under way; None: not answered yet."""
+        """Responses by call id; None for a call that is still in flight."""
         self._receiving = False
-        # A restarted process must not take the answer to its predecessor's question.
+        # A restarted process must not accept a response meant for its predecessor.
         self._next_id = int.from_bytes(os.urandom(5), "big") << 16
         sock.setblocking(False)
 
     def call(self, command: str, timeout_ms: int, **arguments: Any) -> Arguments:
-        """Ask the peer and wait. Raises CommandError naming the peer and the command."""
+        """Call the peer and wait. Raises CommandError naming the peer and the command."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         with self._changed:
             self._next_id += 1
@@ -106,15 +107,15 @@ class CommandClient:
             return self._await(request)
         except OSError as error:
             raise CommandError(
-                f"{request.command}: no answer from process {self._peer}: {error or 'timeout'}"
+                f"{request.command}: no response from process {self._peer}: {error or 'timeout'}"
             ) from error
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise CommandError(
-                f"{request.command}: an answer from process {self._peer} is not understood: {error}"
+                f"{request.command}: malformed response from process {self._peer}: {error}"
             ) from error
 
     def _await(self, request: CommandRequest) -> _Answer:
-        """The answer, received by this thread or by another one that waits for its own."""
+        """The response, received by this thread or by another one that waits for its own."""
         while True:
             with self._changed:
                 while self._receiving and self._answers[request.id] is None:
@@ -137,7 +138,7 @@ class CommandClient:
     def _when(
         self, event: int, function: Callable[[], ResultT], request: CommandRequest
     ) -> ResultT:
-        """What `function` returns once the socket is ready for it. Raises TimeoutError."""
+        """Wait until the socket is ready, then call `function`. Raises TimeoutError."""
         poll = select.poll()
         poll.register(self._sock.fileno(), event)
         while True:
@@ -155,8 +156,9 @@ class CommandClient:
 
 
 class CommandServer:
-    """The answering end. `step` runs on the thread that owns what the commands touch; where
-    commands have threads of their own one receives and each answers."""
+    """The server end. `step` runs on the thread that owns the state that the commands use. If
+    commands have threads of their own, one thread calls `receive` and each of them calls
+    `answer`."""
 
     def __init__(
         self,
@@ -181,11 +183,11 @@ class CommandServer:
         sock.setblocking(False)
 
     def fileno(self) -> int:
-        """For a selector or poll: readable when a request waits."""
+        """For a selector or poll: readable when a request is pending."""
         return self._sock.fileno()
 
     def step(self) -> bool:
-        """Take one waiting packet, if there is one, and answer it."""
+        """Receive and serve one pending request; False if there is none."""
         try:
             request = self.receive()
         except BlockingIOError:
@@ -195,29 +197,29 @@ class CommandServer:
         return True
 
     def receive(self) -> CommandRequest | None:
-        """One waiting request; None for a packet that is none. Raises BlockingIOError: nothing
-        waits."""
+        """Receive one pending request; None for a malformed packet. Raises BlockingIOError if
+        nothing is pending."""
         packet = self._sock.recv(MAX_PACKET)
         if not packet:
-            raise BlockingIOError("the asking end is closed")
+            raise BlockingIOError("the client end is closed")
         try:
             return msgspec.json.decode(packet, type=CommandRequest)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            log.error("a command that is none was dropped: %s", error)
+            log.error("dropped malformed command: %s", error)
             return None
 
     def answer(self, request: CommandRequest) -> None:
-        """Run the request's handler and send what it says. Any thread."""
+        """Run the request's handler and send its result. Any thread."""
         if request.deadline_ms <= self._clock.monotonic_ms():
             log.warning("command %s: dropped, its deadline has passed", request.command)
             return
         packet = msgspec.json.encode(self._answer(request))
         try:
             if len(packet) > MAX_PACKET:
-                raise OSError(errno.EMSGSIZE, f"answer of {len(packet)} bytes is too large")
+                raise OSError(errno.EMSGSIZE, f"response of {len(packet)} bytes is too large")
             self._sock.send(packet)
         except OSError as error:
-            log.error("command %s: its answer was not taken: %s", request.command, error)
+            log.error("command %s: sending the response failed: %s", request.command, error)
             if error.errno == errno.EMSGSIZE:
                 self._send_error(request, f"{error.strerror} ({len(packet)} bytes)")
 
@@ -225,7 +227,9 @@ class CommandServer:
         try:
             self._sock.send(msgspec.json.encode(_Answer(request.id, error=text)))
         except OSError as error:
-            log.error("command %s: this was not taken, either: %s", request.command, error)
+            log.error(
+                "command %s: sending the error response also failed: %s", request.command, error
+            )
 
     def _answer(self, request: CommandRequest) -> _Answer:
         handler = self._handlers.get(request.command)

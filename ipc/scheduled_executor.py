@@ -1,9 +1,9 @@
 """ScheduledExecutor: named periodic tasks on a few threads (registration, persistence, scans).
 
-Java's BrokerController has a one-thread scheduler, so that a name server which does not answer
-delays the saving of offsets. Here a handful of threads share one heap of due tasks. A task never
-runs beside itself; a late one is not run twice to catch up. A task that raises is logged and
-kept. Runs in the `remoting` process; knows nothing of what the tasks do.
+Java's BrokerController has a single-threaded scheduler, so an unresponsive name server delays the
+saving of offsets. Here a few threads share one heap of due tasks. A task never runs concurrently
+with itself, and a late one is not repeated to catch up. If a task raises, the error is logged and
+the task stays scheduled. Runs in the `remoting` process; knows nothing of what the tasks do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipc.clock import Clock
 log = logging.getLogger(__name__)
 
 DEFAULT_THREADS: Final = 3
-"""One may wait for a name server and one for a disk, and the third still scans clients."""
+"""One may be blocked by a name server and one by a disk, while the third still scans clients."""
 
 
 class ScheduledTask:
@@ -40,7 +40,7 @@ class ScheduledTask:
         self.failures = 0
 
     def cancel(self) -> None:
-        """Do not run again; a run under way ends by itself. Any thread."""
+        """Do not run again; a run in progress completes. Any thread."""
         self.cancelled = True
 
     def next_due_ms(self, now_ms: int) -> int | None:
@@ -52,7 +52,7 @@ class ScheduledTask:
 
 
 class ScheduledExecutor:
-    """Runs tasks when they are due (monotonic time). Any thread schedules."""
+    """Runs tasks when they are due (monotonic time). Any thread may schedule."""
 
     def __init__(
         self, clock: Clock, *, threads: int = DEFAULT_THREADS, name: str = "BrokerScheduled"
@@ -76,7 +76,7 @@ class ScheduledExecutor:
     ) -> ScheduledTask:
         """Run `function` after `first_delay_ms`, then every `period_ms` (None: once)."""
         if period_ms is not None and period_ms <= 0:
-            raise ValueError(f"task {name}: a period of {period_ms} ms would never sleep")
+            raise ValueError(f"task {name}: invalid period of {period_ms} ms")
         due_ms = self._clock.monotonic_ms() + max(0, first_delay_ms)
         task = ScheduledTask(name, function, due_ms, period_ms)
         self._push(task)
@@ -94,7 +94,8 @@ class ScheduledExecutor:
             thread.start()
 
     def shutdown(self, timeout_ms: int) -> list[str]:
-        """Start no further task and wait for the running ones; who did not stop, by name."""
+        """Start no further tasks and wait for the running ones; returns the names of those that did
+        not stop."""
         with self._condition:
             self._stopping = True
             self._heap.clear()
@@ -108,7 +109,7 @@ class ScheduledExecutor:
         return late
 
     def run_due(self) -> int:
-        """Run what is due now in the caller's thread, one after the other; how many ran.
+        """Run the due tasks sequentially in the caller's thread; returns how many ran.
 
         For tests and for the last round before a stop.
         """

@@ -27,7 +27,7 @@ from namesrv.route_info_manager import (
     BrokerRegistration,
     RouteInfoManager,
 )
-from remoting.asker import asker
+from remoting.asker import describe_requester
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.register_broker import body_crc32, decode_register_broker_body
@@ -342,7 +342,7 @@ class DefaultRequestProcessor:
         except UnicodeDecodeError as error:
             remark = f"UnsupportedEncodingException {error}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
-        remark = self._config.update(text, asker(connection, request))
+        remark = self._config.update(text, describe_requester(connection, request))
         return request.response(_SUCCESS, remark)
 
     def _get_config(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:

@@ -82,7 +82,7 @@ class RequestGuard:
         if code in _OPEN or (code in OPERATOR_CODES and self._operators.include(connection)):
             return
         error = RequestError(ResponseCode.NO_PERMISSION, self._remark(connection, code))
-        self._refusals.say(connection.remote_address, code, error)
+        self._refusals.record(connection.remote_address, code, error)
         raise error
 
     def _remark(self, connection: ConnectionLike, code: int) -> str:

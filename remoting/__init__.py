@@ -1,4 +1,4 @@
-"""The client protocol: bytes, frames, connections. Knows no broker.
+"""The remoting protocol: bytes, frames, connections. Knows no broker.
 
 Rules of the room: the codec modules (frame, remoting_codec, remoting_serializable,
 rocketmq_serializable, headers, body) never see a socket, a thread or a clock. The loop, connection,

@@ -1,8 +1,8 @@
-"""AddressPatterns: which peers a setting or a white list means. Pure, any thread.
+"""AddressPatterns: matches peers against a setting or a whitelist. Pure, any thread.
 
-Understands what access lists of the original hold (Java: RemoteAddressStrategyFactory) and, in
-settings of ours, networks (10.1.0.0/16). A peer's IPv4 address written as IPv6 (::ffff:10.1.2.3)
-is the IPv4 address. It opens nothing and asks nobody: host names are no addresses.
+Supports the syntax of RocketMQ's access lists (Java: RemoteAddressStrategyFactory) and, in settings
+of this broker, networks (10.1.0.0/16). An IPv4-mapped IPv6 address of a peer (::ffff:10.1.2.3) is
+treated as the IPv4 address. No name resolution: host names are not supported.
 
     empty                       nobody
     *  *.*.*.*  *:*:*:*:*:*:*:* everybody, of both kinds
@@ -11,8 +11,8 @@ is the IPv4 address. It opens nothing and asks nobody: host names are no address
     10.1.2.{3,4}  2001:db8::{1,2}
     10.1.*.*  10.1.2.3-50       any part may be * or a range; IPv6 parts are hexadecimal
 
-The original takes `*` and ranges from the second part on, and what stands behind the first one it
-does not look at: 10.*.2.3 there means 10.*.*.*, and here what it says.
+RocketMQ accepts `*` and ranges from the second part on, and ignores the parts after the first of
+them: there 10.*.2.3 means 10.*.*.*; here it means what it says.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _CACHED_PEERS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class AddressPatterns:
-    """Patterns that were checked. `ranges`: for each the lowest and highest value of every part
-    (four, or eight for IPv6)."""
+    """Validated patterns. `ranges`: the lowest and highest value of every part of each pattern
+    (four parts, or eight for IPv6)."""
 
     everybody: bool = False
     ranges: tuple[_Ranges, ...] = ()
     networks: tuple[_Network, ...] = ()
 
     def matches(self, ip: str) -> bool:
-        """Whether the peer at `ip` is meant; never for what is no IP address."""
+        """Whether `ip` matches; False if it is not an IP address."""
         if self.everybody:
             return True
         if not self.ranges and not self.networks:
@@ -65,8 +65,8 @@ NOBODY: Final = AddressPatterns()
 
 
 def parse_pattern(text: str) -> AddressPatterns:
-    """One entry of an access list of the original, without networks. Raises ValueError that names
-    the entry and the way out."""
+    """Parse one entry of a RocketMQ access list, without networks. Raises ValueError naming the
+    entry and the fix."""
     text = text.strip()
     if text in _EVERYBODY:
         return AddressPatterns(everybody=True)
@@ -74,19 +74,19 @@ def parse_pattern(text: str) -> AddressPatterns:
 
 
 def parse_patterns(text: str) -> AddressPatterns:
-    """A setting of ours: patterns and networks, separated by commas; empty: nobody. Raises
-    ValueError that names the wrong part and the way out."""
+    """Parse a setting of this broker: patterns and networks separated by commas; empty matches
+    nobody. Raises ValueError naming the invalid part and the fix."""
     parts = split_list(text)
     return union(_network(part) if "/" in part else parse_pattern(part) for part in parts)
 
 
 def split_list(text: str) -> list[str]:
-    """The parts of a comma list, without blanks; commas within braces belong to their part."""
+    """Split a comma-separated list and strip blanks; commas within braces do not separate."""
     return [part.strip() for part in _OUTSIDE_BRACES.split(text) if part.strip()]
 
 
 def union(patterns: Iterable[AddressPatterns]) -> AddressPatterns:
-    """Whoever any of them means."""
+    """Matches whatever any of the patterns matches."""
     known = tuple(patterns)
     return AddressPatterns(
         everybody=any(one.everybody for one in known),
@@ -104,11 +104,11 @@ def _network(text: str) -> AddressPatterns:
     try:
         return AddressPatterns(networks=(ipaddress.ip_network(text, strict=False),))
     except ValueError as error:
-        raise _wrong(text, "is no network") from error
+        raise _wrong(text, "is not a network") from error
 
 
 def _spread(text: str) -> list[str]:
-    """The addresses of a list, with braces or without; empty for an empty text."""
+    """Expand a list with or without braces into addresses; empty for an empty text."""
     if not text.endswith("}"):
         return [part.strip() for part in text.split(",")] if text else []
     head, brace, inner = text[:-1].partition("{")
@@ -128,7 +128,7 @@ def _ranges(address: str, text: str) -> _Ranges:
 
 
 def _v6_words(address: str, text: str) -> list[str]:
-    """The eight parts, with what :: stands for."""
+    """The eight parts, with :: expanded."""
     if address.count("::") > 1 or ":::" in address:
         raise _wrong(text, "has more than one ::")
     head, gap, tail = address.partition("::")
@@ -162,7 +162,7 @@ def _number(word: str, base: int, text: str) -> int:
 
 def _wrong(text: str, why: str) -> ValueError:
     return ValueError(
-        f"{text!r} {why}; write an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{{3,4}}), or "
+        f"{text!r} {why}; use an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{{3,4}}), or "
         "* and ranges in an address (10.1.*.*, 10.1.2.3-50)"
     )
 

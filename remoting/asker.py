@@ -1,4 +1,4 @@
-"""Who sent a request, in words for logs and audits. Stateless, any thread."""
+"""Describes the sender of a request for logs and audits. Stateless, any thread."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 
 
-def asker(connection: ConnectionLike, request: RemotingCommand) -> str:
-    """The peer's address, with the access key that the request names, if it does.
+def describe_requester(connection: ConnectionLike, request: RemotingCommand) -> str:
+    """The peer's address, with the request's access key if it has one.
 
-    Whether that key is the peer's own is known only where access control checks signatures.
+    The key is only verified where access control checks signatures.
     """
     access_key = request.ext_fields.get("AccessKey")
     if not access_key:

@@ -1,8 +1,8 @@
-"""ClientTls: the TLS of a RemotingClient: one context for all its connections.
+"""ClientTls: the TLS context of a RemotingClient, shared by all its connections.
 
-Runs on the client's loop; the context is made for the first connection. Files that cannot be used
-fail each connect, with the reason, until they can: a registration is tried again and again. (Java:
-the sslContext of NettyRemotingClient.)
+Runs on the client's loop; the context is created for the first connection. With invalid files each
+connect fails with the reason, until they are fixed, since registrations are retried. (Java: the
+sslContext of NettyRemotingClient.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remoting.tls_socket import CHUNK_SIZE, TlsError, TlsSocket
 
 
 class ClientTls:
-    """What a RemotingClient needs for TLS (ClientSecurity). Owned by: the client's loop."""
+    """Provides TLS to a RemotingClient (ClientSecurity). Owned by: the client's loop."""
 
     def __init__(self, config: TlsConfig) -> None:
         self._config = config
@@ -26,16 +26,16 @@ class ClientTls:
         self._receive = memoryview(bytearray(CHUNK_SIZE))
 
     def prepare(self) -> ssl.SSLContext:
-        """The context, made now or before; who cannot try again calls it before the first
-        connection. Raises TlsSettingError."""
+        """Create the context if necessary. Call it before the first connection to detect errors
+        early. Raises TlsSettingError."""
         if self._context is None:
             self._context = make_client_context(self._config)
         return self._context
 
     def wrap(self, sock: socket.socket) -> TlsSocket:
-        """TLS over a connected socket, which it takes over; the handshake is not begun.
+        """Wrap a connected socket in TLS and take ownership of it; the handshake is not started.
 
-        Raises TlsError for settings that cannot be used.
+        Raises TlsError for invalid settings.
         """
         try:
             context = self.prepare()
@@ -44,5 +44,5 @@ class ClientTls:
         return TlsSocket(sock, context, server_side=False, receive=self._receive)
 
     def connection(self, *arguments: Any, **settings: Any) -> TlsConnection:
-        """A connection over a socket that `wrap` made, with the arguments of Connection."""
+        """A connection over a wrapped socket, with the arguments of Connection."""
         return TlsConnection(*arguments, **settings)

@@ -1,9 +1,9 @@
-"""Header dataclasses to extFields and back. Sans I/O, any thread.
+"""Converts header dataclasses to extFields and back. Sans I/O, any thread.
 
-A header is a frozen slots dataclass in remoting/headers. An attribute `queue_offset` is the key
-`queueOffset` on the wire; exceptions stand in the class's WIRE_NAMES. A field without default is
-what Java declares not-null: Java lets a missing one through and fails later with a null pointer,
-we refuse it by name (HeaderError, answered SYSTEM_ERROR, as the null pointer is). Values are text
+A header is a frozen slots dataclass in remoting/headers. The attribute `queue_offset` is the key
+`queueOffset` on the wire; the class's WIRE_NAMES lists exceptions. A field without default is
+declared not-null in Java. Java accepts a missing one and fails later with a NullPointerException;
+here it is rejected by name (HeaderError, answered SYSTEM_ERROR like the exception). Values are text
 on the wire: decimal integers checked against Java's range, true/false, or the text itself.
 """
 
@@ -42,7 +42,7 @@ class CommandCustomHeader:
     """Base of every header (Java: CommandCustomHeader)."""
 
     WIRE_NAMES: ClassVar[Mapping[str, str]] = {}
-    """Wire name by attribute, where it is not the camelCase of the attribute."""
+    """Wire name by attribute, if it is not the camelCase form of the attribute."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +69,9 @@ def camel_case(attribute: str) -> str:
 
 
 def decode_header(cls: type[_Header], ext_fields: Mapping[str, str]) -> _Header:
-    """Read a header; keys that the class does not know are ignored.
+    """Parse a header; unknown keys are ignored.
 
-    Raises HeaderError naming the first field that is missing or cannot be parsed.
+    Raises HeaderError naming the first field that is missing or invalid.
     """
     values: dict[str, Any] = {}
     for attribute, wire_name, parse, required in _fields(cls):
@@ -91,7 +91,7 @@ def decode_header(cls: type[_Header], ext_fields: Mapping[str, str]) -> _Header:
 
 
 def encode_header(header: CommandCustomHeader) -> dict[str, str]:
-    """The extFields of a header, in declaration order; what is None is left out."""
+    """The extFields of a header, in declaration order; None is omitted."""
     result: dict[str, str] = {}
     for field in _fields(type(header)):
         value = getattr(header, field.attribute)
@@ -106,7 +106,7 @@ def encode_header(header: CommandCustomHeader) -> dict[str, str]:
 
 
 _plans: Final[dict[type[CommandCustomHeader], tuple[_Field, ...]]] = {}
-"""Made on first use; two threads that make the same plan make equal ones."""
+"""Cached on first use; two threads that build the same plan build equal ones."""
 
 
 def _fields(cls: type[CommandCustomHeader]) -> tuple[_Field, ...]:
@@ -131,7 +131,7 @@ def _make_plan(cls: type[CommandCustomHeader]) -> tuple[_Field, ...]:
 
 
 def _parser(hint: Any) -> Callable[[str], Any] | None:
-    """The function that reads a field of this annotation; None for text."""
+    """The parser for a field with this annotation; None for text."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(arg for arg in get_args(hint) if arg is not types.NoneType)
     return _PARSERS[hint]
@@ -155,7 +155,7 @@ def _parse_int(text: str, bound: int) -> int:
 
 
 def _parse_bool(text: str) -> bool:
-    """Java's Boolean.parseBoolean: whatever is not "true" is false."""
+    """Java's Boolean.parseBoolean: anything but "true" is false."""
     return text.lower() == "true"
 
 

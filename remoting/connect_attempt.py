@@ -1,8 +1,8 @@
-"""ConnectAttempt: a non-blocking connect to "host:port" on a SelectorLoop, with TLS if wanted.
+"""ConnectAttempt: a non-blocking connect to "host:port" on a SelectorLoop, optionally with TLS.
 
-Tries the socket addresses that the name stands for, one after the other, each with its own
-time-out; a TLS handshake has the same time again, and one that fails ends the attempt. Runs on the
-loop's thread, but for `resolve`, which any thread may call. Knows no frame.
+Tries the socket addresses that the name resolves to in order, each with its own timeout. A TLS
+handshake has the same timeout, and a failed one ends the attempt. Runs on the loop's thread, except
+`resolve`, which any thread may call. Knows no frame.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ SocketTarget = tuple[int, int, int, str, Any]
 
 
 class HandshakingSocket(StreamSocket, Protocol):
-    """A socket that must agree with its peer before bytes can go (TlsSocket)."""
+    """A socket that requires a handshake before data can be sent (TlsSocket)."""
 
     def handshake(self) -> int:
-        """Go on: 0 when it is done, else the event that it waits for. Raises OSError."""
+        """Continue the handshake: 0 when it is done, else the event that it waits for. Raises
+        OSError."""
 
 
 Wrap = Callable[[socket.socket], HandshakingSocket]
-"""Takes over a connected socket. Raises OSError."""
+"""Takes ownership of a connected socket. Raises OSError."""
 
 
 def resolve(address: str) -> list[SocketTarget]:
-    """The socket addresses that "host:port" or "[v6]:port" stands for. May ask the resolver.
+    """Resolve "host:port" or "[v6]:port" to socket addresses. May block on the resolver.
 
-    Raises RemotingConnectError when it is no such text or the name is unknown.
+    Raises RemotingConnectError if the address is malformed or the name is unknown.
     """
     host, separator, port = address.rpartition(":")
     if not separator or not host or not port.isdecimal() or int(port) > 65535:
@@ -60,7 +61,7 @@ class ConnectAttempt:
         on_failed: Callable[[RemotingConnectError], None],
         wrap: Wrap | None = None,
     ) -> None:
-        """wrap: makes a TLS socket of a connected one; None: the connection is plain."""
+        """wrap: wraps a connected socket in TLS; None for a plain connection."""
         self._loop = loop
         self._address = address
         self._targets = targets
@@ -73,17 +74,17 @@ class ConnectAttempt:
         self._timer: TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin; the outcome may be told before this returns."""
+        """Start; a callback may run before this returns."""
         self._next_target(errno.EADDRNOTAVAIL)
 
     def cancel(self) -> None:
-        """Give up; on_failed is called if the attempt was under way."""
+        """Cancel the attempt; on_failed is called if it was in progress."""
         self._targets = []
         self._end(errno.ECANCELED)
         self._end_handshake(os.strerror(errno.ECANCELED))
 
     def _next_target(self, code: int) -> None:
-        """Try what is left; with nothing left, `code` is why the attempt failed."""
+        """Try the next address; if none is left, the attempt fails with `code`."""
         while self._targets:
             try:
                 self._begin(self._targets.pop(0))
@@ -110,7 +111,7 @@ class ConnectAttempt:
         self._loop.register(sock, EVENT_WRITE, lambda _events: self._end(_socket_error(sock)))
 
     def _end(self, code: int) -> None:
-        """The connect under way succeeded (code 0) or failed with an errno."""
+        """The current connect succeeded (code 0) or failed with an errno."""
         sock, timer = self._sock, self._timer
         if sock is None or timer is None:
             return
@@ -130,16 +131,16 @@ class ConnectAttempt:
             self._secured = secured = wrap(sock)
         except OSError as error:
             sock.close()
-            self._on_failed(RemotingConnectError(self._address, f"no TLS: {error}"))
+            self._on_failed(RemotingConnectError(self._address, f"cannot use TLS: {error}"))
             return
         timeout_ms = self._timeout_ms
-        reason = f"no end within {timeout_ms} ms"
+        reason = f"not completed within {timeout_ms} ms"
         self._timer = self._loop.call_later(timeout_ms, lambda: self._end_handshake(reason))
         self._loop.register(secured, EVENT_READ, lambda _events: self._go_on(secured))
         self._go_on(secured)
 
     def _go_on(self, secured: HandshakingSocket) -> None:
-        """The next step of the handshake; a late event of one that has ended is none."""
+        """The next step of the handshake; a late event of a finished one is ignored."""
         if self._secured is not secured:
             return
         try:
@@ -153,7 +154,7 @@ class ConnectAttempt:
             self._end_handshake(None)
 
     def _end_handshake(self, reason: str | None) -> None:
-        """The handshake under way succeeded (None) or failed."""
+        """The handshake succeeded (None) or failed."""
         secured, timer = self._secured, self._timer
         if secured is None or timer is None:
             return
@@ -167,8 +168,8 @@ class ConnectAttempt:
         self._on_failed(
             RemotingConnectError(
                 self._address,
-                f"TLS handshake failed: {reason}; is TLS switched on there (tls.server.mode), and "
-                "do the certificates fit?",
+                f"TLS handshake failed: {reason}; check that the peer has TLS enabled "
+                "(tls.server.mode) and that the certificates match",
             )
         )
 

@@ -1,8 +1,8 @@
-"""Errors of the remoting room, sorted by whose fault they are.
+"""Errors of the remoting package, by who caused them.
 
-The peer asked for something wrong: RequestError (answered, connection kept). The peer's bytes are
-no frame: FrameError (connection closed, nothing answered). Our own call to a peer failed:
-RemotingError and its children, raised to the caller of RemotingClient. Pure data, any thread.
+An invalid request of a peer: RequestError (answered, connection kept). Invalid bytes from a peer:
+FrameError (connection closed without a response). A failed call to a peer: RemotingError and its
+subclasses, raised to the caller of RemotingClient. Pure data, any thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from remoting.response_code import ResponseCode
 
 
 class RequestError(Exception):
-    """A processor refuses a request; the server answers `code` and `remark`."""
+    """A processor rejects a request; the server responds with `code` and `remark`."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(f"{code.name}: {remark}")
@@ -20,7 +20,7 @@ class RequestError(Exception):
 
 
 class HeaderError(RequestError):
-    """A header field is missing or cannot be parsed; names the field and its header class."""
+    """A header field is missing or invalid; names the field and its header class."""
 
     def __init__(self, header: str, field: str, reason: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, f"{header}.{field}: {reason}")
@@ -29,7 +29,7 @@ class HeaderError(RequestError):
 
 
 class BodyError(RequestError):
-    """A body cannot be read as what the request code promises; answered SYSTEM_ERROR."""
+    """A body is invalid for its request code; answered SYSTEM_ERROR."""
 
     def __init__(self, body: str, reason: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, f"{body}: {reason}")
@@ -37,11 +37,11 @@ class BodyError(RequestError):
 
 
 class FrameError(Exception):
-    """The peer sent bytes that are no frame; its connection must be closed."""
+    """The peer sent an invalid frame; its connection must be closed."""
 
 
 class EncodeError(Exception):
-    """We were asked to write a command that the format cannot hold: a bug of the caller."""
+    """A command does not fit the wire format: a bug of the caller."""
 
 
 class RemotingError(Exception):
@@ -53,16 +53,16 @@ class RemotingError(Exception):
 
 
 class RemotingConnectError(RemotingError):
-    """No connection to the peer could be made (Java: RemotingConnectException)."""
+    """Could not connect to the peer (Java: RemotingConnectException)."""
 
 
 class RemotingSendRequestError(RemotingError):
-    """The connection broke before an answer came (Java: RemotingSendRequestException)."""
+    """The connection was lost before a response arrived (Java: RemotingSendRequestException)."""
 
 
 class RemotingTimeoutError(RemotingError):
-    """No answer within the caller's deadline (Java: RemotingTimeoutException)."""
+    """No response within the caller's deadline (Java: RemotingTimeoutException)."""
 
 
 class RemotingTooMuchRequestError(RemotingError):
-    """Too many calls in flight, or no time was given (Java: RemotingTooMuchRequestException)."""
+    """Too many calls in flight, or a timeout of 0 (Java: RemotingTooMuchRequestException)."""

@@ -1,8 +1,8 @@
-"""FileWatchService: tells when files have changed, a thread of its own.
+"""FileWatchService: a thread that watches files for changes.
 
-Looks at their size, time and inode twice a second, through symbolic links: a file that is replaced
-by another, as Kubernetes does it, counts as changed. Knows nothing of what is in them. Follows the
-original's service of this name, which reads the files each time.
+Polls size, modification time and inode twice a second, following symbolic links, so that a file
+replaced by another one (as Kubernetes does) counts as changed. Knows nothing of the contents.
+Follows RocketMQ's service of this name, which reads the files each time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class FileWatchService:
         *,
         interval_s: float = INTERVAL_S,
     ) -> None:
-        """on_changed: called on the service's thread with the files that are not what they were;
-        a file may have gone, or have come. It must not raise."""
+        """on_changed: called on the service's thread with the changed files, including created and
+        deleted ones. It must not raise."""
         self._states = {path: _state_of(path) for path in paths}
         self._on_changed = on_changed
         self._interval_s = interval_s
@@ -37,11 +37,11 @@ class FileWatchService:
         self._thread = threading.Thread(target=self._run, name="FileWatchService", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start watching."""
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Look no more; waits for the thread. Idempotent."""
+        """Stop watching and wait for the thread. Idempotent."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
@@ -51,7 +51,7 @@ class FileWatchService:
             self.look()
 
     def look(self) -> None:
-        """Compare once."""
+        """Poll once."""
         now = {path: _state_of(path) for path in self._states}
         changed = frozenset(path for path, state in now.items() if state != self._states[path])
         self._states = now
@@ -60,7 +60,7 @@ class FileWatchService:
 
 
 def _state_of(path: str) -> _State:
-    """None for a file that is not there, or that nobody may look at."""
+    """The state of a file; None if it does not exist or is not accessible."""
     try:
         found = os.stat(path)
     except OSError:

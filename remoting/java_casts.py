@@ -1,9 +1,9 @@
-"""What fastjson 1.2 makes of a JSON value when the Java field has another type.
+"""Casts JSON values as fastjson 1.2 does when the Java field has another type.
 
-Pure functions, any thread: the one place that knows how loose a peer's values may be. Each takes
-a parsed JSON value that is not null and gives the field's value, or None where Java leaves the
-field as it is; ValueError where Java throws. Used for bodies, and for JSON headers that are not
-as they should be. Checked against the real fastjson by tests/interop/test_loose_bodies.py.
+Pure functions, any thread: the one place with the rules for loosely typed values of peers. Each
+takes a parsed JSON value that is not null and returns the field's value, or None where Java leaves
+the field unset; ValueError where Java throws. Used for bodies, and for malformed JSON headers.
+Checked against the real fastjson by tests/interop/test_loose_bodies.py.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from remoting.remoting_serializable import json_text
 
 _INTEGER_TEXT: Final = re.compile(r"[+-]?\d+(?:\.0*)?")
 _NO_VALUE: Final = frozenset(("", "null", "NULL"))
-"""Text that leaves a number or a boolean as it is."""
+"""Text that leaves a number or a boolean unset."""
 
 _BOOLEANS: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("true", "1", "y", "t"), True),
     **dict.fromkeys(("false", "0", "n", "f"), False),
 }
 _MAX_DIGITS: Final = 20
-"""Before the point; more do not fit a long."""
+"""Maximum digits before the decimal point; more do not fit a long."""
 
 
 def cast_string(value: Any) -> str:
-    """Text as it is; a number with its digits, anything else as JSON text."""
+    """Text unchanged; a number with its digits, anything else as JSON text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal):
@@ -38,7 +38,8 @@ def cast_string(value: Any) -> str:
 
 
 def cast_int(value: Any, bound: int) -> int | None:
-    """An int or a long: -bound <= it < bound. Fractions are cut off, commas in text left out."""
+    """An int or a long in -bound <= value < bound. Fractions are truncated, commas in text
+    removed."""
     if isinstance(value, str):
         if value in _NO_VALUE:
             return None
@@ -51,7 +52,7 @@ def cast_int(value: Any, bound: int) -> int | None:
 
 
 def cast_bool(value: Any) -> bool | None:
-    """A boolean; a number is true when it is 1 without its fraction."""
+    """A boolean; a number is true if it is 1 after truncation."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -65,7 +66,7 @@ def cast_bool(value: Any) -> bool | None:
 
 
 def cast_float(value: Any) -> float | None:
-    """A double; None for what is no finite number, which Java would write as null."""
+    """A double; None if it is not finite, which Java would write as null."""
     if isinstance(value, str):
         if value in _NO_VALUE:
             return None
@@ -82,15 +83,15 @@ def cast_float(value: Any) -> float | None:
 
 
 def cast_enum(value: Any, names: Sequence[str]) -> str | None:
-    """One of `names`, which stand in Java's order: by name, whatever its case, or by ordinal.
+    """One of `names`, which have Java's order: by name (case-insensitive) or by ordinal.
 
-    None for any other text, a number in quotes too.
+    None for any other text, including a number in quotes.
     """
     if isinstance(value, str):
         return _find_name(value, names)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
         return names[value]
-    raise ValueError(f"{json_text(value):.60} is none of the {len(names)} values")
+    raise ValueError(f"{json_text(value):.60} is not one of the {len(names)} values")
 
 
 def _find_name(text: str, names: Sequence[str]) -> str | None:
@@ -108,7 +109,7 @@ def _number_in(text: str) -> int:
 
 
 def _whole_number(value: Any) -> int:
-    """A number of any kind, true as 1, without its fraction."""
+    """A number of any kind, truncated; true is 1."""
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Decimal):

@@ -1,7 +1,7 @@
-"""How Java writes single values into JSON text: escapes of strings, text of doubles.
+"""Formats single JSON values as Java does: escapes of strings, text of doubles.
 
-Pure functions, any thread. One place for what fastjson 1.2 does differently from the json
-writers of this world; used for headers and bodies alike.
+Pure functions, any thread. The differences between fastjson 1.2 and standard JSON writers; used for
+headers and bodies.
 
     standard writers leave  U+007F..U+009F, U+2028, U+2029 as they are; fastjson escapes them
     msgspec writes          \\u000b with lower-case hex digits; fastjson with upper-case ones
@@ -35,9 +35,9 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def to_java_escapes(text: bytes | bytearray) -> bytes | bytearray:
-    """JSON text of msgspec with its escapes turned into those of fastjson.
+    """Convert the escapes of msgspec's JSON text to those of fastjson.
 
-    Costs a look at each byte in C when there is nothing to do; returns its argument then.
+    Costs a scan of the bytes in C if there is nothing to do, and returns its argument then.
     """
     if b"\\u00" in text and _LOWER_HEX_ESCAPE.search(text):
         text = _ANY_ESCAPE.sub(_upper_hex, text)

@@ -1,4 +1,4 @@
-"""Language codes: which language a peer's program says it is written in.
+"""Language codes: the implementation language that a peer reports.
 
 Pure data. A JSON header carries the name, a ROCKETMQ header the number (Java: LanguageCode).
 """
@@ -36,11 +36,12 @@ LANGUAGE_CODES: Final[dict[str, int]] = {code.name: int(code) for code in Langua
 
 
 def language_name(code: int) -> str:
-    """The name of a language code; OTHER for a number nobody defines."""
+    """The name of a language code; OTHER for an undefined number."""
     return LANGUAGE_NAMES[code] if 0 <= code < len(LANGUAGE_NAMES) else LanguageCode.OTHER.name
 
 
 def language_code(name: str) -> int:
-    """The number of a language name, in any case; OTHER for a name nobody defines (Java: null)."""
+    """The number of a language name (case-insensitive); OTHER for an undefined name (Java:
+    null)."""
     code = LANGUAGE_CODES.get(name)
     return LANGUAGE_CODES.get(name.upper(), int(LanguageCode.OTHER)) if code is None else code

@@ -1,7 +1,7 @@
-"""OperatorAddresses: where operators may change something from (setting adminAllowedAddresses).
+"""OperatorAddresses: the addresses from which operators may make changes (adminAllowedAddresses).
 
-Pure, any thread. Broker and name server ask it before the requests of operators; which requests
-those are, and what a refusal says, is theirs to know.
+Pure, any thread. Broker and name server check it before operators' requests; they define which
+requests those are, and the text of a rejection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOOPBACK: Final = ("127.0.0.1", "::1")
 
 
 class OperatorAddresses:
-    """Who is an operator, by address; never changes."""
+    """The operators' addresses; immutable."""
 
     def __init__(self, patterns: AddressPatterns, setting: str) -> None:
         """`setting`: the text that `patterns` were read from."""
@@ -23,7 +23,7 @@ class OperatorAddresses:
         self._setting = setting
 
     def include(self, connection: ConnectionLike) -> bool:
-        """Whether the peer is one. Whoever asks this machine by its own name does so by way of
+        """Whether the peer is an operator. A connection from this machine to its own name counts as
         loopback."""
         matches = self._patterns.matches
         return matches(ip_of(connection.remote_address)) or (

@@ -1,7 +1,7 @@
-"""RefusalLog: says in the log what a gate refused, once in a while for each peer and reason.
+"""RefusalLog: logs rejected requests at a limited rate for each peer and reason.
 
-Any thread; gates of broker and name server use it. A peer that asks again and again must not fill
-the disk, and its words must not look like lines of ours.
+Any thread; used by the request guards of broker and name server. A peer that repeats a request must
+not fill the disk, and its text must not look like separate log lines.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ from remoting.errors import RequestError
 from remoting.request_code import request_code_name
 
 QUIET_MS: Final = 60_000
-"""Between two lines about one refusal of one peer."""
+"""Minimum interval between two lines about the same rejection of a peer."""
 _MAX_SAID: Final = 1024
 _SHOWN: Final = 500
 
 
 class RefusalLog:
-    """What the log has heard of refusals. Owned by: its lock."""
+    """The recently logged rejections. Guarded by: its lock."""
 
     def __init__(self, log: logging.Logger, now_ms: Callable[[], int]) -> None:
         """`now_ms` is monotonic."""
         self._log = log
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._said: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """(ip, remark) to when it was last said, in ms."""
+        self._logged: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """(ip, remark) to the time of the last line, in ms."""
 
-    def say(self, remote: str, code: int, error: RequestError) -> None:
-        """A remark may hold words of the peer: one line, and not too much of it."""
+    def record(self, remote: str, code: int, error: RequestError) -> None:
+        """Log a rejection. The remark may contain text of the peer, so it is truncated and made one
+        line."""
         remark = " ".join(error.remark[:_SHOWN].splitlines())
         key = (ip_of(remote), remark)
         now_ms = self._now_ms()
         with self._lock:
-            said_ms = self._said.get(key)
+            said_ms = self._logged.get(key)
             if said_ms is not None and now_ms - said_ms < QUIET_MS:
                 return
-            self._said[key] = now_ms
-            self._said.move_to_end(key)
-            if len(self._said) > _MAX_SAID:
-                self._said.popitem(last=False)
-        self._log.warning("%s: %s refused: %s", remote, request_code_name(code), remark)
+            self._logged[key] = now_ms
+            self._logged.move_to_end(key)
+            if len(self._logged) > _MAX_SAID:
+                self._logged.popitem(last=False)
+        self._log.warning("%s: %s rejected: %s", remote, request_code_name(code), remark)

@@ -2,9 +2,9 @@
 
 Any thread may call invoke_sync, invoke_async and invoke_oneway; everything else runs on the
 client's own SelectorLoop thread, callbacks included: they must not block. A call waits in the
-response table under its opaque until its answer, its deadline, or the end of its connection,
-whichever comes first; its callback runs exactly once. Knows no request code and no body.
-(Java: NettyRemotingClient.)
+response table under its opaque until its response, its deadline, or the end of its connection,
+whichever comes first; its callback runs exactly once. Knows no request code and no body. (Java:
+NettyRemotingClient.)
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ HIGH_WATER: Final = 4 << 20
 
 IDLE_SCAN_MS: Final = 5_000
 SYNC_GRACE_MS: Final = 1_000
-"""How much longer than its deadline a synchronous caller waits for the loop to tell it."""
+"""Extra time that a synchronous caller waits for the loop to report the deadline."""
 
 NOT_SENT: Final = ""
-"""Address of a waiting call whose frame no connection has taken yet."""
+"""Address of a pending call whose frame has not been queued on a connection yet."""
 
 FOREVER_MS: Final = 1 << 62
 
 
 class ClientSecurity(Protocol):
-    """What the client needs of TLS (ClientTls)."""
+    """The part of ClientTls used here."""
 
     def wrap(self, sock: socket.socket) -> HandshakingSocket:
-        """TLS over a connected socket, which it takes over. Raises OSError."""
+        """Wrap a connected socket in TLS and take ownership of it. Raises OSError."""
 
     def connection(self, *arguments: Any, **settings: Any) -> Connection:
-        """A Connection with these arguments, over a socket that `wrap` made."""
+        """A Connection with these arguments, over a wrapped socket."""
 
 
 @dataclass(slots=True)
@@ -71,12 +71,12 @@ class _Outgoing:
     frame: bytes
     deadline_ms: int
     future: ResponseFuture | None
-    """The waiting call; None for a oneway."""
+    """The pending call; None for a oneway."""
     done: Callable[[Exception | None], None] | None
-    """Told once: None when a connection has taken the frame, else why none did."""
+    """Called once: with None when the frame was queued on a connection, else with the error."""
 
     def settle(self, error: Exception | None) -> None:
-        """Tell `done`, the first time only."""
+        """Call `done`, the first time only."""
         done, self.done = self.done, None
         if done is not None:
             done(error)
@@ -84,14 +84,14 @@ class _Outgoing:
 
 @dataclass(slots=True)
 class _Connecting:
-    """A connect under way and the calls that wait for it."""
+    """A connect in progress and the calls that wait for it."""
 
     attempt: ConnectAttempt
     waiting: list[_Outgoing]
 
 
 class RemotingClient:
-    """Calls to peers, and answers to what they ask of us. Owned by: its loop's thread.
+    """Calls to peers, and serves their requests. Owned by: its loop's thread.
 
     `routes` serves the requests that a peer sends over a connection we opened (40, 220, 307, ...).
     """
@@ -106,8 +106,8 @@ class RemotingClient:
         signer: RequestSigner | None = None,
         tls: ClientSecurity | None = None,
     ) -> None:
-        """signer: signs every request, for brokers that ask for it. tls: every connection uses
-        it; None: none does."""
+        """signer: signs every request, for brokers that require it. tls: used by every connection;
+        None for plain connections."""
         self._config = config
         self._wrap = None if tls is None else tls.wrap
         self._make_connection: Callable[..., Connection] = (
@@ -122,14 +122,15 @@ class RemotingClient:
         self._connecting: dict[str, _Connecting] = {}
         self._responses = ResponseTable()
         self.connection_listener: Callable[[str], None] | None = None
-        """Told the address ("host:port") of each connection that ended. Set before the start; on
-        the loop's thread: quick, and raises nothing."""
+        """Called with the address ("host:port") of each connection that closed. Set before the
+        start. Runs on the loop's thread; must not block or raise."""
         self._async_permits = threading.Semaphore(config.client_async_semaphore_value)
         self._oneway_permits = threading.Semaphore(config.client_oneway_semaphore_value)
         self._life = threading.Lock()
         self._running = False
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle
+    # ----------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the loop's thread. Once."""
@@ -140,9 +141,9 @@ class RemotingClient:
         self._loop.start()
 
     def shutdown(self) -> None:
-        """Close every connection, fail every waiting call, stop the thread. Idempotent.
+        """Close every connection, fail every pending call, stop the thread. Idempotent.
 
-        Not on the loop's thread; pools of `executors` are to be stopped before.
+        Not on the loop's thread. Stop the pools of `executors` before.
         """
         with self._life:
             if not self._running:
@@ -159,7 +160,7 @@ class RemotingClient:
     def invoke_sync(
         self, address: str, command: RemotingCommand, timeout_ms: int
     ) -> RemotingCommand:
-        """Call the peer at "host:port" and wait for its answer. Not on the loop's thread.
+        """Call the peer at "host:port" and wait for its response. Not on the loop's thread.
 
         Gives `command` a fresh opaque. Raises RemotingConnectError, RemotingSendRequestError,
         RemotingTimeoutError (the connection is then closed, as its peer may hang) or
@@ -177,7 +178,9 @@ class RemotingClient:
 
         self._call(address, command, timeout_ms, on_answer)
         if not answered.wait((max(timeout_ms, 0) + SYNC_GRACE_MS) / 1000):
-            raise RemotingTimeoutError(address, f"no answer in {timeout_ms} ms, the loop is stuck")
+            raise RemotingTimeoutError(
+                address, f"no response within {timeout_ms} ms, the loop is stuck"
+            )
         result = outcome[0]
         if isinstance(result, RemotingCommand):
             return result
@@ -195,8 +198,8 @@ class RemotingClient:
     ) -> None:
         """Call the peer at "host:port"; `callback(response, error)` runs once, one of them None.
 
-        Gives `command` a fresh opaque. The callback runs on the loop's thread, or on this one
-        when the call fails before it is handed over. Waits up to `timeout_ms` when too many
+        Gives `command` a fresh opaque. The callback runs on the loop's thread, or on this one if
+        the call fails before it is passed to the loop. Blocks up to `timeout_ms` if too many
         asynchronous calls are in flight.
         """
         refusal = self._acquire(self._async_permits, address, timeout_ms)
@@ -211,10 +214,10 @@ class RemotingClient:
         self._call(address, command, timeout_ms, on_answer)
 
     def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        """Send a command that is not answered, and return without waiting for the socket.
+        """Send a oneway command, and return without waiting for the socket.
 
-        It is dropped, with a line in the log, when no connection is there within `timeout_ms`.
-        Raises RemotingTooMuchRequestError or RemotingTimeoutError when no permit is free.
+        It is dropped, with a log line, if there is no connection within `timeout_ms`. Raises
+        RemotingTooMuchRequestError or RemotingTimeoutError when no permit is free.
         """
         refusal = self._acquire(self._oneway_permits, address, timeout_ms)
         if refusal is not None:
@@ -231,7 +234,7 @@ class RemotingClient:
     def _call(
         self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
     ) -> None:
-        """Register the call under a fresh opaque, then hand its frame to the loop."""
+        """Register the call under a fresh opaque, then pass its frame to the loop."""
         if timeout_ms <= 0:
             callback(None, _no_time(address, timeout_ms))
             return
@@ -269,7 +272,7 @@ class RemotingClient:
     def _acquire(
         self, permits: threading.Semaphore, address: str, timeout_ms: int
     ) -> RemotingError | None:
-        """Take a permit; the reason when there is none within the deadline."""
+        """Take a permit; returns the error if there is none within the deadline."""
         if timeout_ms <= 0:
             return _no_time(address, timeout_ms)
         if permits.acquire(blocking=False):
@@ -278,24 +281,24 @@ class RemotingClient:
             return RemotingTooMuchRequestError(address, "too many calls in flight")
         if permits.acquire(timeout=timeout_ms / 1000):
             return None
-        return RemotingTimeoutError(address, f"no free permit for a call in {timeout_ms} ms")
+        return RemotingTimeoutError(address, f"no free permit for a call within {timeout_ms} ms")
 
     def _run_on_loop(self, function: Callable[[], None]) -> bool:
-        """False when the client does not run: nobody would run the function."""
+        """False if the client is not running, since the function would never run."""
         with self._life:
             if self._running:
                 self._loop.call_soon_threadsafe(function)
             return self._running
 
     def _fail(self, future: ResponseFuture, error: Exception) -> None:
-        """Fail a call, unless it has been answered. Any thread."""
+        """Fail a call, unless it has been completed. Any thread."""
         if self._responses.take(future.opaque) is future:
             future.callback(None, error)
 
     # -- sending (loop thread from here on) ----------------------------------------------------
 
     def _send(self, outgoing: _Outgoing) -> None:
-        """Give a frame to its connection, or to the connect that will make one."""
+        """Queue a frame on its connection, or on the connect in progress."""
         address = outgoing.address
         left_ms = outgoing.deadline_ms - monotonic_ms()
         self._loop.call_later(max(left_ms, 0), lambda: self._expire(outgoing))
@@ -310,8 +313,8 @@ class RemotingClient:
             connecting.waiting.append(outgoing)
 
     def _expire(self, outgoing: _Outgoing) -> None:
-        """The call's deadline: if it still waits, it fails now."""
-        error = RemotingTimeoutError(outgoing.address, "no answer before the deadline")
+        """The call's deadline has passed: if it is still pending, it fails now."""
+        error = RemotingTimeoutError(outgoing.address, "no response before the deadline")
         if outgoing.done is not None:
             connecting = self._connecting.get(outgoing.address)
             if connecting is not None and outgoing in connecting.waiting:
@@ -323,10 +326,10 @@ class RemotingClient:
     # -- connecting ----------------------------------------------------------------------------
 
     def _connect(self, outgoing: _Outgoing) -> None:
-        """Begin a connect for the first call that needs it."""
+        """Start a connect for the first call that needs it."""
         address = outgoing.address
         try:
-            # Resolved here only when its connection closed after the caller had looked.
+            # Resolved here only if the connection closed after the caller's check.
             targets = outgoing.targets or resolve(address)
         except RemotingConnectError as error:
             outgoing.settle(error)
@@ -392,7 +395,7 @@ class RemotingClient:
     # -- closing -------------------------------------------------------------------------------
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        """FrameSink: the connection is gone; the calls that it carried fail."""
+        """FrameSink: the connection closed; its pending calls fail."""
         address = str(connection.state)
         if self._connections.get(address) is connection:
             del self._connections[address]
@@ -421,7 +424,7 @@ class RemotingClient:
             connecting.attempt.cancel()
 
     def _flush(self) -> None:
-        """End of turn: what was queued for each connection leaves in one write."""
+        """End of turn: write what was queued for each connection, in one call each."""
         batch = self._flush_list[:]
         self._flush_list.clear()
         for connection in batch:
@@ -434,12 +437,12 @@ def monotonic_ms() -> int:
 
 
 def _write(connection: Connection, outgoing: _Outgoing) -> None:
-    """Queue the frame; from now on the call shares the connection's fate."""
+    """Queue the frame; from now on the call fails if the connection closes."""
     if outgoing.future is not None:
         outgoing.future.address = outgoing.address
     outgoing.settle(None)
     connection.write(outgoing.frame)
-    outgoing.frame = b""  # The deadline's timer keeps the rest of the call for a while.
+    outgoing.frame = b""  # The deadline's timer keeps a reference to the call for a while.
 
 
 def _notify(
@@ -448,7 +451,7 @@ def _notify(
     response: RemotingCommand | None,
     error: Exception | None,
 ) -> None:
-    """Run a caller's callback; what it raises is its own fault and must not end the loop."""
+    """Run a caller's callback; an exception in it must not end the loop."""
     try:
         callback(response, error)
     except Exception:
@@ -456,7 +459,9 @@ def _notify(
 
 
 def _no_time(address: str, timeout_ms: int) -> RemotingTooMuchRequestError:
-    return RemotingTooMuchRequestError(address, f"no time for a call: timeout {timeout_ms} ms")
+    return RemotingTooMuchRequestError(
+        address, f"timeout of {timeout_ms} ms is too short for a call"
+    )
 
 
 def _not_running(address: str) -> RemotingSendRequestError:

@@ -1,8 +1,8 @@
-"""RemotingCommand: one request or one answer, as every room sees it.
+"""RemotingCommand: one request or one response.
 
-A plain value. Who creates it owns it; it is handed between threads but never shared while it is
-being changed. It knows neither its bytes (remoting_codec) nor the meaning of its fields
-(headers, body).
+A plain value owned by its creator. It may be passed between threads, but is never modified while
+shared. It knows neither its encoding (remoting_codec) nor the meaning of its fields (headers,
+body).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from remoting.language_code import LanguageCode, language_name
 from remoting.mq_version import CURRENT_VERSION
 
 RESPONSE_FLAG: Final = 1
-"""Flag bit 0: this is an answer."""
+"""Flag bit 0: this is a response."""
 
 ONEWAY_FLAG: Final = 2
-"""Flag bit 1: the receiver must not answer."""
+"""Flag bit 1: the receiver must not respond."""
 
 LOCAL_LANGUAGE: Final = int(LanguageCode.PYTHON)
-"""What our own requests and answers say."""
+"""The language in requests and responses of this implementation."""
 
 _opaque_counter = count()
 
 
 class SerializeType(IntEnum):
-    """How the header is written: the top byte of the frame's second word."""
+    """The header's encoding: the top byte of the frame's second word."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -37,24 +37,24 @@ class SerializeType(IntEnum):
 def next_opaque() -> int:
     """A fresh request id, 31 bits, one counter for the whole process. Any thread.
 
-    `next` on itertools.count is one step under the interpreter's lock: no id is given twice.
+    `next` on itertools.count is atomic under the GIL: no id is used twice.
     """
     return next(_opaque_counter) & 0x7FFFFFFF
 
 
 class RemotingCommand:
-    """One request or answer (Java: RemotingCommand).
+    """One request or response (Java: RemotingCommand).
 
     code            request or response code
     language        LanguageCode of the sender, as a number
     version         MQVersion ordinal of the sender
-    opaque          request id, signed int32; the answer carries the same
-    flag            bit 0 answer, bit 1 oneway
-    remark          error text of an answer, or None
+    opaque          request id, signed int32; the response has the same
+    flag            bit 0 response, bit 1 oneway
+    remark          error text of a response, or None
     ext_fields      the custom header, text to text; never None
     has_ext_fields  False when the header carried (or shall carry) no extFields at all
     body            b"" when there is none
-    serialize_type  of the header; an answer takes its request's
+    serialize_type  of the header; a response uses that of its request
     came_ns         when the request came here (monotonic), set before it waits for a pool; not a
                     part of what is sent or compared
     """
@@ -107,7 +107,7 @@ class RemotingCommand:
         *,
         oneway: bool = False,
     ) -> RemotingCommand:
-        """A request of ours with a fresh opaque, JSON header, version 4.9.8."""
+        """Create a request with a fresh opaque, JSON header, version 4.9.8."""
         return cls(
             int(code),
             opaque=next_opaque(),
@@ -123,7 +123,7 @@ class RemotingCommand:
         ext_fields: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """Our answer to this request: same opaque, same serialize type."""
+        """Create the response to this request: same opaque, same serialize type."""
         return RemotingCommand(
             int(code),
             opaque=self.opaque,
@@ -136,12 +136,12 @@ class RemotingCommand:
 
     @property
     def is_response(self) -> bool:
-        """True for an answer, False for a request."""
+        """True for a response, False for a request."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_oneway(self) -> bool:
-        """True when the receiver must not answer."""
+        """True if the receiver must not respond."""
         return bool(self.flag & ONEWAY_FLAG)
 
     def __eq__(self, other: object) -> bool:

@@ -13,7 +13,7 @@ from conf.config_fields import setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotingServerConfig:
-    """Of the listening side."""
+    """Settings of the server."""
 
     listen_port: int = setting(8888, "port of the server; 0: any free port", ge=0, le=65535)
     bind_address: str = setting("0.0.0.0", "address on which the server listens")
@@ -25,7 +25,7 @@ class RemotingServerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotingClientConfig:
-    """Of the connections we open: to name servers and to the master."""
+    """Settings of outgoing connections, to name servers and to the master."""
 
     connect_timeout_millis: int = setting(3000, "timeout of an outgoing connect", unit="ms", ge=1)
     client_channel_max_idle_time_seconds: int = setting(

@@ -1,9 +1,9 @@
-"""JSON as Java's fastjson writes and reads it: bodies and config files. Sans I/O, any thread.
+"""JSON as written and read by Java's fastjson: bodies and config files. Sans I/O, any thread.
 
-fastjson writes a map key that is no string without quotes: a bare integer, or a whole object.
-Readers of other languages choke on that, so this module has its own small reader, bounded in
-depth and linear in time; the writers give the same bytes as Java. What a body means is
-decided in remoting/body; which form a receiver wants is decided by the caller.
+fastjson writes a map key that is not a string without quotes: a bare integer, or a whole object.
+Standard JSON parsers reject that, so this module has its own small parser, bounded in depth and
+linear in time; the writers produce the same bytes as Java. remoting/body defines the meaning of a
+body; the caller chooses the format for a receiver.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import msgspec
 from remoting.java_text import browser_string, java_double, java_string, to_java_escapes
 
 MAX_DEPTH: Final = 128
-"""Objects and lists inside each other; deeper text is refused."""
+"""Maximum nesting depth of objects and lists."""
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
-"""The standard form writes integers beyond this as strings, for readers with doubles only."""
+"""The standard format writes larger integers as strings, for readers that only have doubles."""
 
 
 class JsonError(ValueError):
-    """Text that even the lenient reader cannot take; says what and at which character."""
+    """Text that even the lenient parser rejects; names the problem and the character."""
 
 
 class UndecodableError(JsonError):
@@ -56,7 +56,7 @@ class ObjectKeyMap:
 
 
 class JavaDouble:
-    """A double that is written as Java does: 0.0, 1.0E7, null for NaN."""
+    """A double to be formatted as in Java: 0.0, 1.0E7, null for NaN."""
 
     __slots__ = ("value",)
 
@@ -65,7 +65,7 @@ class JavaDouble:
 
 
 def _enc_hook(value: object) -> msgspec.Raw:
-    """Marker types inside a tree that msgspec writes."""
+    """Encodes marker types inside a tree written by msgspec."""
     if isinstance(value, IntKeyMap):
         pairs = (b"%d:%b" % (key, _encoder.encode(item)) for key, item in value.items.items())
         return msgspec.Raw(b"{%b}" % b",".join(pairs))
@@ -80,7 +80,7 @@ def _enc_hook(value: object) -> msgspec.Raw:
 
 
 def _exact_fraction(text: str) -> Decimal:
-    """A number with a fraction or an exponent, its digits kept: 1.50 stays 1.50."""
+    """A number with a fraction or an exponent, keeping its digits: 1.50 stays 1.50."""
     try:
         return Decimal(text)
     except ArithmeticError as error:
@@ -96,7 +96,7 @@ _exact_decoder: Final = msgspec.json.Decoder(float_hook=_exact_fraction)
 def dumps_java(value: Any) -> bytes:
     """Compact text as fastjson's toJSONString: dicts in their own order, marker maps bare.
 
-    The caller leaves out what is None. Raises TypeError for a value without a JSON form.
+    The caller omits None. Raises TypeError for a value without a JSON form.
     """
     return bytes(to_java_escapes(_encoder.encode(value)))
 
@@ -198,26 +198,26 @@ def json_text(value: Any) -> str:
 
 
 def loads_lenient(text: bytes | bytearray | memoryview | str) -> Any:
-    """Read JSON as fastjson would; fractions are floats.
+    """Parse JSON as fastjson does; fractions are floats.
 
-    Beyond standard JSON it takes: a byte order mark, comments, bare words and integers as keys
+    Beyond standard JSON it accepts: a byte order mark, comments, bare words and integers as keys
     (they become strings), objects as keys (they become their canonical_text), single quotes,
-    superfluous commas, fastjson's extra escapes, numbers as Java writes them (+1, 01, 1., 5L),
-    NaN and undefined (null), zero bytes at the end; a lone surrogate becomes "?", which is what
-    Java writes for it. Raises JsonError for anything else, for bad UTF-8, and nesting
-    deeper than MAX_DEPTH. Strict text is read by msgspec, the rest by LenientReader.
+    superfluous commas, fastjson's extra escapes, numbers as Java writes them (+1, 01, 1., 5L), NaN
+    and undefined (null), zero bytes at the end; a lone surrogate becomes "?", which is what Java
+    writes for it. Raises JsonError for anything else, for bad UTF-8, and nesting deeper than
+    MAX_DEPTH. Strict JSON is parsed by msgspec, the rest by LenientReader.
     """
     return _loads(text, _decoder, _finite_float)
 
 
 def loads_exact(text: bytes | bytearray | memoryview | str) -> Any:
-    """As loads_lenient, but fractions are Decimals: nothing is lost for a later cast."""
+    """Like loads_lenient, but fractions are Decimals, so that a later cast loses nothing."""
     return _loads(text, _exact_decoder, _exact_fraction)
 
 
 def loads_body(data: bytes | memoryview) -> Any:
-    """Read a body of the wire: as loads_exact, but bytes that are not UTF-8 become U+FFFD, as
-    4.9.8 reads them. Raises JsonError."""
+    """Parse a body: like loads_exact, but invalid UTF-8 becomes U+FFFD, as in 4.9.8. Raises
+    JsonError."""
     try:
         return loads_exact(data)
     except UndecodableError:
@@ -262,7 +262,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-"""Possessive throughout: no backtracking, so time is linear whatever the text."""
+"""Possessive quantifiers throughout: no backtracking, so time is linear for any text."""
 
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED: Final = {
@@ -287,32 +287,32 @@ _WORDS: Final[dict[str, bool | None]] = {
 
 
 class LenientReader:
-    """Reads one text once; recursion is bounded by MAX_DEPTH. Owned by: its caller."""
+    """Parses one text once; recursion is bounded by MAX_DEPTH. Owned by: its caller."""
 
     __slots__ = ("_position", "_read_fraction", "_text")
 
     def __init__(self, text: str, read_fraction: Callable[[str], Any] = _finite_float) -> None:
-        """`read_fraction`: makes a value of a number that is no integer; raises JsonError."""
+        """`read_fraction`: makes a value of a number that is not an integer; raises JsonError."""
         self._text = text
         self._position = 1 if text.startswith("\ufeff") else 0
         self._read_fraction = read_fraction
 
     def read(self) -> Any:
-        """The one value of the text. Raises JsonError."""
+        """Parse the single value of the text. Raises JsonError."""
         try:
             value = self._value(*self._next(), depth=0)
         except RecursionError as error:
             raise JsonError("nested too deep") from error
         kind, token = self._next()
         if kind != "end":
-            raise self._error(f"{token!r:.40} behind the value")
+            raise self._error(f"{token!r:.40} after the value")
         return value
 
     def _next(self) -> tuple[str, str]:
         """The next token: its kind (a group of _TOKEN) and its text."""
         match = _TOKEN.match(self._text, self._position)
         if match is None:
-            raise self._error("no JSON")
+            raise self._error("invalid JSON")
         self._position = match.end()
         kind = match.lastgroup
         assert kind is not None
@@ -335,7 +335,7 @@ class LenientReader:
             return self._string(token)
         elif kind == "word" and token in _WORDS:
             return _WORDS[token]
-        raise self._error(f"a value was expected, not {token!r:.40}")
+        raise self._error(f"expected a value, not {token!r:.40}")
 
     def _object(self, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -346,7 +346,7 @@ class LenientReader:
                 continue
             key = self._key(kind, token, depth)
             if self._next() != ("punctuation", ":"):
-                raise self._error("a colon was expected")
+                raise self._error("expected a colon")
             result[key] = self._value(*self._next(), depth)
             kind, token = self._after_member("}")
         return result
@@ -365,7 +365,7 @@ class LenientReader:
     def _after_member(self, closing: str) -> tuple[str, str]:
         kind, token = self._next()
         if kind != "punctuation" or token not in (",", closing):
-            raise self._error(f"a comma or {closing} was expected")
+            raise self._error(f"expected a comma or {closing}")
         return kind, token
 
     def _key(self, kind: str, token: str, depth: int) -> str:
@@ -375,7 +375,7 @@ class LenientReader:
             return token
         if (kind, token) == ("punctuation", "{"):
             return canonical_text(self._value(kind, token, depth))
-        raise self._error(f"a key was expected, not {token!r:.40}")
+        raise self._error(f"expected a key, not {token!r:.40}")
 
     def _number(self, token: str) -> Any:
         try:

@@ -1,12 +1,12 @@
-"""RemotingServer: accepts connections, routes each request code, answers in order of completion.
+"""RemotingServer: accepts connections, routes each request code, responds in order of completion.
 
-Runs on a SelectorLoop's thread; processors that may block run in thread pools. Two kinds of entry:
-a *fast route* is tried first on frames that begin with its prefix (the hot request codes, decoded
-by their processor straight from the frame), everything else goes through RemotingCommand and the
-route table. Follows NettyRemotingAbstract.processRequestCommand in what is answered; knows no
-broker. What each fault is answered with: RequestError -> its code and remark; any other exception
--> SYSTEM_ERROR with the text (logged); unknown code -> REQUEST_CODE_NOT_SUPPORTED; a full pool ->
-SYSTEM_BUSY; a oneway request -> nothing.
+Runs on a SelectorLoop's thread; processors that may block run in thread pools. There are two kinds
+of routes: a *fast route* is tried first on frames that start with its prefix (hot request codes,
+decoded by their processor straight from the frame); everything else goes through RemotingCommand
+and the route table. Responses follow NettyRemotingAbstract.processRequestCommand. Knows no broker.
+Responses to errors: RequestError -> its code and remark; any other exception -> SYSTEM_ERROR with
+the text (logged); unknown code -> REQUEST_CODE_NOT_SUPPORTED; a full pool -> SYSTEM_BUSY; a oneway
+request -> nothing.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ FastHandler = Callable[[Connection, bytes, memoryview], bool]
 
 
 class ServerSecurity(Protocol):
-    """What the server needs of TLS (ServerTls)."""
+    """The part of ServerTls used here."""
 
     def start(self, loop: SelectorLoop) -> None:
-        """Before the first connection."""
+        """Called before the first connection."""
 
     def connection(self, *arguments: Any, **settings: Any) -> Connection:
-        """A Connection with these arguments that lets in whom it may."""
+        """A Connection with these arguments that applies the TLS mode."""
 
     def shutdown(self) -> None:
-        """The server ends. Idempotent."""
+        """Called when the server stops. Idempotent."""
 
 
 class _Waiting(NamedTuple):
-    """A request in a pool's line; since_ms is monotonic."""
+    """A request in a pool's queue; since_ms is monotonic."""
 
     since_ms: int
     run: Callable[[], None]
@@ -64,12 +64,12 @@ class _Waiting(NamedTuple):
 
 
 class RequestExecutor:
-    """A named thread pool whose waiting line is bounded. Any thread submits."""
+    """A named thread pool with a bounded queue. Any thread may submit."""
 
     def __init__(
         self, name: str, threads: int, capacity: int, *, wait_limit_ms: int | None = None
     ) -> None:
-        """wait_limit_ms: how long a request may wait for a thread (Java: BrokerFastFailure)."""
+        """wait_limit_ms: maximum queueing time of a request (Java: BrokerFastFailure)."""
         self.name = name
         self.capacity = capacity
         self._wait_limit_ms = wait_limit_ms
@@ -80,12 +80,12 @@ class RequestExecutor:
 
     @property
     def pending(self) -> int:
-        """Requests that run or wait."""
+        """Number of running and queued requests."""
         return self._pending
 
     def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
-        """Call `run` in the pool, or `refuse` with the reason when it waited too long (thread of
-        `refuse_late`); False when the waiting line is full, nothing is called then."""
+        """Call `run` in the pool, or `refuse` with the reason if it was queued too long (on the
+        thread of `refuse_late`). False, without a call, if the queue is full."""
         with self._lock:
             if self._pending >= self.capacity:
                 return False
@@ -95,7 +95,8 @@ class RequestExecutor:
         return True
 
     def refuse_late(self) -> None:
-        """Refuse whatever has waited for the limit or longer. Quick; call it again and again."""
+        """Reject requests that have been queued for the limit or longer. Cheap; to be called
+        periodically."""
         limit_ms = self._wait_limit_ms
         while limit_ms is not None and self._line:
             with self._lock:
@@ -111,7 +112,7 @@ class RequestExecutor:
 
     def _run_next(self) -> None:
         with self._lock:
-            if not self._line:  # it was refused
+            if not self._line:  # it was rejected
                 return
             run = self._line.popleft().run
         try:
@@ -121,14 +122,14 @@ class RequestExecutor:
                 self._pending -= 1
 
     def shutdown(self) -> None:
-        """Run what waits, take nothing new."""
+        """Run the queued requests, accept no new ones."""
         self._pool.shutdown(wait=True, cancel_futures=False)
 
 
 def cleaned_remark(why: str, waited_ms: int, left: int) -> str:
-    """The words for a request that is taken out of its line (Java: BrokerFastFailure).
+    """The remark for a request that is removed from its queue (Java: BrokerFastFailure).
 
-    why: TIMEOUT or PCBUSY. left: how many still wait.
+    why: TIMEOUT or PCBUSY. left: how many are still queued.
     """
     return (
         f"[{why}_CLEAN_QUEUE]broker busy, start flow control for a while, "
@@ -158,10 +159,9 @@ class RemotingServer:
         gate: RequestGate | None = None,
         tls: ServerSecurity | None = None,
     ) -> None:
-        """observer: hears of the answers of `routes`; the fast ones answer for themselves.
-        gate: lets requests to `routes` in; of the fast ones it does not hear.
-        responses: the calls to our clients, made by who gave us this table.
-        tls: None: every connection is plain, and nobody looks."""
+        """observer: notified of the responses of `routes`, but not of fast routes. gate: checks
+        requests to `routes`, but not to fast routes. responses: pending calls to clients, made by
+        the owner of this table. tls: None: every connection is plain, without checking."""
         self._loop = loop
         self._executors = executors or {}
         self._observer = observer
@@ -180,15 +180,16 @@ class RemotingServer:
         self._connections: dict[int, Connection] = {}
         self._listening: list[tuple[socket.socket, RequestDispatcher | None]] = []
         self._port_dispatchers: dict[int, RequestDispatcher] = {}
-        """Connections of ports with a table of their own."""
+        """Dispatchers of connections to ports with their own route table."""
         self._backing_off: set[socket.socket] = set()
         self._accepting = False
         self.responses = ResponseTable() if responses is None else responses
 
-    # -- life (loop thread or before the loop runs) ---------------------------------------------
+    # -- lifecycle (loop thread or before the loop runs) ----------------------------------------
 
     def add_listener(self, sock: socket.socket, routes: Mapping[int, Route] | None = None) -> None:
-        """Accept from `sock` (bound and listening); `routes` replaces the table on its port."""
+        """Accept from `sock` (bound and listening); `routes` replaces the route table on its
+        port."""
         sock.setblocking(False)
         own = None
         if routes is not None:
@@ -196,7 +197,7 @@ class RemotingServer:
         self._listening.append((sock, own))
 
     def start(self) -> None:
-        """Accept connections."""
+        """Start accepting connections."""
         if self._tls is not None:
             self._tls.start(self._loop)
         self._accepting = True
@@ -206,7 +207,7 @@ class RemotingServer:
         self._loop.call_every(_IDLE_SCAN_MS, self._close_idle)
 
     def stop_accepting(self) -> None:
-        """Take no new connection; the listening sockets stay open (they are the supervisor's)."""
+        """Accept no new connections; the listening sockets stay open (the supervisor owns them)."""
         if self._accepting:
             self._accepting = False
             for sock, _ in self._listening:
@@ -214,7 +215,7 @@ class RemotingServer:
                     self._loop.unregister(sock)
 
     def drain(self) -> None:
-        """Read nothing more; close each connection once its answers have left."""
+        """Stop reading; close each connection once its responses have been sent."""
         self.stop_accepting()
         for connection in list(self._connections.values()):
             connection.drain_and_close("shutdown")
@@ -251,8 +252,8 @@ class RemotingServer:
             self._open(sock, listening)
 
     def _back_off(self, listening: socket.socket, error: OSError) -> None:
-        """Out of descriptors or memory: accept nothing for a moment, do not spin."""
-        log.error("accept failed, trying again in %s ms: %s", _ACCEPT_BACK_OFF_MS, error)
+        """Out of descriptors or memory: stop accepting for a moment instead of spinning."""
+        log.error("accept failed, retrying in %s ms: %s", _ACCEPT_BACK_OFF_MS, error)
         self._loop.unregister(listening)
         self._backing_off.add(listening)
 
@@ -276,7 +277,7 @@ class RemotingServer:
                 high_water=self._high_water,
             )
         except OSError as error:
-            log.info("a connection ended before it was set up: %s", error)
+            log.info("a connection closed before it was set up: %s", error)
             sock.close()
             return
         for candidate, own in self._listening:
@@ -294,7 +295,7 @@ class RemotingServer:
                 connection.close(f"idle for {self._idle_timeout_ms} ms")
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        """FrameSink: forget the connection and tell the listener."""
+        """FrameSink: remove the connection and notify the listener."""
         if self._connections.pop(connection.connection_id, None) is None:
             return
         self._port_dispatchers.pop(connection.connection_id, None)
@@ -336,7 +337,7 @@ class RemotingServer:
         return connection.phase is Phase.OPEN
 
     def flush(self) -> None:
-        """End of turn: what was queued for each connection leaves in one write."""
+        """End of turn: write what was queued for each connection, in one call each."""
         waiting = self._flush_list
         if not waiting:
             return

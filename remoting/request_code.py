@@ -1,8 +1,8 @@
-"""Request codes of the remoting protocol: one number for each thing a peer may ask.
+"""Request codes of the remoting protocol.
 
 Pure data, read by any thread. Names and numbers are those of RocketMQ 4.9.8 and 5.3.3 (Java:
-RequestCode); a comment marks the codes that exist in only one of them, and ours. Which processor
-serves a code is decided by the broker and the name server, never here.
+RequestCode); comments mark the codes that exist in only one of them, and the extensions of this
+broker. Broker and name server decide which processor serves a code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """Every request code of 4.9.8 and 5.3.3 (Java: RequestCode), and ours."""
+    """Every request code of 4.9.8 and 5.3.3 (Java: RequestCode), and the extensions."""
 
     # Client to broker: data path.
     SEND_MESSAGE = 10
@@ -189,7 +189,8 @@ class RequestCode(IntEnum):
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
 
-    # Ours: outside the original's ranges, and small enough for the ROCKETMQ header's int16. A Java
+    # Extensions of this broker: outside RocketMQ's ranges, and small enough for the ROCKETMQ
+    # header's int16. A Java
     # broker answers REQUEST_CODE_NOT_SUPPORTED.
     ANNOUNCE_HA_LINK = 28906
     GET_ACL_FILES = 28907
@@ -199,5 +200,5 @@ _NAMES = {int(code): code.name for code in RequestCode}
 
 
 def request_code_name(code: int) -> str:
-    """The original's name of a request code, or its number as text when nobody defines it."""
+    """RocketMQ's name of a request code, or its number as text if undefined."""
     return _NAMES.get(code, str(code))

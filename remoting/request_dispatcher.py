@@ -1,10 +1,10 @@
-"""RequestDispatcher: hands the requests of a peer to their processors, and answers what they raise.
+"""RequestDispatcher: passes requests to their processors, and turns exceptions into responses.
 
-Both sides of the protocol use it: the server for each of its ports, the client for what comes over
-a connection we opened (40, 220, 307, ...). Runs on the loop's thread, processors with an executor
-on that pool's. What is answered:
-RequestError -> its code and remark, any other exception -> SYSTEM_ERROR (logged), an unknown code
--> REQUEST_CODE_NOT_SUPPORTED, a full pool -> SYSTEM_BUSY, a oneway request -> nothing.
+Used by both sides of the protocol: the server for each of its ports, the client for requests over
+connections that it opened (40, 220, 307, ...). Runs on the loop's thread, processors with an
+executor on a thread of that pool. Responses to errors: RequestError -> its code and remark, any
+other exception -> SYSTEM_ERROR (logged), an unknown code -> REQUEST_CODE_NOT_SUPPORTED, a full pool
+-> SYSTEM_BUSY, a oneway request -> nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Executor(Protocol):
     """A bounded thread pool."""
 
     def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
-        """Call `run` in the pool, or `refuse` with the reason when it waited too long; False when
-        the waiting line is full."""
+        """Call `run` in the pool, or `refuse` with the reason if it was queued too long; False if
+        the queue is full."""
         ...
 
 
@@ -40,12 +40,13 @@ for that. On the request's thread."""
 
 
 class AnswerObserver(Protocol):
-    """Hears of every answer that leaves here."""
+    """Notified of every response."""
 
     def answered(
         self, request_code: int, code: int, elapsed_ms: float, *, oneway: bool = False
     ) -> None:
-        """A request was answered with `code`, `elapsed_ms` after it came. Any thread; quick."""
+        """A request was answered with `code`, `elapsed_ms` after it was received. Any thread; must
+        not block."""
         ...
 
 
@@ -59,7 +60,7 @@ class RequestDispatcher:
         observer: AnswerObserver | None = None,
         gate: RequestGate | None = None,
     ) -> None:
-        """gate: is asked before a processor is, with whose thread and guard; never for a code
+        """gate: called before the processor, on its thread and within its guard; never for a code
         without a route."""
         for code, route in routes.items():
             if route.executor is not None and route.executor not in executors:
@@ -70,7 +71,7 @@ class RequestDispatcher:
         self._gate = gate
 
     def dispatch(self, connection: ConnectionLike, request: RemotingCommand) -> None:
-        """Serve one request, now or in its pool."""
+        """Serve one request, here or in its pool."""
         came_ns = time.monotonic_ns()
         route = self._routes.get(request.code)
         if route is None:
@@ -110,7 +111,7 @@ class RequestDispatcher:
         processor: RequestProcessor,
         came_ns: int,
     ) -> None:
-        """The request guard: whatever a processor raises becomes an answer."""
+        """The request guard: any exception of a processor becomes a response."""
         try:
             if self._gate is not None:
                 self._gate(connection, request)

@@ -1,8 +1,7 @@
-"""What a processor of requests must look like, and what it may see of a connection.
+"""The interface of request processors, and a connection as they see it.
 
-Protocols and one small value, no behaviour. Processors are written in namesrv and broker; the
-server (remoting_server) and the client (remoting_client) call them. Neither side knows the
-other's class.
+Protocols and one small value, no behaviour. namesrv and broker implement processors; the server
+(remoting_server) and the client (remoting_client) call them. Neither side knows the other's class.
 """
 
 from __future__ import annotations
@@ -28,33 +27,33 @@ class ConnectionLike(Protocol):
 
     @property
     def is_from_this_machine(self) -> bool:
-        """Whether the peer has the address that it connected to, which the kernel lets nobody
-        claim from outside: loopback, or this machine's own name."""
+        """Whether the peer's address equals the local address, via loopback or this machine's own
+        name. The kernel does not let a remote host claim that."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """False from the moment that closing began."""
+        """False once closing has started."""
         ...
 
     def send_command(self, command: RemotingCommand) -> None:
-        """Queue a command for the peer; silently dropped when the connection is closed."""
+        """Queue a command for the peer; silently dropped if the connection is closed."""
         ...
 
     def close(self, reason: str) -> None:
-        """Close it; `reason` goes to the log and to the listeners."""
+        """Close the connection; `reason` is logged and passed to the listeners."""
         ...
 
 
 class ConnectionListener(Protocol):
-    """Hears of connections that open and close. Called on the loop's thread: must not block."""
+    """Notified when connections open and close. Called on the loop's thread: must not block."""
 
     def on_open(self, connection: ConnectionLike) -> None:
-        """A connection is there."""
+        """A connection was opened."""
         ...
 
     def on_close(self, connection: ConnectionLike, reason: str) -> None:
-        """A connection is gone, an idle one too."""
+        """A connection was closed, possibly because it was idle."""
         ...
 
 
@@ -64,16 +63,16 @@ class RequestProcessor(Protocol):
     def process_request(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """The answer, or None: it comes later through send_command, or never.
+        """Return the response, or None if it is sent later through send_command, or never.
 
-        Raise RequestError to answer a code and a remark. Runs on the thread of its Route.
+        Raise RequestError to respond with a code and a remark. Runs on the thread of its Route.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request code is served: executor None means on the loop's own thread."""
+    """Where a request code is served; executor None means on the loop's thread."""
 
     processor: RequestProcessor
     executor: str | None = None

@@ -1,4 +1,4 @@
-"""Response codes of the remoting protocol: what a reply says about its request.
+"""Response codes of the remoting protocol.
 
 Pure data, read by any thread. Names and numbers are those of RocketMQ 4.9.8 and 5.3.3 (Java:
 RemotingSysResponseCode and ResponseCode). 209, 210 and 211 mean different things in the two
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class ResponseCode(IntEnum):
-    """Every response code a peer may meet (Java: ResponseCode)."""
+    """Every response code (Java: ResponseCode)."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -87,11 +87,11 @@ RESPONSE_CODE_NAMES_5X: Final = {
     210: "POLLING_TIMEOUT",
     211: "BROKER_NOT_EXIST",
 }
-"""The numbers that 5.x gave a new meaning."""
+"""The numbers to which 5.x gave a new meaning."""
 
 _NAMES = {int(code): code.name for code in ResponseCode}
 
 
 def response_code_name(code: int) -> str:
-    """The original's (4.x) name of a response code, or its number as text when unknown."""
+    """RocketMQ's (4.x) name of a response code, or its number as text if unknown."""
     return _NAMES.get(code, str(code))

@@ -1,7 +1,7 @@
-"""ResponseTable: requests that wait for their answer, by opaque, with deadlines.
+"""ResponseTable: pending calls by opaque, with deadlines.
 
-Used by both sides of the protocol: the client for its calls, the server for what it asks of
-clients. Thread-safe; the owner calls `expire` now and then. Knows no socket.
+Used by both sides of the protocol: the client for its calls, the server for its requests to
+clients. Thread-safe; the owner calls `expire` periodically. Knows no socket.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ResponseCallback = Callable[[RemotingCommand | None, Exception | None], None]
 
 @dataclass(slots=True)
 class ResponseFuture:
-    """One waiting call: who is told, and until when (monotonic ms)."""
+    """One pending call: its callback and its deadline (monotonic ms)."""
 
     opaque: int
     address: str
@@ -29,7 +29,7 @@ class ResponseFuture:
 
 
 class ResponseTable:
-    """Waiting calls keyed by opaque."""
+    """Pending calls keyed by opaque."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,24 +39,24 @@ class ResponseTable:
         return len(self._futures)
 
     def add(self, future: ResponseFuture) -> None:
-        """Wait for the answer to `future.opaque`."""
+        """Register a pending call under `future.opaque`."""
         with self._lock:
             self._futures[future.opaque] = future
 
     def take(self, opaque: int) -> ResponseFuture | None:
-        """Stop waiting for `opaque`; None when nobody waited (any more)."""
+        """Remove the call `opaque`; None if it is not pending (any longer)."""
         with self._lock:
             return self._futures.pop(opaque, None)
 
     def complete(self, response: RemotingCommand, address: str | None = None) -> None:
-        """Give `response` to who waits for it; a late one is logged and dropped.
+        """Complete the call of `response`; a late response is logged and dropped.
 
-        `address`: who sent it, where peers must not answer for each other (None: anybody may).
+        `address`: the sender, if peers must not respond for each other (None: not checked).
         """
         waiting = self._futures.get(response.opaque)
         if waiting is not None and address not in (None, waiting.address):
             log.warning(
-                "%s: its answer to opaque %s is dropped, %s was asked",
+                "%s: dropped its response to opaque %s, which was sent to %s",
                 address,
                 response.opaque,
                 waiting.address,
@@ -64,12 +64,12 @@ class ResponseTable:
             return
         future = self.take(response.opaque)
         if future is None:
-            log.info("an answer nobody waits for (late?): opaque %s", response.opaque)
+            log.info("response without a pending call (late?): opaque %s", response.opaque)
             return
         future.callback(response, None)
 
     def fail_address(self, address: str, error: Exception) -> None:
-        """The connection to `address` is gone: every call that waits for it fails."""
+        """The connection to `address` closed: all of its pending calls fail."""
         with self._lock:
             gone = [f for f in self._futures.values() if f.address == address]
             for future in gone:
@@ -78,7 +78,7 @@ class ResponseTable:
             future.callback(None, error)
 
     def expire(self, now_ms: int) -> list[ResponseFuture]:
-        """Remove and return the calls whose deadline has passed; the caller tells them."""
+        """Remove and return the calls whose deadline has passed; the caller fails them."""
         with self._lock:
             late = [f for f in self._futures.values() if f.deadline_ms <= now_ms]
             for future in late:

@@ -1,4 +1,4 @@
-"""The ROCKETMQ binary header: bytes to fields and back. Sans I/O, any thread.
+"""The ROCKETMQ binary header: decoding and encoding. Sans I/O, any thread.
 
 Used by peers started with rocketmq.serialize.type=ROCKETMQ (Java: RocketMQSerializable).
 
@@ -6,8 +6,8 @@ Used by peers started with rocketmq.serialize.type=ROCKETMQ (Java: RocketMQSeria
     int32 remark length (0: none) | remark | int32 length of the ext block | ext block
     ext block: repeated int16 key length | key | int32 value length | value
 
-All big-endian, text in UTF-8. Every length is checked against what is left before it is used.
-It knows nothing of frames and bodies.
+All big-endian, text in UTF-8. Every length is checked against the remaining bytes before it is
+used. Knows nothing of frames and bodies.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _LAST_LANGUAGE: Final = max(LanguageCode)
 def decode_rocketmq_header(
     header: bytes | memoryview, body: bytes = b"", *, max_ext_fields: int = 4096
 ) -> RemotingCommand:
-    """Read a whole binary header.
+    """Decode a whole binary header.
 
-    Empty keys and values are dropped, as Java turns them into null; of a key that comes twice the
-    last one counts. Raises FrameError for a length that lies, bad UTF-8, more than
-    `max_ext_fields` entries, or bytes behind the last field.
+    Empty keys and values are dropped, as Java turns them into null; if a key is repeated the last
+    one wins. Raises FrameError for an invalid length, invalid UTF-8, more than `max_ext_fields`
+    entries, or trailing bytes.
     """
     data = bytes(header)
     try:
@@ -47,7 +47,8 @@ def decode_rocketmq_header(
         position += INT32.size
         if block_length != len(data) - position:
             raise FrameError(
-                f"ROCKETMQ header: ext block says {block_length} bytes, {len(data) - position} left"
+                f"ROCKETMQ header: ext block claims {block_length} bytes, {len(data) - position} "
+                "left"
             )
         ext_fields = _decode_ext_block(data, position, max_ext_fields)
         remark = str(remark_bytes, "utf-8") if remark_bytes else None
@@ -69,12 +70,12 @@ def decode_rocketmq_header(
 
 
 def _take(data: bytes, position: int, what: str) -> tuple[bytes, int]:
-    """The int32-prefixed bytes at `position`, and the position behind them."""
+    """The int32-prefixed bytes at `position`, and the position after them."""
     length = INT32.unpack_from(data, position)[0]
     start = position + INT32.size
     if length < 0 or length > len(data) - start:
         raise FrameError(
-            f"ROCKETMQ header: {what} says {length} bytes, {len(data) - start} are left"
+            f"ROCKETMQ header: {what} claims {length} bytes, {len(data) - start} are left"
         )
     return data[start : start + length], start + length
 
@@ -91,7 +92,7 @@ def _decode_ext_block(data: bytes, position: int, max_ext_fields: int) -> dict[s
         position += INT16.size
         if key_length < 0 or key_length > end - position:
             raise FrameError(
-                f"ROCKETMQ header: ext key says {key_length} bytes, {end - position} are left"
+                f"ROCKETMQ header: ext key claims {key_length} bytes, {end - position} are left"
             )
         key = data[position : position + key_length]
         value, position = _take(data, position + key_length, "ext value")
@@ -101,10 +102,10 @@ def _decode_ext_block(data: bytes, position: int, max_ext_fields: int) -> dict[s
 
 
 def encode_rocketmq_header(command: RemotingCommand) -> bytes:
-    """Write the binary header of a command.
+    """Encode the binary header of a command.
 
-    Raises EncodeError when a number does not fit its field: the pop codes (200050 and up) are
-    larger than int16 and need a JSON header.
+    Raises EncodeError if a number does not fit its field: the pop codes (200050 and up) are larger
+    than int16 and need a JSON header.
     """
     try:
         remark = b"" if command.remark is None else command.remark.encode()

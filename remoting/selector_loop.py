@@ -2,9 +2,9 @@
 
 Everything registered here runs on the loop's thread; the selector is private to it. Other threads
 reach the loop only through `call_soon_threadsafe`. At the end of a turn the `turn_end` functions
-run: whoever batches its work (append, answers) does it there, once a turn. The loop knows no
-protocol and no connection. An exception that escapes a callback ends the loop: a half-done turn
-is repaired by a restart of the process, not by going on.
+run: batched work (appends, responses) is done there, once a turn. The loop knows no protocol and no
+connection. An exception that escapes a callback ends the loop: after an incomplete turn the process
+must be restarted.
 """
 
 from __future__ import annotations
@@ -28,34 +28,35 @@ __all__ = ["EVENT_READ", "EVENT_WRITE", "SelectorLoop", "SleepHooks", "TimerHand
 
 _IDLE_TIMEOUT_S = 1.0
 _PEER_SPIN_NS = 100_000
-"""Longer look while answers wait for a replica: p50 of a SYNC_MASTER send with one in flight
-277 -> 218 us on two cores, and 5 % more messages a second with 256 in flight."""
+"""Longer spin while responses wait for a replica: p50 of a SYNC_MASTER send with one in flight 277
+-> 218 us on two cores, and 5 % more messages a second with 256 in flight."""
 _SPIN_PAYS: Final = 3
-"""After a sleep of fewer spins than this, looking longer is worth it, else it is only lost: where
-requests come one by one from thousands of clients, each would cost a whole look."""
+"""Spinning pays off only after a sleep shorter than this many spins; otherwise it is wasted: with
+requests arriving one by one from thousands of clients, each would cost a full spin."""
 
 
 class HasFileno(Protocol):
-    """What a selector can watch: a socket, or anything else with a descriptor."""
+    """Anything that a selector can watch: a socket or another object with a descriptor."""
 
     def fileno(self) -> int: ...
 
 
 class SleepHooks(Protocol):
-    """How a loop that follows shared memory says that it sleeps (design: bells)."""
+    """Callbacks around the loop's sleep, for a loop that also observes shared memory. Another
+    process rings the loop's bell only while the loop has announced that it sleeps."""
 
     def before_sleep(self) -> float | None:
-        """Say that the loop sleeps. Returns the longest allowed sleep in seconds, 0 when there
-        is work already, None for no limit."""
+        """Announce that the loop sleeps. Returns the maximum sleep in seconds, 0 if there is work
+        already, None for no limit."""
 
     def after_sleep(self) -> None:
-        """Say that the loop is awake, and take up what came meanwhile."""
+        """Announce that the loop is awake, and process what has arrived meanwhile."""
 
     def waits_for_peer(self) -> bool:
-        """Whether answers wait for another process that takes microseconds, not milliseconds."""
+        """Whether responses wait for another process that takes microseconds, not milliseconds."""
 
     def peer_has_answered(self) -> bool:
-        """Whether one of them need not wait any more. Cheap: asked again and again."""
+        """Whether one of them can be sent now. Cheap, since it is polled."""
 
 
 class TimerHandle:
@@ -68,7 +69,7 @@ class TimerHandle:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """The function will not run; a no-op after it did."""
+        """Prevent the function from running; a no-op if it has already run."""
         self.cancelled = True
 
 
@@ -76,12 +77,12 @@ class SelectorLoop:
     """One thread over one selector, with timers, a wake-up descriptor and end-of-turn functions."""
 
     def __init__(self, name: str, *, spin_us: int = 0) -> None:
-        """spin_us: how long to look for more before sleeping, after a turn that had events, as long
-        as that finds some."""
+        """spin_us: how long to poll for further events before sleeping, after a turn with events,
+        as long as that pays off."""
         self.name = name
         self.now_ns = time.monotonic_ns()
         self.now_ms = self.now_ns // 1_000_000
-        """When this turn began."""
+        """When this turn started."""
         self._selector = new_selector()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_lock = threading.Lock()
@@ -97,7 +98,8 @@ class SelectorLoop:
         self._thread: threading.Thread | None = None
         self._selector.register(self._wake_fd, EVENT_READ, self._on_wake)
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle
+    # ----------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Run the loop on a thread of its own."""
@@ -105,7 +107,7 @@ class SelectorLoop:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Ask the loop to end after the current turn; waits for its thread. Any thread."""
+        """Stop the loop after the current turn and wait for its thread. Any thread."""
         self._stopping = True
         self.wake()
         thread = self._thread
@@ -123,9 +125,9 @@ class SelectorLoop:
             os.close(fd)
 
     def run(self) -> None:
-        """Turn until `stop`; the caller's thread becomes the loop's thread.
+        """Run until `stop`; the caller's thread becomes the loop's thread.
 
-        What was asked for before the stop still runs.
+        Calls submitted before the stop still run.
         """
         self._thread = threading.current_thread()
         while not self._stopping:
@@ -182,7 +184,7 @@ class SelectorLoop:
             schedule()
 
         def schedule() -> None:
-            # Whole milliseconds: part of one would be due at once, again and again.
+            # Whole milliseconds: a fraction would be due immediately, repeatedly.
             self.call_later(period_ms - time.monotonic_ns() // 1_000_000 % period_ms, again)
 
         schedule()
@@ -229,8 +231,8 @@ class SelectorLoop:
             function()
 
     def _spin(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Look a little longer before sleeping: a core that sleeps wakes up slowly, and a client
-        that waits for our answer sends its next request at once."""
+        """Poll a little longer before sleeping: an idle core wakes up slowly, and a client that
+        waits for a response sends its next request immediately."""
         hooks = self._hooks
         waits = hooks is not None and hooks.waits_for_peer()
         if not self._spin_pays and not waits:

@@ -1,9 +1,9 @@
-"""The one place that knows which selectors library runs: `selectors2`, else the standard one.
+"""Chooses the selectors library: `selectors2`, else the standard one.
 
-Every selector of the product (the remoting loops and the HA threads) comes from here. selectors2
-2.0.2 imports `collections.Mapping`, which Python 3.10 removed: the alias is lent to it during its
-import only. Where it cannot be imported, the standard `selectors` has the same API. The
-environment variable ROCKETMQ_SELECTORS=standard forces the latter; tests run on both.
+Every selector of the product (the remoting loops and the HA threads) is created here. selectors2
+2.0.2 imports `collections.Mapping`, which Python 3.10 removed: the alias is restored during its
+import only. If it cannot be imported, the standard `selectors` has the same API. The environment
+variable ROCKETMQ_SELECTORS=standard forces the latter; tests run on both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _import_selectors2() -> ModuleType:
 
 
 def load_selectors() -> ModuleType:
-    """The selectors module in use: `selectors2` where it imports, else `selectors`."""
+    """The selectors module in use: `selectors2` if it can be imported, else `selectors`."""
     if os.environ.get("ROCKETMQ_SELECTORS") == "standard":
         return selectors
     try:
@@ -45,6 +45,6 @@ SELECTORS_NAME: str = _module.__name__
 
 
 def new_selector() -> selectors.BaseSelector:
-    """A selector of the best kind that the platform has (epoll on Linux)."""
+    """The most efficient selector of the platform (epoll on Linux)."""
     selector: selectors.BaseSelector = _module.DefaultSelector()
     return selector

@@ -1,9 +1,9 @@
-"""ServerTls: the TLS of one server: its mode, its context, and new contexts when files change.
+"""ServerTls: the TLS of one server: mode, context, and reloading when files change.
 
-The loop's thread decides and uses the context; files are read, and the certificate of test mode is
-made, by threads of their own, so that no other connection waits for them. New connections get the
-new context, the others go on with theirs. Knows settings and contexts, no frames. (Java: the
-loadSslContext of NettyRemotingServer, and who calls it in BrokerController and NamesrvController.)
+The loop's thread makes decisions and uses the context. Separate threads read files and create the
+certificate of test mode, so that connections do not wait for them. New connections get the new
+context; existing ones keep theirs. Knows settings and contexts, but no frames. (Java:
+loadSslContext of NettyRemotingServer, and its callers in BrokerController and NamesrvController.)
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ Then = Callable[[ssl.SSLContext | None], None]
 
 
 class ServerTls:
-    """A door for all connections of one server (TlsDoor). Owned by: the loop's thread."""
+    """The TlsPolicy of all connections of one server. Owned by: the loop's thread."""
 
     def __init__(self, config: TlsConfig, *, watch_interval_s: float = INTERVAL_S) -> None:
-        """Files that cannot be used are an error in the log: TLS is refused until they can."""
+        """Invalid files are logged as an error: TLS connections are rejected until the files are
+        fixed."""
         self.receive = memoryview(bytearray(CHUNK_SIZE))
         self._config = config
         self._mode = config.mode
@@ -45,7 +46,7 @@ class ServerTls:
         """Files that changed since the last context. Owned by: the watching thread."""
         self._watch: FileWatchService | None = None
         if self._mode is not TlsMode.disabled and not config.tls_test_mode_enable:
-            # Watched first: a change while the context is made is noticed.
+            # Watch first, so that a change during the creation of the context is detected.
             self._watch = FileWatchService(
                 _files(config), self._on_changed, interval_s=watch_interval_s
             )
@@ -54,34 +55,34 @@ class ServerTls:
     # -- life ----------------------------------------------------------------------------------
 
     def start(self, loop: SelectorLoop) -> None:
-        """Work for the connections of this loop; before the first of them."""
+        """Start for the connections of this loop; call before the first of them."""
         self._loop = loop
         log.info("TLS %s: %s", self._mode, _describe(self._config, self._mode))
         if self._watch is not None:
             self._watch.start()
 
     def shutdown(self) -> None:
-        """Watch no file any more. Idempotent."""
+        """Stop watching files. Idempotent."""
         if self._watch is not None:
             self._watch.shutdown()
 
     def connection(self, *arguments: Any, **settings: Any) -> TlsConnection:
         """A connection of this server, with the arguments of Connection."""
-        return TlsConnection(*arguments, **settings, door=self)
+        return TlsConnection(*arguments, **settings, policy=self)
 
-    # -- TlsDoor (loop thread) -----------------------------------------------------------------
+    # -- TlsPolicy (loop thread) ---------------------------------------------------------------
 
     def why_closed(self, first_byte: bytes) -> str | None:
-        """Why a peer that begins so is not served; None lets it in."""
+        """Why a peer whose first byte is this is rejected; None if it is accepted."""
         if first_byte == HANDSHAKE_BYTE:
             is_disabled = self._mode is TlsMode.disabled
-            return "it wants TLS, but tls.server.mode is disabled" if is_disabled else None
+            return "the client uses TLS, but tls.server.mode is disabled" if is_disabled else None
         if self._mode is TlsMode.enforcing:
-            return "it does not begin with TLS, but tls.server.mode is enforcing"
+            return "the client does not use TLS, but tls.server.mode is enforcing"
         return None
 
     def with_context(self, then: Then) -> None:
-        """Call `then` with the context; in test mode the first call has to wait for it."""
+        """Call `then` with the context; in test mode the first call waits for its creation."""
         if self._context is not None or not self._config.tls_test_mode_enable:
             then(self._context)
             return
@@ -93,14 +94,14 @@ class ServerTls:
             maker.start()
 
     def refused(self, address: str, reason: str) -> None:
-        """One warning every ten seconds, with the number of those that had none."""
+        """Log one warning every ten seconds, with the number of suppressed ones."""
         assert self._loop is not None
         now_ms = self._loop.now_ms
         if now_ms - self._warned_ms < _WARN_EVERY_MS:
             self._unwarned += 1
             return
         more = f" (and {self._unwarned} more since the last such line)" if self._unwarned else ""
-        log.warning("%s: refused: %s%s", address, reason, more)
+        log.warning("%s: rejected: %s%s", address, reason, more)
         self._warned_ms, self._unwarned = now_ms, 0
 
     # -- contexts ------------------------------------------------------------------------------
@@ -117,29 +118,30 @@ class ServerTls:
         self._loop.call_soon_threadsafe(lambda: self._use(context))
 
     def _make_self_signed(self) -> None:
-        """A thread of its own: what is imported takes longer than a loop's turn may."""
+        """Runs in a thread of its own: the imports take longer than a turn of the loop may."""
         from remoting.tls_keys import load_self_signed
 
         context = make_server_context(self._config)
         try:
             load_self_signed(context)
         except OSError as error:
-            log.error("TLS: the certificate of test mode cannot be made: %s", error)
+            log.error("TLS: cannot create the certificate of test mode: %s", error)
             self._hand_over(None)
             return
-        log.info("TLS: made a self-signed certificate, since tls.test.mode.enable is true")
+        log.info("TLS: created a self-signed certificate, because tls.test.mode.enable is true")
         self._hand_over(context)
 
     def _load(self) -> ssl.SSLContext | None:
         try:
             return make_server_context(self._config)
         except TlsSettingError as error:
-            log.error("TLS: refused until the files are changed: %s", error)
+            log.error("TLS: rejecting TLS connections until the files are fixed: %s", error)
             return None
 
     def _on_changed(self, paths: frozenset[str]) -> None:
-        """The watching thread. A certificate and its key change one after the other: half of
-        a change is waited for, and one that cannot be used is tried again with the next."""
+        """Runs on the watching thread. A certificate and its key do not change simultaneously:
+        after half of a change it waits for the other file, and invalid files are retried with the
+        next change."""
         self._changed |= paths
         names = ", ".join(sorted(self._changed))
         try:
@@ -147,12 +149,12 @@ class ServerTls:
         except TlsSettingError as error:
             pair = {self._config.tls_server_cert_path, self._config.tls_server_key_path}
             if isinstance(error, TlsPairError) and len(pair & self._changed) == 1:
-                log.info("TLS: %s changed; waiting for the other one of the pair", names)
+                log.info("TLS: %s changed; waiting for the other file of the pair", names)
             else:
-                log.error("TLS: %s changed, but what was in use stays so: %s", names, error)
+                log.error("TLS: %s changed, keeping the previous certificate: %s", names, error)
             return
         self._changed = frozenset()
-        log.info("TLS: %s changed: new connections use what is in there now", names)
+        log.info("TLS: %s changed: new connections use the new files", names)
         self._hand_over(context)
 
 
@@ -167,9 +169,11 @@ def _files(config: TlsConfig) -> list[str]:
 
 def _describe(config: TlsConfig, mode: TlsMode) -> str:
     if mode is TlsMode.disabled:
-        return "connections that begin with it are closed"
+        return "connections that use it are closed"
     if config.tls_test_mode_enable:
-        return "test mode, with a self-signed certificate made when the first client needs it"
+        return (
+            "test mode, with a self-signed certificate created for the first client that needs it"
+        )
     return (
         f"certificate {config.tls_server_cert_path}, key {config.tls_server_key_path}, clients' "
         f"certificates: {config.tls_server_need_client_auth} (file {config.tls_config_file})"

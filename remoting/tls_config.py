@@ -17,18 +17,18 @@ DEFAULT_TLS_CONFIG_FILE: Final = "/etc/rocketmq/tls.properties"
 
 
 class TlsMode(enum.StrEnum):
-    """What a server does with TLS; a connection's first byte says whether its peer wants it."""
+    """A server's TLS mode; the first byte of a connection shows whether the client uses TLS."""
 
     disabled = "disabled"
-    """TLS: closed."""
+    """TLS connections are closed."""
     permissive = "permissive"
-    """Both are served."""
+    """Both kinds of connections are served."""
     enforcing = "enforcing"
-    """Plain: closed."""
+    """Plain connections are closed."""
 
 
 class ClientAuth(enum.StrEnum):
-    """Whether a server asks its clients for a certificate."""
+    """Whether a server requests client certificates."""
 
     none = "none"
     optional = "optional"
@@ -37,7 +37,7 @@ class ClientAuth(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """All keys of TLS but useTLS (tls.enable), which is RemotingClientConfig's."""
+    """All TLS keys except useTLS (tls.enable), which is in RemotingClientConfig."""
 
     tls_server_mode: str = setting(
         "permissive",
@@ -94,13 +94,13 @@ class TlsConfig:
 
     @property
     def mode(self) -> TlsMode:
-        """The servers' mode; permissive for a word that is none (`warnings` tells)."""
+        """The servers' mode; permissive for an unknown value (reported by `warnings`)."""
         word = self.tls_server_mode
         return TlsMode(word) if word in TlsMode.__members__ else TlsMode.permissive
 
     @property
     def client_auth(self) -> ClientAuth:
-        """Whether clients show a certificate, in any case of letters. Raises ValueError."""
+        """Whether clients present a certificate; case-insensitive. Raises ValueError."""
         word = self.tls_server_need_client_auth.strip().lower()
         if word not in ClientAuth.__members__ and word:
             raise ValueError(
@@ -110,12 +110,12 @@ class TlsConfig:
         return ClientAuth(word or "none")
 
     def warnings(self) -> tuple[str, ...]:
-        """What works, but perhaps not as meant."""
+        """Settings that are valid, but possibly not intended."""
         found = []
         if self.tls_server_mode not in TlsMode.__members__:
             found.append(
-                f"tls.server.mode = {self.tls_server_mode} is none of {', '.join(TlsMode)}: "
-                "permissive it is"
+                f"tls.server.mode = {self.tls_server_mode} is not one of {', '.join(TlsMode)}: "
+                "using permissive"
             )
         if self.tls_test_mode_enable and self._names_files():
             found.append(
@@ -125,8 +125,8 @@ class TlsConfig:
         if self._verifies_nobody():
             found.append(
                 "tls.server.need.client.auth = require with tls.server.authClient = false: "
-                "certificates of clients are verified all the same, with tls.server.trustCertPath "
-                "(the original would take any certificate)"
+                "client certificates are verified nevertheless, with tls.server.trustCertPath "
+                "(RocketMQ would accept any certificate)"
             )
         return tuple(found)
 

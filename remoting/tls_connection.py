@@ -1,10 +1,10 @@
-"""TlsConnection: a connection that speaks TLS, or may turn out to.
+"""TlsConnection: a connection that uses TLS, or may turn out to.
 
-Runs on its SelectorLoop's thread. A server's begins with a look at the first byte: 0x16 is the
-begin of a TLS handshake, anything else a frame; nobody looks again, and a plain connection works
-from then on as one that never could be TLS. A client's gets a socket whose handshake is done
-(connect_attempt.py). What is allowed is the door's business (server_tls.py). (Java: the handshake
-handler of NettyRemotingServer.)
+Runs on its SelectorLoop's thread. On a server it first peeks at the first byte: 0x16 is the start
+of a TLS handshake, anything else a frame. From then on a plain connection works like any other
+Connection. On a client it gets a socket with a completed handshake (connect_attempt.py). The
+TlsPolicy decides what is accepted (server_tls.py). (Java: the handshake handler of
+NettyRemotingServer.)
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_BYTE: Final = b"\x16"
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
-"""As Netty's. A peer that trickles its bytes gains nothing."""
+"""The same as Netty's. It limits the whole handshake, so sending bytes slowly does not extend
+it."""
 
 
-class TlsDoor(Protocol):
-    """Who lets a server's connections in."""
+class TlsPolicy(Protocol):
+    """Decides which connections a server accepts."""
 
     receive: memoryview
-    """Where encrypted bytes are read to."""
+    """The buffer for received encrypted bytes."""
 
     def why_closed(self, first_byte: bytes) -> str | None:
-        """Why a peer that begins so is not served; None lets it in."""
+        """Why a peer whose first byte is this is rejected; None if it is accepted."""
 
     def with_context(self, then: Callable[[ssl.SSLContext | None], None]) -> None:
-        """Call `then` on the loop's thread, now or later, with what a handshake needs."""
+        """Call `then` on the loop's thread, now or later, with the context for a handshake."""
 
     def refused(self, address: str, reason: str) -> None:
-        """A peer was turned away: tell the operator, but not of each of thousands."""
+        """A peer was rejected: log it, at a limited rate."""
 
 
 class TlsConnection(Connection):
     """One peer, plain or TLS. Owned by: the loop's thread."""
 
-    __slots__ = ("_door", "_plain", "_reads_soon", "_timer", "_tls")
+    __slots__ = ("_plain", "_policy", "_reads_soon", "_timer", "_tls")
 
     def __init__(
         self,
@@ -56,9 +57,9 @@ class TlsConnection(Connection):
         receive: ReceiveBuffer,
         flush_list: list[Connection],
         high_water: int,
-        door: TlsDoor | None = None,
+        policy: TlsPolicy | None = None,
     ) -> None:
-        """With a TlsSocket its handshake is done; with a plain one the `door` decides."""
+        """A TlsSocket has completed its handshake; for a plain socket the `policy` decides."""
         super().__init__(
             loop,
             sock,
@@ -67,7 +68,7 @@ class TlsConnection(Connection):
             flush_list=flush_list,
             high_water=high_water,
         )
-        self._door = door
+        self._policy = policy
         self._timer: TimerHandle | None = None
         self._reads_soon = False
         self._tls: TlsSocket | None = None
@@ -80,7 +81,7 @@ class TlsConnection(Connection):
             self._on_event = self._handle_first_event
 
     def open(self) -> None:
-        """Start to read; what came with the handshake is there already."""
+        """Start reading; data received with the handshake is already available."""
         super().open()
         if self._tls is not None:
             self._read_soon()
@@ -88,8 +89,8 @@ class TlsConnection(Connection):
     # -- the first byte ------------------------------------------------------------------------
 
     def _handle_first_event(self, events: int) -> None:
-        sock, door = self._plain, self._door
-        if self.phase is Phase.CLOSED or sock is None or door is None:
+        sock, policy = self._plain, self._policy
+        if self.phase is Phase.CLOSED or sock is None or policy is None:
             return
         try:
             first = sock.recv(1, socket.MSG_PEEK)
@@ -98,39 +99,41 @@ class TlsConnection(Connection):
         except OSError as error:
             self._close(f"read failed: {error.strerror or error}")
             return
-        reason = door.why_closed(first) if first else None
+        reason = policy.why_closed(first) if first else None
         if reason is not None:
-            # What came stays unread, so that the close is a reset: at one a Java client fails its
-            # waiting calls, at an orderly end they wait until their time is over.
+            # Received data stays unread, so that closing sends a reset: a Java client then
+            # fails its pending calls at once, instead of waiting for their timeouts.
             self._refuse(reason)
         elif first == HANDSHAKE_BYTE:
             self._timer = self._loop.call_later(HANDSHAKE_TIMEOUT_MS, self._end_late_handshake)
-            self._loop.unregister(sock)  # Nothing is read until the context is there.
-            door.with_context(self._begin_handshake)
+            self._loop.unregister(sock)  # Nothing is read until the context is available.
+            policy.with_context(self._begin_handshake)
         else:
             self._go_on(self._handle_event)
             self._handle_event(events)
 
     def _go_on(self, on_event: Callable[[int], None]) -> None:
-        """From now on the socket's events go to `on_event`."""
+        """Route the socket's events to `on_event` from now on."""
         self._on_event = on_event
         self._loop.modify(self._sock, self._interest, on_event)
 
     def _refuse(self, reason: str) -> None:
-        if self._door is not None:
-            self._door.refused(self.remote_address, reason)
+        if self._policy is not None:
+            self._policy.refused(self.remote_address, reason)
         self._close(reason)
 
     # -- handshake -----------------------------------------------------------------------------
 
     def _begin_handshake(self, context: ssl.SSLContext | None) -> None:
-        sock, door = self._plain, self._door
-        if self.phase is Phase.CLOSED or sock is None or door is None:
+        sock, policy = self._plain, self._policy
+        if self.phase is Phase.CLOSED or sock is None or policy is None:
             return
         if context is None:
-            self._refuse("it wants TLS and this server has no usable certificate, see its log")
+            self._refuse(
+                "the client uses TLS and this server has no usable certificate, see its log"
+            )
             return
-        self._tls = TlsSocket(sock, context, server_side=True, receive=door.receive)
+        self._tls = TlsSocket(sock, context, server_side=True, receive=policy.receive)
         self._sock = self._tls
         self._on_event = self._handle_handshake_event
         self._loop.register(self._sock, EVENT_READ, self._on_event)
@@ -155,9 +158,9 @@ class TlsConnection(Connection):
         self._read_soon()
 
     def _end_late_handshake(self) -> None:
-        """Never reached by a handshake that was done: it cancels the timer."""
+        """Not called for a completed handshake, which cancels the timer."""
         if self.phase is not Phase.CLOSED:
-            self._refuse(f"TLS handshake not done within {HANDSHAKE_TIMEOUT_MS} ms")
+            self._refuse(f"TLS handshake not completed within {HANDSHAKE_TIMEOUT_MS} ms")
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -166,7 +169,7 @@ class TlsConnection(Connection):
         self._read_soon()
 
     def _read_soon(self) -> None:
-        """Read again in the next turn, if there is more that no event tells of."""
+        """Read again in the next turn, if there is decrypted data without a socket event."""
         tls = self._tls
         is_open = self.phase is Phase.OPEN
         if is_open and tls is not None and tls.has_more and not self._reads_soon:
@@ -174,7 +177,7 @@ class TlsConnection(Connection):
             self._loop.call_soon_threadsafe(self._read_rest)
 
     def _read_rest(self) -> None:
-        """Not while the peer does not read: `_set_interest` asks again when it does."""
+        """Not while the peer does not read: `_set_interest` retries when it does."""
         self._reads_soon = False
         if self._interest & EVENT_READ:
             self._handle_tls_event(EVENT_READ)

@@ -1,8 +1,8 @@
-"""From TlsConfig to ssl contexts, and what is wrong with the files in between.
+"""Creates ssl contexts from a TlsConfig, and checks its files.
 
-Runs at a program's start (to refuse it), and on the threads that load what changed. Knows no
-socket. Nobody's name is compared with a certificate, as in the original: who signed it is what
-counts. (Java: TlsHelper.)
+Runs at a program's start (to abort it on errors), and on the threads that reload changed files.
+Knows no socket. Host names are not checked, as in RocketMQ: only the signing authority matters.
+(Java: TlsHelper.)
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Final
 
 from remoting.tls_config import ClientAuth, TlsConfig, TlsMode
 
-_TEST_MODE: Final = "set tls.test.mode.enable=true to do without files"
+_TEST_MODE: Final = "set tls.test.mode.enable=true to work without files"
 
 
 class TlsSettingError(Exception):
-    """A TLS setting cannot be used: the text names the key, the file and the way out."""
+    """A TLS setting is unusable: the text names the key, the file and the fix."""
 
 
 class TlsPairError(TlsSettingError):
-    """Certificate and key are good, but not each other's: perhaps only one was replaced yet."""
+    """Certificate and key are valid but do not match: perhaps only one was replaced so far."""
 
 
 def check_tls(config: TlsConfig, *, use_tls: bool) -> None:
-    """Whether servers and, with `use_tls`, clients can work with it. Raises TlsSettingError."""
+    """Check the settings for servers and, with `use_tls`, clients. Raises TlsSettingError."""
     if config.mode is not TlsMode.disabled and not config.tls_test_mode_enable:
         make_server_context(config)
     if use_tls:
@@ -33,12 +33,12 @@ def check_tls(config: TlsConfig, *, use_tls: bool) -> None:
 
 
 def make_server_context(config: TlsConfig) -> ssl.SSLContext:
-    """The context of a server with files; one of test mode has no certificate yet.
+    """Create the context of a server; in test mode it has no certificate yet.
 
     Raises TlsSettingError.
     """
     context = _new_context(ssl.PROTOCOL_TLS_SERVER)
-    context.num_tickets = 0  # Java's clients do not come back with them
+    context.num_tickets = 0  # Java's clients do not resume sessions
     if config.tls_test_mode_enable:
         return context
     certificate, key = config.tls_server_cert_path, config.tls_server_key_path
@@ -54,7 +54,7 @@ def make_server_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def make_client_context(config: TlsConfig) -> ssl.SSLContext:
-    """The context of a client. Raises TlsSettingError."""
+    """Create the context of a client. Raises TlsSettingError."""
     context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
     if config.tls_test_mode_enable:
         return context
@@ -64,8 +64,8 @@ def make_client_context(config: TlsConfig) -> ssl.SSLContext:
     elif certificate or key:
         given, missing = ("certPath", "keyPath") if certificate else ("keyPath", "certPath")
         raise TlsSettingError(
-            f"tls.client.{given} is set and tls.client.{missing} is not: a certificate and its "
-            "key go together; set both or none"
+            f"tls.client.{given} is set but tls.client.{missing} is not: a certificate needs its "
+            "key; set both or neither"
         )
     if config.tls_client_auth_server:
         context.verify_mode = ssl.CERT_REQUIRED
@@ -83,10 +83,10 @@ def _new_context(protocol: int) -> ssl.SSLContext:
 
 
 def _ask_clients(context: ssl.SSLContext, config: TlsConfig) -> None:
-    """Whether and how clients show who they are.
+    """Configure client authentication.
 
-    Without authClient the original takes any certificate. ssl cannot do that: `optional` is then
-    the same as not asking, and `require` verifies, which needs to be told whom to trust.
+    Without authClient RocketMQ accepts any certificate. ssl cannot do that: `optional` is then the
+    same as none, and `require` verifies, which needs trusted authorities.
     """
     try:
         wanted = config.client_auth
@@ -101,7 +101,7 @@ def _ask_clients(context: ssl.SSLContext, config: TlsConfig) -> None:
         if not trusted:
             raise TlsSettingError(
                 "tls.server.need.client.auth = require with tls.server.authClient = false would "
-                "let in any certificate: set tls.server.trustCertPath to a PEM file with the "
+                "accept any certificate: set tls.server.trustCertPath to a PEM file with the "
                 "authorities of the clients, or tls.server.need.client.auth=none"
             )
     is_required = wanted is ClientAuth.require
@@ -120,7 +120,7 @@ def _load_chain(
             _load_encrypted(context, side, certificate, key, text, password)
         else:
             context.load_cert_chain(certificate, key)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         reason = getattr(error, "reason", None) or str(error)
         if reason == "KEY_VALUES_MISMATCH":
             raise TlsPairError(
@@ -140,7 +140,7 @@ def _load_encrypted(
     text: str,
     password: str | None,
 ) -> None:
-    """What takes long to import is needed for an encrypted key only. Raises OSError."""
+    """Load an encrypted key; its slow imports are only needed here. Raises OSError."""
     key_name, password_name = f"tls.{side}.keyPath", f"tls.{side}.keyPassword"
     if not password:
         raise TlsSettingError(
@@ -172,7 +172,7 @@ def _load_trust(context: ssl.SSLContext, side: str, path: str | None, purpose: s
 
 
 def _check_pem(name: str, path: str, kind: str) -> str:
-    """The text of a PEM file that holds something of this kind. Raises TlsSettingError."""
+    """Read a PEM file that contains an item of this kind. Raises TlsSettingError."""
     try:
         text = Path(path).read_text(encoding="latin-1")
     except OSError as error:
@@ -182,7 +182,7 @@ def _check_pem(name: str, path: str, kind: str) -> str:
         ) from error
     if f"{kind}-----" not in text:
         raise TlsSettingError(
-            f"{name} = {path} is no PEM file with a {kind.lower()}: expected a line "
+            f"{name} = {path} is not a PEM file with a {kind.lower()}: expected a line "
             f"-----BEGIN {kind}-----"
         )
     return text

@@ -1,7 +1,7 @@
-"""Private keys that `ssl` cannot read from a file: of test mode, and encrypted ones.
+"""Private keys that `ssl` cannot load from a file: test mode keys and encrypted ones.
 
-Imported only where one is needed, since what it imports takes 50 ms. Nothing of a key is ever
-written to a disk. Any thread; no state.
+Imported only when needed, since its imports take 50 ms. Keys are never written to disk. Any thread;
+no state.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _DAYS: Final = 3650
 
 
 def load_self_signed(context: ssl.SSLContext) -> None:
-    """Give `context` a fresh key and a certificate that it signs itself. Raises OSError
-    (ssl.SSLError is one). Follows Netty's SelfSignedCertificate, with an elliptic key: 4 ms where
-    an RSA key takes 100."""
+    """Load a fresh key and a self-signed certificate into `context`. Raises OSError (including
+    ssl.SSLError). Follows Netty's SelfSignedCertificate, with an elliptic key: 4 ms where an RSA
+    key takes 100."""
     with _file_in_memory(_make_pem()) as path:
         context.load_cert_chain(path)
 
 
 def load_encrypted(context: ssl.SSLContext, certificate: str, key: bytes, password: str) -> None:
-    """Give `context` the chain of a PEM file and an encrypted PEM key (PKCS8).
+    """Load the certificate chain of a PEM file and an encrypted PEM key (PKCS8) into `context`.
 
-    OpenSSL 3 has laid aside the ciphers that the original's documentation encrypts keys with, such
-    as PBE-SHA1-RC4-128. Raises ValueError for a wrong password or cipher, ssl.SSLError, OSError.
+    OpenSSL 3 has disabled the ciphers used in RocketMQ's documentation for encrypting keys, such as
+    PBE-SHA1-RC4-128. Raises ValueError for a wrong password or cipher, ssl.SSLError, OSError.
     """
     try:
         plain = load_pem_private_key(key, password.encode())
@@ -54,7 +54,7 @@ def load_encrypted(context: ssl.SSLContext, certificate: str, key: bytes, passwo
 
 @contextlib.contextmanager
 def _file_in_memory(data: bytes) -> Iterator[str]:
-    """A path under which `ssl` finds `data`, until the end of the block."""
+    """A path from which `ssl` can read `data`, until the end of the block."""
     fd = os.memfd_create("tls-key", os.MFD_CLOEXEC)
     try:
         with open(fd, "wb", closefd=False) as file:

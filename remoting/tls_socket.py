@@ -1,8 +1,7 @@
-"""TlsSocket: TLS over a non-blocking socket, to be used in that socket's place.
+"""TlsSocket: TLS over a non-blocking socket, with a socket's interface.
 
-Runs on its connection's loop; never blocks: a call that would raises BlockingIOError, as a socket
-does. Many TLS records are taken from the socket with one call, and many given to it. Knows bytes,
-no frames and no settings.
+Runs on its connection's loop; never blocks: like a socket, it raises BlockingIOError instead. Many
+TLS records are received or sent with one system call. Knows bytes, but no frames and no settings.
 
     recv_into, send, sendmsg   as a socket's; at most CHUNK_SIZE bytes are encrypted by one call
     has_more                   recv_into gives bytes that the socket's readiness does not announce
@@ -21,18 +20,18 @@ from typing import Any, Final
 from remoting.selector_loop import EVENT_READ, EVENT_WRITE
 
 CHUNK_SIZE: Final = 64 << 10
-"""Four full records: few calls for a large answer. No more than this is ever copied, and about as
-much is what a connection that has sent or received much goes on to hold in each direction."""
+"""Four full records, so that a large response needs few calls. Limits the size of a copy; a busy
+connection keeps buffers of about this size in each direction."""
 
 Buffer = bytes | memoryview
 
 
 class TlsError(OSError):
-    """The peer broke TLS or refused us; the text says how."""
+    """The peer violated the TLS protocol or rejected the connection; the text says how."""
 
 
 class TlsSocket:
-    """One peer's TLS state. Owned by: the loop's thread. Takes over a connected socket."""
+    """One peer's TLS state. Owned by: the loop's thread. Takes ownership of a connected socket."""
 
     __slots__ = (
         "_ended",
@@ -54,21 +53,21 @@ class TlsSocket:
         server_side: bool,
         receive: memoryview,
     ) -> None:
-        """receive: where encrypted bytes are read to; connections of one loop share it."""
+        """receive: buffer for received encrypted bytes, shared by the connections of a loop."""
         self._sock = sock
         self._receive = receive
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        # Any: typeshed does not know that read(size, buffer) gives a count.
+        # Any: typeshed does not know that read(size, buffer) returns a count.
         self._tls: Any = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         self._unsent: Buffer = b""
-        """Encrypted bytes that the socket did not take."""
+        """Encrypted bytes that the socket did not accept."""
         self._taken = 0
-        """Bytes of the caller that are encrypted but have not been reported as sent."""
+        """Number of the caller's bytes that are encrypted but not reported as sent."""
         self._ended = False
         self.has_more = False
 
-    # -- as the socket -------------------------------------------------------------------------
+    # -- socket interface -------------------------------------------------------------------------
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -79,11 +78,11 @@ class TlsSocket:
         return self._sock.getpeername()
 
     def getsockname(self) -> Any:
-        """Our address."""
+        """The local address."""
         return self._sock.getsockname()
 
     def recv_into(self, view: memoryview, /) -> int:
-        """Fill `view` from its start; how many bytes, 0 when the peer has ended.
+        """Fill `view` from its start; returns the number of bytes, 0 if the peer has closed.
 
         Raises BlockingIOError, TlsError, OSError.
         """
@@ -92,7 +91,7 @@ class TlsSocket:
         while not count and not self._ended:
             self._receive_more()
             count = self._decrypt(view)
-        self._push()  # What TLS itself has to say, such as the answer to a change of keys.
+        self._push()  # TLS's own messages, such as the response to a key update.
         self.has_more = self._ended or count == len(view)
         return count
 
@@ -101,7 +100,8 @@ class TlsSocket:
         return self.sendmsg((data,))
 
     def sendmsg(self, pieces: Sequence[Buffer], /) -> int:
-        """Encrypt and send up to CHUNK_SIZE bytes of the pieces' beginning; how many were taken.
+        """Encrypt and send up to CHUNK_SIZE bytes from the start of the pieces; returns the number
+        of bytes accepted.
 
         Raises BlockingIOError, TlsError, OSError.
         """
@@ -113,19 +113,22 @@ class TlsSocket:
         return taken
 
     def close(self) -> None:
-        """Say goodbye if the socket takes it at once, and close it."""
-        with contextlib.suppress(OSError):  # ssl.SSLError is one: no answer yet, or no handshake
+        """Send a close notification if the socket accepts it at once, and close the socket."""
+        with contextlib.suppress(
+            OSError
+        ):  # includes ssl.SSLError: no response yet, or no handshake
             self._tls.unwrap()
-        with contextlib.suppress(OSError):  # the peer was faster
+        with contextlib.suppress(OSError):  # the peer has already closed
             self._push()
         self._sock.close()
 
     # -- handshake -----------------------------------------------------------------------------
 
     def handshake(self) -> int:
-        """Go on with it: 0 when it is done, else the event it waits for. Raises TlsError, OSError.
+        """Continue the handshake: 0 when it is done, else the event it waits for. Raises TlsError,
+        OSError.
 
-        After it `recv_into` may have bytes at once.
+        Afterwards `recv_into` may have data immediately.
         """
         while True:
             try:
@@ -135,7 +138,7 @@ class TlsSocket:
                 is_done = False
             except ssl.SSLError as error:
                 with contextlib.suppress(OSError):
-                    self._push()  # Tells the peer why.
+                    self._push()  # Sends the alert to the peer.
                 raise TlsError(explain(error)) from error
             if not self._push():
                 return EVENT_WRITE
@@ -149,14 +152,14 @@ class TlsSocket:
             if self._ended:
                 raise TlsError("the peer closed the connection")
 
-    # -- inside --------------------------------------------------------------------------------
+    # -- internals --------------------------------------------------------------------------------
 
     def _receive_more(self) -> None:
         count = self._sock.recv_into(self._receive)
         if count:
             self._incoming.write(self._receive[:count])
         else:
-            # Without a goodbye, too: frames have a length, so that a cut one is noticed.
+            # Also without a close notification: frames have a length, so truncation is detected.
             self._ended = True
 
     def _decrypt(self, view: memoryview) -> int:
@@ -164,7 +167,7 @@ class TlsSocket:
         try:
             while filled < size:
                 count = self._tls.read(size - filled, view[filled:])
-                if not count:  # the peer's goodbye
+                if not count:  # the peer's close notification
                     self._ended = True
                     break
                 filled += count
@@ -184,7 +187,7 @@ class TlsSocket:
         return done
 
     def _push(self) -> bool:
-        """Send what is encrypted; whether all of it has left."""
+        """Send the encrypted bytes; True if all of them were sent."""
         while True:
             if not self._unsent:
                 if not self._outgoing.pending:
@@ -198,7 +201,7 @@ class TlsSocket:
 
 
 def _beginning(pieces: Sequence[Buffer]) -> memoryview:
-    """The first CHUNK_SIZE bytes, copied only where they lie in several pieces."""
+    """The first CHUNK_SIZE bytes, copied only if they span several pieces."""
     if len(pieces) == 1:
         return memoryview(pieces[0])[:CHUNK_SIZE]
     parts, left = [], CHUNK_SIZE
@@ -211,7 +214,7 @@ def _beginning(pieces: Sequence[Buffer]) -> memoryview:
 
 
 def explain(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in words."""
+    """OpenSSL's reason as text."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {error.verify_message}"
     return str(error.reason or error).replace("_", " ").lower()

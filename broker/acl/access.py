@@ -1,7 +1,7 @@
-"""Access: access control of one broker, put together; for the composition root of `remoting`.
+"""Access: the access control of one broker, assembled for the composition root of `remoting`.
 
-Gives the gate of the server, the manager of the accounts (None without ACL), and who we are for
-other brokers. No policy of its own.
+Provides the server's request guard, the account manager (None without ACL), and the credentials
+that this broker presents to other brokers. It has no policy of its own.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Access:
     def fast_routes(
         self, *routes: tuple[bytes, FastHandler]
     ) -> tuple[tuple[bytes, FastHandler], ...]:
-        """Those that the server may have; with ACL each has the gate in front of it. Without, they
-        are for everybody."""
+        """The fast routes for the server. With ACL each one is guarded; without ACL they are open
+        to everyone."""
         if self.manager is None:
             return routes
         return tuple(
@@ -58,17 +58,17 @@ class Access:
         )
 
     def open(self, executor: ScheduledExecutor) -> None:
-        """Read the accounts and follow their files. Raises OSError.
+        """Load the accounts and watch their files. Raises OSError.
 
-        A file that broke after the broker's start, when this process is started again, lets nobody
-        in until it is mended: the broker goes on replicating.
+        If a file became invalid after the broker started and this process is restarted, all
+        requests are denied until the file is fixed; replication continues.
         """
         if self.manager is None:
             return
         try:
             self.manager.load()
         except ConfigError as error:
-            log.error("%s; nobody is let in until this is mended", error)
+            log.error("%s; all requests are denied until this is fixed", error)
         self.manager.schedule_on(executor)
         if self.signer is None:
-            log.info("conf/tools.yml is not there: requests to other brokers are not signed")
+            log.info("conf/tools.yml not found: requests to other brokers are not signed")

@@ -1,10 +1,11 @@
-"""Which rights on which topics and groups a request needs, from its fields. Pure, any thread.
+"""The permissions that a request needs, by topic and group. Pure, any thread.
 
-Each function gives resource -> permission: a topic by its name, a group by its retry topic (a
-retry topic stands for its group: SUB). Fields that are missing ask for nothing, the processor
-refuses them. Raises RequestError for a body that cannot be read. Follows PlainAccessResource and
-PlainAccessValidator.parse of the original, and asks for what those let through: batches, lookups
-of offsets, locks, subscription checks, replies, and sends to another group's retry topic.
+Each function returns resource -> permission. A topic is named by its name, a group by its retry
+topic (a retry topic stands for its group and needs SUB). A missing field needs no permission; the
+processor rejects the request. Raises RequestError for a body that cannot be read. Follows
+PlainAccessResource and PlainAccessValidator.parse of RocketMQ, and also checks what they let
+through: batches, lookups of offsets, locks, subscription checks, replies, and sends to another
+group's retry topic.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Resources = dict[str, Permission]
 ResourcesOf = Callable[[RemotingCommand], Resources]
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
-"""Of the topic through which answers of request-reply go; open to every account."""
+"""Suffix of the topic that carries request-reply responses; open to every account."""
 
 
 def send(request: RemotingCommand) -> Resources:
@@ -36,7 +37,7 @@ def send_v2(request: RemotingCommand) -> Resources:
 
 
 def reply(request: RemotingCommand) -> Resources:
-    """324: whoever was asked may answer."""
+    """324: the recipient of a request may always reply."""
     return _but_replies(send(request))
 
 
@@ -62,12 +63,12 @@ def consumer_group(request: RemotingCommand) -> Resources:
 
 
 def query(request: RemotingCommand) -> Resources:
-    """12; 33 of 5.x names its topic, too."""
+    """12, and 33 of 5.x, which also names the topic."""
     return _subscribe(None, request.ext_fields.get("topic"))
 
 
 def bounds(request: RemotingCommand) -> Resources:
-    """29, 30, 31, 32: producers ask as well as consumers."""
+    """29, 30, 31, 32: sent by producers as well as consumers."""
     topic = request.ext_fields.get("topic")
     if topic is None:
         return {}

@@ -1,19 +1,19 @@
-"""The one table of access: request code -> who may ask for it, and whether it changes state.
+"""The access table: request code -> who may send it, and whether it changes state.
 
-Data only, any thread. Every code that this broker serves has a row, and no other; a test compares
-it with the routes. A code without a row is denied (request_guard.py).
-docs/access.md shows the table; a test compares that, too.
+Data only, any thread. It has one row for each request code that this broker serves; a test compares
+it with the routes. A code without a row is denied (request_guard.py). docs/access.md shows the
+table; a test compares that as well.
 
                 with aclEnable=true                        with aclEnable=false
     ACCOUNT     an account                                 everybody
     RESOURCES   an account with the rights that            everybody
                 access_resources.py names
-    BROKER      an account                                 everybody (what a broker may tell us
-                                                           is guarded by its processor)
+    BROKER      an account                                 everybody (the processor checks what
+                                                           a broker may tell this one)
     ADMIN       an account with admin: true                adminAllowedAddresses
 
-With ACL a white address passes without an account, for every row, as in the original.
-The original asks for an admin for 17, 25, 200, 207 and 215 only.
+With ACL, a whitelisted address needs no account for any row, as in RocketMQ. RocketMQ requires an
+admin for 17, 25, 200, 207 and 215 only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from remoting.request_code import RequestCode as Code
 
 
 class Who(enum.Enum):
-    """Who may ask."""
+    """Who may send a request."""
 
     ACCOUNT = enum.auto()
     RESOURCES = enum.auto()

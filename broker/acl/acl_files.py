@@ -1,9 +1,9 @@
-"""The access files of a broker: where they are, what they hold, what they make together.
+"""The access files of a broker: locating, reading and merging them.
 
 Functions over <rocketmqHome>/conf, any thread; PlainPermissionManager decides when. Files are
-conf/acl/**/*.yml and *.yaml in the order of their paths, then conf/plain_acl.yml; a tools.yml is
-none. An account that two files name is the first one's; white addresses add up. Java:
-PlainPermissionManager.load, which takes the folder in the order of its directory entries.
+conf/acl/**/*.yml and *.yaml in path order, then conf/plain_acl.yml; tools.yml files are skipped. If
+two files define the same account, the first one wins; whitelisted addresses are merged. Java:
+PlainPermissionManager.load, which reads the folder in directory order.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ _SUFFIXES: Final = (".yml", ".yaml")
 _NS_PER_MS: Final = 1_000_000
 
 Stamp = tuple[int, int, int]
-"""Modification time in ns, size, inode: another one is another text."""
+"""Modification time in ns, size, inode; a change means that the file has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFile:
-    """One file as it was read. `name`: its path below conf, with slashes. `edition`: its
-    dataVersion, or 0 and the time of its text."""
+    """One file as read. `name`: its path below conf, with slashes. `data_version`: its data
+    version, or counter 0 and the file's modification time."""
 
     name: str
     path: Path
     text: str
     values: PlainAclFile
-    edition: DataVersion
+    data_version: DataVersion
 
 
 def find_files(conf: Path) -> list[Path]:
-    """The access files that are there, in the order in which they count."""
+    """The existing access files, in order of precedence."""
     found = []
     for directory, folders, names in os.walk(conf / FOLDER):
-        # Mounted secrets keep their versions in hidden folders beside the links to them.
+        # Kubernetes keeps versions of mounted secrets in hidden folders beside the symbolic links.
         folders[:] = [name for name in folders if not name.startswith(".")]
         paths = [Path(directory, name) for name in names]
         found += [path for path in paths if _is_acl_name(path.name) and path.is_file()]
@@ -64,18 +64,18 @@ def find_files(conf: Path) -> list[Path]:
 
 
 def stamps_of(conf: Path) -> dict[Path, Stamp]:
-    """What tells whether a file changed. Raises OSError."""
+    """The stamp of each file, for detecting changes. Raises OSError."""
     return {path: stamp_of(path) for path in find_files(conf)}
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Of one file. Raises OSError."""
+    """The stamp of one file. Raises OSError."""
     status = path.stat()
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def read_files(conf: Path) -> tuple[AclFile, ...]:
-    """Every access file. Raises ConfigError that names file and line."""
+    """Read every access file. Raises ConfigError naming file and line."""
     return tuple(_read_file(conf, path) for path in find_files(conf))
 
 
@@ -91,20 +91,20 @@ def _read_file(conf: Path, path: Path) -> AclFile:
 
 
 def parse_file(conf: Path, name: str, text: str, changed_ms: int) -> AclFile:
-    """A file of that name (below conf) with this text. Raises ConfigError."""
+    """Parse `text` as the file `name` (below conf). Raises ConfigError."""
     path = conf / name
     values = parse_plain_acl(text, str(path))
-    edition = values.data_version or DataVersion(timestamp=changed_ms)
-    return AclFile(name=name, path=path, text=text, values=values, edition=edition)
+    data_version = values.data_version or DataVersion(timestamp=changed_ms)
+    return AclFile(name=name, path=path, text=text, values=values, data_version=data_version)
 
 
 def check_name(name: str) -> None:
-    """Raises ValueError for what is no name of an access file below conf."""
+    """Raises ValueError unless `name` is the name of an access file below conf."""
     path = PurePosixPath(name)
     plain = path.as_posix() == name and not path.is_absolute() and ".." not in path.parts
     in_folder = len(path.parts) > 1 and path.parts[0] == FOLDER and _is_acl_name(path.name)
     if not plain or not (name == DEFAULT_FILE or in_folder):
-        raise ValueError(f"{name!r} is no access file; they are {DEFAULT_FILE} and {FOLDER}/*.yml")
+        raise ValueError(f"{name!r} is not an access file; use {DEFAULT_FILE} or {FOLDER}/*.yml")
 
 
 def _is_acl_name(name: str) -> bool:
@@ -112,7 +112,7 @@ def _is_acl_name(name: str) -> bool:
 
 
 def merge(files: Iterable[AclFile]) -> AclTable:
-    """What the files make together. Raises ConfigError for an account that cannot be used."""
+    """Merge the files into one table. Raises ConfigError for an invalid account."""
     files = tuple(files)
     accounts: dict[str, Account] = {}
     sources: dict[str, str] = {}
@@ -129,7 +129,7 @@ def merge(files: Iterable[AclFile]) -> AclTable:
 
 def _warn_repeated(config: PlainAccessConfig, first: str) -> None:
     log.warning(
-        "%s: account %s is left out: it is already defined at %s; keep one of the two",
+        "%s: account %s ignored: already defined at %s; keep one of the two",
         config.source,
         config.access_key,
         first,
@@ -137,7 +137,7 @@ def _warn_repeated(config: PlainAccessConfig, first: str) -> None:
 
 
 def owner_of(files: Iterable[AclFile], access_key: str) -> AclFile | None:
-    """The file whose account of that name counts."""
+    """The file that defines the effective account of that name."""
     for file in files:
         if any(account.access_key == access_key for account in file.values.accounts):
             return file
@@ -145,5 +145,5 @@ def owner_of(files: Iterable[AclFile], access_key: str) -> AclFile | None:
 
 
 def texts_of(files: Iterable[AclFile]) -> Mapping[str, str]:
-    """Name to text, as slaves get them."""
+    """File name to text, as sent to slaves."""
     return {file.name: file.text for file in files}

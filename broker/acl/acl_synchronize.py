@@ -1,10 +1,10 @@
-"""AclSynchronize: a slave with ACL holds the access files of its master.
+"""AclSynchronize: a slave with ACL copies the access files of its master.
 
-Runs in process `remoting` of a slave, at the end of a round of SlaveSynchronize: on its thread, and
-only after a master whose log belongs to ours. The request is ours (GET_ACL_FILES) and signed like
-all of them with conf/tools.yml; a master without ACL, of Java, or with another opinion of who is an
-admin does not answer it with files, and then ours stay. The original never copies these files: a
-slave that is promoted there knows none of the changes.
+Runs in process `remoting` of a slave, on the thread of SlaveSynchronize at the end of a round, and
+only if the master's log matches ours. The request (GET_ACL_FILES) is an extension of this broker
+and is signed with conf/tools.yml like all outgoing requests. If the master is a Java broker, has no
+ACL, or does not accept the signer as an admin, it returns no files and the local ones are kept.
+RocketMQ never copies these files, so a slave promoted there has none of the changes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TROUBLE: Final = (
     ValueError,
     OSError,
 )
-"""What a network, another broker's answer and a disk can do."""
+"""Errors of the network, of the master's response and of the disk."""
 
 
 class FileSource(Protocol):
-    """What is needed of BrokerOuterAPI."""
+    """The part of BrokerOuterAPI used here."""
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
         """A table of another broker. Raises RemotingError, BrokerAnswerError."""
@@ -42,15 +42,15 @@ class FileSource(Protocol):
 
 
 class FileHolder(Protocol):
-    """What is needed of PlainPermissionManager."""
+    """The part of PlainPermissionManager used here."""
 
     def replace_files(self, texts: Mapping[str, str]) -> bool:
-        """Whether that changed anything. Raises ConfigError, ValueError, OSError."""
+        """Replace the files; True if anything changed. Raises ConfigError, ValueError, OSError."""
         ...
 
 
 class AclSynchronize:
-    """Owned by: the thread of the round."""
+    """Owned by: the thread that runs the synchronization round."""
 
     def __init__(self, api: FileSource, files: FileHolder) -> None:
         self._api = api
@@ -58,8 +58,8 @@ class AclSynchronize:
         self._last_problem = ""
 
     def sync(self, master: str) -> None:
-        """Hold what the master at "ip:port" holds; what goes wrong is said once, and tried again
-        in the next round."""
+        """Copy the files of the master at "ip:port". A failure is logged once and retried in the
+        next round."""
         try:
             body = self._api.get_table(master, RequestCode.GET_ACL_FILES, TIMEOUT_MS)
             files = AclFiles.from_json_bytes(body or b"{}").files
@@ -69,11 +69,11 @@ class AclSynchronize:
             again, self._last_problem = problem == self._last_problem, problem
             log.log(
                 logging.DEBUG if again else logging.WARNING,
-                "master %s: access files not taken over, ours stay: %s",
+                "master %s: access files not copied, keeping the local ones: %s",
                 master,
                 problem,
             )
         else:
             if changed or self._last_problem:
-                log.info("master %s: its %s access files are ours now", master, len(files))
+                log.info("master %s: adopted %s access files", master, len(files))
             self._last_problem = ""

@@ -1,8 +1,8 @@
-"""AclTable: the accounts and white addresses of all files, and the verdict on a request.
+"""AclTable: the accounts and whitelisted addresses of all files; validates requests.
 
-A frozen value, replaced whole by PlainPermissionManager; any thread asks. Order of the checks,
-codes and words are those of PlainPermissionManager.validate of the original; the remark names the
-original's exception, as its brokers answer it.
+A frozen value, replaced as a whole by PlainPermissionManager; any thread reads it. The order of the
+checks, the codes and the wording are those of PlainPermissionManager.validate of RocketMQ; the
+remark names RocketMQ's exception, as its brokers answer it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from remoting.signature import ACCESS_KEY, is_signed_with
 
 EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException"
 _SHOWN: Final = 100
-"""Characters of a name that nobody has checked."""
+"""Characters shown of an unverified name."""
 
 
 class AclError(RequestError):
-    """The request is not allowed; answered SYSTEM_ERROR with the original's words."""
+    """The request is not allowed; answered SYSTEM_ERROR with RocketMQ's words."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, f"{EXCEPTION}: {text}")
@@ -36,14 +36,14 @@ class AclError(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class AclTable:
-    """Who is known. `white_addresses`: from there everything is allowed, unsigned."""
+    """The known accounts. `white_addresses`: peers that may do everything, unsigned."""
 
     white_addresses: AddressPatterns = NOBODY
     accounts: Mapping[str, Account] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
-        """Nobody can be let in."""
+        """Whether no request could ever be accepted."""
         return not self.accounts and self.white_addresses == NOBODY
 
     def validate(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
@@ -70,7 +70,7 @@ class AclTable:
 
 
 def _check_resources(account: Account, resources: Resources) -> None:
-    """Traces may be sent by every account; an admin without rights of its own has all of them."""
+    """Every account may send traces; an admin has all permissions unless it has explicit ones."""
     if resources.get(TRACE_TOPIC) == Permission.PUB:
         return
     if account.admin and not account.permissions:

@@ -1,10 +1,10 @@
-"""GuardedRoute: a fast route of the server, with the gate in front of it.
+"""GuardedRoute: a fast route of the server behind the request guard.
 
-On the loop thread. A fast route reads its frame straight from the receive buffer and does not come
-to the gate; with ACL it may be used all the same, if the gate has seen the same request first.
-What is not let in here, and what is not plain, goes the general way, where the gate is asked again
-and the refusal is answered. Both readers of a header are msgspec's: of a name that stands there
-twice, escaped or not, both take the last, so what is checked is what is done.
+Runs on the loop thread. A fast route decodes its frame straight from the receive buffer and
+bypasses the guard. With ACL it can still be used if the guard checks the same request first.
+Anything denied or unusual here takes the general path, where the guard is asked again and the error
+is sent. Both decoders of a header are msgspec's: if a name occurs twice, escaped or not, both use
+the last one, so the request that is checked is the request that is served.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from remoting.request_dispatcher import RequestGate
 
 
 class _Header(msgspec.Struct, gc=False):
-    """What the gate looks at."""
+    """The fields that the guard checks."""
 
     code: int
     extFields: dict[str, str]  # noqa: N815

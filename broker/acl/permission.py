@@ -13,7 +13,7 @@ from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 
 
 class Permission(IntFlag):
-    """Bits of the original. Needed are PUB, SUB or ANY (one of the two); owned are the others."""
+    """RocketMQ's bits. A request needs PUB, SUB or ANY (either one); an account owns the others."""
 
     DENY = 1
     ANY = 2
@@ -24,7 +24,7 @@ class Permission(IntFlag):
 _DENY: Final = int(Permission.DENY)
 _ANY: Final = int(Permission.ANY)
 _EITHER: Final = int(Permission.PUB | Permission.SUB)
-"""Plain numbers: each & of two flags costs a microsecond, and this is on the way of every send."""
+"""Plain integers: `&` on two IntFlags costs a microsecond, and this runs for every send."""
 
 PERMISSIONS: Final = {
     "DENY": Permission.DENY,
@@ -33,11 +33,11 @@ PERMISSIONS: Final = {
     "PUB|SUB": Permission.PUB | Permission.SUB,
     "SUB|PUB": Permission.PUB | Permission.SUB,
 }
-"""The words of the file."""
+"""The words used in access files."""
 
 
 def parse_permission(text: str | None) -> Permission:
-    """What the word means; every other word, and none, is DENY as in the original."""
+    """The permission that a word stands for; any other word, or none, is DENY as in RocketMQ."""
     return PERMISSIONS.get((text or "").strip(), Permission.DENY)
 
 
@@ -50,12 +50,12 @@ def suffices(owned: Permission, needed: Permission) -> bool:
 
 
 def is_group(resource: str) -> bool:
-    """Whether it stands for a group: its retry topic."""
+    """Whether the resource is a group, that is, its retry topic."""
     return resource.startswith(RETRY_GROUP_TOPIC_PREFIX)
 
 
 def shown(resource: str) -> str:
-    """ "topic:t" or "group:g", as the original's remarks name a resource."""
+    """ "topic:t" or "group:g", as RocketMQ's remarks name a resource."""
     if is_group(resource):
         return f"group:{resource.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
     return f"topic:{resource}"

@@ -1,8 +1,8 @@
 """PlainAclFile: one file of accounts (conf/plain_acl.yml, conf/acl/*.yml), read and written.
 
-Text in, values out, and back; any thread. Every problem is named with file and line. Scalars are
-kept as written: secretKey: 12345678 is that text. Written whole, comments are lost, as in the
-original (Java: AclUtils, PlainAccessConfig). Form:
+Converts between text and values; any thread. Errors name file and line. Scalars are kept as
+written: secretKey: 12345678 is read as text. A file is rewritten as a whole, so comments are lost,
+as in RocketMQ (Java: AclUtils, PlainAccessConfig). Format:
 
     globalWhiteRemoteAddresses:      peers that may do everything, unsigned
       - 10.10.103.*
@@ -39,7 +39,7 @@ from remoting.body.data_version import DataVersion
 log = logging.getLogger(__name__)
 
 MIN_KEY_LENGTH: Final = 6
-"""Keys are longer than this."""
+"""Access and secret keys must be longer than this."""
 
 _TRUE: Final = frozenset({"true", "yes", "on", "y", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "n", "0", ""})
@@ -48,7 +48,8 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainAccessConfig:
-    """One account as written (Java: PlainAccessConfig). `source`: "file:line", or who asks."""
+    """One account as written (Java: PlainAccessConfig). `source`: "file:line", or who sent the
+    request."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -63,8 +64,8 @@ class PlainAccessConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One account as it is checked (Java: PlainAccessResource). `permissions` by topic, groups by
-    their retry topic."""
+    """One validated account (Java: PlainAccessResource). `permissions` is keyed by topic, and by
+    retry topic for groups."""
 
     access_key: str
     secret_key: bytes = field(repr=False)
@@ -77,14 +78,14 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainAclFile:
-    """The values of one file. `data_version` None: the file has none."""
+    """The contents of one file. `data_version` is None if the file has none."""
 
     white_addresses: tuple[str, ...] = ()
     accounts: tuple[PlainAccessConfig, ...] = ()
     data_version: DataVersion | None = None
 
     def dump(self) -> str:
-        """The text of a file with these values."""
+        """Serialize these values."""
         tree: dict[str, Any] = {"globalWhiteRemoteAddresses": list(self.white_addresses)}
         tree["accounts"] = [_account_tree(account) for account in self.accounts]
         if self.data_version is not None:
@@ -125,7 +126,7 @@ def parse_plain_acl(text: str, name: str) -> PlainAclFile:
 
 
 def _compose(text: str, name: str) -> yaml.Node | None:
-    """The nodes know their lines; nothing is constructed, so a tag does no harm."""
+    """Nodes keep their line numbers; no object is constructed, so YAML tags are harmless."""
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -149,7 +150,7 @@ class _Place:
 
     def scalar(self, node: yaml.Node, what: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self.wrong(node, f"{what}: expected one plain value")
+            raise self.wrong(node, f"{what}: expected a single plain value")
         is_null = node.tag == "tag:yaml.org,2002:null"
         return "" if is_null else str(node.value).strip()
 
@@ -168,17 +169,17 @@ class _Place:
     def items(
         self, node: yaml.Node, what: str, read: Callable[[yaml.Node], ValueT]
     ) -> Iterator[ValueT]:
-        """Of a list; an empty value is an empty list."""
+        """The items of a list; an empty value is an empty list."""
         if isinstance(node, yaml.SequenceNode):
             for item in node.value:
                 yield read(item)
         elif not isinstance(node, yaml.ScalarNode) or self.scalar(node, what):
-            raise self.wrong(node, f"{what}: expected a list, lines that begin with '- '")
+            raise self.wrong(node, f"{what}: expected a list (lines starting with '- ')")
 
     def members(
         self, node: yaml.Node, keys: Mapping[str, Callable[[_Place, yaml.Node, str], Any]], of: str
     ) -> dict[str, Any]:
-        """Of a mapping whose keys are known, each given once."""
+        """The members of a mapping; unknown and duplicate keys are errors."""
         if not isinstance(node, yaml.MappingNode):
             raise self.wrong(node, f"{of}: expected lines of the form 'key: value'")
         values: dict[str, Any] = {}
@@ -188,7 +189,7 @@ class _Place:
                 known = ", ".join(keys)
                 raise self.wrong(key_node, f"unknown key {key!r}; expected one of {known}")
             if key in values:
-                raise self.wrong(key_node, f"{key} is given twice in {of}; keep one of the two")
+                raise self.wrong(key_node, f"{key} appears twice in {of}; keep one of the two")
             values[key] = keys[key](self, value, key)
         return values
 
@@ -196,7 +197,7 @@ class _Place:
         return tuple(self.items(node, what, lambda item: self.scalar(item, what)))
 
     def addresses(self, node: yaml.Node, what: str) -> tuple[str, ...]:
-        """Checked here: an account's are checked with it."""
+        """Validates global addresses; those of an account are validated with the account."""
 
         def read(item: yaml.Node) -> str:
             text = self.scalar(item, what)
@@ -260,12 +261,13 @@ _VERSION_KEYS: Final = {
 
 
 def build_account(config: PlainAccessConfig) -> Account:
-    """The account as it is checked. A permission that is no known word is DENY, with a line in the
-    log. Raises ConfigError naming the source and the way out."""
+    """Validate an account. An unknown permission word means DENY and is logged. Raises ConfigError
+    naming the source and the fix."""
     wrong = functools.partial(_wrong_account, config)
     if min(len(config.access_key), len(config.secret_key)) <= MIN_KEY_LENGTH:
         raise wrong(
-            f"accessKey and secretKey must be there and longer than {MIN_KEY_LENGTH} characters"
+            f"accessKey and secretKey are required and must be longer than {MIN_KEY_LENGTH} "
+            "characters"
         )
     try:
         white = parse_pattern(config.white_remote_address)
@@ -295,7 +297,7 @@ def _wrong_account(config: PlainAccessConfig, problem: str) -> ConfigError:
 
 
 def split_permission(entry: str) -> tuple[str, str] | None:
-    """Name and word of "name=PERM"; None for any other form."""
+    """Name and permission word of "name=PERM"; None for any other form."""
     parts = [part.strip() for part in entry.split("=") if part]
     return (parts[0], parts[1]) if len(parts) == 2 else None
 
@@ -315,7 +317,7 @@ def _warn_of_words(config: PlainAccessConfig) -> None:
     for word in (config.default_topic_perm, config.default_group_perm, *words):
         if word and word not in PERMISSIONS:
             log.warning(
-                "%s: account %s: the permission %r is none of %s: it means DENY",
+                "%s: account %s: unknown permission %r treated as DENY (expected one of %s)",
                 config.source,
                 config.access_key,
                 word,

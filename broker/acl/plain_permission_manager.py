@@ -1,9 +1,10 @@
-"""PlainPermissionManager: holds the access table, follows its files, and changes them.
+"""PlainPermissionManager: holds the access table, watches its files, and updates them.
 
-Runs in process `remoting`, which is the only writer of the files that is no human. `table` is
-read by any thread and replaced whole; one lock for reading and writing files, held by a task of
-the scheduled executor or an admin thread. A file that breaks keeps the last good table, with one
-line in the log for each state of the files. Java: PlainPermissionManager.
+Runs in process `remoting`; apart from operators editing them, it is the only writer of the files.
+`table` is replaced as a whole and may be read by any thread. One lock covers reading and writing
+the files; a task of the scheduled executor or an admin thread holds it. If a file becomes invalid,
+the last valid table stays in use and the error is logged once for each state of the files. Java:
+PlainPermissionManager.
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ from remoting.body.data_version import DataVersion
 log = logging.getLogger(__name__)
 
 PERIOD_MS: Final = 1_000
-"""Between two looks at the files (original: 5,000); a change counts after two."""
+"""Polling period of the files (RocketMQ: 5,000); a change takes effect at the second poll."""
 _OWNER_ONLY: Final = 0o600
-"""Of a new file: it holds keys."""
+"""File mode of a new file, since it holds keys."""
 
 
 class AclChangeError(Exception):
-    """A change was not made; the text is for whoever asked for it."""
+    """A change was rejected; the text is for the client that requested it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountChange:
-    """What request 50 says of an account; None leaves a value as it is."""
+    """The account changes of request 50; None leaves a value unchanged."""
 
     access_key: str | None
     secret_key: str | None
@@ -80,9 +81,9 @@ class PlainPermissionManager:
         self._lock = threading.Lock()
         self._files: tuple[AclFile, ...] = ()
         self._loaded: dict[Path, Stamp] = {}
-        """The state of the files that `table` was made from, or that could not be used."""
+        """Stamps of the files that `table` was built from, or that were found invalid."""
         self._seen: dict[Path, Stamp] = {}
-        """Their state at the last look."""
+        """Stamps at the last poll."""
         self.table = AclTable()
 
     @property
@@ -90,17 +91,17 @@ class PlainPermissionManager:
         """conf/plain_acl.yml, where new accounts go."""
         return self._conf / DEFAULT_FILE
 
-    # -- following the files --------------------------------------------------------------------
+    # -- watching the files --------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the files. Raises ConfigError, which leaves everything as it was, and OSError."""
+        """Read the files. Raises ConfigError, which leaves the table unchanged, and OSError."""
         with self._lock:
             self._seen = self._loaded = stamps_of(self._conf)
             files = read_files(self._conf)
             self._take(files, merge(files))
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
-        """Follow the files from now on."""
+        """Start polling the files."""
         executor.schedule(
             "watch-access-files",
             self.reload_if_changed,
@@ -109,8 +110,8 @@ class PlainPermissionManager:
         )
 
     def reload_if_changed(self) -> None:
-        """Take over files that have changed and rested since the last look: one that is just being
-        written is not read."""
+        """Reload files that have changed and then stayed unchanged for one poll, so that a file
+        that is still being written is not read."""
         with self._lock:
             stamps = stamps_of(self._conf)
             rested, self._seen = stamps == self._seen, stamps
@@ -121,7 +122,7 @@ class PlainPermissionManager:
                 files = read_files(self._conf)
                 self._take(files, merge(files))
             except ConfigError as error:
-                log.error("%s; the access table stays as it was before this change", error)
+                log.error("%s; keeping the previous access table", error)
 
     def _take(self, files: Sequence[AclFile], table: AclTable) -> None:
         self._files, self.table = tuple(files), table
@@ -132,23 +133,23 @@ class PlainPermissionManager:
         )
         if table.is_empty:
             log.warning(
-                "access table: no account and no white address, so nobody can use this broker; "
-                "write %s (docs/access.md shows its form)",
+                "access table: no account and no whitelisted address, so all requests are denied; "
+                "create %s (docs/access.md shows the format)",
                 self.default_path,
             )
 
-    # -- what others ask ------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------
 
-    def editions(self) -> dict[str, DataVersion]:
-        """Path to edition of every file."""
-        return {str(file.path): file.edition for file in self._files}
+    def data_versions(self) -> dict[str, DataVersion]:
+        """The data version of each file, by path."""
+        return {str(file.path): file.data_version for file in self._files}
 
-    def default_edition(self) -> DataVersion:
-        """Of conf/plain_acl.yml; 0 when it is not there."""
-        return self.editions().get(str(self.default_path), DataVersion())
+    def default_data_version(self) -> DataVersion:
+        """The data version of conf/plain_acl.yml; 0 if the file does not exist."""
+        return self.data_versions().get(str(self.default_path), DataVersion())
 
     def texts(self) -> Mapping[str, str]:
-        """Every file in force: its name below conf, its text. Holds secret keys."""
+        """Every file in use: its name below conf, and its text. Contains secret keys."""
         return texts_of(self._files)
 
     # -- changes --------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ class PlainPermissionManager:
     def update_account(self, change: AccountChange) -> None:
         """Create an account in conf/plain_acl.yml, or change it where it is.
 
-        Raises AclChangeError with the original's words for a key or a right that cannot be.
+        Raises AclChangeError with RocketMQ's wording for an invalid key or permission.
         """
         _check_change(change)
         assert change.access_key is not None
@@ -174,7 +175,7 @@ class PlainPermissionManager:
             self._write(files, file, replace(file.values, accounts=tuple(accounts)))
 
     def delete_account(self, access_key: str) -> None:
-        """Take an account out of its file. Raises AclChangeError when nobody has it."""
+        """Remove an account from its file. Raises AclChangeError if it does not exist."""
         with self._lock:
             files = self._read_for_change()
             file = owner_of(files, access_key)
@@ -197,11 +198,11 @@ class PlainPermissionManager:
             self._write(files, file, replace(file.values, white_addresses=tuple(addresses)))
 
     def replace_files(self, texts: Mapping[str, str]) -> bool:
-        """On a slave: hold exactly these files (name below conf to text); whether that changed
-        anything. A file that the master does not have is moved to its .bak. Raises ConfigError,
-        ValueError for a name that is none, OSError."""
+        """On a slave: replace the files by exactly these (name below conf to text); True if
+        anything changed. A file that the master does not have is renamed to .bak. Raises
+        ConfigError, ValueError for an invalid name, OSError."""
         if not texts:
-            raise ValueError("the master named no access file; ours stay")
+            raise ValueError("the master sent no access file; keeping the local ones")
         for name in texts:
             check_name(name)
         with self._lock:
@@ -218,7 +219,7 @@ class PlainPermissionManager:
         return True
 
     def _hold_exactly(self, files: Sequence[AclFile]) -> None:
-        """Write what is new before anything goes."""
+        """Write new files before removing any."""
         for file in files:
             if not file.path.is_file() or file.path.read_bytes() != file.text.encode():
                 self._write_text(file)
@@ -227,12 +228,14 @@ class PlainPermissionManager:
             log.warning("%s: not on the master: moved to %s", path, backup_path(path))
 
     def _read_for_change(self) -> tuple[AclFile, ...]:
-        """What is on the disk now, also what nobody has taken over yet."""
+        """The files on disk now, including changes that are not loaded yet."""
         self._seen = stamps_of(self._conf)
         try:
             return read_files(self._conf)
         except ConfigError as error:
-            raise AclChangeError(f"nothing is changed while a file is broken: {error}") from error
+            raise AclChangeError(
+                f"no change is possible while a file is invalid: {error}"
+            ) from error
 
     def _default_file(self, files: Sequence[AclFile]) -> AclFile:
         for file in files:
@@ -245,14 +248,16 @@ class PlainPermissionManager:
             if file.path.resolve() == Path(path).resolve():
                 return file
         known = ", ".join(str(file.path) for file in files)
-        raise AclChangeError(f"{path} is none of the access files of this broker: {known}")
+        raise AclChangeError(
+            f"{path} is not an access file of this broker; expected one of {known}"
+        )
 
     def _write(self, files: Sequence[AclFile], old: AclFile, values: PlainAclFile) -> None:
-        """Check, write, take over. Raises AclChangeError."""
-        edition = (old.values.data_version or DataVersion()).next_version(self._clock.now_ms())
-        text = replace(values, data_version=edition).dump()
+        """Validate, write and load. Raises AclChangeError."""
+        data_version = (old.values.data_version or DataVersion()).next_version(self._clock.now_ms())
+        text = replace(values, data_version=data_version).dump()
         try:
-            new = parse_file(self._conf, old.name, text, edition.timestamp)
+            new = parse_file(self._conf, old.name, text, data_version.timestamp)
             all_files = [new if file.name == old.name else file for file in files]
             if new not in all_files:
                 all_files.append(new)
@@ -262,7 +267,7 @@ class PlainPermissionManager:
             raise AclChangeError(str(error)) from error
         except OSError as error:
             raise AclChangeError(f"{old.path} could not be written: {error}") from error
-        # Another file that changed since it was read is still another one at the next look.
+        # Another file that has changed since it was read is detected at the next poll.
         self._loaded = self._seen = {**self._seen, new.path: stamp_of(new.path)}
         self._take(all_files, table)
 
@@ -272,7 +277,7 @@ class PlainPermissionManager:
 
 
 def read_files_or_none(conf: Path) -> tuple[AclFile, ...] | None:
-    """None while a file is broken: it is replaced then."""
+    """Read the files; None if one is invalid, in which case it gets replaced."""
     try:
         return read_files(conf)
     except ConfigError as error:
@@ -310,7 +315,7 @@ def _check_change(change: AccountChange) -> None:
 
 
 def _changed(account: PlainAccessConfig, change: AccountChange) -> PlainAccessConfig:
-    """Keys and admin always, an empty default is none given."""
+    """Apply a change. Keys and admin are always set; an empty default permission is ignored."""
     white, topics, groups = change.white_remote_address, change.topic_perms, change.group_perms
     return PlainAccessConfig(
         access_key=account.access_key,

@@ -1,9 +1,9 @@
-"""RequestGuard: the gate of the broker's server, asked before every request.
+"""RequestGuard: checks every request to the broker's server before it is served.
 
-On the thread of the request: loop or pool. Reads the access table of codes; with ACL the accounts
-decide, without it an operator's address. Every refusal is answered and said in the log, once in a
-while for each peer and reason. Fast routes do not come here by themselves: with ACL each needs a
-GuardedRoute, without it they are for everybody.
+Runs on the thread that serves the request: the loop or a pool thread. Looks the code up in the
+access table; with ACL the accounts decide, without it the peer's address. Every denial is answered,
+and logged at a limited rate per peer and reason. Fast routes bypass this guard: with ACL each is
+wrapped in a GuardedRoute, without it they are open to everyone.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 class AclSource(Protocol):
-    """What is needed of PlainPermissionManager."""
+    """The part of PlainPermissionManager used here."""
 
     @property
     def table(self) -> AclTable:
-        """The accounts that count now."""
+        """The current accounts."""
         ...
 
 
@@ -54,11 +54,11 @@ class RequestGuard:
         self._refusals = RefusalLog(log, clock.monotonic_ms)
 
     def check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
-        """Raises RequestError for what this peer may not ask."""
+        """Raises RequestError if this peer may not send this request."""
         try:
             self._check(connection, request)
         except RequestError as error:
-            self._refusals.say(connection.remote_address, request.code, error)
+            self._refusals.record(connection.remote_address, request.code, error)
             raise
 
     def _check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
@@ -67,15 +67,15 @@ class RequestGuard:
         if row is None:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"request code {request.code} is denied: nothing is known about who may ask for "
-                "it (broker/acl/access_table.py)",
+                f"request code {request.code} is denied: it has no row in the access table "
+                "(broker/acl/access_table.py)",
             )
         if self._acl is not None:
             self._acl.table.validate(ip, request, row)
         elif row.who is Who.ADMIN and not self._operators.include(connection):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"request {request.code} ({request_code_name(request.code)}) is not taken from "
+                f"request {request.code} ({request_code_name(request.code)}) is not accepted from "
                 f"{ip}: without ACL it is for operators at adminAllowedAddresses (now "
                 f"{self._operators}); add the address to that setting of this "
                 "broker and restart it, or set aclEnable=true and sign as an admin",

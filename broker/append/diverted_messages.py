@@ -1,12 +1,13 @@
-"""Messages that are first stored elsewhere: delayed ones and halves of transactions.
+"""Messages that are stored in a system topic first: delayed messages and half messages.
 
-Pure text work. A message that must not be seen by its consumers yet is stored in a topic of the
-broker, its own topic and queue in two properties; when its time has come it is appended again to
-where it belongs. Follows the put of delayed messages in CommitLog.asyncPutMessage and
-TransactionalMessageBridge.parseHalfMessageInner of the original.
+Pure functions on properties. A message that consumers must not see yet is stored in a system topic,
+with its real topic and queue in two properties; when it is due it is appended again to its real
+topic. Follows the put of delayed messages in CommitLog.asyncPutMessage and
+TransactionalMessageBridge.parseHalfMessageInner of RocketMQ.
 
-Delays of 5.x that name a time instead of a level (TIMER_...) are refused everywhere, as by a
-RocketMQ 5.3.3 whose timer wheel is off: stored as they are, they would be delivered at once.
+Delays of 5.x that name a time instead of a level (TIMER_...) are rejected everywhere, as by
+RocketMQ 5.3.3 with the timer wheel disabled: if they were stored unchanged, they would be delivered
+at once.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE_ID: Final = "REAL_QID"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
 TIMER_MARK: Final = "TIMER_DE"
-"""Part of every text that asks for a delay of 5.x."""
+"""Occurs in the properties of every message with a 5.x delay."""
 _TIMER_PROPERTIES: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
 _TIMER_OVER: Final = "TIMER_OUT_MS"
-"""What a timer wheel has delivered has it: its time is over."""
+"""Set on a message that a timer wheel has delivered: its delay is over."""
 _TIMER_REFUSAL: Final = "accurate timer message is not enabled, timerWheelEnable is false"
 _LEVEL: Final = re.compile(r"[+-]?[0-9]{1,9}")
 _QUEUE_ID_DIGITS: Final = 9
 
 
 class Diversion(NamedTuple):
-    """Where and how a message is stored for now."""
+    """Where and how a diverted message is stored."""
 
     topic: str
     queue_id: int
@@ -45,10 +46,10 @@ class Diversion(NamedTuple):
 
 
 def delay_level(properties: str, sys_flag: int, max_level: int) -> int:
-    """The delay level that a message asks for, at most `max_level`; 0: none.
+    """The requested delay level of a message, at most `max_level`; 0 for none.
 
     A message that is prepared or rolled back in a transaction has none. Raises RequestError for
-    a level that is no number.
+    a level that is not a number.
     """
     if DELAY not in properties or sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
         return 0
@@ -65,7 +66,7 @@ def delay_level(properties: str, sys_flag: int, max_level: int) -> int:
 
 
 def refuse_timer(properties: str) -> None:
-    """Raises RequestError for a message that asks for a delay of 5.x and for no level."""
+    """Raises RequestError for a message with a 5.x delay and no delay level."""
     if TIMER_MARK not in properties or find_property(properties, _TIMER_OVER):
         return
     if any(find_property(properties, name) for name in _TIMER_PROPERTIES):
@@ -73,7 +74,7 @@ def refuse_timer(properties: str) -> None:
 
 
 def without_timer(properties: str) -> str:
-    """`properties` without the wish for a delay of 5.x."""
+    """`properties` without the 5.x delay properties."""
     if TIMER_MARK in properties:
         for name in _TIMER_PROPERTIES:
             properties = without_property(properties, name)
@@ -81,7 +82,7 @@ def without_timer(properties: str) -> str:
 
 
 def is_half(properties: str) -> bool:
-    """Whether a send is the prepared half of a transaction."""
+    """Whether a send is a half message (prepared transaction)."""
     mark = find_property(properties, TRANSACTION_PREPARED)
     return mark is not None and mark.lower() == "true"
 
@@ -89,9 +90,10 @@ def is_half(properties: str) -> bool:
 def divert_delayed(
     topic: str, queue_id: int, sys_flag: int, properties: str, level: int
 ) -> Diversion:
-    """Store for `level` in the schedule topic: a queue for each level, from level 1 in queue 0.
+    """Divert to the schedule topic, which has a queue for each level, starting with level 1 in
+    queue 0.
 
-    The level goes before a delay of 5.x, which is dropped (HookUtils of 5.3.3).
+    The level takes precedence over a 5.x delay, which is dropped (HookUtils of 5.3.3).
     """
     text = without_timer(without_property(properties, DELAY))
     text = append_pairs(text, f"{DELAY}\x01{level}")
@@ -99,16 +101,17 @@ def divert_delayed(
 
 
 def divert_half(topic: str, queue_id: int, sys_flag: int, properties: str) -> Diversion:
-    """Store as a half: one queue, without the transaction bits, so that it gets a queue offset.
+    """Divert to the half topic: one queue, without the transaction bits, so that it gets a queue
+    offset.
 
-    A delay goes: two diversions would lose the message's topic (so in the original).
+    A delay is dropped: diverting twice would lose the message's topic (as in RocketMQ).
     """
     text = _with_home(without_property(properties, DELAY), topic, queue_id)
     return Diversion(TRANS_HALF_TOPIC, 0, sys_flag & ~TRANSACTION_MASK, text)
 
 
 def home_of(properties: bytes) -> tuple[str, int] | None:
-    """Topic and queue that a diverted message belongs to; None when its properties do not say."""
+    """The real topic and queue of a diverted message; None if its properties lack them."""
     topic = find_raw_property(properties, REAL_TOPIC.encode())
     queue_id = find_raw_property(properties, REAL_QUEUE_ID.encode())
     if not topic or not queue_id or not queue_id.isdigit() or len(queue_id) > _QUEUE_ID_DIGITS:

@@ -2,8 +2,8 @@
 
 Pure but for the answers it calls; runs on the loop thread of `remoting`. The durable order is
 written here and nowhere else: append (CommitLog.commit) -> flush (flushed_offset) -> replicate
-(replicated_offset) -> answer. Offsets and deadlines only grow, so the line is served from its
-head; no thread waits. Follows CommitLog.submitFlushRequest / submitReplicaRequest of the original:
+(replicated_offset) -> answer. Offsets and deadlines only grow, so the queue is served from its
+head; no thread waits. Follows RocketMQ's CommitLog.submitFlushRequest / submitReplicaRequest:
 both conditions are joined, a replica's failure overrides the flush's. Where both are waited for,
 the flush is mostly the later one: when the replicas had acknowledged is remembered until then.
 """

@@ -1,8 +1,8 @@
-"""OffsetMovedEvents: a message about each pull whose offset the broker had to correct.
+"""OffsetMovedEvents: stores a message for each pull whose offset the broker corrected.
 
 Runs on the loop thread of `remoting`, on masters. The messages go to OFFSET_MOVED_EVENT, queue 0,
 where monitors read them (mqadmin startMonitoring). Follows generateOffsetMovedEvent of
-PullMessageProcessor in 4.9 (5.x has the topic and writes nothing into it).
+PullMessageProcessor in 4.9 (5.x has the topic but never writes to it).
 
     body: OffsetMovedEvent as JSON; KEYS and TAGS: the consumer group
 """
@@ -27,7 +27,7 @@ _QUEUE_ID: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An event on its way into the log: Append."""
+    """An event to be appended to the log (Append)."""
 
     group: str
     topic: TopicLog
@@ -38,7 +38,9 @@ class _Event:
 
     def refused(self, _code: ResponseCode, remark: str) -> None:
         """See Append."""
-        log.warning("group %s: its corrected pull is not in the log: %s", self.group, remark)
+        log.warning(
+            "group %s: could not store the event of a corrected pull: %s", self.group, remark
+        )
 
 
 class OffsetMovedEvents:
@@ -53,9 +55,9 @@ class OffsetMovedEvents:
         self._is_slave = is_slave
 
     def add(self, group: str, topic: str, queue_id: int, asked: int, corrected: int) -> None:
-        """A pull of `group` asked for queue offset `asked` and was told to go on at `corrected`."""
+        """A pull of `group` requested queue offset `asked` and was redirected to `corrected`."""
         log.warning(
-            "group %s: %s@%s: offset %s is outside of the queue, corrected to %s",
+            "group %s: %s@%s: offset %s is outside the queue, corrected to %s",
             group,
             topic,
             queue_id,

@@ -1,8 +1,8 @@
-"""What the broker changes in a message's property text before it is stored.
+"""Changes of a message's property text before it is stored.
 
-Pure text work on the request path. Pairs are `name U+0001 value`, separated by U+0002 (some
-clients end the text with one more). WAIT is a wish of the sender and is not stored for single
-sends; CLUSTER names the cluster for whoever answers the message.
+Pure string functions on the request path. Pairs are `name U+0001 value`, separated by U+0002 (some
+clients add one at the end). WAIT is an option of the sender and is not stored for single sends;
+CLUSTER names the cluster for the client that replies to the message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _UNIQUE_KEY_SIZE: Final = len(_UNIQUE_KEY)
 
 
 def find_property(text: str, name: str) -> str | None:
-    """The value of `name` in a property text; the last one counts, as in the original's map."""
+    """The value of `name` in a property text; the last one counts, as in RocketMQ's map."""
     mark = name + NAME_END
     at = text.rfind(mark)
     while at > 0 and text[at - 1] != PAIR_END:
@@ -29,7 +29,7 @@ def find_property(text: str, name: str) -> str | None:
 
 
 def find_unique_key(text: str) -> str | None:
-    """The id that a client gave its message (UNIQ_KEY); every send looks for it."""
+    """The client's id of the message (UNIQ_KEY); used for every send."""
     at = text.rfind(_UNIQUE_KEY)
     if at < 0:
         return None
@@ -40,7 +40,7 @@ def find_unique_key(text: str) -> str | None:
 
 
 def without_property(text: str, name: str) -> str:
-    """`text` without every pair called `name`."""
+    """`text` without any pair named `name`."""
     mark = name + NAME_END
     at = text.find(mark)
     while at >= 0:
@@ -54,7 +54,7 @@ def without_property(text: str, name: str) -> str:
 
 
 def append_pairs(text: str, pairs: str) -> str:
-    """`text` with `pairs` after it; one separator between, none doubled."""
+    """`text` followed by `pairs`, with exactly one separator in between."""
     if not text:
         return pairs
     if text.endswith(PAIR_END):
@@ -63,9 +63,9 @@ def append_pairs(text: str, pairs: str) -> str:
 
 
 def stored_properties(text: str, cluster_pair: str) -> str:
-    """The text to store for a single send: WAIT dropped, CLUSTER set to ours."""
+    """The text to store for a single send: WAIT removed, CLUSTER set to this cluster."""
     if "WAIT\x01" in text:
-        # What Java's clients send, in a third of the time.
+        # The form that Java's clients send; this takes a third of the time.
         text = text.replace("\x02WAIT\x01true\x02", "\x02")
         if "WAIT\x01" in text:
             text = without_property(text, "WAIT")

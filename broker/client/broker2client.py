@@ -1,10 +1,10 @@
-"""Broker2Client: what this broker asks of its clients, over the clients' own connections.
+"""Broker2Client: requests from this broker to its clients, over the clients' own connections.
 
-Threads of the admin pool call it and wait; the loop only hands the answers over, through the
-server's ResponseTable. A client may be slow or dead, so no more than `max_waiting` threads wait at
-once: further calls are refused with SYSTEM_BUSY, and the pool keeps threads for other requests.
-Oneway requests wait for nothing and may be sent by any thread. Follows Broker2Client of the
-original; what an operator asked for, and what is in the store, is the processors' business.
+Threads of the admin pool call it and block; the loop only delivers the responses, through the
+server's ResponseTable. A client may be slow or dead, so at most `max_waiting` threads block at
+once. Further calls fail with SYSTEM_BUSY, which leaves pool threads for other requests. Oneway
+requests do not block and may be sent by any thread. Follows Broker2Client of RocketMQ. Operators'
+requests and the store are left to the processors.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from remoting.response_table import ResponseFuture, ResponseTable
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_MS: Final = 10_000
-"""How long a client has for its answer to 307 and 309."""
+"""Response timeout of a client for 307 and 309."""
 STATUS_TIMEOUT_MS: Final = 5_000
-"""How long the clients of a group have for their answers to 221, all of them together."""
+"""Response timeout for 221, for all clients of a group together."""
 
 _Call = tuple[ConnectionLike, RemotingCommand, "Future[RemotingCommand]"]
 
@@ -66,7 +66,7 @@ class Broker2Client:
         call_timeout_ms: int = CALL_TIMEOUT_MS,
         status_timeout_ms: int = STATUS_TIMEOUT_MS,
     ) -> None:
-        """responses: the table of the server that the clients are connected to."""
+        """responses: the response table of the server that the clients are connected to."""
         self._consumers = consumers
         self._responses = responses
         self._clock = clock
@@ -83,7 +83,8 @@ class Broker2Client:
         header: CheckTransactionStateRequestHeader,
         half_message: bytes,
     ) -> None:
-        """39, oneway: ask a producer what became of a half message (the record, as pulled)."""
+        """39, oneway: ask a producer for the transaction state of a half message (the record as
+        pulled)."""
         connection.send_command(
             RemotingCommand.request(
                 RequestCode.CHECK_TRANSACTION_STATE,
@@ -94,7 +95,7 @@ class Broker2Client:
         )
 
     def call_client(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """The client's answer to `request`.
+        """Send `request` and return the client's response.
 
         Raises RequestError(SYSTEM_BUSY), RemotingTimeoutError, RemotingSendRequestError.
         """
@@ -105,7 +106,7 @@ class Broker2Client:
     def call_consumer(
         self, code: RequestCode, group: str, client_id: str, request: RemotingCommand
     ) -> RemotingCommand:
-        """The answer of one consumer to `request`'s fields and body, sent to it as `code`.
+        """Send the fields and body of `request` to one consumer as `code`; return its response.
 
         Raises RequestError: SYSTEM_ERROR (not online, too old, gone), CONSUME_MSG_TIMEOUT,
         SYSTEM_BUSY.
@@ -146,10 +147,10 @@ class Broker2Client:
         *,
         for_cpp: bool = False,
     ) -> None:
-        """220, oneway: every member of `group` drops these queues and goes on at `offsets`.
+        """220, oneway: every member of `group` drops these queues and resumes at `offsets`.
 
-        `for_cpp`: in the form that clients written in C++ read. Raises RequestError:
-        CONSUMER_NOT_ONLINE, SYSTEM_ERROR for a member that is too old (nobody is told then).
+        `for_cpp`: use the format of C++ clients. Raises RequestError: CONSUMER_NOT_ONLINE, or
+        SYSTEM_ERROR if a member is too old (then no member is notified).
         """
         members = self._members(group)
         if not members:
@@ -172,15 +173,15 @@ class Broker2Client:
                     oneway=True,
                 )
             )
-            log.info("reset of group %s, topic %s: told to %r", group, topic, member)
+            log.info("reset of group %s, topic %s: sent to %r", group, topic, member)
 
     def get_consume_status(
         self, group: str, topic: str, client_id: str | None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """221: how far the members of `group` (or the one named) are in `topic`, by client id.
+        """221: the progress of the members of `group` (or of one member) in `topic`, by client id.
 
-        All are asked at once; who does not answer in time is left out, with a line in the log.
-        Raises RequestError: SYSTEM_ERROR (nobody online, too old), SYSTEM_BUSY.
+        All members are asked in parallel; one that does not respond in time is left out, with a log
+        line. Raises RequestError: SYSTEM_ERROR (nobody online, too old), SYSTEM_BUSY.
         """
         members = self._members(group)
         if not members:
@@ -222,15 +223,15 @@ class Broker2Client:
         info = self._consumers.find_group(group)
         return [] if info is None else info.infos()
 
-    # -- asking and waiting ----------------------------------------------------------------------
+    # -- calling and waiting ----------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _slot(self) -> Iterator[None]:
         if not self._slots.acquire(blocking=False):
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
-                f"as many requests wait for the answers of clients as may at once "
-                f"({self._max_waiting}; adminBrokerThreadPoolNums sets it); try again in some "
+                f"too many requests are waiting for responses of clients "
+                f"({self._max_waiting}; adminBrokerThreadPoolNums sets it); try again in a few "
                 "seconds",
             )
         try:
@@ -247,7 +248,7 @@ class Broker2Client:
         self._responses.add(ResponseFuture(request.opaque, address, deadline_ms, settle))
         connection.send_command(request)
         if not connection.is_open and self._responses.take(request.opaque) is not None:
-            # Closed before the table knew of the call: nobody else would end it.
+            # Closed before the call was registered: nothing else would complete it.
             settle(None, RemotingSendRequestError(address, "the connection is closed"))
         return connection, request, future
 
@@ -257,14 +258,14 @@ class Broker2Client:
             return future.result(timeout_ms / 1000)
         except TimeoutError as error:
             if self._responses.take(request.opaque) is None:
-                return future.result()  # Answered in the same moment.
+                return future.result()  # The response arrived at the last moment.
             raise RemotingTimeoutError(
-                connection.remote_address, f"no answer within {timeout_ms} ms"
+                connection.remote_address, f"no response within {timeout_ms} ms"
             ) from error
 
 
 def max_waiting_calls(pool_threads: int) -> int:
-    """How many threads of a pool may wait for clients: all but one, where there are two."""
+    """How many threads of a pool may wait for clients: all but one if there are at least two."""
     return max(1, pool_threads - 1)
 
 

@@ -1,4 +1,4 @@
-"""ClientChannelInfo: who is at the other end of a connection, as his heartbeat said.
+"""ClientChannelInfo: the client at the other end of a connection, as described by its heartbeat.
 
 A value shared by ConsumerManager and ProducerManager; only `last_update_ms` changes, under the
 lock of the manager that holds it.

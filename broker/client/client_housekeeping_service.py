@@ -1,7 +1,7 @@
-"""ClientHousekeepingService: takes clients out that are gone or silent.
+"""ClientHousekeepingService: removes clients that have disconnected or send no heartbeat.
 
 A ConnectionListener of the remoting server (called on the loop's thread) and a task of the
-scheduled executor. Follows ClientHousekeepingService of the original; knows no request.
+scheduled executor. Follows ClientHousekeepingService of RocketMQ; knows no request.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ClientHousekeepingService:
         self._consumers.scan_not_active_channel()
 
     def on_open(self, connection: ConnectionLike) -> None:
-        """A connection says who it is with its first heartbeat, not before."""
+        """Nothing to do: a client identifies itself with its first heartbeat."""
 
     def on_close(self, connection: ConnectionLike, reason: str) -> None:
-        """Closed, failed or idle: out of both tables; the rest of its groups hears of it."""
+        """Closed, failed or idle: remove it from both tables and notify the rest of its groups."""
         self._producers.on_connection_close(connection)
         self._consumers.on_connection_close(connection)

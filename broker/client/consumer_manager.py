@@ -1,9 +1,9 @@
-"""ConsumerManager: which consumers are connected, what they subscribe, and who hears of changes.
+"""ConsumerManager: the connected consumers and their subscriptions; notifies members of changes.
 
-Fed by heartbeats (34), unregisters (35) and closed connections; read by pulls, 38 and mqadmin.
-Members are keyed by connection: a client id on two connections is listed twice. Everything is
-changed under one lock by pool threads and the loop; the lookups of the pull path take no lock.
-Listeners are called after the lock. In memory only.
+Updated by heartbeats (34), unregister requests (35) and closed connections; read by pulls, 38 and
+mqadmin. Members are keyed by connection: a client id on two connections is listed twice. All
+changes are made under one lock by pool threads and the loop; the lookups of the pull path take no
+lock. Listeners are called without the lock. In memory only.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from remoting.request_processor import ConnectionLike
 log = logging.getLogger(__name__)
 
 CHANNEL_EXPIRED_MS: Final = 120_000
-"""A client that sent no heartbeat for longer is dropped and disconnected."""
+"""A client without a heartbeat for longer is removed and disconnected."""
 
 
 class ConsumerGroupListener(Protocol):
-    """Hears of changes (Java: ConsumerIdsChangeListener). Any thread; must not block."""
+    """Listens for changes (Java: ConsumerIdsChangeListener). Any thread; must not block."""
 
     def on_change(self, group: str, connections: Sequence[ConnectionLike]) -> None:
-        """The members or topics of a group changed; `connections` are who should know."""
+        """The members or topics of a group changed; `connections` are to be notified."""
         ...
 
     def on_register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        """A heartbeat named these subscriptions."""
+        """A heartbeat contained these subscriptions."""
         ...
 
     def on_unregister(self, group: str) -> None:
-        """The last member of a group is gone."""
+        """The last member of a group has left."""
         ...
 
 
 class GroupFilters(Protocol):
-    """What is needed of ConsumerFilterManager."""
+    """The part of ConsumerFilterManager used here."""
 
     def register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        """A heartbeat named these subscriptions."""
+        """A heartbeat contained these subscriptions."""
 
     def unregister(self, group: str) -> None:
-        """The last member of the group is gone."""
+        """The last member of the group has left."""
 
 
 class DefaultConsumerIdsChangeListener:
@@ -65,7 +65,7 @@ class DefaultConsumerIdsChangeListener:
         self._filters = filters
 
     def on_change(self, group: str, connections: Sequence[ConnectionLike]) -> None:
-        """One oneway request for each member, if this broker does that at all."""
+        """Send one oneway request to each member, unless notifications are disabled."""
         if not self.notify_consumer_ids_changed_enable:
             return
         ext_fields = encode_header(NotifyConsumerIdsChangedRequestHeader(consumer_group=group))
@@ -77,11 +77,11 @@ class DefaultConsumerIdsChangeListener:
             )
 
     def on_register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        """Nothing to send; a new expression is compiled."""
+        """Compile new filter expressions; nothing is sent."""
         self._filters.register(group, subscriptions)
 
     def on_unregister(self, group: str) -> None:
-        """Nobody is left to be told; the group's filters are kept for a while."""
+        """No member is left to notify; the group's filters are kept for a while."""
         self._filters.unregister(group)
 
 
@@ -104,13 +104,13 @@ class ConsumerGroupInfo:
         self.set_mode(data)
 
     def set_mode(self, data: ConsumerData) -> None:
-        """The newest heartbeat wins, silently, as in the original."""
+        """The newest heartbeat wins, silently, as in RocketMQ."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
 
     def update_member(self, info: ClientChannelInfo) -> bool:
-        """Note a heartbeat; True for a new connection."""
+        """Record a heartbeat; True for a new connection."""
         known = self.members.get(info.connection)
         if known is not None and known.client_id == info.client_id:
             known.last_update_ms = info.last_update_ms
@@ -123,9 +123,9 @@ class ConsumerGroupInfo:
         return True
 
     def update_subscriptions(self, subscriptions: Sequence[SubscriptionData]) -> bool:
-        """Take over what a heartbeat says; True when a topic came or went.
+        """Apply the subscriptions of a heartbeat; True if a topic was added or removed.
 
-        A higher subVersion replaces; topics that the heartbeat does not name are dropped.
+        A higher subVersion replaces a subscription; topics missing from the heartbeat are removed.
         """
         changed = False
         for subscription in subscriptions:
@@ -135,7 +135,7 @@ class ConsumerGroupInfo:
                 self.subscriptions[subscription.topic] = subscription
         named = {subscription.topic for subscription in subscriptions}
         for topic in [topic for topic in self.subscriptions if topic not in named]:
-            log.warning("group %s: topic %s is not subscribed any more", self.group_name, topic)
+            log.warning("group %s: no longer subscribes to topic %s", self.group_name, topic)
             del self.subscriptions[topic]
             changed = True
         return changed
@@ -169,17 +169,17 @@ class ConsumerManager:
         return group in self._groups
 
     def is_broadcasting(self, group: str) -> bool:
-        """Whether the group's newest heartbeat said BROADCASTING."""
+        """Whether the group's latest heartbeat said BROADCASTING."""
         info = self._groups.get(group)
         return info is not None and info.message_model == MessageModel.BROADCASTING
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group's newest heartbeat said about `topic`."""
+        """The group's subscription to `topic`, from its latest heartbeat."""
         info = self._groups.get(group)
         return None if info is None else info.subscriptions.get(topic)
 
     def subscription_count(self, group: str) -> int:
-        """How many topics the live group subscribes."""
+        """How many topics the live group subscribes to."""
         info = self._groups.get(group)
         return 0 if info is None else len(info.subscriptions)
 
@@ -200,7 +200,7 @@ class ConsumerManager:
         return list(self._groups)
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        """Live groups that subscribe `topic`."""
+        """Live groups that subscribe to `topic`."""
         groups = self._groups.copy()
         return [name for name, info in groups.items() if topic in info.subscriptions]
 
@@ -214,7 +214,7 @@ class ConsumerManager:
     def register_consumer(
         self, data: ConsumerData, info: ClientChannelInfo, *, notify: bool
     ) -> bool:
-        """A heartbeat of `info` says `data`; whether members or topics changed.
+        """Apply the heartbeat `data` of `info`; True if members or topics changed.
 
         `notify` is the group's notifyConsumerIdsChangedEnable.
         """
@@ -224,25 +224,25 @@ class ConsumerManager:
             found.set_mode(data)
             is_new = found.update_member(info)
             changed = found.update_subscriptions(data.subscription_data_set) or is_new
-            # Only a filled group may be seen by the lookups.
+            # A group is published to the lookups only after it is complete.
             self._groups[group] = found
             connections = found.connections()
         if changed and notify:
             self._listener.on_change(group, connections)
         self._listener.on_register(group, data.subscription_data_set)
         if not info.connection.is_open:
-            # It closed while its heartbeat waited for a thread: nobody else would remove it.
+            # It closed while its heartbeat was queued for a thread: nothing else would remove it.
             self.on_connection_close(info.connection)
         return changed
 
     def unregister_consumer(self, group: str, connection: ConnectionLike, *, notify: bool) -> None:
-        """The client says that it leaves `group`."""
+        """The client leaves `group`."""
         with self._lock:
             left = self._remove(group, connection, "unregistered")
-        self._tell_left(group, left, notify=notify)
+        self._notify_remaining(group, left, notify=notify)
 
     def on_connection_close(self, connection: ConnectionLike) -> None:
-        """Forget a connection that is gone, and tell the rest of its groups at once."""
+        """Remove a closed connection, and notify the rest of its groups at once."""
         with self._lock:
             left = {
                 group: self._remove(group, connection, "connection closed")
@@ -251,12 +251,12 @@ class ConsumerManager:
                 ]
             }
         for group, connections in left.items():
-            self._tell_left(group, connections, notify=True)
+            self._notify_remaining(group, connections, notify=True)
 
     def scan_not_active_channel(self) -> list[ConnectionLike]:
-        """Drop who was not heard of for CHANNEL_EXPIRED_MS, then close their connections.
+        """Remove clients without a heartbeat for CHANNEL_EXPIRED_MS, then close their connections.
 
-        The others are not told: they find out at their next rebalance, as with the original.
+        The other members are not notified: they find out at their next rebalance, as with RocketMQ.
         """
         limit_ms = self._clock.now_ms() - CHANNEL_EXPIRED_MS
         with self._lock:
@@ -281,7 +281,7 @@ class ConsumerManager:
     def _remove(
         self, group: str, connection: ConnectionLike, reason: str
     ) -> list[ConnectionLike] | None:
-        """Take a member out; who is left, or None when he was no member."""
+        """Remove a member; returns the remaining connections, or None if it was not a member."""
         info = self._groups.get(group)
         if info is None:
             return None
@@ -291,10 +291,12 @@ class ConsumerManager:
         log.info("group %s: consumer %r removed: %s", group, member, reason)
         if not info.members:
             del self._groups[group]
-            log.info("group %s: nobody is left", group)
+            log.info("group %s: no member left", group)
         return info.connections()
 
-    def _tell_left(self, group: str, left: list[ConnectionLike] | None, *, notify: bool) -> None:
+    def _notify_remaining(
+        self, group: str, left: list[ConnectionLike] | None, *, notify: bool
+    ) -> None:
         if left is None:
             return
         if not left:

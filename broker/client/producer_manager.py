@@ -1,10 +1,10 @@
-"""ProducerManager: which producers are connected, by group and by client id.
+"""ProducerManager: the connected producers, by group and by client id.
 
-Fed by heartbeats (34), unregisters (35) and closed connections; read by transaction checks (39),
-request-reply (326) and mqadmin (204, 328). Keyed by connection: a client id on two connections
-counts twice. Changed under one lock by pool threads and the loop; lookups take no lock. In memory
-only. Two faults of the original are not here: empty groups are dropped, and a client stays
-findable while any of its groups is registered.
+Updated by heartbeats (34), unregister requests (35) and closed connections; read by transaction
+checks (39), request-reply (326) and mqadmin (204, 328). Keyed by connection: a client id on two
+connections counts twice. Changed under one lock by pool threads and the loop; lookups take no lock.
+In memory only. Two faults of RocketMQ are avoided: empty groups are removed, and a client can be
+found as long as any of its groups is registered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from remoting.request_processor import ConnectionLike
 log = logging.getLogger(__name__)
 
 CHANNEL_EXPIRED_MS: Final = 120_000
-"""A client that sent no heartbeat for longer is dropped and disconnected."""
+"""A client without a heartbeat for longer is removed and disconnected."""
 
 _AVAILABLE_TRIES: Final = 3
 
@@ -37,7 +37,7 @@ class ProducerManager:
         self._round_robin = itertools.count()
 
     def register_producer(self, group: str, info: ClientChannelInfo) -> None:
-        """A heartbeat of `info` names `group`."""
+        """Register `info` as a member of `group`, on a heartbeat."""
         with self._lock:
             table = self._groups.setdefault(group, {})
             known = table.get(info.connection)
@@ -48,22 +48,23 @@ class ProducerManager:
                 log.info("producer group %s: new %r", group, info)
             self._clients[info.client_id] = info.connection
         if not info.connection.is_open:
-            # It closed while its heartbeat waited for a thread: nobody else would remove it.
+            # It closed while its heartbeat was queued for a thread: nothing else would remove it.
             self.on_connection_close(info.connection)
 
     def unregister_producer(self, group: str, connection: ConnectionLike) -> None:
-        """The client says that it leaves `group`."""
+        """The client leaves `group`."""
         with self._lock:
             self._remove(group, connection, "unregistered")
 
     def on_connection_close(self, connection: ConnectionLike) -> None:
-        """Forget every group of a connection that is gone."""
+        """Remove a closed connection from all of its groups."""
         with self._lock:
             for group in [group for group, table in self._groups.items() if connection in table]:
                 self._remove(group, connection, "connection closed")
 
     def scan_not_active_channel(self) -> list[ConnectionLike]:
-        """Drop who was not heard of for CHANNEL_EXPIRED_MS; their connections are closed."""
+        """Remove clients without a heartbeat for CHANNEL_EXPIRED_MS, and close their
+        connections."""
         limit_ms = self._clock.now_ms() - CHANNEL_EXPIRED_MS
         with self._lock:
             expired = [
@@ -98,10 +99,10 @@ class ProducerManager:
         return self._clients.get(client_id)
 
     def find_available(self, group: str) -> ConnectionLike | None:
-        """An open connection of the group, in turn, or None (transaction checks)."""
+        """An open connection of the group, round robin, or None (transaction checks)."""
         connections = list(self._groups.get(group, {}).copy())
         if not connections:
-            log.warning("producer group %s: nobody is connected", group)
+            log.warning("producer group %s: no producer is connected", group)
             return None
         start = next(self._round_robin)
         for step in range(_AVAILABLE_TRIES):
@@ -111,7 +112,7 @@ class ProducerManager:
         return None
 
     def find_group(self, group: str) -> list[ClientChannelInfo] | None:
-        """The members of a group; None when nobody is there (204)."""
+        """The members of a group; None if there are none (204)."""
         table = self._groups.get(group)
         return None if table is None else list(table.copy().values())
 

@@ -1,9 +1,9 @@
-"""RebalanceLockManager: which client may consume a queue in order (codes 41 and 42).
+"""RebalanceLockManager: the queue locks of ordered consumption (codes 41 and 42).
 
-A lock belongs to (group, topic, broker name, queue id) and to a client id. It lives
-REBALANCE_LOCK_MAX_LIVE_MS since the owner last asked for it, then anybody may take it. In memory
-only: after a restart every queue is free, and clients ask again every 20 s. Called by pool
-threads; one lock guards everything. Knows no connection.
+A lock belongs to (group, topic, broker name, queue id) and to a client id. It expires
+REBALANCE_LOCK_MAX_LIVE_MS after the owner last renewed it. In memory only: after a restart every
+queue is unlocked, and clients renew every 20 s. Called by pool threads; one lock guards everything.
+Knows no connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REBALANCE_LOCK_MAX_LIVE_MS: Final = 60_000
 
 
 class _LockEntry:
-    """Who holds a queue, and since when (monotonic ms) he last said so."""
+    """The owner of a queue, and when it last renewed the lock (monotonic ms)."""
 
     __slots__ = ("client_id", "last_update_ms")
 
@@ -44,7 +44,8 @@ class RebalanceLockManager:
     def try_lock_batch(
         self, group: str, queues: Iterable[MessageQueue], client_id: str
     ) -> list[MessageQueue]:
-        """Lock or renew what can be had for `client_id`; the queues it holds now, in order."""
+        """Lock or renew the available queues for `client_id`; returns those it holds now, in
+        order."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             table = self._groups.setdefault(group, {})
@@ -64,20 +65,24 @@ class RebalanceLockManager:
         if entry.client_id != client_id:
             if now_ms - entry.last_update_ms <= self._max_live_ms:
                 return False
-            log.warning("queue %s: lock of %s expired, now %s", queue, entry.client_id, client_id)
+            log.warning(
+                "queue %s: lock of %s expired, now held by %s", queue, entry.client_id, client_id
+            )
             entry.client_id = client_id
         entry.last_update_ms = now_ms
         return True
 
     def unlock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Give back those of `queues` that `client_id` owns; others are logged and left."""
+        """Unlock those of `queues` that `client_id` owns; others are logged and unchanged."""
         with self._lock:
             table = self._groups.get(group, {})
             for queue in queues:
                 entry = table.get(queue)
                 if entry is None or entry.client_id != client_id:
                     owner = None if entry is None else entry.client_id
-                    log.warning("queue %s: %s cannot unlock, owner %s", queue, client_id, owner)
+                    log.warning(
+                        "queue %s: %s cannot unlock it, owner is %s", queue, client_id, owner
+                    )
                     continue
                 del table[queue]
             if not table:

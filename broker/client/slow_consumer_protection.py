@@ -1,9 +1,9 @@
-"""SlowConsumerProtection: a group that reads too far behind is not served any more.
+"""SlowConsumerProtection: disables groups that are too far behind.
 
 Off by default (disableConsumeIfConsumerReadSlowly). A task of the scheduled executor in `remoting`;
-knows no request and no connection. Follows protectBroker of the original's BrokerController, which
-measures a group by its last pull; here it is measured by its stored progress, so that pulls pay
-nothing, and only while it is online. An operator lets it read again with updateSubGroup.
+knows no request and no connection. Follows protectBroker of RocketMQ's BrokerController, which
+measures a group by its last pull; here it is measured by its stored offsets, which costs nothing
+during pulls, and only while it is online. An operator re-enables it with updateSubGroup.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ PERIOD_MS: Final = 180_000
 
 
 class OnlineGroups(Protocol):
-    """What is needed of ConsumerManager."""
+    """The part of ConsumerManager used here."""
 
     def has_group(self, group: str) -> bool:
         """Whether the group has a live member."""
 
 
 class Disabling(Protocol):
-    """What is needed of SubscriptionGroupManager."""
+    """The part of SubscriptionGroupManager used here."""
 
     def disable_consume(self, group: str) -> None:
-        """Refuse its pulls from now on."""
+        """Reject the group's pulls from now on."""
 
 
 class QueuePlaces(Protocol):
-    """What is needed of StoreAccess."""
+    """The part of StoreAccess used here."""
 
     @property
     def max_phy_offset(self) -> int:
-        """Where the log ends."""
+        """The end of the log."""
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offsets."""
@@ -66,7 +66,7 @@ class SlowConsumerProtection:
         self._places = places
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
-        """Look each PERIOD_MS, where that is asked for."""
+        """Check every PERIOD_MS, if enabled."""
         if self._config.disable_consume_if_consumer_read_slowly:
             executor.schedule(
                 "protect-broker", self.protect, first_delay_ms=PERIOD_MS, period_ms=PERIOD_MS
@@ -82,7 +82,7 @@ class SlowConsumerProtection:
             if behind > threshold:
                 log.warning(
                     "group %s is %s bytes behind in topic %s, consumerFallbehindThreshold is %s: "
-                    "it is not served any more; updateSubGroup -s true lets it read again",
+                    "disabling its consumption; re-enable it with updateSubGroup -s true",
                     group,
                     behind,
                     topic,

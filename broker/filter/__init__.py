@@ -1,6 +1,6 @@
-"""SQL92 message filters: the original's selector language and the groups' expressions.
+"""SQL92 message filters: RocketMQ's selector language and the groups' expressions.
 
-From text to answer: selector_parser (grammar) builds with selector_nodes (rules of the language)
-closures over selector_values (Java's numbers and comparisons); message_filter reads a record's
-properties; consumer_filter_manager keeps who filters what.
+selector_parser (grammar) uses selector_nodes (semantics) to build closures over selector_values
+(Java's numbers and comparisons); message_filter reads a record's properties;
+consumer_filter_manager stores the filters of the groups.
 """

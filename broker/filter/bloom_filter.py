@@ -1,8 +1,8 @@
-"""BloomFilter: which bits of a message's bit map belong to a group's filter.
+"""BloomFilter: the positions of a group's filter in a message's bit map.
 
-Pure, any thread. No bit map is computed or looked at here; the positions are written into
-consumerFilter.json, which a Java broker throws away as a whole when they are missing or of another
-size. Follows BloomFilter.createByFn / calcBitPositions and Guava's murmur3_128.
+Pure, any thread. Bit maps themselves are neither computed nor read. The positions are written to
+consumerFilter.json, because a Java broker discards the whole file if they are missing or have
+another size. Follows BloomFilter.createByFn / calcBitPositions and Guava's murmur3_128.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """ConsumerFilterManager: the SQL92 expression of each group for each topic (consumerFilter.json).
 
-Fed by heartbeats (pool threads) and by groups whose last member leaves (any thread, the loop too),
-read by pulls on the loop thread without a lock. An expression is compiled outside the lock, so that
-the loop never waits for it. What its group left behind stays, dead, for filterDataCleanTimeSpan; a
-group that comes back with the same version finds it again. Saved by the scheduled executor and at
-the stop. Follows ConsumerFilterManager of the original; bit maps are not computed here, their
-positions are in the file for a Java broker that takes it over.
+Updated by heartbeats (pool threads) and when the last member of a group leaves (any thread, the
+loop too); read by pulls on the loop thread without a lock. An expression is compiled outside the
+lock, so that the loop never waits for it. The filter of a group without members is kept, marked
+dead, for filterDataCleanTimeSpan; a group that returns with the same version reuses it. Saved by
+the scheduled executor and on shutdown. Follows ConsumerFilterManager of RocketMQ. Bit maps are not
+computed here; their positions are in the file for a Java broker that uses it later.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from remoting.body.heartbeat import SubscriptionData
 log = logging.getLogger(__name__)
 
 _ASSUMED_AWAY_MS: Final = 30_000
-"""A group in a loaded file counts as gone for that long."""
+"""A group in a loaded file is assumed to have been away for this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFilter:
-    """One group's filter for one topic: what the file says, and the compiled expression."""
+    """One group's filter for one topic: its row of the file and the compiled expression."""
 
     data: ConsumerFilterData
     selector: Selector
@@ -50,7 +50,7 @@ class ConsumerFilter:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group is gone or does not subscribe the topic any more."""
+        """Whether the group has no members or no longer subscribes to the topic."""
         return self.data.dead_time >= self.data.born_time
 
     def row(self) -> ConsumerFilterData:
@@ -71,7 +71,7 @@ class ConsumerFilterManager(JsonConfigManager):
         self._factory = FilterFactory()
         self._lock = threading.Lock()
         self._table: dict[str, dict[str, ConsumerFilter]] = {}
-        """By group, then by topic: heartbeats ask for groups."""
+        """By group, then by topic, since heartbeats look up groups."""
 
     # -- lookups, no lock -----------------------------------------------------------------------
 
@@ -81,28 +81,28 @@ class ConsumerFilterManager(JsonConfigManager):
         return None if topics is None else topics.get(topic)
 
     def find_selector(self, topic: str, group: str) -> Selector | None:
-        """Its expression."""
+        """The compiled expression of that filter."""
         found = self.find(topic, group)
         return None if found is None else found.selector
 
     # -- changes --------------------------------------------------------------------------------
 
     def register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        """A heartbeat of `group` names these subscriptions; those by tags are none of ours.
+        """Apply the subscriptions of a heartbeat of `group`; those by tags are ignored.
 
-        A filter of a topic that is not named any more is dead.
+        The filter of a topic that is no longer subscribed to is marked dead.
         """
         for subscription in subscriptions:
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
                 self._register(group, subscription)
         if group in self._table:
             named = {subscription.topic for subscription in subscriptions}
-            self._bury(group, "not subscribed any more", but=named)
+            self._mark_dead(group, "no longer subscribed", but=named)
 
     def unregister(self, group: str) -> None:
-        """The last member of `group` is gone."""
+        """The last member of `group` has left."""
         if group in self._table:
-            self._bury(group, "its group is gone", but=())
+            self._mark_dead(group, "its group has no members", but=())
 
     def _register(self, group: str, subscription: SubscriptionData) -> None:
         topic = subscription.topic
@@ -112,7 +112,7 @@ class ConsumerFilterManager(JsonConfigManager):
             if new is old:
                 return
             with self._lock:
-                # Another heartbeat may have been quicker: then look again.
+                # Another heartbeat may have changed it meanwhile; if so, retry.
                 if self.find(topic, group) is old:
                     self._put(group, topic, new)
                     return
@@ -120,7 +120,7 @@ class ConsumerFilterManager(JsonConfigManager):
     def _next(
         self, old: ConsumerFilter | None, group: str, subscription: SubscriptionData
     ) -> ConsumerFilter | None:
-        """What a subscription makes of the filter there is; None when it cannot be compiled."""
+        """The filter that a subscription results in; None if it cannot be compiled."""
         if old is None:
             return self._build(group, subscription)
         data, version = old.data, subscription.sub_version
@@ -132,7 +132,7 @@ class ConsumerFilterManager(JsonConfigManager):
             return replace(old, data=replace(data, client_version=version, dead_time=0))
         if changed:
             log.warning(
-                "group %s, topic %s: %r of version %s is ignored, version %s is known: %r",
+                "group %s, topic %s: ignored %r of version %s, the current version is %s: %r",
                 group,
                 subscription.topic,
                 subscription.sub_string,
@@ -160,8 +160,8 @@ class ConsumerFilterManager(JsonConfigManager):
         return built
 
     def _compiled(self, data: ConsumerFilterData) -> ConsumerFilter | None:
-        """`data` with bloom filter positions and expression; None, said in the log, if it has no
-        expression that can be compiled."""
+        """`data` with bloom filter positions and compiled expression; None, with a log line, if the
+        expression cannot be compiled."""
         group, topic = data.consumer_group, data.topic
         try:
             selector = self._factory.compile(data.expression_type or "", data.expression)
@@ -172,8 +172,8 @@ class ConsumerFilterManager(JsonConfigManager):
             return None
         if selector.ignored:
             log.warning(
-                "group %s, topic %s: what stands behind the filter's expression has no effect, as "
-                "in the original: %r",
+                "group %s, topic %s: text after the end of the filter expression is ignored, as "
+                "in RocketMQ: %r",
                 group,
                 topic,
                 selector.ignored,
@@ -182,7 +182,7 @@ class ConsumerFilterManager(JsonConfigManager):
         return ConsumerFilter(replace(data, bloom_filter_data=bits), selector)
 
     def _put(self, group: str, topic: str, new: ConsumerFilter | None) -> None:
-        """Under the lock."""
+        """Caller holds the lock."""
         if new is None:
             topics = self._table[group]
             del topics[topic]
@@ -192,8 +192,8 @@ class ConsumerFilterManager(JsonConfigManager):
             self._table.setdefault(group, {})[topic] = new
         self.mark_changed()
 
-    def _bury(self, group: str, reason: str, *, but: Collection[str]) -> None:
-        """The group's filters are dead from now on, but those of the topics `but`."""
+    def _mark_dead(self, group: str, reason: str, *, but: Collection[str]) -> None:
+        """Mark the group's filters dead, except those of the topics `but`."""
         with self._lock:
             topics = self._table.get(group, {})
             for topic, known in list(topics.items()):
@@ -203,7 +203,7 @@ class ConsumerFilterManager(JsonConfigManager):
                     log.info("group %s, topic %s: filter out of use, %s", group, topic, reason)
 
     def clean(self) -> None:
-        """Forget what is dead for filterDataCleanTimeSpan."""
+        """Remove filters that have been dead for filterDataCleanTimeSpan."""
         limit_ms = self._clock.now_ms() - self._clean_span_ms
         with self._lock:
             for group, topics in list(self._table.items()):
@@ -220,10 +220,10 @@ class ConsumerFilterManager(JsonConfigManager):
         return super().save_if_changed()
 
     def decode(self, value: dict[str, Any]) -> None:
-        """Replace the table by the file's. Its groups are taken to be away since 30 s.
+        """Replace the table by the file's. Its groups are assumed to have been away for 30 s.
 
-        Other than in the original, a changed bloom filter setting does not empty the table: the
-        positions are computed anew. A filter that cannot be compiled is left out, with a warning.
+        Unlike in RocketMQ, a changed bloom filter setting does not clear the table: the positions
+        are recomputed. A filter that cannot be compiled is skipped with a warning.
         """
         wrapper = ConsumerFilterWrapper.from_json(value)
         table: dict[str, dict[str, ConsumerFilter]] = {}

@@ -1,7 +1,7 @@
-"""FilterFactory: from an expression's type and text to its compiled form, each text compiled once.
+"""FilterFactory: compiles filter expressions by type and text, each text once.
 
-Used by the pull processor on the loop thread and by heartbeats in pool threads, an instance each.
-Knows which types of filters there are besides tags. Follows FilterFactory of the original.
+Used by the pull processor on the loop thread and by heartbeats in pool threads, with one instance
+each. Knows which filter types exist besides tags. Follows FilterFactory of RocketMQ.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from broker.filter.selector_parser import InvalidSelectorError, Selector, compil
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 _CACHED_CHARACTERS: Final = 262_144
-"""Text that is kept compiled; a peer with ever new expressions must not fill the memory."""
+"""Total length of cached expressions, so that a peer that sends ever new ones cannot exhaust
+memory."""
 
 
 def is_tag_type(kind: str | None) -> bool:
@@ -23,8 +24,8 @@ def is_tag_type(kind: str | None) -> bool:
 
 
 class FilterFactory:
-    """Compiled expressions, and what was wrong with the others, by their text. Owned by: `_lock`
-    for what is kept; lookups and compiling take none."""
+    """Compiled expressions, and the errors of invalid ones, by text. `_lock` guards cache updates;
+    lookups and compiling take no lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,14 +33,14 @@ class FilterFactory:
         self._characters = 0
 
     def compile(self, kind: str, text: str | None) -> Selector:
-        """The filter that a subscription asks for. Raises InvalidSelectorError."""
+        """Compile the filter of a subscription. Raises InvalidSelectorError."""
         if kind != SQL92:
-            raise InvalidSelectorError(f"filters of type {kind} are unknown, use {TAG} or {SQL92}")
+            raise InvalidSelectorError(f"unknown filter type {kind}, use {TAG} or {SQL92}")
         found = self._known.get(text or "")
         if found is None:
             found = self._remember(text or "")
         if isinstance(found, InvalidSelectorError):
-            # A new one: an exception that is raised twice keeps both tracebacks.
+            # A copy, since raising the same exception twice would accumulate tracebacks.
             raise InvalidSelectorError(*found.args)
         return found
 

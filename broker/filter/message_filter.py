@@ -1,8 +1,8 @@
-"""MessageFilter: whether a stored message is wanted, judged by the properties in its record.
+"""MessageFilter: whether a stored message matches, by the properties in its record.
 
-Called on the loop thread for each message that a pull of such a subscription looks at. What cannot
-be read as a record is given out as without a filter: the consumer's checks judge it. Follows
-ExpressionMessageFilter and ExpressionForRetryMessageFilter of the original.
+Called on the loop thread for each message that such a pull examines. Data that cannot be parsed as
+a record is delivered as if there were no filter; the consumer's own checks handle it. Follows
+ExpressionMessageFilter and ExpressionForRetryMessageFilter of RocketMQ.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from store.message_codec import read_properties
 from store.message_properties import parse_properties
 
 RETRY_TOPIC_PROPERTY: Final = "RETRY_TOPIC"
-"""Where a message was before it came to its group's retry topic."""
+"""The topic of a message before it was moved to its group's retry topic."""
 
 
 class MessageFilter(Protocol):
-    """Of one pull."""
+    """The filter of one pull."""
 
     def matches(self, view: memoryview, position: int) -> bool:
-        """Whether the message whose record starts at `position` of `view` is wanted."""
+        """Whether the message whose record starts at `position` of `view` matches."""
 
 
 class Selectors(Protocol):
-    """What is needed of ConsumerFilterManager."""
+    """The part of ConsumerFilterManager used here."""
 
     def find_selector(self, topic: str, group: str) -> Selector | None:
-        """The group's compiled expression for `topic`, None without one."""
+        """The group's compiled expression for `topic`, or None."""
 
 
 class ExpressionMessageFilter:
@@ -46,9 +46,9 @@ class ExpressionMessageFilter:
 
 
 class ExpressionForRetryMessageFilter:
-    """For a retry topic: the expression that its group has for the topic the message came from.
+    """For a retry topic: applies the group's expression for the message's original topic.
 
-    A message of a topic without such an expression is wanted.
+    A message of a topic without such an expression matches.
     """
 
     def __init__(self, selectors: Selectors, group: str) -> None:
@@ -66,7 +66,7 @@ class ExpressionForRetryMessageFilter:
 
 
 def _properties(view: memoryview, position: int) -> Mapping[str, str] | None:
-    """The record's properties, None when it is none."""
+    """The record's properties; None if it is not a valid record."""
     try:
         return parse_properties(read_properties(view, position).decode("utf-8", "replace"))
     except RecordDamagedError:

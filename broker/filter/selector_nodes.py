@@ -1,10 +1,10 @@
-"""The rules of the selector language: nodes that selector_parser puts together, each a closure.
+"""The semantics of the selector language: the nodes that selector_parser combines, each a closure.
 
-Pure, any thread; knows neither grammar nor messages. A node is made once and called for each
-message with the lookup of its properties; it gives a value, None for NULL and "unknown", or raises
-NotComparable. Logic has three values. Two absent operands are equal, an absent left one makes `=`
-unknown, an absent right one makes it false: so it is in the original, whose expression package
-(made from ActiveMQ's) this follows, its order of evaluation included.
+Pure, any thread; knows neither grammar nor messages. A node is built once and called for each
+message with a function that looks up its properties; it returns a value, None for NULL and
+"unknown", or raises NotComparable. Logic is three-valued. Two missing operands are equal, a missing
+left operand makes `=` unknown, a missing right operand makes it false. This, and the order of
+evaluation, follows RocketMQ's expression package (derived from ActiveMQ's).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from broker.filter.selector_values import (
 )
 
 MAX_DEPTH: Final = 100
-"""Most levels of nesting. The original has no limit but its threads' stacks."""
+"""Maximum nesting depth. In RocketMQ only the thread's stack limits it."""
 
 Lookup = Callable[[str], str | None]
-"""A property's name to its text, None when the message lacks it."""
+"""Property name to text; None if the message lacks the property."""
 Evaluate = Callable[[Lookup], Value]
 OrderTest = Callable[[float, float], bool]
 
@@ -40,7 +40,7 @@ ORDER_TESTS: Final[dict[str, OrderTest]] = {
 
 
 class RuleError(Exception):
-    """The expression can be parsed but breaks a rule of the language; the text says which."""
+    """The expression parses but violates a rule of the language; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Text(Node):
 
 @dataclass(frozen=True, slots=True)
 class Numeric(Node):
-    """A number. One behind a minus counts as computed, not as a literal."""
+    """A number. A negated one counts as computed, not as a literal."""
 
     number: Number
     is_literal: bool
@@ -112,25 +112,25 @@ def boolean_node(value: bool | None) -> BooleanLiteral:
 
 
 def as_condition(node: Node) -> Condition:
-    """`node` where a condition must stand.
+    """`node` as a condition.
 
-    A bare property is false when it is there, whatever its text, else unknown.
+    A bare property is false if present, whatever its text, else unknown.
     """
     if isinstance(node, Condition):
         return node
     if isinstance(node, Property):
         name = node.name
         return Condition(lambda get: None if get(name) is None else False, node.depth)
-    raise RuleError("a text or number is no condition, compare it with something")
+    raise RuleError("a string or number is not a condition; compare it with something")
 
 
 def all_of(nodes: Sequence[Node]) -> Condition:
-    """AND of two or more: false as soon as one is, else unknown if one is."""
+    """AND of two or more: false if any is false, else unknown if any is unknown."""
     return _series(nodes, decides=False)
 
 
 def any_of(nodes: Sequence[Node]) -> Condition:
-    """OR of two or more: true as soon as one is, else unknown if one is."""
+    """OR of two or more: true if any is true, else unknown if any is unknown."""
     return _series(nodes, decides=True)
 
 
@@ -165,14 +165,14 @@ def negation(node: Node) -> Condition:
 
 
 def negated(node: Node) -> Node:
-    """A minus before a number; before anything else it gives NULL, as in the original."""
+    """Unary minus; for anything but a number it yields NULL, as in RocketMQ."""
     if isinstance(node, Numeric):
         number = replace(node.number, value=-node.number.value)
         return Numeric(lambda _get: number, _depth(node), number, is_literal=False)
     inner = node.evaluate
 
     def evaluate(get: Lookup) -> Value:
-        inner(get)  # What cannot be compared inside counts all the same.
+        inner(get)  # Evaluated because it may raise NotComparable.
         return None
 
     return Node(evaluate, _depth(node))
@@ -187,12 +187,12 @@ def equal(left: Node, right: Node) -> Condition:
         if isinstance(node, BooleanLiteral) and node.value is None:
             raise RuleError("NULL cannot be compared, use IS NULL or IS NOT NULL")
     if isinstance(left, BooleanLiteral) and _is_text_or_number(right):
-        raise RuleError("TRUE and FALSE cannot be compared with a text or number behind them")
+        raise RuleError("TRUE and FALSE cannot be compared with a string or number on their right")
     return Condition(_equality(left, right), _depth(left, right))
 
 
 def _is_text_or_number(node: Node) -> bool:
-    """Whether it is a literal of these, as it stands."""
+    """Whether the node is a string or number literal."""
     return isinstance(node, Text) or (isinstance(node, Numeric) and node.is_literal)
 
 
@@ -235,13 +235,13 @@ def _compares_number(name: str, number: Number, test: OrderTest) -> Evaluate:
 
 
 def in_order(left: Node, sign: str, right: Node) -> Condition:
-    """`<`, `<=`, `>` or `>=`: unknown when one side is absent. Raises RuleError for a text, a
+    """`<`, `<=`, `>` or `>=`: unknown if one side is missing. Raises RuleError for a text, a
     boolean, NULL or a condition on either side: only numbers and properties have an order."""
     for node in (left, right):
         if isinstance(node, Text | Condition):
             raise RuleError(
-                f"{sign} compares numbers and properties only; texts, TRUE, FALSE and conditions "
-                "can be compared with = and <>"
+                f"{sign} compares numbers and properties only; compare strings, TRUE, FALSE and "
+                "conditions with = and <>"
             )
     return Condition(_order(left, right, ORDER_TESTS[sign]), _depth(left, right))
 
@@ -258,7 +258,7 @@ def _order(left: Node, right: Node, test: OrderTest) -> Evaluate:
         other = second(get)
         if other is None:
             return None
-        # A condition never gets here, and what else is no text or number is None.
+        # Never a condition; anything other than a string or number is None.
         assert not isinstance(one, bool)
         assert not isinstance(other, bool)
         return test(compare_in_order(one, other), 0)
@@ -267,7 +267,7 @@ def _order(left: Node, right: Node, test: OrderTest) -> Evaluate:
 
 
 def between(value: Node, low: Node, high: Node) -> Condition:
-    """BETWEEN, both ends included. Raises RuleError when two literals are the wrong way round."""
+    """BETWEEN, both ends included. Raises RuleError if two literals are in the wrong order."""
     found = all_of((in_order(value, ">=", low), in_order(value, "<=", high)))
     if (
         isinstance(low, Numeric)
@@ -277,14 +277,14 @@ def between(value: Node, low: Node, high: Node) -> Condition:
         and compare_numbers(low.number.value, high.number.value) > 0
     ):
         raise RuleError(
-            f"BETWEEN needs the smaller number first, {low.number.value} is greater than "
+            f"BETWEEN needs the smaller number first: {low.number.value} is greater than "
             f"{high.number.value}"
         )
     return found
 
 
 def not_between(value: Node, low: Node, high: Node) -> Condition:
-    """NOT BETWEEN: below the one or above the other; the ends are not compared."""
+    """NOT BETWEEN: below the lower or above the upper bound."""
     return any_of((in_order(value, "<", low), in_order(value, ">", high)))
 
 
@@ -295,9 +295,9 @@ def is_null(node: Node) -> Condition:
 
 
 def contained(node: Node, texts: Sequence[str], *, negative: bool) -> Condition:
-    """IN and NOT IN: unknown when the property is absent. Raises RuleError without a property."""
+    """IN and NOT IN: unknown if the property is missing. Raises RuleError without a property."""
     if not isinstance(node, Property):
-        raise RuleError("IN needs a property before it")
+        raise RuleError("IN needs a property on its left")
     name, wanted = node.name, frozenset(texts)
 
     def evaluate(get: Lookup) -> Value:
@@ -308,8 +308,10 @@ def contained(node: Node, texts: Sequence[str], *, negative: bool) -> Condition:
 
 
 def _depth(*nodes: Node) -> int:
-    """One level above `nodes`. Raises RuleError when that is too many."""
+    """One level above `nodes`. Raises RuleError if that is too deep."""
     depth = 1 + max(node.depth for node in nodes)
     if depth > MAX_DEPTH:
-        raise RuleError(f"conditions are nested deeper than {MAX_DEPTH} levels, write it flatter")
+        raise RuleError(
+            f"conditions are nested deeper than {MAX_DEPTH} levels; flatten the expression"
+        )
     return depth

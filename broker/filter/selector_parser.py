@@ -1,11 +1,11 @@
-"""SelectorParser: the text of a SQL92 expression to something that can be asked about a message.
+"""SelectorParser: compiles a SQL92 expression into a Selector.
 
-Any thread; knows the grammar, nothing of brokers. The language is that of 4.9.8: literals, property
-names, AND OR NOT, = <> < <= > >=, BETWEEN, IN, IS NULL, signs, brackets, `--` and `/* */` comments;
-no arithmetic, no LIKE. What stands behind a complete expression is not looked at, only its first
-word must be one of the language: `a > 5 LIKE 'x'` means `a > 5`, and Selector.ignored holds the
-rest for a warning. Follows SelectorParser.jj of the original; the limits of length and depth are
-ours, where the original would run out of stack or time.
+Any thread; knows the grammar but nothing of brokers. The language is that of 4.9.8: literals,
+property names, AND OR NOT, = <> < <= > >=, BETWEEN, IN, IS NULL, signs, brackets, `--` and `/* */`
+comments; no arithmetic, no LIKE. Text after a complete expression is ignored, but its first token
+must be valid: `a > 5 LIKE 'x'` means `a > 5`, and Selector.ignored holds the rest for a warning.
+Follows SelectorParser.jj of RocketMQ; the limits of length and depth are added here, where RocketMQ
+would run out of stack or time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker.filter.selector_nodes import Condition, Evaluate, Node, RuleError
 from broker.filter.selector_values import INT_MAX, LONG_MAX, NotComparable, Number, NumberKind
 
 MAX_LENGTH: Final = 16_384
-"""Most characters of an expression."""
+"""Maximum length of an expression in characters."""
 _SHOWN: Final = 60
 _LONG_DIGITS: Final = 19
 _END: Final = "$END"
@@ -40,7 +40,7 @@ _KEYWORDS: Final = {
     "FALSE": "FALSE",
     "NULL": "NULL",
 }
-"""Reserved words, in any case, to the grammar's terminals."""
+"""Reserved words (case-insensitive) to the grammar's terminals."""
 _GRAMMAR: Final = r"""
 start: alternative
 ?alternative: conjunction
@@ -100,12 +100,12 @@ def _any_of(terminals: Iterable[tuple[str, str]]) -> re.Pattern[str]:
 
 _LAST_LINE: Final = _any_of(_TERMINALS)
 _OTHER_LINES: Final = _any_of((_LINE_COMMENT, *_TERMINALS))
-"""`--` begins a comment only where a line ends behind it; else it is two signs. Asking for that end
-at each of many `--` would take forever, so the last line has a lexer of its own."""
+"""`--` begins a comment only if a line end follows; otherwise it is two minus signs. Searching for
+the line end at every `--` would take quadratic time, so the last line has a lexer of its own."""
 
 
 class InvalidSelectorError(ValueError):
-    """The text is no expression of the language; the message says where and why."""
+    """The text is not a valid expression; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +114,11 @@ class Selector:
 
     evaluate: Evaluate
     ignored: str
-    """The begin of what stands behind it and has no effect, else empty."""
+    """The start of ignored text after the expression, or empty."""
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these properties is wanted. Never raises: what is unknown or
-        cannot be compared does not match."""
+        """Whether a message with these properties matches. Never raises: an unknown result or
+        values that cannot be compared do not match."""
         try:
             return self.evaluate(properties.get) is True
         except NotComparable:
@@ -126,10 +126,10 @@ class Selector:
 
 
 def compile_selector(text: str) -> Selector:
-    """The expression `text`. Raises InvalidSelectorError."""
+    """Compile the expression `text`. Raises InvalidSelectorError."""
     if len(text) > MAX_LENGTH:
         raise InvalidSelectorError(
-            f"the expression has {len(text)} characters, this broker takes {MAX_LENGTH}"
+            f"the expression has {len(text)} characters; the limit is {MAX_LENGTH}"
         )
     parser = _parser().parse_interactive(text)
     read_to = 0
@@ -143,7 +143,7 @@ def compile_selector(text: str) -> Selector:
                 if _END not in parser.accepts():
                     place = _place(text, read_to)
                     raise InvalidSelectorError(
-                        f"{token.value[:_SHOWN]!r} at {place} cannot stand there"
+                        f"{token.value[:_SHOWN]!r} at {place} is not allowed there"
                     ) from error
                 ignored = text[read_to:][:_SHOWN]
                 break
@@ -151,7 +151,7 @@ def compile_selector(text: str) -> Selector:
             read_to = len(text)
         found = parser.feed_eof()
     except UnexpectedToken as error:
-        raise InvalidSelectorError("the expression ends before it is complete") from error
+        raise InvalidSelectorError("the expression is incomplete") from error
     except RuleError as error:
         where = "at its end" if read_to == len(text) else f"before {_place(text, read_to)}"
         raise InvalidSelectorError(f"{where}: {error}") from error
@@ -164,10 +164,10 @@ def _place(text: str, position: int) -> str:
 
 
 class _SelectorLexer(Lexer):
-    """Reads one token after the other, when the parser asks: what is behind may be anything."""
+    """Yields tokens on demand, since the text after a complete expression may be anything."""
 
     def __init__(self, _conf: Any) -> None:
-        """Nothing of the library's settings is needed."""
+        """Lark requires this signature; the configuration is not used."""
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]
         last_line = max(text.rfind("\n"), text.rfind("\r")) + 1
@@ -186,19 +186,19 @@ class _SelectorLexer(Lexer):
 
 def _unknown(text: str, position: int) -> str:
     if text[position] == "'":
-        return f"the text that begins at {_place(text, position)} is not closed by a '"
-    return f"{text[position]!r} at {_place(text, position)} is no part of the language"
+        return f"the string starting at {_place(text, position)} has no closing '"
+    return f"{text[position]!r} at {_place(text, position)} is not allowed in an expression"
 
 
 @functools.cache
 def _parser() -> Any:
-    """Made at the first expression: it takes 20 ms."""
+    """Built on first use, since that takes 20 ms."""
     return Lark(_GRAMMAR, parser="lalr", lexer=_SelectorLexer, transformer=_Builder())
 
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Node]):
-    """Calls the language's rules as the parser reduces."""
+    """Calls the functions of selector_nodes as the parser reduces."""
 
     def start(self, node: Node) -> Condition:
         return rules.as_condition(node)
@@ -281,6 +281,6 @@ def _double(token: Token) -> Number:
     if value == math.inf:
         raise RuleError(f"the number {token[:_SHOWN]} is greater than 1.7976931348623157E308")
     if value == 0.0:
-        # The original's own rule, which takes its smallest positive double for the lowest one.
+        # RocketMQ's rule, which mistakes the smallest positive double for the lowest one.
         raise RuleError(f"the number {token[:_SHOWN]} is less than 4.9E-324; write 0 for zero")
     return Number(NumberKind.DOUBLE, value)

@@ -1,9 +1,9 @@
-"""Values of the selector language and how two of them compare: Java's numbers read from texts.
+"""Values of the selector language and their comparison, with Java's number parsing.
 
-Pure functions, any thread; they know no expression and no message. A property is always a text; a
-number stands in the expression, and its size says how a text beside it is read: as a Java int, long
-or double. What Java would answer with an exception is NotComparable here, which makes a message not
-match. Follows ComparisonExpression.__compare of the original.
+Pure functions, any thread; they know no expression and no message. A property is always a string.
+The size of a number in the expression determines how a string compared with it is parsed: as a Java
+int, long or double. Where Java throws an exception, NotComparable is raised, and the message does
+not match. Follows ComparisonExpression.__compare of RocketMQ.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ _NAMED: Final = {
     for sign, value in (("", float(name)), ("+", float(name)), ("-", -float(name)))
 }
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
-"""What Java's String.trim takes off."""
+"""The characters that Java's String.trim removes."""
 
 
 class NotComparable(Exception):
-    """Two values cannot be compared: the message does not match, whatever the rest says."""
+    """Two values cannot be compared: the message does not match, whatever the rest of the
+    expression."""
 
 
 class NumberKind(enum.Enum):
-    """Java's types of a literal."""
+    """Java's types of a number literal."""
 
     INT = enum.auto()
     LONG = enum.auto()
@@ -45,13 +46,13 @@ class NumberKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of the expression."""
+    """A number in the expression."""
 
     kind: NumberKind
     value: int | float
 
     def read(self, text: str) -> int | float:
-        """A property's text as this number's type. Raises NotComparable."""
+        """Parse a property's text as this number's type. Raises NotComparable."""
         if self.kind is NumberKind.DOUBLE:
             return read_double(text)
         if self.kind is NumberKind.LONG:
@@ -64,9 +65,9 @@ Value = str | bool | Number | None
 
 
 def read_double(text: str) -> float:
-    """Double.valueOf: blanks around, `1.`, `.5e3`, `5d`, `0x1.8p3`, `NaN`, `-Infinity`.
+    """Double.valueOf: surrounding blanks, `1.`, `.5e3`, `5d`, `0x1.8p3`, `NaN`, `-Infinity`.
 
-    Raises NotComparable for what Java does not read.
+    Raises NotComparable for text that Java rejects.
     """
     text = text.strip(_TRIMMED)
     if _DECIMAL.fullmatch(text):
@@ -114,17 +115,17 @@ def compare_numbers(left: float, right: float) -> int:
 
 
 def _rank(number: float) -> float:
-    """Tells apart what `<` and `>` do not."""
+    """Distinguishes numbers that `<` and `>` treat as equal."""
     if math.isnan(number):
         return math.inf
     return math.copysign(1.0, number) if number == 0.0 else 0.0
 
 
 def compare(left: str | bool | Number, right: str | bool | Number) -> int:
-    """0 when both are equal; below or above for numbers, any other number for the rest.
+    """0 if both are equal; negative or positive for numbers, any nonzero number otherwise.
 
-    A text beside a number is read as a number of its type, beside TRUE or FALSE as a boolean. On
-    the left of a text a boolean cannot be compared. Raises NotComparable.
+    A string compared with a number is parsed as a number of that type, one compared with TRUE or
+    FALSE as a boolean. A boolean on the left of a string cannot be compared. Raises NotComparable.
     """
     if isinstance(left, Number):
         return _compare_number(left, right)
@@ -148,7 +149,7 @@ def _compare_number(left: Number, right: str | bool | Number) -> int:
 
 
 def compare_in_order(left: str | Number, right: str | Number) -> int:
-    """For <, <=, > and >=: below 0, 0 or above. Two texts are both read as doubles.
+    """For <, <=, > and >=: negative, 0 or positive. Two strings are both parsed as doubles.
 
     Raises NotComparable.
     """

@@ -1,7 +1,7 @@
-"""Tag expressions: `TagA || TagB` to the set of hash codes that the consumequeue holds.
+"""Tag expressions: parses `TagA || TagB` into the set of hash codes stored in the consumequeue.
 
-Pure; used on the loop thread of `remoting`. Consumers filter once more by the tag's text, since
-two tags may share a code. Follows FilterAPI.buildSubscriptionData of the original.
+Pure; used on the loop thread of `remoting`. Consumers filter again by the tag's text, since two
+tags may share a hash code. Follows FilterAPI.buildSubscriptionData of RocketMQ.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _CACHED_LENGTH: Final = 4_096
 
 
 def parse_tag_expression(expression: str | None) -> frozenset[int] | None:
-    """The codes of an expression; None for "everything" (empty text or `*`).
+    """The hash codes of an expression; None for "everything" (empty text or `*`).
 
-    Raises ValueError for a text of bars only, as the original does.
+    Raises ValueError for a text with only bars, as RocketMQ does.
     """
     if not expression or expression == "*":
         return None
@@ -35,14 +35,15 @@ def tag_code(tags: int) -> int:
 
 
 class TagExpressions:
-    """Parsed expressions by their text: a consumer sends the same one with every pull. Very long
-    texts are parsed each time, so that a peer cannot fill the memory with them."""
+    """Cache of parsed expressions, since a consumer sends the same one with every pull. Very long
+    ones are not cached, so that a peer cannot exhaust memory with them."""
 
     def __init__(self) -> None:
         self._parsed: dict[str | None, frozenset[int] | None] = {}
 
     def codes(self, expression: str | None) -> frozenset[int] | None:
-        """The codes of `expression`; None for everything. ValueError: it cannot be parsed."""
+        """The hash codes of `expression`; None for everything. Raises ValueError if it is
+        invalid."""
         try:
             return self._parsed[expression]
         except KeyError:

@@ -1,9 +1,9 @@
-"""UnitMarks: consumequeue units rewritten so that a pull by properties reads like one by tags.
+"""UnitMarks: rewrites consumequeue units so that a pull by properties can run as one by tags.
 
 Runs on the loop thread, before the pull's own loop, and only for subscriptions that filter by
-properties. A unit keeps its place and size; its tags code becomes 1 for a message that is wanted
-and 0 for one that is not, so that the loop that serves tags serves these, too. It stops when as
-many as asked for are found, or after SCAN_LIMIT_MS: the pull is then answered with how far it got.
+properties. A unit keeps its position and size; its tags code becomes 1 for a matching message and 0
+otherwise, so that the loop for tags also serves these pulls. It stops when the requested number of
+matches is found, or after SCAN_LIMIT_MS; the pull response then tells the client how far it got.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from broker.filter.subscription_filter import tag_code
 from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE
 
 SCAN_LIMIT_MS: Final = 5
-"""Nobody else is served by the loop meanwhile."""
+"""Bounded, because the loop serves nothing else meanwhile."""
 MARKED_CODES: Final = frozenset({1})
-"""The tag codes to give the pull's loop for rewritten units."""
+"""The tag codes for the pull's loop over rewritten units."""
 
 
 class LogViews(Protocol):
-    """What is needed of the mapped commit log."""
+    """The part of the mapped commit log used here."""
 
     file_size: int
 
     def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`; None when it is gone."""
+        """The whole file that contains `phy_offset`; None if it was deleted."""
 
 
 class UnitMarks:
@@ -40,9 +40,9 @@ class UnitMarks:
     def mark(
         self, raw: bytes, codes: frozenset[int] | None, wanted: MessageFilter, count: int
     ) -> bytes:
-        """The first units of `raw`, at least one, rewritten. `codes`: tags that must match, too.
+        """Rewrite the first units of `raw`, at least one. `codes`: tags that must also match.
 
-        What has no record (any more) stays marked as wanted: the pull's loop finds out.
+        A unit without a record is marked as matching: the pull's loop handles it.
         """
         file_size = self._log.file_size
         stop_at = self._monotonic_ms() + SCAN_LIMIT_MS

@@ -1,20 +1,21 @@
-"""BrokerFastFailure: whether sends that wait for the log are refused early, and with which words.
+"""BrokerFastFailure: decides whether sends that wait for the log are rejected early.
 
-Runs on the loop thread of `remoting`; follows process `store` through the control page; knows no
-request and no record. Kin: BrokerFastFailure and SendMessageProcessor.rejectRequest of the
-original, which look at a queue of requests and at a lock. Here sends run on the loop, there is
-neither, and a send waits before it is stored for one thing only: the next file of the commit log
-(AppendLine). A file that is late has two causes that look alike from here. The disk is slow: then
-whoever sends should hear of it early and go elsewhere. Or `store`, which makes the files, was
-killed and is started again: that takes seconds, and clients are not to notice. The beat of `store`
-tells them apart: only waiting during which it beats counts, and for a while after it came back
-none does. Whoever does not count waits as long as the line lets him.
+Runs on the loop thread of `remoting`; observes process `store` through the control page; knows no
+request and no record. Counterparts in RocketMQ: BrokerFastFailure and
+SendMessageProcessor.rejectRequest, which check a queue of requests and a lock. Here sends run on
+the loop without either, and the only thing a send waits for before it is stored is the next file of
+the commit log (AppendLine). A late file has two possible causes that look the same from here.
+Either the disk is slow; then producers should be told early and use another broker. Or `store`,
+which creates the files, was killed and is restarting; that takes seconds, and clients should not
+notice. The heartbeat of `store` distinguishes the two: only waiting time during which it beats
+counts, and none counts for a while after a restart. A send whose waiting time does not count waits
+until the queue's own timeout.
 
-What is not measured: how long a request lay in the kernel while a turn of the loop was long. The
-kernel does not say when bytes came, so a request's age begins when the loop reads it; and to store
-it then costs less than to refuse it and get it again. Answers that wait for a flush or a replica
-have time-outs of their own (DurabilityWaiters), and what waits for a thread is refused by its
-pool (RequestExecutor).
+Not measured: how long a request stayed in the kernel's socket buffer during a long turn of the
+loop. The kernel does not report when bytes arrived, so a request's age starts when the loop reads
+it; storing it then is cheaper than rejecting it and receiving it again. Responses that wait for a
+flush or a replica have timeouts of their own (DurabilityWaiters), and requests that wait for a
+thread are rejected by their pool (RequestExecutor).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from ipc.control_page import BEAT, STARTS, ControlPage, ProcessIndex
 from store.control_slots import ALLOCATED_END, STORE_STATE, StoreState
 
 _BEAT_GAP_MS: Final = 400
-"""`store` beats every 250 ms when it has nothing to do, and with every chunk that it dispatches."""
+"""`store` beats every 250 ms when idle, and with every chunk that it dispatches."""
 _SETTLING_MS: Final = 5_000
-"""How long a `store` that came back may take to make up leeway."""
+"""How long a restarted `store` may take to catch up."""
 
 
 class FastFailureSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +39,10 @@ class FastFailureSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool
     wait_ms: int
-    """How long a send may wait (waitTimeMillsInSendQueue)."""
+    """Maximum waiting time of a send (waitTimeMillsInSendQueue)."""
     busy_ms: int
-    """The log stands still for longer: no send waits any more (osPageCacheBusyTimeOutMills)."""
+    """If the log is blocked for longer, sends are not queued at all
+    (osPageCacheBusyTimeOutMills)."""
 
 
 class BrokerFastFailure:
@@ -55,12 +57,13 @@ class BrokerFastFailure:
         self._beat = -1
         self._beat_at_ms = 0
         self._counts_from_ms = 0
-        """Waiting before this moment does not count."""
+        """Waiting time before this moment does not count."""
         self._blocked: tuple[int, int] | None = None
-        """ALLOCATED_END when the log had no room, and since when that was so; None: it had."""
+        """ALLOCATED_END when the log ran out of room, and when that was; None while it has room."""
 
     def look(self) -> None:
-        """See whether `store` beats: several times a second, each turn while somebody waits."""
+        """Check the heartbeat of `store`: several times a second, and every turn while sends
+        wait."""
         counters = self._counters
         starts = counters[STARTS + ProcessIndex.STORE]
         is_ready = counters[STORE_STATE] == StoreState.READY
@@ -80,32 +83,31 @@ class BrokerFastFailure:
     # -- the log ---------------------------------------------------------------------------------
 
     def note_blocked(self) -> None:
-        """The log has no room before its next file is there."""
+        """The log has no room until its next file exists."""
         self.look()
         if not self.blocked_ms():
             allocated_end = self._counters[ALLOCATED_END]
             self._blocked = (allocated_end, self._clock.monotonic_ms())
 
     def note_room(self) -> None:
-        """The log took a record."""
+        """The log accepted a record."""
         self._blocked = None
 
     def blocked_ms(self) -> int:
-        """For how long the log has had no room; 0: it has, or has had none for no time at all.
-        Any thread."""
+        """How long the log has had no room; 0 if it has room. Any thread."""
         blocked = self._blocked
         if blocked is None or self._counters[ALLOCATED_END] != blocked[0]:
             return 0
         return self._clock.monotonic_ms() - blocked[1]
 
-    # -- verdicts --------------------------------------------------------------------------------
+    # -- decisions --------------------------------------------------------------------------------
 
-    def is_late(self, came_ms: int) -> bool:
-        """Whether a send that has waited since then is refused."""
-        return self._settings.enabled and self._counted_ms(came_ms) >= self._settings.wait_ms
+    def is_late(self, queued_ms: int) -> bool:
+        """Whether a send that has waited since `queued_ms` is to be rejected."""
+        return self._settings.enabled and self._counted_ms(queued_ms) >= self._settings.wait_ms
 
     def is_busy(self) -> bool:
-        """Whether the log has stood still for so long that no send waits for it any more."""
+        """Whether the log has been blocked for so long that sends are no longer queued."""
         blocked_ms = self.blocked_ms()
         if not self._settings.enabled or not blocked_ms:
             return False
@@ -113,5 +115,5 @@ class BrokerFastFailure:
         return self._counted_ms(since_ms) > self._settings.busy_ms
 
     def _counted_ms(self, since_ms: int) -> int:
-        """The time from then to the last beat; negative: none of it counts."""
+        """The time from `since_ms` to the last beat; negative: none of it counts."""
         return self._beat_at_ms - max(since_ms, self._counts_from_ms)

@@ -1,4 +1,4 @@
-"""The request header of code 11 and what is kept of a pull that waits. Values only."""
+"""The request header of code 11 and the state of a held pull. Values only."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""PullRequestHoldService: pulls that found nothing wait here until their queue moves (long poll).
+"""PullRequestHoldService: holds pulls that found nothing until their queue advances (long polling).
 
-Runs on the loop thread of `remoting`. A pull waits under its (topic, queueId); the queue table's
-ring of moved rows says which queues to look at. A woken pull runs again; one whose tags match
-nothing new goes on waiting from where it had looked to. Follows PullRequestHoldService of the
-original, with two differences that clients like: time-outs are noticed within a second (there:
-five), and a filtered pull is not answered for messages that it does not want, unless there are
-more of them than one pull looks at. A round of the clock costs what is due, not what waits
-(docs/costs.md).
+Runs on the loop thread of `remoting`. Held pulls are indexed by (topic, queueId); the queue table's
+ring of changed rows tells which queues have advanced. A woken pull runs again; if nothing new
+matches its tags, it is held again and continues from the last examined offset. Follows
+PullRequestHoldService of RocketMQ, with two differences in favour of clients: timeouts are detected
+within a second (RocketMQ: five), and a filtered pull is not answered for messages that do not
+match, unless there are more of them than one pull examines. The cost of a clock tick depends on the
+number of due pulls, not of held ones (docs/costs.md).
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from broker.longpolling.pull_header import HeldPull
 
 SCAN_PERIOD_MS: Final = 1_000
 _SWEEP_MS: Final = 30_000
-"""Pulls of connections that are gone are forgotten when they are due, and in such a round."""
+"""Pulls of closed connections are dropped when they are due, and in a sweep at this interval."""
 
 QueueKey = tuple[str, int]
 RunAgain = Callable[[HeldPull, bool], bool]
-"""(pull, time is up) -> whether it was answered."""
+"""(pull, whether it has timed out) -> whether it was answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldFigures:
-    """How many pulls wait, on how many queues."""
+    """Number of held pulls, and of their queues."""
 
     pulls: int
     queues: int
 
 
 class PullRequestHoldService:
-    """Waiting pulls by queue. Owned by: the loop thread."""
+    """Held pulls by queue. Owned by: the loop thread."""
 
     def __init__(self, run_again: RunAgain) -> None:
         self._run_again = run_again
         self._held: dict[QueueKey, list[HeldPull]] = {}
         self._due: dict[int, set[QueueKey]] = {}
-        """Period of the clock to the queues on which the time of some pull may be up in it."""
+        """Clock period to the queues with a pull that may time out in it."""
         self._sweep_ms = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody waits."""
+        """Whether no pull is held."""
         return not self._held
 
     def figures(self) -> HoldFigures:
@@ -54,7 +54,7 @@ class PullRequestHoldService:
         return HoldFigures(sum(map(len, self._held.values())), len(self._held))
 
     def hold(self, key: QueueKey, pull: HeldPull) -> None:
-        """Let `pull` wait for `key` to move."""
+        """Hold `pull` until `key` advances."""
         self._held.setdefault(key, []).append(pull)
         self._note(key, pull)
 
@@ -62,17 +62,18 @@ class PullRequestHoldService:
         self._due.setdefault(pull.deadline_ms // SCAN_PERIOD_MS, set()).add(key)
 
     def wake(self, key: QueueKey) -> None:
-        """`key` has moved: run what waits for it."""
+        """`key` has advanced: run its held pulls."""
         if key in self._held:
             self._run(key, now_ms=None)
 
     def wake_all(self) -> None:
-        """Too many queues moved to name them: run everything."""
+        """Too many queues have advanced to list them: run all held pulls."""
         for key in list(self._held):
             self._run(key, now_ms=None)
 
     def scan(self, now_ms: int) -> None:
-        """Answer the pulls whose time is up; now and then forget those whose connection is gone."""
+        """Answer the pulls that have timed out; periodically drop those with a closed
+        connection."""
         period = now_ms // SCAN_PERIOD_MS
         for due in [due for due in self._due if due <= period]:
             for key in self._due.pop(due):
@@ -92,7 +93,7 @@ class PullRequestHoldService:
                     del self._held[key]
 
     def _run(self, key: QueueKey, now_ms: int | None) -> None:
-        """With a time, only pulls whose time is up run; without, all of the queue's."""
+        """With a time, run only the pulls that have timed out; without, all pulls of the queue."""
         kept: list[HeldPull] = []
         for pull in self._held.pop(key):
             if not pull.request.connection.is_open:

@@ -1,10 +1,10 @@
-"""BrokerGauges: what process `remoting` samples for /metrics: tables, pools, clients, consumer lag.
+"""BrokerGauges: the sampled metrics of process `remoting`: tables, pools, clients, consumer lag.
 
-Runs on the scheduled executor of `remoting`, which is the only writer of these series; a series
-whose subject is gone is hidden. What finds no room is put together under __overflow__: counts are
-added up, of ages the largest is shown. Consumer lag follows ConsumerLagCalculator of RocketMQ 5.x:
-of groups that are online, for the topics that they subscribe to, retry topics left out; a group
-that never committed for a queue has no lag there. Knows no request.
+Runs on the scheduled executor of `remoting`, the only writer of these series. A series whose
+subject no longer exists is hidden. Series beyond the slot limit are merged under __overflow__:
+counts are summed, of ages the maximum is shown. Consumer lag follows ConsumerLagCalculator of
+RocketMQ 5.x: it covers groups that are online and the topics that they subscribe to, without retry
+topics. A group that never committed an offset for a queue has no lag there. Knows no request.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Labels = tuple[str, ...]
 
 
 class QueueTimes(Protocol):
-    """What is needed of StoreAccess."""
+    """The part of StoreAccess used here."""
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) of a queue."""
 
     def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(physical offset, size, tag code) of a message; None when it is gone."""
+        """(physical offset, size, tag code) of a message; None if it was deleted."""
 
     def store_timestamp_at(self, phy_offset: int) -> int:
-        """Wall clock ms at which the record there was stored; -1 when it is gone."""
+        """Wall clock ms at which the record was stored; -1 if it was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class GaugeSources:
     """What is sampled."""
 
     permission: Callable[[], int]
-    """brokerPermission in force."""
+    """The current brokerPermission."""
     topics: TopicConfigManager
     system_topics: SystemTopics
     groups: SubscriptionGroupManager
@@ -61,7 +61,7 @@ class GaugeSources:
     offsets: ConsumerOffsetManager
     queues: QueueTimes
     waiting: Callable[[], Mapping[str, int]]
-    """Requests that wait, by pool."""
+    """Queued requests, by pool."""
 
 
 class BrokerGauges:
@@ -73,13 +73,13 @@ class BrokerGauges:
         self._clock = clock
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
-        """Sample from now on."""
+        """Start sampling."""
         executor.schedule(
             "metrics-gauges", self.sample, first_delay_ms=1_000, period_ms=SAMPLING_MS
         )
 
     def sample(self) -> None:
-        """Each 5 s."""
+        """Runs every 5 s."""
         known = self._from
         self._set(table.BROKER_PERMISSION, {(): known.permission()})
         self._set(table.TOPIC_NUMBER, {(): len(known.topics.topic_names())})
@@ -96,8 +96,7 @@ class BrokerGauges:
         found: Mapping[Labels, float],
         merge: Callable[[float, float], float] = operator.add,
     ) -> None:
-        """These are the series of `metric` now, and no others. `merge`: what the series of
-        __overflow__ shows of two that found no room."""
+        """Replace the series of `metric`. `merge` combines two values that go into __overflow__."""
         slots = self._slots
         overflow = (OVERFLOW,) * len(metric.labels)
         for labels in slots.series(metric.name).keys() - found.keys() - {overflow}:
@@ -148,7 +147,7 @@ class BrokerGauges:
         self._set(table.CONSUMER_LAG_LATENCY, ages_ms, max)
 
     def _subscriptions(self) -> Iterator[tuple[str, str, int]]:
-        """(group, topic, queues) of everybody who is online."""
+        """(group, topic, number of queues) of every online group."""
         for group in self._from.consumers.group_names():
             info = self._from.consumers.find_group(group)
             for topic in list(info.subscriptions) if info is not None else ():
@@ -157,7 +156,7 @@ class BrokerGauges:
                     yield group, topic, config.write_queue_nums
 
     def _lag(self, group: str, topic: str, queues: int) -> tuple[int, int]:
-        """Messages not consumed, and when the oldest of them was stored (ms; 0: there is none)."""
+        """Number of unconsumed messages, and when the oldest of them was stored (ms; 0 if none)."""
         committed = self._from.offsets.query_offsets(group, topic)
         behind, oldest_ms = 0, 0
         for queue_id in range(queues):

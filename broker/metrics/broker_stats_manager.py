@@ -1,11 +1,11 @@
-"""BrokerStatsManager: how many messages which topic and group put and got (code 315, statsAll).
+"""BrokerStatsManager: messages put and got, by topic and group (code 315, statsAll).
 
 Counting costs two integer additions: the hot path binds a StatsItem once per topic or group and
-adds to its `value` and `times`. Every item has one counting thread (the loop); a second one would
-only lose counts now and then, nothing worse. Who keeps bound items lets go of them when a topic
-or group is deleted. Samples are taken by the scheduled executor: each
-10 s for the minute, 10 min for the hour, 1 h for the day. In memory only. Also BrokerStats: the
-totals of code 28 with their snapshots at midnight. Knows no request.
+adds to its `value` and `times`. Every item is incremented by one thread (the loop); a second one
+could lose an increment, nothing worse. Code that keeps bound items must drop them when a topic or
+group is deleted. Samples are taken by the scheduled executor: each 10 s for the minute, 10 min for
+the hour, 1 h for the day. In memory only. Also BrokerStats: the totals of code 28 with their
+snapshots at midnight. Knows no request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DAY_SAMPLES: Final = 25
 
 
 class StatsName(StrEnum):
-    """Names of statistics as operators and mqadmin spell them; the key form behind each."""
+    """Names of statistics as used by operators and mqadmin; each comment shows the key format."""
 
     QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"  # topic@queueId
     QUEUE_PUT_SIZE = "QUEUE_PUT_SIZE"
@@ -84,7 +84,7 @@ _TOPIC_FIRST: Final = (
 
 
 class CallSnapshot(NamedTuple):
-    """What an item had counted at a moment (wall clock ms)."""
+    """The counts of an item at one moment (wall clock ms)."""
 
     timestamp_ms: int
     times: int
@@ -104,7 +104,7 @@ _NOTHING: Final = StatsSnapshot(0, 0.0, 0.0, 0)
 
 
 class StatsItem:
-    """One counter with its three windows. `value` and `times` are added to by one thread."""
+    """One counter with its three windows. One thread increments `value` and `times`."""
 
     __slots__ = ("_day", "_hour", "_minute", "times", "value")
 
@@ -121,11 +121,11 @@ class StatsItem:
         self.times += times
 
     def sample_minute(self, now_ms: int) -> None:
-        """Called each 10 s."""
+        """Called every 10 s."""
         self._sample(self._minute, now_ms, MINUTE_SAMPLING_MS)
 
     def sample_hour(self, now_ms: int) -> None:
-        """Called each 10 min."""
+        """Called every 10 min."""
         self._sample(self._hour, now_ms, HOUR_SAMPLING_MS)
 
     def sample_day(self, now_ms: int) -> None:
@@ -162,21 +162,21 @@ def _growth(samples: deque[CallSnapshot]) -> StatsSnapshot:
 
 
 class PutCounters(NamedTuple):
-    """What a send adds to; bound once per topic and kept."""
+    """The counters of a send; bound once per topic and cached."""
 
     nums: StatsItem
     size: StatsItem
 
 
 class GetCounters(NamedTuple):
-    """What a pull adds to; bound once per topic and group and kept."""
+    """The counters of a pull; bound once per topic and group and cached."""
 
     nums: StatsItem
     size: StatsItem
 
 
 class StatsScheduler(Protocol):
-    """The one thing asked of the scheduled executor."""
+    """The part of ScheduledExecutor used here."""
 
     def schedule(
         self,
@@ -207,7 +207,8 @@ class BrokerStatsManager:
     def item(self, name: StatsName, key: str) -> StatsItem:
         """The counter `key` of `name`, made if missing.
 
-        Queue level counters that are switched off give an item nobody samples or shows.
+        For queue-level counters that are switched off it returns an item that is never sampled or
+        shown.
         """
         table = self._tables.get(name)
         if table is None:
@@ -239,17 +240,17 @@ class BrokerStatsManager:
         self.item(StatsName.GROUP_GET_LATENCY, key).add(latency_ms)
 
     def inc_send_back_nums(self, group: str, topic: str) -> None:
-        """A message came back (36)."""
+        """A consumer sent a message back (36)."""
         self.item(StatsName.SNDBCK_PUT_NUMS, f"{topic}@{group}").add(1)
 
     def inc_queue_put(self, topic: str, queue_id: int, *, nums: int, size: int) -> None:
-        """Queue level puts; the original counts them for SCHEDULE_TOPIC_XXXX only."""
+        """Queue-level puts; RocketMQ counts them for SCHEDULE_TOPIC_XXXX only."""
         key = f"{topic}@{queue_id}"
         self.item(StatsName.QUEUE_PUT_NUMS, key).add(nums)
         self.item(StatsName.QUEUE_PUT_SIZE, key).add(size)
 
     def inc_queue_get(self, group: str, topic: str, queue_id: int, *, nums: int, size: int) -> None:
-        """Queue level gets; the original counts them for the delay service only."""
+        """Queue-level gets; RocketMQ counts them for the delay service only."""
         key = f"{topic}@{queue_id}@{group}"
         self.item(StatsName.QUEUE_GET_NUMS, key).add(nums)
         self.item(StatsName.QUEUE_GET_SIZE, key).add(size)
@@ -261,16 +262,16 @@ class BrokerStatsManager:
         return self._tables.get(name, {}).get(key)
 
     def tps_topic_put_nums(self, topic: str) -> float:
-        """Messages a second that came into the topic in the last minute."""
+        """Messages per second put into the topic in the last minute."""
         found = self.find_stats_item(StatsName.TOPIC_PUT_NUMS, topic)
         return 0.0 if found is None else found.in_minute().tps
 
     def tps_group_get_nums(self, group: str, topic: str) -> float:
-        """Messages a second the group got of the topic in the last minute."""
+        """Messages per second that the group got from the topic in the last minute."""
         found = self.find_stats_item(StatsName.GROUP_GET_NUMS, f"{topic}@{group}")
         return 0.0 if found is None else found.in_minute().tps
 
-    # -- forgetting -----------------------------------------------------------------------------
+    # -- removing -----------------------------------------------------------------------------
 
     def on_topic_deleted(self, topic: str) -> None:
         """Drop every counter of a topic (215, when autoDeleteUnusedStats)."""
@@ -294,7 +295,7 @@ class BrokerStatsManager:
     # -- sampling -------------------------------------------------------------------------------
 
     def schedule_on(self, scheduler: StatsScheduler) -> None:
-        """Let `scheduler` take the samples."""
+        """Schedule the sampling tasks."""
         for name, function, period_ms in (
             ("stats-minute", self.sample_minute, MINUTE_SAMPLING_MS),
             ("stats-hour", self.sample_hour, HOUR_SAMPLING_MS),
@@ -303,19 +304,19 @@ class BrokerStatsManager:
             scheduler.schedule(name, function, first_delay_ms=0, period_ms=period_ms)
 
     def sample_minute(self) -> None:
-        """Each 10 s."""
+        """Runs every 10 s."""
         now_ms = self._clock.now_ms()
         for item in self._all_items():
             item.sample_minute(now_ms)
 
     def sample_hour(self) -> None:
-        """Each 10 min."""
+        """Runs every 10 min."""
         now_ms = self._clock.now_ms()
         for item in self._all_items():
             item.sample_hour(now_ms)
 
     def sample_day(self) -> None:
-        """Each hour."""
+        """Runs every hour."""
         now_ms = self._clock.now_ms()
         for item in self._all_items():
             item.sample_day(now_ms)
@@ -328,7 +329,7 @@ class BrokerStatsManager:
 class BrokerStats:
     """Put and get totals since the start, with snapshots at midnight (Java: BrokerStats).
 
-    Owned by: the scheduled task that records; readers see whole numbers.
+    Owned by: the scheduled task that records. Any thread may read.
     """
 
     def __init__(self, put_total: Callable[[], int], get_total: Callable[[], int]) -> None:
@@ -359,7 +360,7 @@ class BrokerStats:
         )
 
     def record(self) -> None:
-        """At midnight: today becomes yesterday."""
+        """Runs at midnight: today's totals become yesterday's."""
         self.msg_put_total_yesterday_morning = self.msg_put_total_today_morning
         self.msg_get_total_yesterday_morning = self.msg_get_total_today_morning
         self.msg_put_total_today_morning = self._put_total()

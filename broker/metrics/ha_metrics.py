@@ -1,10 +1,10 @@
-"""HaMetrics: what process `ha` knows of replication, into the metric slots, five times a second.
+"""HaMetrics: writes the replication state of process `ha` to the metric slots, five times a second.
 
 A thread of process `ha`, the only writer of its metrics. The slots outlive the process: the next
-one finds there which replicas there were and what was counted of them, and goes on; the time
-between the two is disconnected time. A broker that is started anew finds them in ReplicaMemory and
-counts from zero, from its start on. It looks up nothing itself (ha/ha_observer.py does) and knows
-no Prometheus.
+process `ha` restores the known replicas and their counts from them and continues; the time in
+between counts as disconnected. A restarted broker restores the replicas from ReplicaMemory, with
+counts starting at zero. It observes nothing itself (ha/ha_observer.py does) and knows nothing of
+Prometheus.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PER_REPLICA: Final = (
     table.HA_TRANSFERRED,
     table.HA_RECONNECTS,
 )
-"""Those with REPLICA_LABELS."""
+"""The metrics with REPLICA_LABELS."""
 _AT_THE_DOOR: Final = (
     RefusalReason.UNKNOWN_PEER,
     RefusalReason.TOO_MANY_CONNECTIONS,
@@ -51,41 +51,42 @@ _AT_THE_DOOR: Final = (
     RefusalReason.TLS,
     RefusalReason.NETWORK,
 )
-"""What a link may be refused for before it is served; shown at 0, too."""
+"""Reasons for rejecting a link at the handshake; also shown when 0."""
 
 
 class Slots(Protocol):
-    """What is needed of MetricSlots."""
+    """The part of MetricSlots used here."""
 
     values: memoryview[float]
 
     def find(self, metric: str, labels: _Labels = (), size: int = 1) -> int:
-        """The first slot of a series, made with zeros when it is new."""
+        """The first slot of a series; a new series is created with zeros."""
 
     def hide(self, metric: str, labels: _Labels) -> None:
-        """Show the series no more."""
+        """Stop showing the series."""
 
     def series(self, metric: str) -> dict[_Labels, int]:
-        """Label values to first slot of what is shown."""
+        """Label values to first slot of each visible series."""
 
 
 class Memory(Protocol):
-    """What is needed of ReplicaMemory."""
+    """The part of ReplicaMemory used here."""
 
     def load(self) -> list[KnownReplica]:
-        """Replicas of this broker's life before."""
+        """The replicas known to this broker's previous run."""
 
     def note(self, replicas: list[KnownReplica], *, is_last: bool = False) -> None:
-        """These are known now; quick. `is_last`: nobody will be connected any more."""
+        """Record the known replicas; does not block. `is_last`: no replica will connect after
+        this."""
 
 
 class Registry(Protocol):
-    """What is needed of ReplicaRegistry."""
+    """The part of ReplicaRegistry used here."""
 
     def restore(
         self, known: KnownReplica, totals: ReplicaTotals, *, ack_limit: int, is_named: bool
     ) -> None:
-        """A replica that another process knew."""
+        """Add a replica known to a previous process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,13 @@ class _Series:
     """The slots of one replica."""
 
     gauges: Mapping[str, int]
-    """Of _PER_REPLICA, by metric."""
+    """First slots of _PER_REPLICA, by metric."""
     states: Mapping[ReplicaState, int]
     rejected: Mapping[RefusalReason, int]
 
 
 class HaMetrics(ServiceThread):
-    """See the module. `restore` is called before the start and before anybody is served."""
+    """See the module. Call `restore` before the start and before any replica is served."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class HaMetrics(ServiceThread):
         self._handshakes_before = self._kept_handshakes()
         self._received_before = self._value(table.HA_CLIENT_RECEIVED)
 
-    # -- what was before -----------------------------------------------------------------------
+    # -- restoring -----------------------------------------------------------------------
 
     def restore(
         self,
@@ -134,12 +135,12 @@ class HaMetrics(ServiceThread):
         *,
         broker_started_ms: int,
     ) -> None:
-        """Tell the registry which replicas there were; the log begins at `min_offset` and ends at
-        `max_offset`: what is behind that was sent to none of them. They have been disconnected
-        since another `ha` looked last, or since the broker was started (monotonic): its store may
-        have recovered for long."""
+        """Restore known replicas into the registry. The log covers `min_offset` to `max_offset`;
+        nothing beyond that was sent to a replica. Replicas count as disconnected since the last
+        observation of the previous process `ha`, or since the broker was started (monotonic), as
+        its store may have taken long to recover."""
         known = {} if self._memory is None else {each.id: each for each in self._memory.load()}
-        if self._slots.series(table.HA_OBSERVED_MS.name):  # This broker had a process `ha` before.
+        if self._slots.series(table.HA_OBSERVED_MS.name):  # Process `ha` was restarted.
             known = self._kept_replicas(known, clock, min_offset)
             since_ms = int(self._value(table.HA_OBSERVED_MS))
         else:
@@ -161,8 +162,9 @@ class HaMetrics(ServiceThread):
     def _kept_replicas(
         self, written: Mapping[str, KnownReplica], clock: Clock, min_offset: int
     ) -> dict[str, KnownReplica]:
-        """What the slots say; `written` has the rest, about those that it knows. That process was
-        killed: what was acknowledged after its last look is not there (no `ack_limit`)."""
+        """The replicas in the slots; `written` has the remaining facts of those that it contains.
+        The previous process was killed, so acknowledgements after its last observation are missing
+        (no `ack_limit`)."""
         silent_ms = clock.monotonic_ms() - int(self._value(table.HA_OBSERVED_MS))
         lost_ms = clock.now_ms() - silent_ms
         kept = {}
@@ -208,23 +210,23 @@ class HaMetrics(ServiceThread):
         }
 
     def _value(self, metric: Metric, labels: _Labels = ()) -> float:
-        """What is in a series; 0 where there is none."""
+        """The value of a series; 0 if it does not exist."""
         slot = self._slots.series(metric.name).get(labels)
         return 0.0 if slot is None else self._values[slot]
 
     # -- the thread ----------------------------------------------------------------------------
 
     def step(self) -> None:
-        """One look, one sleep."""
+        """Observe once, then sleep."""
         self._write(self._observe())
         self.wait_for_running(OBSERVE_MS)
 
     def finish(self) -> None:
-        """The last look: everybody has gone."""
+        """The final observation, after all replicas have disconnected."""
         self._write(self._observe(), is_last=True)
 
     def _write(self, facts: HaFacts, *, is_last: bool = False) -> None:
-        # First: a reader adds the time since then to what is in the slots (ReplicaSight).
+        # First: a reader adds the time since then to the values in the slots (ReplicaView).
         self._set(table.HA_OBSERVED_MS, facts.observed_ms)
         for each in facts.replicas:
             self._write_replica(each)
@@ -285,7 +287,7 @@ class HaMetrics(ServiceThread):
         )
 
     def _hide_others(self, shown: set[str]) -> None:
-        """Replicas that are forgotten, and ips that have got a name."""
+        """Hide forgotten replicas, and IPs whose replica is now known by name."""
         for replica in self._series.keys() - shown:
             series = self._series.pop(replica)
             for name in series.gauges:

@@ -1,14 +1,14 @@
-"""HotPathStats: what sends and pulls count on their way.
+"""HotPathStats: the counters of the send and pull paths.
 
-Runs on the loop thread of `remoting`. Keeps the bound counters of each topic and group, so that
-counting is a dict lookup and a few additions; `end_turn` adds what a turn of the loop counted to
-the store's statistics and to the latencies of /metrics, with the time that the turn took. A request
-that came before the turn in which it is answered is counted by itself, with its own time. Other
-threads read whole numbers.
+Runs on the loop thread of `remoting`. Caches the bound counters of each topic and group, so that
+counting is a dict lookup and a few additions. `end_turn` adds the counts of a turn to the store's
+statistics and to the latencies of /metrics, with the duration of the turn. A request that was
+received before the turn in which it is answered is counted individually, with its own latency.
+Other threads only read integers.
 
-The fast path of sends counts into SendCounts, and `publish` takes it from there: before the loop
-sleeps, after a turn that took a millisecond, and else after 64 turns. With one send in flight a
-turn is 15 us, and to touch every counter in each of them took 5 to 9 us of CPU.
+The fast path of sends counts into SendCounts, which `publish` flushes: before the loop sleeps,
+after a turn of a millisecond or longer, and otherwise after 64 turns. With one send in flight a
+turn takes 15 us, and updating every counter in each turn cost 5 to 9 us of CPU.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _NS_PER_MS: Final = 1_000_000
 _CLOCK: Final = SystemClock()
 _QUICK_TURNS: Final = 64
-"""So many turns, each shorter than a millisecond, are counted together."""
+"""Number of turns shorter than a millisecond that are counted together."""
 
 
 class SendCounts:
-    """What the fast path of sends has counted, and nobody has taken yet. Owned by: the loop."""
+    """Counts of the fast path of sends that are not published yet. Owned by: the loop."""
 
     __slots__ = ("answered", "fifo", "messages", "normal", "size")
 
     def __init__(self) -> None:
         self.normal: dict[str, list[int]] = {}
         self.fifo: dict[str, list[int]] = {}
-        """By topic: messages and bytes of the log since `publish`; those of an order apart."""
+        """By topic: messages and log bytes since `publish`; ordered (FIFO) messages separately."""
         self.messages = self.size = self.answered = 0
-        """Of this turn, all topics; answered: at once, with success."""
+        """Totals of this turn over all topics; answered: responses sent immediately, with
+        success."""
 
 
 class HotPathStats:
@@ -62,7 +63,7 @@ class HotPathStats:
         self._store_stats = store_stats
         self._metrics = metrics
         self.now_ns: Final = clock.monotonic_ns
-        """What the times of `add_timed_answer` are taken with. Any thread."""
+        """The clock of the times passed to `add_timed_answer`. Any thread."""
         self._values = metrics.values
         self._put: dict[tuple[str, str], tuple[PutCounters, Series | None]] = {}
         self._get: dict[tuple[str, str], tuple[GetCounters, Series | None]] = {}
@@ -75,18 +76,18 @@ class HotPathStats:
         self._turn_oneways: dict[tuple[int, int], int] = {}
 
     def forget(self) -> None:
-        """Counters may have been dropped with their topic or group: bind them anew."""
+        """Counters may have been dropped with their topic or group: rebind them on next use."""
         self.publish()
         self._put.clear()
         self._get.clear()
 
     def hide_gone(self, topics: Collection[str], groups: Collection[str]) -> None:
-        """Forget, and show no more what topics and groups have counted that are gone."""
+        """Drop cached counters, and hide the series of deleted topics and groups."""
         self.forget()
         self._metrics.hide_gone(topics, groups)
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = _NORMAL) -> None:
-        """`count` messages, `size` bytes of the log, went into `topic`."""
+        """`count` messages, `size` bytes of the log, were stored in `topic`."""
         self.sends.messages += count
         self.sends.size += size
         self._count_put(topic, count, size, message_type)
@@ -106,11 +107,11 @@ class HotPathStats:
             values[series.size] += size
 
     def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
-        """A message of `size` bytes went into a queue of the schedule topic."""
+        """A message of `size` bytes was stored in a queue of the schedule topic."""
         self._stats.inc_queue_put(topic, queue_id, nums=1, size=size)
 
     def add_send_back(self, group: str, topic: str) -> None:
-        """A message of `topic` came back from `group`."""
+        """`group` sent back a message of `topic`."""
         self._stats.inc_send_back_nums(group, topic)
 
     def add_scheduled_get(self, queue_id: int, size: int) -> None:
@@ -118,11 +119,11 @@ class HotPathStats:
         self._stats.inc_queue_get(_SCHEDULE_GROUP, SCHEDULE_TOPIC, queue_id, nums=1, size=size)
 
     def add_put_failed(self) -> None:
-        """A send was refused by the store."""
+        """The store rejected a send."""
         self._store_stats.put_failed_times += 1
 
     def add_get(self, group: str, topic: str, count: int, size: int) -> None:
-        """`count` messages of `size` bytes were given to `group`; 0 for a pull without any."""
+        """`count` messages of `size` bytes were delivered to `group`; 0 for an empty pull."""
         self._turn_get = True
         store_stats = self._store_stats
         if not count:
@@ -158,7 +159,7 @@ class HotPathStats:
     def add_timed_answer(
         self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
     ) -> None:
-        """A request that came at `came_ns`, before this turn or in a pool, is answered now."""
+        """A request received at `came_ns`, before this turn or in a pool, is answered now."""
         elapsed_ms = (self.now_ns() - came_ns) / _NS_PER_MS
         self._metrics.answered(request_code, code, elapsed_ms, oneway=oneway)
 
@@ -194,13 +195,13 @@ class HotPathStats:
             if self._quick_turns >= _QUICK_TURNS:
                 self.publish()
         else:
-            self._took(sends.messages, sends.size, elapsed_ns)
+            self._publish_put(sends.messages, sends.size, elapsed_ns)
             self._answered(sends.answered, sends.answered * elapsed_ns)
             self.publish()
         sends.messages = sends.size = sends.answered = 0
 
     def publish(self) -> None:
-        """Show what the fast path of sends has counted. Between two calls of it: see the module."""
+        """Publish the counts of the fast path of sends; see the module for how often."""
         sends = self.sends
         for counts, message_type in ((sends.normal, _NORMAL), (sends.fifo, _FIFO)):
             if counts:
@@ -208,15 +209,15 @@ class HotPathStats:
                     self._count_put(topic, count, size, message_type)
                 counts.clear()
         if self._quick_turns:
-            self._took(self._quick_messages, self._quick_size, 0)
+            self._publish_put(self._quick_messages, self._quick_size, 0)
             self._answered(self._quick_answered, self._quick_answered_ns)
             self._quick_turns = self._quick_messages = self._quick_size = 0
             self._quick_answered = self._quick_answered_ns = 0
 
-    def _took(self, messages: int, size: int, elapsed_ns: int) -> None:
+    def _publish_put(self, messages: int, size: int, elapsed_ns: int) -> None:
         self._store_stats.add_put(messages, size, elapsed_ns // _NS_PER_MS)
 
     def _answered(self, count: int, elapsed_ns: int) -> None:
-        """`count` sends were answered, in `elapsed_ns` together."""
+        """`count` sends were answered, in `elapsed_ns` in total."""
         if count:
             self._metrics.sent(_SEND_V2, _SUCCESS, elapsed_ns / _NS_PER_MS / count, count)

@@ -1,7 +1,7 @@
-"""What an HTTP client accepts: Accept and Accept-Encoding, read as RFC 9110, section 12, says.
+"""Parses the HTTP headers Accept and Accept-Encoding (RFC 9110, section 12).
 
-Pure. Whatever a header holds, it is read in one pass; what is no quality counts as none given. It
-knows no metrics. (prometheus_client's own reading stumbles over quoted versions and knows no q.)
+Pure functions. Any header is parsed in one pass; a malformed quality value is ignored. Knows
+nothing of metrics. (prometheus_client's own parser fails on quoted versions and ignores q.)
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-# Neither ends within a quoted string; one that is not closed lasts to the end.
+# Neither splits inside a quoted string; an unterminated string runs to the end.
 _ELEMENT: Final = re.compile(r'(?:[^,"]|"[^"]*"?)++')
 _PART: Final = re.compile(r'(?:[^;"]|"[^"]*"?)++')
 _QUALITY: Final = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
 
 
 class Accepted(NamedTuple):
-    """One element of such a header."""
+    """One element of an Accept or Accept-Encoding header."""
 
     name: str
     """Media range or coding, in lower case."""
@@ -28,7 +28,7 @@ class Accepted(NamedTuple):
 
 
 def parse_accepted(header: str) -> list[Accepted]:
-    """Its elements in their order. Several headers of one name: joined by commas."""
+    """The header's elements in order. Repeated headers must be joined with commas first."""
     found = []
     for element in _ELEMENT.findall(header):
         name, *parts = [part.strip() for part in _PART.findall(element)] or [""]

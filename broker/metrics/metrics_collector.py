@@ -1,8 +1,9 @@
-"""The one collector: every metric of broker/metrics/metrics_table.py that has a source, as rows.
+"""The metrics collector: every metric of broker/metrics/metrics_table.py that has a source, as
+rows.
 
 Any thread of the supervisor, at each scrape. Most rows come from the metric slots that the
-processes write; control page, children and the store's partition give the rest. A process that is
-down is a value, not an absence. It knows no HTTP and no text format.
+processes write; the rest from control page, children and the store's partition. A process that is
+down is shown as a value, not as a missing series. Knows no HTTP and no text format.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final, Protocol
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_table import Metric
 from broker.metrics.readiness import ready_reason
-from broker.metrics.replica_sight import ReplicaSight, Rows, Sight
+from broker.metrics.replica_sight import ReplicaView, ReplicaViewSnapshot, Rows
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
 from ha.control_slots import HA_REFUSALS, REPLICATED_OFFSET
@@ -50,7 +51,7 @@ _SMALLEST_RECORD: Final = fixed_size(0)
 
 
 class StorageFacts:
-    """What the store's files say by themselves; of messages only when the first was stored."""
+    """Facts from the store's files: disk usage, and when the first message was stored."""
 
     def __init__(self, root: Path, commit_log_path: Path) -> None:
         self._root = root
@@ -58,7 +59,7 @@ class StorageFacts:
         self._oldest = (-1, 0)
 
     def used_bytes(self) -> int | None:
-        """Used space of the store's partition; None when it cannot be asked."""
+        """Used space of the store's partition; None if it cannot be determined."""
         try:
             return shutil.disk_usage(self._root).used
         except OSError as error:
@@ -66,8 +67,9 @@ class StorageFacts:
             return None
 
     def oldest_message_ms(self, min_phy_offset: int) -> int | None:
-        """Wall clock ms at which the oldest file's first record was stored; None when there is
-        none. Read once a file, and not mapped: a map would keep a deleted file's space."""
+        """Wall clock ms at which the oldest file's first record was stored; None if there is none.
+        Read once per file, without mapping it: a mapping would keep the space of a deleted file in
+        use."""
         known_offset, stored_ms = self._oldest
         if known_offset != min_phy_offset:
             stored_ms = self._read_stored_ms(min_phy_offset)
@@ -87,14 +89,14 @@ class StorageFacts:
 
 
 class DumpCounts(Protocol):
-    """What is shown of the metrics dump. Any thread."""
+    """The counters of the metrics dump. Any thread."""
 
     lines: int
     failures: int
 
 
 class BrokerCollector:
-    """Rows of every metric. Any thread."""
+    """Collects the rows of every metric. Any thread."""
 
     def __init__(
         self,
@@ -107,8 +109,8 @@ class BrokerCollector:
         replicas_needed: int = 0,
         dump_interval_s: float,
     ) -> None:
-        """replicas_needed: how many replicas in sync make the broker ready. dump_interval_s: from
-        line to line of the dump that is watched, if any is."""
+        """replicas_needed: number of in-sync replicas required for readiness. dump_interval_s:
+        interval of the metrics dump, if one is attached."""
         self._page = page
         self._counters = page.counters
         self._children = children
@@ -116,7 +118,7 @@ class BrokerCollector:
         self._clock = clock
         self._started_ms = clock.now_ms()
         self._replicas_needed = replicas_needed
-        self._sight = ReplicaSight(reader, page, children, clock)
+        self._replica_view = ReplicaView(reader, page, children, clock)
         self._dump: DumpCounts | None = None
         self._sources: Mapping[Metric, Callable[[], Rows]] = {
             table.STORE_OFFSET: self._offsets,
@@ -125,7 +127,7 @@ class BrokerCollector:
             table.STORAGE_FLUSH_BEHIND: lambda: self._behind(FLUSHED_OFFSET),
             table.STORAGE_DISPATCH_BEHIND: lambda: self._behind(DISPATCHED_OFFSET),
             table.STORAGE_MESSAGE_RESERVE_TIME: self._reserve_time,
-            table.HA_REPLICAS: lambda: _one(self._sight.replica_count()),
+            table.HA_REPLICAS: lambda: _one(self._replica_view.replica_count()),
             table.HA_LINKS_REFUSED: self._links_refused,
             table.SLAVE_SYNC_AGE: self._sync_age,
             table.SLAVE_SYNC_FAILURES: self._sync_failures,
@@ -139,29 +141,29 @@ class BrokerCollector:
         }
 
     def collect(self) -> Iterator[tuple[Metric, Rows]]:
-        """Each metric that has series now, in the order of the table."""
-        sight = self.look()
+        """Each metric that currently has series, in the order of the table."""
+        snapshot = self.look()
         for metric in table.METRICS:
             if metric not in _NOT_SHOWN:
                 source = self._sources.get(metric)
-                rows = sight.read(metric.name) if source is None else source()
+                rows = snapshot.read(metric.name) if source is None else source()
                 if rows:
                     yield metric, rows
 
     def watch_dump(self, dump: DumpCounts) -> None:
-        """Show what it counts, too. Before the first scrape."""
+        """Also show the counters of `dump`. Call before the first scrape."""
         self._dump = dump
 
-    def look(self) -> Sight:
-        """What is in the metric slots now, replicas as they are to be shown."""
-        return self._sight.look()
+    def look(self) -> ReplicaViewSnapshot:
+        """The current contents of the metric slots, with replica values corrected for display."""
+        return self._replica_view.look()
 
     def processes_down(self) -> list[str]:
-        """Names of the processes that do not run now."""
+        """Names of the processes that are not running."""
         return [child.spec.name for child in self._children() if child.process is None]
 
     def ready_reason(self) -> str:
-        """Why /readyz says no; empty when it says yes."""
+        """Why the broker is not ready; empty if it is."""
         return ready_reason(
             self._page,
             self._children(),
@@ -171,10 +173,10 @@ class BrokerCollector:
         )
 
     def _replicas_in_sync(self) -> int:
-        """As rocketmq_ha_replica_in_sync shows them; two connections that may be one replica's
-        are no two copies."""
+        """In-sync replicas as in rocketmq_ha_replica_in_sync; two connections that may belong to
+        one replica count as one copy."""
         shown = self.look().read(table.HA_REPLICA_IN_SYNC.name)
-        return min(sum(values[0] > 0 for _, values in shown), self._sight.replica_count())
+        return min(sum(values[0] > 0 for _, values in shown), self._replica_view.replica_count())
 
     def _of_dump(self, value: Callable[[DumpCounts], float]) -> Rows:
         return [] if self._dump is None else _one(value(self._dump))
@@ -185,7 +187,7 @@ class BrokerCollector:
         return [((kind,), [float(self._counters[slot])]) for kind, slot in _OFFSETS.items()]
 
     def _behind(self, slot: int) -> Rows:
-        # The follower first: it may move on in between, but not beyond what is read next.
+        # Read the follower first: it may advance in between, but not beyond the value read next.
         reached = self._counters[slot]
         return [(_STORAGE, [float(max(0, self._counters[MAX_PHY_OFFSET] - reached))])]
 
@@ -209,7 +211,7 @@ class BrokerCollector:
         ]
 
     def _sync_age(self) -> Rows:
-        """Only what a slave has: before its first success a kind has no age."""
+        """On a slave only; a kind has no age before its first success."""
         now_ms = self._clock.now_ms()
         last = ((kind.label, self._counters[SLAVE_SYNC_SUCCESS + kind]) for kind in SyncKind)
         return [((name,), [max(0, now_ms - last_ms) / 1000]) for name, last_ms in last if last_ms]

@@ -1,9 +1,9 @@
-"""MetricsDump: what the supervisor knows of replication, a line every few seconds.
+"""MetricsDump: writes a snapshot of the replication state to a file every few seconds.
 
-A thread of the supervisor process. It keeps the interval on the monotonic clock, numbers the
-lines, and hands them to DumpFiles. The format is docs/metrics_dump.md; a line's content comes from
-ReplicationSnapshot. Whatever goes wrong here is counted, logged and tried again: the broker does
-not need its dump.
+A thread of the supervisor process. It schedules lines on the monotonic clock, numbers them, and
+passes them to DumpFiles. docs/metrics_dump.md describes the format; the content of a line comes
+from ReplicationSnapshot. Failures are counted, logged and retried: the broker works without its
+dump.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 
 VERSION: Final = 1
 SHUTDOWN_MS: Final = 3_000
-"""How long a stop waits for the last line and the compression of the last hour."""
+"""How long a shutdown waits for the last line and the compression of the last hour."""
 _QUIET_MS: Final = 3_600_000
-"""A kind of trouble is logged once in this time."""
-_AGAIN: Final = "it is tried again at every interval"
+"""Each kind of error is logged once in this period."""
+_AGAIN: Final = "retrying at every interval"
 
 Json = dict[str, Any]
 
 
 def dump_settings(options: StartupOptions) -> DumpSettings | None:
-    """What the settings say; None: no dump."""
+    """The dump's settings; None if the dump is disabled."""
     supervisor, broker = options.supervisor, options.broker
     directory = supervisor.dump_directory(options.store.root)
     if directory is None:
@@ -50,15 +50,15 @@ def dump_settings(options: StartupOptions) -> DumpSettings | None:
 
 
 class MetricsDump(ServiceThread):
-    """See the module. Owned by: its own thread; `lines` and `failures` may be read by any."""
+    """See the module. Owned by: its own thread; any thread may read `lines` and `failures`."""
 
     def __init__(self, settings: DumpSettings, snapshot: Callable[[], Json], clock: Clock) -> None:
-        """snapshot: the content of a line from `cluster` on; called on this thread only."""
+        """snapshot: returns the fields of a line from `cluster` on; called on this thread only."""
         super().__init__("MetricsDump")
         self.lines = 0
-        """Lines written since the broker began."""
+        """Lines written since the broker was started."""
         self.failures = 0
-        """Lines that could not be written."""
+        """Lines that failed to be written."""
         self.boot: Final = secrets.token_hex(8)
         self._settings = settings
         self._snapshot = snapshot
@@ -68,19 +68,19 @@ class MetricsDump(ServiceThread):
         self._due_ms = clock.monotonic_ms()
         self._before: Mark | None = None
         self._took_over = False
-        self._told_ms: dict[tuple[str, object], int] = {}
+        self._reported_ms: dict[tuple[str, object], int] = {}
         self._missing = 0
-        """Lines that are missing since that was last said."""
-        self._told = False
-        self._files = DumpFiles(settings, self.boot, self._tell)
+        """Lines lost since the last log message about it."""
+        self._was_reported = False
+        self._files = DumpFiles(settings, self.boot, self._report)
 
     def step(self) -> None:
-        """One turn, and the wait for the next line."""
+        """Run one turn and wait for the next line."""
         self.wait_for_running(self.turn())
 
     def turn(self) -> int:
-        """Write the line that is due, if one is; ms until the next one. Moments that were slept
-        through (the machine stood still) are left out, not made up for."""
+        """Write a line if one is due; returns the ms until the next one. Lines missed because the
+        process was not scheduled are skipped, not written late."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._due_ms:
             interval_ms = self._settings.interval_ms
@@ -90,32 +90,34 @@ class MetricsDump(ServiceThread):
         return max(self._due_ms - self._clock.monotonic_ms(), 0)
 
     def finish(self) -> None:
-        """The last line of an orderly stop; its file is closed."""
+        """Write the last line of an orderly shutdown and close the file."""
         self._write_line(final=True)
         self._tidy()
-        self._guard("closing the last file", self._files.close, then="the next start closes it")
+        self._guard("closing the last file", self._files.close, then="the next start will close it")
 
     def shutdown(self, timeout_ms: float = SHUTDOWN_MS) -> bool:
-        """Write the last line and wait; idempotent. False, with an error log, when the disk took
-        too long: then the next start closes the file."""
+        """Write the last line and wait; idempotent. False, with an error log, if the disk took too
+        long; the next start then closes the file."""
         return super().shutdown(timeout_ms)
 
     # -- lines ---------------------------------------------------------------------------------
 
     def _write_line(self, *, final: bool) -> None:
         if self._seq == 0:
-            looking = "looking for the previous life's last line"
-            self._guard(looking, self._find_predecessor, then="this life's lines name none")
+            looking = "reading the last line of the previous run"
+            self._guard(
+                looking, self._find_predecessor, then="lines of this run do not refer to it"
+            )
         self._seq += 1
         if self._guard("writing a line", lambda: self._append(final=final)):
             self.lines += 1
-            if self._missing and self._told:
+            if self._missing and self._was_reported:
                 log.warning(
-                    "metrics dump %s: lines are written again, %s are missing",
+                    "metrics dump %s: resumed, %s lines are missing",
                     self._settings.directory,
                     self._missing,
                 )
-                self._missing, self._told = 0, False
+                self._missing, self._was_reported = 0, False
         else:
             self.failures += 1
             self._missing += 1
@@ -143,32 +145,34 @@ class MetricsDump(ServiceThread):
 
     def _tidy(self) -> None:
         if not self._took_over:
-            taking = "taking over the previous life's files"
+            taking = "finding the files of previous runs"
             self._took_over = self._guard(taking, self._files.take_over)
         self._guard("housekeeping", lambda: self._files.tidy(self._clock.now_ms()))
 
-    # -- trouble -------------------------------------------------------------------------------
+    # -- errors -------------------------------------------------------------------------------
 
     def _guard(self, what: str, act: Callable[[], None], *, then: str = _AGAIN) -> bool:
-        """Whether `act` did it; `then` says what follows when not. No exception may end this
-        thread: nobody would start it again, and a broker without its dump is still a broker."""
+        """Run `act`; False if it failed, in which case `then` describes the consequence in the log.
+        No exception may end this thread, since nothing would restart it and the broker does not
+        depend on the dump."""
         try:
             act()
         except Exception as error:  # noqa: BLE001 - logged and counted, see above
-            self._tell(what, error, then)
+            self._report(what, error, then)
             return False
         return True
 
-    def _tell(self, what: str, error: Exception, then: str) -> None:
-        """Log each kind of trouble once an hour."""
+    def _report(self, what: str, error: Exception, then: str) -> None:
+        """Log each kind of error once an hour."""
         is_environment = isinstance(error, OSError)
         kind = (what, error.errno if isinstance(error, OSError) else type(error))
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._told_ms.get(kind, now_ms - _QUIET_MS) < _QUIET_MS:
+        if now_ms - self._reported_ms.get(kind, now_ms - _QUIET_MS) < _QUIET_MS:
             return
-        self._told_ms[kind], self._told = now_ms, True
+        self._reported_ms[kind], self._was_reported = now_ms, True
         log.error(
-            "metrics dump %s: %s: %s; %s (metricsDumpPath says where, none turns the dump off)",
+            "metrics dump %s: %s: %s; %s (metricsDumpPath sets the directory, none disables the "
+            "dump)",
             self._settings.directory,
             what,
             error,

@@ -1,10 +1,10 @@
 """DumpFiles: the files of one broker's metrics dump (docs/metrics_dump.md, "Files").
 
-Runs on the dump's thread in the supervisor. Appends whole lines, closes a file at the turn of the
-hour, compresses what is closed, finds what a predecessor left, removes what is too old or too
-much. Brokers may share the directory: a file belongs to the broker whose cluster, name and id it
-carries, and whoever writes it holds a lock on it. It knows lines as bytes, and of their content
-only what tells one life of a broker from the next.
+Runs on the dump's thread in the supervisor. Appends whole lines, closes a file at every full hour,
+compresses closed files, finds the files of previous runs, and deletes files by age and total size.
+Brokers may share the directory: a file belongs to the broker whose cluster, name and id are in its
+path, and its writer holds a lock on it. Lines are opaque bytes here, except for the fields that
+distinguish the runs of a broker.
 """
 
 from __future__ import annotations
@@ -36,25 +36,26 @@ _NAME: Final = re.compile(
 _DATE: Final = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
 _CHUNK: Final = 64 << 10
 _GZIP: Final = 31
-"""zlib's word for: the largest window, and the head and tail of a gzip file, without a time."""
+"""zlib's wbits for the largest window with a gzip header and trailer, without a timestamp."""
 _DAY_MS: Final = 86_400_000
 _PACKED_A_CALL_MAX: Final = 2
-"""Files that one call of `tidy` compresses: the next line must not be late."""
+"""Files that one call of `tidy` compresses, so that the next line is not late."""
 _REMOVED_A_CALL_MAX: Final = 2
-"""Files that one call of `tidy` removes: a wall clock that is wrong for a minute must not cost
-every file."""
+"""Files that one call of `tidy` deletes, so that a wall clock that is wrong for a minute does not
+delete everything."""
 _LIVES_READ_MAX: Final = 8
-"""How many earlier lives are looked at to find the last one."""
+"""How many previous runs are read to find the latest one."""
 _COMPONENT_MAX: Final = 255 - len("cluster=")
-"""Characters of a name in a path: what a file system takes for one directory, less our word."""
+"""Maximum characters of a name in a path: a file system's limit for a path component, less our
+prefix."""
 _DIGEST_DIGITS: Final = 16
 
-Tell = Callable[[str, Exception, str], None]
+Report = Callable[[str, Exception, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSettings:
-    """Whose dump it is, and its bounds. `directory` is metricsDumpPath."""
+    """Identity of the broker, and the limits of its dump. `directory` is metricsDumpPath."""
 
     directory: Path
     cluster: str
@@ -66,7 +67,7 @@ class DumpSettings:
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What a line says of where it stands; other fields are ignored."""
+    """The fields that give the position of a line; others are ignored."""
 
     boot: str
     boot_ts: int
@@ -76,7 +77,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A file of the dump, by its name."""
+    """A file of the dump, parsed from its name."""
 
     path: Path
     day: str
@@ -88,7 +89,7 @@ class DumpFile:
 
     @property
     def age_key(self) -> tuple[str, str, int]:
-        """Sorts the oldest first."""
+        """Sort key, oldest first."""
         return self.day, self.hhmm, self.seq
 
 
@@ -103,8 +104,9 @@ class _OpenFile:
 
 
 def path_component(name: str) -> str:
-    """`name` as part of a path: everything but letters, digits, `.`, `_` and `-` as %XX. What is
-    too long for a directory is cut; it ends in `~` (in no other name) and a digest of the whole."""
+    """`name` as a path component: everything except letters, digits, `.`, `_` and `-` is escaped as
+    %XX. A name that is too long is truncated and ends in `~` (never used otherwise) and a digest of
+    the full name."""
     data = name.encode("utf-8", "surrogateescape")
     text = "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
     if len(text) <= _COMPONENT_MAX:
@@ -114,43 +116,43 @@ def path_component(name: str) -> str:
 
 
 def _day(at_ms: int) -> str:
-    """The UTC date, as `dt` has it."""
+    """The UTC date in the format of `dt`."""
     return f"{datetime.fromtimestamp(max(at_ms, 0) / 1000, UTC):%Y-%m-%d}"
 
 
 class DumpFiles:
     """See the module. Owned by: one thread."""
 
-    def __init__(self, settings: DumpSettings, boot: str, tell: Tell) -> None:
-        """boot: 16 hexadecimal digits. tell(what, error, then): of trouble that costs no line,
-        and what follows."""
+    def __init__(self, settings: DumpSettings, boot: str, report: Report) -> None:
+        """boot: 16 hexadecimal digits. report(what, error, then): reports an error that does not
+        lose a line, and its consequence."""
         self._settings = settings
         self._place = Path(
             f"cluster={path_component(settings.cluster)}",
             f"broker={path_component(settings.broker)}",
         )
         self._boot = boot[:8]
-        self._tell = tell
+        self._report = report
         self._open: _OpenFile | None = None
         self._unpacked: deque[Path] = deque()
-        """Closed files that wait for their compression."""
+        """Closed files to be compressed."""
         self._count_due = True
-        """Whether files may be too old or too many."""
+        """Whether there may be files to delete."""
         self._room_bytes = 0
-        """What was left of the bound when files were counted, less what was written since."""
+        """Remaining size budget when files were last counted, less the bytes written since."""
 
     # -- writing -------------------------------------------------------------------------------
 
     def append(self, ts_ms: int, seq: int, line: bytes) -> None:
-        """Write one line, durably: when it returns, neither a kill nor a power cut loses it.
+        """Write one line durably: once it returns, neither a kill nor a power failure loses it.
 
-        ts_ms: the line's wall clock, which names its directory. Raises OSError; then nothing of
-        the line counts, and the next one begins another file.
+        ts_ms: the line's wall clock time, which determines its directory. Raises OSError; then the
+        line is not part of the dump, and the next one starts a new file.
         """
         moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
         hour = f"{moment:%Y-%m-%d %H}"
-        if self._open is not None and (self._open.hour != hour or self._has_vanished(self._open)):
-            self._let_go()
+        if self._open is not None and (self._open.hour != hour or self._is_deleted(self._open)):
+            self._abandon()
         if self._open is None:
             self._open = self._create(moment, hour, seq)
         file = self._open
@@ -162,7 +164,7 @@ class DumpFiles:
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(file.fd, file.size)
-            self._let_go()
+            self._abandon()
             raise
         file.size += len(line)
         self._room_bytes -= len(line)
@@ -173,7 +175,7 @@ class DumpFiles:
         """Close and compress the file being written; idempotent. Raises OSError."""
         if self._open is not None:
             path = self._open.path
-            self._let_go()
+            self._abandon()
             if path in self._unpacked:
                 self._unpacked.remove(path)
                 self._pack(path)
@@ -186,7 +188,7 @@ class DumpFiles:
         try:
             _make_directory(parent)
             fd = os.open(path, flags, 0o644)
-        except FileNotFoundError:  # Another broker has just removed an empty directory.
+        except FileNotFoundError:  # Another broker has just removed the empty directory.
             _make_directory(parent)
             fd = os.open(path, flags, 0o644)
         file = _OpenFile(path, fd, hour)
@@ -200,19 +202,19 @@ class DumpFiles:
             raise
         return file
 
-    def _has_vanished(self, file: _OpenFile) -> bool:
-        """Somebody has removed or moved it; what is written to it now would be lost."""
+    def _is_deleted(self, file: _OpenFile) -> bool:
+        """Whether the file was deleted or moved; lines written to it now would be lost."""
         try:
             there = os.path.samestat(os.stat(file.path), os.fstat(file.fd))
         except FileNotFoundError:
             there = False
         if not there:
             error = FileNotFoundError(str(file.path))
-            self._tell("the file being written has vanished", error, "another one begins")
+            self._report("the current file was deleted or moved", error, "starting a new one")
         return not there
 
-    def _let_go(self) -> None:
-        """Write no more to the open file; what it holds is compressed later."""
+    def _abandon(self) -> None:
+        """Abandon the open file; its lines are compressed later."""
         file, self._open = self._open, None
         if file is None:
             return
@@ -228,7 +230,7 @@ class DumpFiles:
     # -- housekeeping --------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Find what earlier lives have left to do. Raises OSError; then call it again."""
+        """Find files of previous runs to be compressed. Raises OSError; then call it again."""
         files = [file for file in self._files() if file.boot != self._boot]
         plain = {file.path for file in files if not file.hidden and not file.packed}
         self._unpacked.extend(sorted(plain.difference(self._unpacked)))
@@ -237,8 +239,8 @@ class DumpFiles:
                 os.unlink(file.path)
 
     def tidy(self, now_ms: int) -> None:
-        """A bounded part of the housekeeping: compress up to two files, remove up to two.
-        Raises OSError; what failed is tried again by a later call."""
+        """Do a bounded part of the housekeeping: compress up to two files, delete up to two. Raises
+        OSError; a later call retries."""
         try:
             for _ in range(min(_PACKED_A_CALL_MAX, len(self._unpacked))):
                 path = self._unpacked.popleft()
@@ -251,8 +253,8 @@ class DumpFiles:
             self._remove_some(now_ms)
 
     def _pack(self, path: Path) -> None:
-        """Compress a closed file, and remove it; its torn end is cut off. At every moment each of
-        its lines is in at least one file that readers see."""
+        """Compress a closed file and delete it; a partial last line is dropped. At every moment
+        each of its lines is in at least one file visible to readers."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -260,7 +262,7 @@ class DumpFiles:
         packed = path.with_name(f"{path.name}.gz")
         try:
             if not _lock(fd):
-                return  # Another broker of our name and id writes it.
+                return  # Another broker with our name and id is writing it.
             size = _whole_lines(fd)
             if size < os.fstat(fd).st_size:
                 os.ftruncate(fd, size)
@@ -281,8 +283,8 @@ class DumpFiles:
         self._count_due = len(excess) > _REMOVED_A_CALL_MAX
 
     def _excess(self, now_ms: int) -> list[Path]:
-        """Closed files to be removed: first those of days to come (the wall clock was ahead), which
-        no age would remove, then the oldest. Counts the room that is left without them."""
+        """Closed files to be deleted: first those dated in the future (the wall clock was ahead),
+        which would never expire, then the oldest. Updates the remaining size budget."""
         today, oldest_day = _day(now_ms), _day(now_ms - self._settings.keep_days * _DAY_MS)
         current = None if self._open is None else self._open.path
         files = [(file, _size(file.path)) for file in self._files() if not file.hidden]
@@ -300,15 +302,15 @@ class DumpFiles:
 
     @staticmethod
     def _remove_empty(directory: Path) -> None:
-        """The file's directories, from the inner one outwards, as far as they are empty."""
+        """Remove the file's directories, from the innermost outwards, as far as they are empty."""
         for path in (directory, directory.parent, directory.parent.parent):
             try:
                 os.rmdir(path)
-            except OSError:  # Not empty, or already gone with another broker's help.
+            except OSError:  # Not empty, or already removed by another broker.
                 return
 
     def _files(self) -> list[DumpFile]:
-        """This broker's own files of all its lives. Raises OSError."""
+        """This broker's files of all runs. Raises OSError."""
         found = []
         for day in _names(self._settings.directory):
             match = _DATE.fullmatch(day)
@@ -334,12 +336,12 @@ class DumpFiles:
                 )
         return found
 
-    # -- the life before -----------------------------------------------------------------------
+    # -- the previous run -----------------------------------------------------------------------
 
     def find_last_mark(self) -> Mark | None:
-        """The last line of this broker's last life; None where there is none. Lives whose file is
-        being written are another broker's. Raises OSError or msgspec.DecodeError for a file that
-        cannot be read: then nobody knows which line was the last."""
+        """The last line of this broker's previous run; None if there is none. Runs whose file is
+        being written belong to another broker. Raises OSError or msgspec.DecodeError for an
+        unreadable file, since the last line is then unknown."""
         lives: dict[str, list[DumpFile]] = {}
         for file in self._files():
             if not file.hidden:
@@ -348,14 +350,14 @@ class DumpFiles:
             -_LIVES_READ_MAX:
         ]
         marks = [mark for life in newest if (mark := _last_mark_of(life)) is not None]
-        # Lives are chained: the last one is nobody's predecessor, even if the wall clock went back.
+        # Runs are chained: the latest is no run's predecessor, even if the wall clock went back.
         earlier = {mark.prev_boot for mark in marks}
         ends = [mark for mark in marks if mark.boot not in earlier]
         return max(ends, key=lambda mark: mark.boot_ts, default=None)
 
 
 def _last_mark_of(life: list[DumpFile]) -> Mark | None:
-    """Of the last whole line of a life's files; None also while somebody writes one."""
+    """The mark of the last whole line of a run's files; None also while one is being written."""
     if any(not file.packed and _is_written(file.path) for file in life):
         return None
     for file in sorted(life, key=lambda file: file.seq, reverse=True):
@@ -379,7 +381,7 @@ def _last_line(file: DumpFile) -> bytes | None:
 
 
 def _is_written(path: Path) -> bool:
-    """Whether another process holds the lock of a plain file."""
+    """Whether another process holds the lock of an uncompressed file."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return not _lock(fd)
@@ -388,8 +390,8 @@ def _is_written(path: Path) -> bool:
 
 
 def _lock(fd: int) -> bool:
-    """Take the writer's lock, which the descriptor's end gives back; False: another has it. A file
-    system without locks has no second writer either, as far as we can know."""
+    """Take the writer's lock, which closing the descriptor releases; False if another process holds
+    it. On a file system without locks a second writer cannot be detected."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -400,7 +402,7 @@ def _lock(fd: int) -> bool:
 
 
 def _whole_lines(fd: int) -> int:
-    """The size of a file up to its last newline."""
+    """The size of a file up to and including its last newline."""
     end = os.fstat(fd).st_size
     while end:
         start = max(end - _CHUNK, 0)
@@ -412,8 +414,8 @@ def _whole_lines(fd: int) -> int:
 
 
 def _write_packed(fd: int, packed: Path) -> None:
-    """The content of `fd`, compressed, as `packed`: there whole or not at all. Chunk by chunk, as
-    zlib lets other threads run while it works on one."""
+    """Write the compressed content of `fd` to `packed` atomically. Works in chunks, as zlib
+    releases the GIL for each of them."""
     temporary = packed.with_name(f".{packed.name}.tmp")
     out = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -442,12 +444,12 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _plain_path(temporary: Path) -> Path:
-    """Of what a hidden file was being made."""
+    """The path of the file that a temporary (hidden) file was being made from."""
     return temporary.with_name(temporary.name.removeprefix(".").removesuffix(".gz.tmp"))
 
 
 def _make_directory(path: Path) -> None:
-    """With its parents, each durable in its own. Raises OSError."""
+    """Create a directory and its parents, each synced to its parent. Raises OSError."""
     if path.is_dir():
         return
     _make_directory(path.parent)

@@ -1,10 +1,10 @@
-"""Every metric of this broker: name, kind, help, labels. The one table of them.
+"""The table of all metrics of this broker: name, kind, help, labels.
 
-Plain data, used by the processes that count (each finds its slots in ipc/metric_slots.py by
-these names) and by the supervisor's collector that shows them. Names, labels and units of what
-RocketMQ 5.x exports, too, are its own (BrokerMetricsConstant, DefaultStoreMetricsConstant,
+Plain data, used by the processes that count (each looks up its slots in ipc/metric_slots.py by
+these names) and by the supervisor's collector. Metrics that RocketMQ 5.x also exports have its
+names, labels and units (BrokerMetricsConstant, DefaultStoreMetricsConstant,
 RemotingMetricsConstant), so that dashboards made for it work; the rest follows Prometheus' rules
-(base units, `_total`). Who counts it is said for each part.
+(base units, `_total`). Each section names the process that counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 BASE_LABELS: Final = ("cluster", "node_type", "node_id")
-"""On every metric, in front of its own: cluster name, "broker", broker name. As in 5.x."""
+"""On every metric, before its own labels: cluster name, "broker", broker name. As in 5.x."""
 
 STORAGE_LABELS: Final = ("storage_type", "storage_medium")
 REPLICA_LABELS: Final = ("replica", "role")
@@ -22,7 +22,7 @@ REPLICA_LABELS: Final = ("replica", "role")
 
 
 class Kind(enum.StrEnum):
-    """What Prometheus does with it."""
+    """Metric type in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -42,7 +42,7 @@ class Metric:
 
     @property
     def size(self) -> int:
-        """Slots that one series takes: a histogram's counts (not cumulative, +Inf last), then the
+        """Slots per series. A histogram has its bucket counts (not cumulative, +Inf last), then the
         sum of its observations."""
         return len(self.buckets) + 2 if self.kind is Kind.HISTOGRAM else 1
 
@@ -65,51 +65,53 @@ MESSAGES_IN: Final = _counter("rocketmq_messages_in_total", "messages stored for
 THROUGHPUT_IN: Final = _counter(
     "rocketmq_throughput_in_total", "bytes of records stored for producers", _IN
 )
-MESSAGES_OUT: Final = _counter("rocketmq_messages_out_total", "messages given to consumers", _OUT)
+MESSAGES_OUT: Final = _counter(
+    "rocketmq_messages_out_total", "messages delivered to consumers", _OUT
+)
 THROUGHPUT_OUT: Final = _counter(
-    "rocketmq_throughput_out_total", "bytes of records given to consumers", _OUT
+    "rocketmq_throughput_out_total", "bytes of records delivered to consumers", _OUT
 )
 RPC_LATENCY: Final = Metric(
     "rocketmq_rpc_latency_milliseconds",
     Kind.HISTOGRAM,
-    "time from a request to its answer, waiting included; result oneway: nobody is answered",
+    "time from a request to its response, including queueing; result oneway: no response",
     ("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
     (1, 3, 5, 7, 10, 100, 1000, 2000, 3000),
 )
 BROKER_PERMISSION: Final = _gauge(
     "rocketmq_broker_permission", "brokerPermission: 2 write, 4 read, 6 both"
 )
-TOPIC_NUMBER: Final = _gauge("rocketmq_topic_number", "topics, those of the system included")
-CONSUMER_GROUP_NUMBER: Final = _gauge("rocketmq_consumer_group_number", "consumer groups")
+TOPIC_NUMBER: Final = _gauge("rocketmq_topic_number", "number of topics, including system topics")
+CONSUMER_GROUP_NUMBER: Final = _gauge("rocketmq_consumer_group_number", "number of consumer groups")
 PROCESSOR_WATERMARK: Final = _gauge(
-    "rocketmq_processor_watermark", "requests that wait, by pool", ("processor",)
+    "rocketmq_processor_watermark", "queued requests, by pool", ("processor",)
 )
 PRODUCER_CONNECTIONS: Final = _gauge(
     "rocketmq_producer_connections",
-    "connections of producers",
+    "connected producers",
     ("language", "version", "protocol_type"),
 )
 CONSUMER_CONNECTIONS: Final = _gauge(
     "rocketmq_consumer_connections",
-    "connections of consumers",
+    "connected consumers",
     ("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
 )
 CONSUMER_LAG_MESSAGES: Final = _gauge(
-    "rocketmq_consumer_lag_messages", "messages that a group has not consumed", _LAG
+    "rocketmq_consumer_lag_messages", "messages not yet consumed by a group", _LAG
 )
 CONSUMER_LAG_LATENCY: Final = _gauge(
-    "rocketmq_consumer_lag_latency_milliseconds", "age of the oldest of them", _LAG
+    "rocketmq_consumer_lag_latency_milliseconds", "age of the oldest message not yet consumed", _LAG
 )
 HA_SYNC_RESULT: Final = _counter(
     "rocketmq_ha_sync_result_total",
-    "sends that waited for flush or replicas, by their answer",
+    "sends that waited for flush or replicas, by result",
     ("result",),
 )
 HA_ACK_LATENCY: Final = Metric(
     "rocketmq_ha_ack_latency_seconds",
     Kind.HISTOGRAM,
-    "time from the append to the acknowledgement of enough replicas, of sends that waited for it, "
-    "without the disk's flush; not of those whose replicas were late or missing",
+    "time from append to acknowledgement by enough replicas, for sends that waited for it; "
+    "excludes disk flush, and sends whose replicas were late or missing",
     (),
     (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )
@@ -117,35 +119,35 @@ HA_ACK_LATENCY: Final = Metric(
 # -- counted by process `ha` -------------------------------------------------------------------
 
 HA_REPLICA_LAG_BYTES: Final = _gauge(
-    "rocketmq_ha_replica_lag_bytes", "log bytes that a replica has not acknowledged", REPLICA_LABELS
+    "rocketmq_ha_replica_lag_bytes", "log bytes not yet acknowledged by a replica", REPLICA_LABELS
 )
 HA_REPLICA_LAG_SECONDS: Final = _gauge(
     "rocketmq_ha_replica_lag_seconds",
-    "age of the oldest record that a replica has not acknowledged; 0 when it has all",
+    "age of the oldest record not yet acknowledged by a replica; 0 if there is none",
     REPLICA_LABELS,
 )
 HA_REPLICA_LAG_EXACT: Final = _gauge(
     "rocketmq_ha_replica_lag_exact",
-    "1: the lag is exact; 0: it is at most that, as acknowledgements of a replica that is gone "
-    "were lost with a killed process, or in seconds at least that, as the record was deleted or "
-    "not found",
+    "1: the lag is exact; 0: it is an upper bound, since acknowledgements of a disconnected "
+    "replica were lost with a killed process, or in seconds a lower bound, since the record was "
+    "deleted or not found",
     REPLICA_LABELS,
 )
 HA_REPLICA_CONNECTED: Final = _gauge(
     "rocketmq_ha_replica_connected",
-    "1 while a replica is connected; stays, at 0, for haReplicaRememberHours after it left",
+    "1 while a replica is connected; 0 for haReplicaRememberHours after it disconnected",
     REPLICA_LABELS,
 )
 HA_REPLICA_LEFT: Final = _gauge(
     "rocketmq_ha_replica_left_timestamp_seconds",
-    "when a replica left, in seconds since 1970; 0 while it is connected",
+    "Unix time at which a replica disconnected; 0 while it is connected",
     REPLICA_LABELS,
 )
 HA_REPLICA_IN_SYNC: Final = _gauge(
-    "rocketmq_ha_replica_in_sync", "1 while a replica follows closely", REPLICA_LABELS
+    "rocketmq_ha_replica_in_sync", "1 while a replica is in sync", REPLICA_LABELS
 )
 HA_ACK_OFFSET: Final = _gauge(
-    "rocketmq_ha_ack_offset_bytes", "what a replica has acknowledged", REPLICA_LABELS
+    "rocketmq_ha_ack_offset_bytes", "log offset acknowledged by a replica", REPLICA_LABELS
 )
 HA_MASTER_MAX_OFFSET: Final = _gauge(
     "rocketmq_ha_master_max_offset_bytes", "end of the log that replicas follow"
@@ -155,7 +157,7 @@ HA_TRANSFERRED: Final = _counter(
 )
 HA_STATE_SECONDS: Final = _counter(
     "rocketmq_ha_state_seconds_total",
-    "time that a replica spent in each state, counted inside the broker",
+    "time that a replica has spent in each state, measured by the broker",
     ("replica", "state"),
 )
 HA_RECONNECTS: Final = _counter(
@@ -163,28 +165,29 @@ HA_RECONNECTS: Final = _counter(
 )
 HA_REJECTED_ACKS: Final = _counter(
     "rocketmq_ha_rejected_acks_total",
-    "reports of a replica that could not be true, by reason",
+    "implausible reports of a replica, by reason",
     ("replica", "reason"),
 )
 HA_REJECTED_HANDSHAKES: Final = _counter(
     "rocketmq_ha_rejected_handshakes_total",
-    "replication links refused before they were served, by reason",
+    "replication links rejected at the handshake, by reason",
     ("reason",),
 )
 HA_UNREPLICATED_BYTES: Final = _gauge(
-    "rocketmq_ha_unreplicated_bytes", "what no replica has: lost if this broker died now"
+    "rocketmq_ha_unreplicated_bytes",
+    "log bytes that no replica has: lost if this broker failed now",
 )
 HA_OLDEST_UNREPLICATED: Final = _gauge(
     "rocketmq_ha_oldest_unreplicated_seconds", "age of the oldest record that no replica has"
 )
 HA_UNREPLICATED_EXACT: Final = _gauge(
     "rocketmq_ha_unreplicated_exact",
-    "1: what no replica has is known, in bytes and seconds; 0: it is at most that, as "
-    "acknowledgements of a replica that is gone were lost with a killed process",
+    "1: unreplicated bytes and seconds are exact; 0: they are upper bounds, since "
+    "acknowledgements of a disconnected replica were lost with a killed process",
 )
 HA_OBSERVED_MS: Final = _gauge(
     "rocketmq_ha_observed_monotonic_ms",
-    "when process ha looked at its replicas last; not shown",
+    "when process ha last observed its replicas; not exported",
 )
 HA_CLIENT_CONNECTED: Final = _gauge(
     "rocketmq_ha_client_connected", "slave: 1 while the link to the master is open"
@@ -203,11 +206,11 @@ STORAGE_SIZE: Final = _gauge(
     "rocketmq_storage_size_bytes", "used space of the partition of the store", STORAGE_LABELS
 )
 STORAGE_FLUSH_BEHIND: Final = _gauge(
-    "rocketmq_storage_flush_behind_bytes", "log bytes that are not on disk yet", STORAGE_LABELS
+    "rocketmq_storage_flush_behind_bytes", "log bytes not yet flushed to disk", STORAGE_LABELS
 )
 STORAGE_DISPATCH_BEHIND: Final = _gauge(
     "rocketmq_storage_dispatch_behind_bytes",
-    "log bytes that are in no consumequeue yet",
+    "log bytes not yet dispatched to the consume queues",
     STORAGE_LABELS,
 )
 STORAGE_MESSAGE_RESERVE_TIME: Final = _gauge(
@@ -217,49 +220,49 @@ STORAGE_MESSAGE_RESERVE_TIME: Final = _gauge(
 )
 HA_REPLICAS: Final = _gauge(
     "rocketmq_ha_replicas",
-    "distinct slaves that are connected and not further back than haSlaveFallbehindMax",
+    "distinct slaves that are connected and at most haSlaveFallbehindMax behind",
 )
 HA_LINKS_REFUSED: Final = _counter(
     "rocketmq_ha_links_refused_total",
-    "replication links refused or closed, on either side, by reason",
+    "replication links rejected or closed, by either side, by reason",
     ("reason",),
 )
 SLAVE_SYNC_AGE: Final = _gauge(
     "rocketmq_slave_sync_age_seconds",
-    "time since a kind of metadata was last taken over from the master",
+    "time since a kind of metadata was last copied from the master",
     ("kind",),
 )
 SLAVE_SYNC_FAILURES: Final = _counter(
-    "rocketmq_slave_sync_failures_total", "failed takeovers of metadata", ("kind",)
+    "rocketmq_slave_sync_failures_total", "failed copies of metadata from the master", ("kind",)
 )
 PROCESS_UP: Final = _gauge("rocketmq_process_up", "1 while a process runs", ("process",))
 PROCESS_RESTARTS: Final = _counter(
     "rocketmq_process_restarts_total", "restarts by the supervisor", ("process",)
 )
 PROCESS_START: Final = _gauge(
-    "process_start_time_seconds", "when the broker (its supervisor) was started, since 1970 UTC"
+    "process_start_time_seconds", "Unix time at which the broker (its supervisor) was started"
 )
-READY: Final = _gauge("rocketmq_ready", "1 while /readyz says so")
+READY: Final = _gauge("rocketmq_ready", "1 while the broker is ready (see /readyz)")
 DUMP_LINES: Final = _counter(
     "rocketmq_metrics_dump_lines_total", "lines written to the metrics dump"
 )
 DUMP_FAILURES: Final = _counter(
-    "rocketmq_metrics_dump_failures_total", "lines that could not be written to the metrics dump"
+    "rocketmq_metrics_dump_failures_total", "lines that failed to be written to the metrics dump"
 )
 DUMP_INTERVAL: Final = _gauge(
-    "rocketmq_metrics_dump_interval_seconds", "time from line to line of the metrics dump"
+    "rocketmq_metrics_dump_interval_seconds", "interval between lines of the metrics dump"
 )
 SERIES_CAPPED: Final = _counter(
     "rocketmq_metrics_series_capped_total",
-    "look-ups of series that found no room and count under __overflow__",
+    "lookups of series beyond the slot limit, counted under __overflow__ instead",
     ("metric",),
 )
 
 
 def flag(value: bool) -> str:
-    """A label's text for yes and no, as in 5.x."""
+    """A boolean label value, as in 5.x."""
     return "true" if value else "false"
 
 
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-"""All of them."""
+"""All metrics."""

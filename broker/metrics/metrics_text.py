@@ -1,9 +1,9 @@
-"""Rows of metrics as the text that Prometheus reads: its own format and OpenMetrics.
+"""Formats rows of metrics as Prometheus text: its own format and OpenMetrics.
 
-Any thread of the supervisor; one text at a time. prometheus_client writes every line, but only
-once: what is left of the value (name, labels, escapes) is kept for as long as the series is there,
-since the library takes 8 µs a line (11 in OpenMetrics), which is 0.1 s for 2,000 topics.
-No `_created` lines: they would double the series, and nothing here restarts a counter unseen.
+Any thread of the supervisor; one text at a time. prometheus_client formats each line only once: the
+part before the value (name, labels, escapes) is cached for as long as the series exists, since the
+library takes 8 µs a line (11 in OpenMetrics), which is 0.1 s for 2,000 topics. No `_created` lines:
+they would double the number of series, and counters are never reset silently here.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from broker.metrics.replica_sight import Rows
 from ipc.metric_slots import Labels
 
 _HEAD_LINES: Final = 2
-"""HELP and TYPE."""
+"""Number of header lines (HELP and TYPE)."""
 _END: Final = "# EOF\n"
 _number: Callable[[float], str] = floatToGoString
 _OPENMETRICS: Final = "application/openmetrics-text"
 _VERSIONS: Final = ("", "1.0.0")
-"""Of OpenMetrics: what openmetrics.CONTENT_TYPE_LATEST says, or none asked for."""
+"""OpenMetrics versions served: that of openmetrics.CONTENT_TYPE_LATEST, or none requested."""
 _PLAIN_RANGES: Final = ("text/plain", "text/*", "*/*")
-"""The most exact one that is there decides."""
+"""Media ranges for plain text; the most specific one present decides."""
 
 
 def accepts_openmetrics(accept: str) -> bool:
-    """Whether a client that says so gets OpenMetrics: it names it, and does not like plain text
-    better. Everybody else gets plain text, which everybody can read."""
+    """Whether to serve OpenMetrics for this Accept header: only if the client lists it and does not
+    prefer plain text. All others get plain text, which every client can read."""
     openmetrics_quality = 0.0
     plain: dict[str, float] = {}
     for name, parameters, quality in parse_accepted(accept):
@@ -58,7 +58,7 @@ def accepts_openmetrics(accept: str) -> bool:
 
 
 class _Families(Collector):
-    """What prometheus_client's encoders ask for."""
+    """A registry for prometheus_client's encoders."""
 
     def __init__(self, *families: Family) -> None:
         self._families = families
@@ -68,8 +68,8 @@ class _Families(Collector):
 
 
 def family(metric: Metric, base: Labels, rows: Rows) -> Family:
-    """The same for prometheus_client. Raises ValueError for a series with other labels than its
-    metric's."""
+    """Rows as a metric family of prometheus_client. Raises ValueError for a series whose labels do
+    not match the metric's."""
     for labels, _ in rows:
         if len(labels) != len(metric.labels):
             raise ValueError(f"{metric.name}: {labels!r} for the labels {metric.labels!r}")
@@ -93,7 +93,7 @@ def family(metric: Metric, base: Labels, rows: Rows) -> Family:
 
 
 class MetricsText:
-    """Makes the text. Guarded by: its lock."""
+    """Builds the text. Guarded by: its lock."""
 
     def __init__(self, base: Labels) -> None:
         """base: values of BASE_LABELS."""
@@ -103,7 +103,7 @@ class MetricsText:
         self._beginnings: dict[Metric, dict[Labels, list[str]]] = {}
 
     def encode(self, collected: Iterable[tuple[Metric, Rows]], accept: str) -> tuple[bytes, str]:
-        """The text and its content type, for what an HTTP client says that it accepts."""
+        """The text and its content type, for an HTTP client's Accept header."""
         is_openmetrics = accepts_openmetrics(accept)
         with self._lock:
             parts: list[str] = []
@@ -142,8 +142,8 @@ class MetricsText:
                 parts.append(f"{known[labels][0]}{_number(values[0])}\n")
 
     def _written(self, metric: Metric, rows: Rows) -> dict[Labels, list[str]]:
-        """The lines of each series without their values: buckets, count and sum of a histogram,
-        one line of anything else. The same in both formats."""
+        """The lines of each series without their values: buckets, count and sum of a histogram, one
+        line for other metrics. The same in both formats."""
         text = generate_latest(_Families(family(metric, self._base, rows))).decode()
         lines = text.split("\n")[_HEAD_LINES:-1]
         count, rest = divmod(len(lines), len(rows))

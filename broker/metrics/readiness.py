@@ -1,8 +1,9 @@
-"""Whether this broker should get requests now: what /readyz and rocketmq_ready say, and why.
+"""Readiness: whether this broker should receive requests now (/readyz, rocketmq_ready), and why
+not.
 
-Pure, any thread of the supervisor: control page and children as they are now. A `store` that is
-away for a moment is no reason: sends go into files that it has made ahead, and it comes back
-within a second or two. It knows no HTTP.
+Pure, any thread of the supervisor: evaluates the current control page and children. A short outage
+of `store` does not matter: sends go to files that it has created ahead, and it is restarted within
+a second or two. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from ipc.control_page import ControlPage, ProcessIndex
 from store.control_slots import STORE_STATE, StoreState, write_refusal
 
 REMOTING_SILENT_MS: Final = 3_000
-"""Its loop beats five times a second: no request has been answered since."""
+"""The loop of `remoting` beats five times a second; without a beat it has not answered requests."""
 STORE_SILENT_MS: Final = 5_000
-"""As long as a send waits for its flush (syncFlushTimeout); a restart takes less."""
+"""As long as a send waits for its flush (syncFlushTimeout); a restart is faster."""
 
 
 def replicas_needed(options: StartupOptions) -> int:
-    """How many replicas in sync make the broker ready: as many as a SYNC_MASTER's sends wait for,
-    at least one. None on a slave, as one file may serve both."""
+    """Number of in-sync replicas required for readiness: as many as a SYNC_MASTER's sends wait for,
+    at least one. 0 on a slave, since both roles may share a settings file."""
     if options.store.is_slave or not options.supervisor.ready_needs_replicas:
         return 0
     return max(options.ha.in_sync_replicas - 1, 1)
@@ -38,7 +39,7 @@ def ready_reason(
     replicas: int = 0,
     replicas_needed: int = 0,
 ) -> str:
-    """Why this broker should get no requests now; empty when it is ready. now_ms: monotonic."""
+    """Why this broker is not ready; empty if it is. now_ms: monotonic."""
     counters = page.counters
     by_index = {child.spec.index: child for child in children}
     remoting, store = by_index[ProcessIndex.REMOTING], by_index[ProcessIndex.STORE]
@@ -50,21 +51,21 @@ def ready_reason(
         if _silent_ms(child, page, now_ms) > patience_ms:
             return f"process {child.spec.name} {_trouble(child)}"
     if refusal := write_refusal(page):
-        return f"the store refuses writes: {refusal}"
+        return f"the store rejects writes: {refusal}"
     if replicas < replicas_needed:
         return f"{replicas} of {replicas_needed} replicas in sync (readyNeedsReplicas)"
     return ""
 
 
 def _trouble(child: ChildState) -> str:
-    """What a process does whose beat is not seen."""
+    """The state of a process without a heartbeat."""
     if child.process is None:
         return "is down"
     return "hangs" if child.has_beaten else "is starting"
 
 
 def _silent_ms(child: ChildState, page: ControlPage, now_ms: int) -> int:
-    """Time since the supervisor saw it beat or started it; 0 when it has beaten since."""
+    """Time since the process's last observed beat or its start; 0 if it has beaten since then."""
     if child.process is not None and page.beats(child.spec.index) != child.last_beat:
         return 0
     return now_ms - child.beat_at_ms

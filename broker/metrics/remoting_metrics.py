@@ -1,12 +1,12 @@
-"""RemotingMetrics: what process `remoting` counts for /metrics while it serves.
+"""RemotingMetrics: the metrics that process `remoting` counts while serving requests.
 
-The slots of sends, pulls and answers. The loop thread counts into them with plain additions
-(`values[slot] += n`), mostly once for each topic and turn of the loop. Answers that a pool's thread
-may count, too, are counted under a lock, whoever gives them: a request that goes through a pool
-(36, 37, 323 to 325) may be answered by the loop later. Codes that only the loop answers (sends and
-pulls) need none. Labels and names are those of RocketMQ 5.x (AbstractSendMessageProcessor,
-DefaultPullMessageResultHandler, NettyRemotingAbstract.writeResponse). Knows no request; what is
-sampled instead of counted is in broker_gauges.py.
+The metric slots of sends, pulls and responses. The loop thread increments them with plain additions
+(`values[slot] += n`), mostly once for each topic and turn of the loop. Responses that a pool thread
+may also count are counted under a lock, whichever thread sends them: a request that goes through a
+pool (36, 37, 323 to 325) may be answered by the loop later. Codes that only the loop answers (sends
+and pulls) need no lock. Labels and names are those of RocketMQ 5.x (AbstractSendMessageProcessor,
+DefaultPullMessageResultHandler, NettyRemotingAbstract.writeResponse). Knows no request; sampled
+metrics are in broker_gauges.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RESPONSE_NAMES: Final = {int(code): code.name.lower() for code in ResponseCode}
 
 
 class Series(NamedTuple):
-    """Slots of messages and of bytes."""
+    """The slots of a message count and a byte count."""
 
     messages: int
     size: int
@@ -66,7 +66,8 @@ class RemotingMetrics:
     # -- messages ------------------------------------------------------------------------------
 
     def series_in(self, topic: str, message_type: str) -> Series | None:
-        """Where sends to `topic` are counted; None where 5.x counts none: retries, dead letters."""
+        """The series for sends to `topic`; None where 5.x has none: retry and dead-letter
+        topics."""
         if topic.startswith(_NOT_COUNTED):
             return None
         labels = (topic, message_type, table.flag(self._system_topics.is_system_topic(topic)))
@@ -74,7 +75,7 @@ class RemotingMetrics:
         return Series(find(table.MESSAGES_IN.name, labels), find(table.THROUGHPUT_IN.name, labels))
 
     def series_out(self, topic: str, group: str) -> Series | None:
-        """Where pulls of `group` from `topic` are counted; None for retry and dead letters."""
+        """The series for pulls of `group` from `topic`; None for retry and dead-letter topics."""
         if topic.startswith(_NOT_COUNTED):
             return None
         system = self._system_topics.is_system_topic(topic) or is_system_group(group)
@@ -85,8 +86,7 @@ class RemotingMetrics:
         )
 
     def hide_gone(self, topics: Collection[str], groups: Collection[str]) -> None:
-        """Show no more what belongs to topics and groups that are gone. Whoever keeps a Series
-        has let go of it before."""
+        """Hide the series of deleted topics and groups. Cached Series must be dropped before."""
         hide = self._slots.hide
         for metric in (table.MESSAGES_IN, table.THROUGHPUT_IN):
             for labels in self._slots.series(metric.name):
@@ -97,13 +97,13 @@ class RemotingMetrics:
                 if labels[0] not in topics or labels[1] not in groups:
                     hide(metric.name, labels)
 
-    # -- answers -------------------------------------------------------------------------------
+    # -- responses -------------------------------------------------------------------------------
 
     def sent(
         self, request_code: int, code: int, elapsed_ms: float, count: int = 1, *, held: bool = False
     ) -> None:
-        """`count` answers to a code that only the loop answers, each after `elapsed_ms`; the loop
-        thread. held: they were long polls."""
+        """Count `count` responses to a code that only the loop answers, each after `elapsed_ms`;
+        loop thread. held: they were long polls."""
         key = (request_code, code, held, "success")
         first = self._rpc.get(key)
         if first is None:
@@ -111,7 +111,7 @@ class RemotingMetrics:
         self._observe_rpc(first, elapsed_ms, count)
 
     def dropped(self, request_code: int, code: int, elapsed_ms: float, count: int) -> None:
-        """The same, but nobody waits for them: the requests were oneway."""
+        """Like `sent`, for oneway requests, which get no response."""
         key = (request_code, code, False, "oneway")
         first = self._rpc.get(key)
         if first is None:
@@ -121,7 +121,7 @@ class RemotingMetrics:
     def answered(
         self, request_code: int, code: int, elapsed_ms: float, *, oneway: bool = False
     ) -> None:
-        """One answer with a time of its own: AnswerObserver. Any thread."""
+        """Count one response with its own latency: AnswerObserver. Any thread."""
         known = request_code if request_code in _REQUEST_NAMES else -1
         key = (known, code, False, "oneway" if oneway else "success")
         with self._lock:
@@ -157,7 +157,7 @@ class RemotingMetrics:
         *,
         acked_ns: int | None,
     ) -> None:
-        """`count` sends were answered with `code` after they had waited: DurabilityStats."""
+        """Count `count` sends that were answered with `code` after waiting: DurabilityStats."""
         values = self.values
         values[self._sync[code]] += count
         if acked_ns is not None:

@@ -1,10 +1,10 @@
-"""The replicas as the supervisor sees them, also while process `ha` is dead or hangs.
+"""ReplicaView: the replicas as seen by the supervisor, even while process `ha` is down or hangs.
 
-Any thread of the supervisor. `ha` writes what it sees into its metric slots several times a second
-and says when it looked last. While it does not look, its replicas are not connected, what it knew
-gets older, and the log grows without them: what is shown says so. Both sides read CLOCK_MONOTONIC.
-`ha` books a gap of more than GAP_MS as disconnected itself, when it is back: first its new
-HA_OBSERVED_MS, then the time. It knows no HTTP and no files.
+Any thread of the supervisor. `ha` writes its observations to its metric slots several times a
+second, with the time of the last observation. While `ha` does not observe, replicas are shown as
+disconnected, ages increase, and lags grow with the log. Both sides use CLOCK_MONOTONIC. When `ha`
+is back, it books a gap of more than GAP_MS as disconnected time itself: first it sets
+HA_OBSERVED_MS, then the time in each state. Knows no HTTP and no files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ipc.metric_slots import OVERFLOW, Labels, MetricSlotsReader
 from store.control_slots import MAX_PHY_OFFSET
 
 Rows = list[tuple[Labels, list[float]]]
-"""Label values, without the base labels, and slot values of each series of a metric."""
+"""Label values (without the base labels) to slot values, for each series of a metric."""
 
 _DISCONNECTED: Final = ReplicaState.disconnected.value
 _NOT_NOW: Final = {
@@ -41,17 +41,18 @@ _AGEING: Final = {
     table.HA_REPLICA_LAG_SECONDS.name: table.HA_REPLICA_LAG_BYTES.name,
     table.HA_OLDEST_UNREPLICATED.name: table.HA_UNREPLICATED_BYTES.name,
 }
-"""Age of something to its bytes: where there are none, nothing gets older."""
+"""Metric of an age to the metric of its bytes: without bytes the age does not increase."""
 _EXACT: Final = {
     table.HA_REPLICA_LAG_EXACT.name: table.HA_REPLICA_LAG_BYTES.name,
     table.HA_UNREPLICATED_EXACT.name: table.HA_UNREPLICATED_BYTES.name,
 }
-"""Whether something is exact to its bytes: 0 of them is exact, and of more a part may have been
-acknowledged after `ha` looked last."""
+"""Metric of exactness to the metric of its bytes: 0 bytes is exact; a part of more bytes may have
+been acknowledged after the last observation of `ha`."""
 
 
-class Sight:
-    """One look: `read` as MetricSlotsReader does, corrected for what `ha` did not see."""
+class ReplicaViewSnapshot:
+    """A snapshot with the `read` of MetricSlotsReader, corrected for the time that `ha` did not
+    observe."""
 
     def __init__(
         self,
@@ -59,28 +60,28 @@ class Sight:
         state_seconds: Rows,
         *,
         now_ms: int = 0,
-        blind_ms: int | None = None,
+        stale_ms: int | None = None,
         growth: float = 0.0,
     ) -> None:
-        """blind_ms: how long ago `ha` looked last, None while it looks; growth: bytes of the log
-        since then."""
+        """stale_ms: age of the last observation of `ha`, None while it is observing; growth: bytes
+        added to the log since then."""
         self._reader = reader
         self._state_seconds = state_seconds
         self._now_ms = now_ms
-        self._blind_ms = blind_ms
+        self._stale_ms = stale_ms
         self._growth = growth
 
     @property
-    def is_blind(self) -> bool:
-        """Whether process `ha` is dead or hangs."""
-        return self._blind_ms is not None
+    def is_stale(self) -> bool:
+        """Whether process `ha` is down or hangs."""
+        return self._stale_ms is not None
 
     def read(self, metric: str) -> Rows:
         """The series of `metric`, of any process."""
         if metric == table.HA_STATE_SECONDS.name:
             return self._state_seconds
         rows = self._reader.read(metric)
-        if self._blind_ms is None:
+        if self._stale_ms is None:
             return rows
         if metric in _NOT_NOW:
             return [(labels, [0.0]) for labels, _ in rows]
@@ -90,10 +91,10 @@ class Sight:
             behind = self._behind(_EXACT[metric])
             return [(labels, [0.0] if labels in behind else values) for labels, values in rows]
         if metric == table.HA_REPLICA_LEFT.name:
-            lost = (self._now_ms - self._blind_ms) / 1000
+            lost = (self._now_ms - self._stale_ms) / 1000
             return [(labels, [values[0] or lost]) for labels, values in rows]
         if metric in _AGEING:
-            passed = self._blind_ms / 1000
+            passed = self._stale_ms / 1000
             behind = self._behind(_AGEING[metric])
             return [
                 (labels, [values[0] + passed] if labels in behind else values)
@@ -102,12 +103,12 @@ class Sight:
         return rows
 
     def _behind(self, size_metric: str) -> set[Labels]:
-        """Where there are some bytes."""
+        """The series with a nonzero number of bytes."""
         return {labels for labels, values in self.read(size_metric) if values[0] > 0}
 
 
-class ReplicaSight:
-    """Makes the looks. Guarded by: its lock."""
+class ReplicaView:
+    """Takes the snapshots. Guarded by: its lock."""
 
     def __init__(
         self,
@@ -123,42 +124,43 @@ class ReplicaSight:
         self._lock = threading.Lock()
         self._shown: dict[Labels, float] = {}
 
-    def look(self) -> Sight:
-        """What is there now."""
+    def look(self) -> ReplicaViewSnapshot:
+        """Take a snapshot."""
         with self._lock:
-            # The time in each state first: it may lack what HA_OBSERVED_MS promises, never the
-            # other way round, and what was shown before fills the hole.
+            # Read the time in each state first: it may lag behind HA_OBSERVED_MS, never the
+            # other way round, and the values shown before fill the gap.
             state_seconds = self._reader.read(table.HA_STATE_SECONDS.name)
             gap_ms = self._gap_ms()
             state_seconds = self._with_gap(state_seconds, gap_ms if _is_long(gap_ms) else 0)
-        if not self._is_blind(gap_ms):
-            return Sight(self._reader, state_seconds)
-        return Sight(
+        if not self._is_stale(gap_ms):
+            return ReplicaViewSnapshot(self._reader, state_seconds)
+        return ReplicaViewSnapshot(
             self._reader,
             state_seconds,
             now_ms=self._clock.now_ms(),
-            blind_ms=gap_ms or 0,
+            stale_ms=gap_ms or 0,
             growth=self._growth(),
         )
 
     def replica_count(self) -> int:
-        """Distinct slaves that are connected and not too far back; 0 while `ha` does not look."""
-        return 0 if self._is_blind(self._gap_ms()) else self._counters[REPLICA_COUNT]
+        """Distinct slaves that are connected and not too far behind; 0 while `ha` does not
+        observe."""
+        return 0 if self._is_stale(self._gap_ms()) else self._counters[REPLICA_COUNT]
 
     def _gap_ms(self) -> int | None:
-        """How long ago `ha` looked; None: it never did."""
+        """Age of the last observation of `ha`; None if there was none."""
         rows = self._reader.read(table.HA_OBSERVED_MS.name)
         if not rows or not rows[0][1][0]:
             return None
         return max(0, self._clock.monotonic_ms() - int(rows[0][1][0]))
 
-    def _is_blind(self, gap_ms: int | None) -> bool:
-        """Whether `ha` hangs, does not run, or was started again and has not looked yet."""
+    def _is_stale(self, gap_ms: int | None) -> bool:
+        """Whether `ha` hangs, is down, or was restarted and has not observed yet."""
         if _is_long(gap_ms):
             return True
-        looked_ms = self._clock.monotonic_ms() - (gap_ms or 0)
+        observed_ms = self._clock.monotonic_ms() - (gap_ms or 0)
         return any(
-            child.process is None or (gap_ms is not None and looked_ms < child.started_ms)
+            child.process is None or (gap_ms is not None and observed_ms < child.started_ms)
             for child in self._children()
             if child.spec.index is ProcessIndex.HA
         )
@@ -168,7 +170,8 @@ class ReplicaSight:
         return max(0.0, self._counters[MAX_PHY_OFFSET] - rows[0][1][0]) if rows else 0.0
 
     def _with_gap(self, rows: Rows, gap_ms: int) -> Rows:
-        """Time in each state, the gap booked as disconnected; never less than was shown."""
+        """Time in each state, with the gap counted as disconnected; never less than shown
+        before."""
         seconds = {labels: values[0] for labels, values in rows}
         for replica in {labels[0] for labels in seconds} - {OVERFLOW}:
             key = (replica, _DISCONNECTED)
@@ -185,5 +188,5 @@ class ReplicaSight:
 
 
 def _is_long(gap_ms: int | None) -> TypeGuard[int]:
-    """Whether so long a silence means that `ha` hangs."""
+    """Whether a gap of this length means that `ha` hangs."""
     return gap_ms is not None and gap_ms > GAP_MS

@@ -1,9 +1,9 @@
-"""ReplicationSnapshot: what the supervisor knows of replication at one moment, as plain data.
+"""ReplicationSnapshot: the replication state at one moment, as plain data.
 
-The content of one line of the metrics dump (docs/metrics_dump.md), but for what says which line
-it is (`v` to `final`: broker/metrics/metrics_dump.py). Runs on the dump's thread in the supervisor.
-Reads metric slots, control page, children and changed settings; knows no file but setup.cfg, which
-says the version.
+The content of one line of the metrics dump (docs/metrics_dump.md), except the fields that identify
+the line (`v` to `final`: broker/metrics/metrics_dump.py). Runs on the dump's thread in the
+supervisor. Reads metric slots, control page, children and changed settings; the only file it knows
+is setup.cfg, which has the version.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _DIGEST_DIGITS: Final = 12
 
 
 class SeriesReader(Protocol):
-    """What is needed of a Sight (broker/metrics/replica_sight.py)."""
+    """The part of ReplicaView used here (broker/metrics/replica_sight.py)."""
 
     def read(self, metric: str) -> Rows:
-        """Label values and slots of every series of `metric`; those of `ha` corrected for what it
-        did not see while it was dead or hung."""
+        """Label values and slots of every series of `metric`; those of `ha` are corrected for the
+        time it was down or hung."""
 
 
 def config_digest(settings: Mapping[str, str]) -> str:
@@ -63,22 +63,22 @@ def software_version(setup_file: Path | None = None) -> str:
         parser.read_string(path.read_text(encoding="utf-8"))
         return parser["metadata"]["version"]
     except (OSError, KeyError, ValueError, configparser.Error) as error:
-        log.warning("%s: names no version: %s", path, error)
+        log.warning("%s: cannot read the version: %s", path, error)
         return UNKNOWN_VERSION
 
 
 class MetricsSource(Protocol):
-    """What is needed of a BrokerCollector (broker/metrics/metrics_collector.py)."""
+    """The part of BrokerCollector used here (broker/metrics/metrics_collector.py)."""
 
     def look(self) -> SeriesReader:
-        """The metric slots as they are now."""
+        """A snapshot of the metric slots."""
 
     def ready_reason(self) -> str:
         """Why /readyz says no; empty when it says yes."""
 
 
 class _SettingsInForce:
-    """The digest of the start's settings, with what requests have changed since."""
+    """The digest of the startup settings plus run-time changes."""
 
     def __init__(self, settings: Mapping[str, str], changed: ChangedSettings) -> None:
         self._settings = settings
@@ -87,10 +87,10 @@ class _SettingsInForce:
         self._digest = config_digest(settings)
 
     def digest(self) -> str:
-        """Of now."""
+        """The current digest."""
         try:
             seen = self._changed.read()
-        except msgspec.DecodeError:  # It is being written: the next look sees all of it.
+        except msgspec.DecodeError:  # It is being written: the next read gets all of it.
             return self._digest
         if seen != self._seen:
             self._seen = seen
@@ -99,15 +99,15 @@ class _SettingsInForce:
 
 
 class _RisingTotal:
-    """The sum of a counter's series. It never goes back, though a series may vanish (its topic
-    was deleted) or begin at 0 again."""
+    """The sum of a counter's series. It never decreases, though a series may disappear (when its
+    topic is deleted) or restart at 0."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], float] = {}
         self._total = 0.0
 
     def update(self, series: Rows) -> int:
-        """The sum, now that the series are at these values."""
+        """Update the sum with the current values of the series, and return it."""
         now = {labels: values[0] for labels, values in series}
         for labels, value in now.items():
             before = self._seen.get(labels, 0.0)
@@ -128,7 +128,7 @@ class ReplicationSnapshot:
         children: Callable[[], Iterable[ChildState]],
         clock: Clock,
     ) -> None:
-        """options: of the start; changed: what requests have changed of them since."""
+        """options: the startup options; changed: the settings changed at run time."""
         self._settings = _SettingsInForce(options.settings(), changed)
         self._metrics = metrics
         self._counters = page.counters
@@ -146,9 +146,9 @@ class ReplicationSnapshot:
         self._bytes_in = _RisingTotal()
 
     def take(self) -> Json:
-        """The moment now; keys in the order of docs/metrics_dump.md."""
+        """Take a snapshot; keys in the order of docs/metrics_dump.md."""
         counters = self._counters
-        sight = self._metrics.look()
+        snapshot = self._metrics.look()
         return {
             **self._identity,
             "config": self._settings.digest(),
@@ -156,13 +156,13 @@ class ReplicationSnapshot:
             "min_offset": counters[MIN_PHY_OFFSET],
             "max_offset": counters[MAX_PHY_OFFSET],
             "replicated_offset": counters[REPLICATED_OFFSET],
-            "msgs_in": self._messages_in.update(sight.read(table.MESSAGES_IN.name)),
-            "bytes_in": self._bytes_in.update(sight.read(table.THROUGHPUT_IN.name)),
-            "sync": _sync(sight),
-            "ack_latency": _ack_latency(sight),
-            **_unreplicated(sight),
+            "msgs_in": self._messages_in.update(snapshot.read(table.MESSAGES_IN.name)),
+            "bytes_in": self._bytes_in.update(snapshot.read(table.THROUGHPUT_IN.name)),
+            "sync": _sync(snapshot),
+            "ack_latency": _ack_latency(snapshot),
+            **_unreplicated(snapshot),
             "processes": [_process(child) for child in self._children()],
-            "replicas": _replicas(sight),
+            "replicas": _replicas(snapshot),
             "metadata": self._metadata() if self._is_slave else [],
         }
 
@@ -177,16 +177,16 @@ class ReplicationSnapshot:
         return rows
 
 
-def _value(sight: SeriesReader, metric: table.Metric) -> float | None:
-    """Of a metric without labels; None when nobody has set it."""
-    series = sight.read(metric.name)
+def _value(snapshot: SeriesReader, metric: table.Metric) -> float | None:
+    """The value of a metric without labels; None if it was never set."""
+    series = snapshot.read(metric.name)
     return series[0][1][0] if series else None
 
 
-def _by_replica(sight: SeriesReader, metric: table.Metric) -> dict[str, float]:
+def _by_replica(snapshot: SeriesReader, metric: table.Metric) -> dict[str, float]:
     """Values by replica, summed over the other labels."""
     found: dict[str, float] = {}
-    for labels, values in sight.read(metric.name):
+    for labels, values in snapshot.read(metric.name):
         found[labels[0]] = found.get(labels[0], 0.0) + values[0]
     return found
 
@@ -195,14 +195,14 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _sync(sight: SeriesReader) -> Json:
-    counts = {labels[0]: values[0] for labels, values in sight.read(table.HA_SYNC_RESULT.name)}
+def _sync(snapshot: SeriesReader) -> Json:
+    counts = {labels[0]: values[0] for labels, values in snapshot.read(table.HA_SYNC_RESULT.name)}
     return {result: round(counts.get(result, 0)) for result in SYNC_RESULTS.values()}
 
 
-def _ack_latency(sight: SeriesReader) -> Json:
+def _ack_latency(snapshot: SeriesReader) -> Json:
     metric = table.HA_ACK_LATENCY
-    series = sight.read(metric.name)
+    series = snapshot.read(metric.name)
     values: Sequence[float] = series[0][1] if series else [0.0] * metric.size
     return {
         "le": list(metric.buckets),
@@ -211,12 +211,12 @@ def _ack_latency(sight: SeriesReader) -> Json:
     }
 
 
-def _unreplicated(sight: SeriesReader) -> Json:
-    """Null while nobody knows what the replicas have: process `ha` has not looked yet, or what it
-    knows is a bound. The line has no word for "at most"."""
-    size = _value(sight, table.HA_UNREPLICATED_BYTES)
-    age_s = _value(sight, table.HA_OLDEST_UNREPLICATED)
-    if size is None or age_s is None or not _value(sight, table.HA_UNREPLICATED_EXACT):
+def _unreplicated(snapshot: SeriesReader) -> Json:
+    """Null while the replicas' state is unknown: process `ha` has not observed it yet, or knows
+    only an upper bound, which the format cannot express."""
+    size = _value(snapshot, table.HA_UNREPLICATED_BYTES)
+    age_s = _value(snapshot, table.HA_OLDEST_UNREPLICATED)
+    if size is None or age_s is None or not _value(snapshot, table.HA_UNREPLICATED_EXACT):
         return {"unreplicated_bytes": None, "oldest_unreplicated_ms": None}
     return {"unreplicated_bytes": round(size), "oldest_unreplicated_ms": _ms(age_s)}
 
@@ -229,19 +229,19 @@ def _process(child: ChildState) -> Json:
     }
 
 
-def _replicas(sight: SeriesReader) -> list[Json]:
-    """A row for each replica, by id. What found no room in the slots has none: of __overflow__
-    nobody knows who it is."""
-    connected = _by_replica(sight, table.HA_REPLICA_CONNECTED)
-    in_sync = _by_replica(sight, table.HA_REPLICA_IN_SYNC)
-    ack = _by_replica(sight, table.HA_ACK_OFFSET)
-    lag_bytes = _by_replica(sight, table.HA_REPLICA_LAG_BYTES)
-    lag_s = _by_replica(sight, table.HA_REPLICA_LAG_SECONDS)
-    exact = _by_replica(sight, table.HA_REPLICA_LAG_EXACT)
-    transferred = _by_replica(sight, table.HA_TRANSFERRED)
-    reconnects = _by_replica(sight, table.HA_RECONNECTS)
-    rejected = _by_replica(sight, table.HA_REJECTED_ACKS)
-    state_ms = _state_ms(sight)
+def _replicas(snapshot: SeriesReader) -> list[Json]:
+    """A row for each replica, by id. Replicas beyond the slot limit have none, since __overflow__
+    does not identify them."""
+    connected = _by_replica(snapshot, table.HA_REPLICA_CONNECTED)
+    in_sync = _by_replica(snapshot, table.HA_REPLICA_IN_SYNC)
+    ack = _by_replica(snapshot, table.HA_ACK_OFFSET)
+    lag_bytes = _by_replica(snapshot, table.HA_REPLICA_LAG_BYTES)
+    lag_s = _by_replica(snapshot, table.HA_REPLICA_LAG_SECONDS)
+    exact = _by_replica(snapshot, table.HA_REPLICA_LAG_EXACT)
+    transferred = _by_replica(snapshot, table.HA_TRANSFERRED)
+    reconnects = _by_replica(snapshot, table.HA_RECONNECTS)
+    rejected = _by_replica(snapshot, table.HA_REJECTED_ACKS)
+    state_ms = _state_ms(snapshot)
     rows = []
     for replica in sorted(connected.keys() - {OVERFLOW}):
         is_connected = connected[replica] > 0
@@ -266,9 +266,9 @@ def _replicas(sight: SeriesReader) -> list[Json]:
     return rows
 
 
-def _state_ms(sight: SeriesReader) -> dict[str, dict[str, int]]:
+def _state_ms(snapshot: SeriesReader) -> dict[str, dict[str, int]]:
     """Time in each state, by replica."""
     found: dict[str, dict[str, int]] = {}
-    for (replica, state), values in sight.read(table.HA_STATE_SECONDS.name):
+    for (replica, state), values in snapshot.read(table.HA_STATE_SECONDS.name):
         found.setdefault(replica, dict.fromkeys(STATES, 0))[state] = _ms(values[0])
     return found

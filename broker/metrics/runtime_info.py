@@ -1,8 +1,8 @@
-"""RuntimeInfo: the state of this broker as operators ask for it (28), and its text form.
+"""RuntimeInfo: the state of this broker for operators (28), and its text form.
 
 The composition root gathers the values (RuntimeInfoSource); `runtime_table` turns them into the
-strings of the original, key by key. Pure, any thread. `getTransferredTps` and `brokerActive` are
-for mqadmin of 5.3.3, which reads those names.
+strings that RocketMQ uses, key by key. Pure, any thread. `getTransferredTps` and `brokerActive` are
+for mqadmin of 5.3.3, which reads those keys.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from remoting.java_text import java_double
 from remoting.mq_version import CURRENT_VERSION, version_name
 
 NO_TRANSIENT_POOL: Final = 2**31 - 1
-"""remainTransientStoreBufferNumbs of a store without that pool."""
+"""remainTransientStoreBufferNumbs of a store without a transient store pool."""
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolInfo:
-    """One waiting line of requests: waiting, most that may wait, age of the oldest in ms."""
+    """A request queue: its length, its capacity, and the age of the head in ms."""
 
     size: int = 0
     capacity: int = 0
@@ -33,7 +33,7 @@ class PoolInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeInfo:
-    """Values of one moment. Times in ms, sizes and offsets in bytes."""
+    """Values at one moment. Times in ms, sizes and offsets in bytes."""
 
     now_ms: int
     statistics: StoreStatistics
@@ -59,10 +59,10 @@ class RuntimeInfo:
 
 
 class RuntimeInfoSource(Protocol):
-    """Who gathers the values."""
+    """Collects the values."""
 
     def runtime_info(self) -> RuntimeInfo:
-        """The state now. Any thread."""
+        """The current state. Any thread."""
         ...
 
 
@@ -153,12 +153,12 @@ def _store(info: RuntimeInfo) -> dict[str, str]:
 
 
 def rates_text(rates: Rates) -> str:
-    """Three numbers with a space between; a window that is not over yet is left empty."""
+    """Three numbers separated by spaces; empty for a window that is not over yet."""
     return " ".join("" if rate is None else java_double(rate) for rate in rates)
 
 
 def _total_rates_text(found: Rates, miss: Rates) -> str:
-    """Found and missed together: here the original shows 0.0 for a window not over yet."""
+    """Found plus missed; here RocketMQ shows 0.0 for a window that is not over yet."""
     return " ".join(
         java_double((one or 0.0) + (other or 0.0)) for one, other in zip(found, miss, strict=True)
     )

@@ -1,8 +1,8 @@
 """StoreStatsService: totals and rates of puts and gets for code 28 and the exporter.
 
-Lives in `remoting`, which does the puts and the gets (the original has it in the store). The loop
-thread adds plain integers; the scheduled executor samples each second and turns the put times
-over each minute. Readers get frozen copies. In memory only; knows no request.
+Runs in `remoting`, which does the puts and gets (in RocketMQ it is part of the store). The loop
+thread increments integers; the scheduled executor samples every second and rotates the distribution
+of put times every minute. Readers get frozen copies. In memory only; knows no request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DISTRIBUTION_NAMES: Final = (
     "[10s~]",
 )
 _DISTRIBUTION_STARTS: Final = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
-"""The first ms of each class but the first."""
+"""The lower bound in ms of each class except the first."""
 
 _LATENCY_STEPS: Final = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
 """(width in ms, how many) of the latency classes up to 10 s."""
@@ -49,7 +49,7 @@ assert _LATENCY_BOUNDS[-1] == 10_000
 assert len(DISTRIBUTION_NAMES) == len(_DISTRIBUTION_STARTS) + 1
 
 Rates = tuple[float | None, float | None, float | None]
-"""Per second over the last 10, 60 and 600 s; None where it has not run that long."""
+"""Per second over the last 10, 60 and 600 s; None if it has not run that long."""
 
 
 class _Sample(NamedTuple):
@@ -62,7 +62,7 @@ class _Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """What the service knew at one moment. Times in ms, sizes in bytes."""
+    """The statistics at one moment. Times in ms, sizes in bytes."""
 
     boot_timestamp_ms: int
     put_times_total: int
@@ -72,7 +72,7 @@ class StoreStatistics:
     get_entire_time_max_ms: int
     get_transferred_total: int
     put_distribution: tuple[int, ...]
-    """Counts of the last whole minute, by DISTRIBUTION_NAMES."""
+    """Counts of the last full minute, by DISTRIBUTION_NAMES."""
     put_latency_99_ms: float
     put_latency_999_ms: float
     put_tps: Rates
@@ -112,7 +112,7 @@ class StoreStatsService:
         self.put_entire_time_max_ms = max(self.put_entire_time_max_ms, elapsed_ms)
 
     def add_get(self, count: int, elapsed_ms: int) -> None:
-        """A pull gave `count` messages (0: it found nothing) in `elapsed_ms`."""
+        """A pull returned `count` messages (0: none found) in `elapsed_ms`."""
         if count:
             self.get_found_times += 1
             self.get_transferred += count
@@ -123,7 +123,7 @@ class StoreStatsService:
     # -- sampling (scheduled executor) ----------------------------------------------------------
 
     def schedule_on(self, scheduler: StatsScheduler) -> None:
-        """Let `scheduler` sample and turn over."""
+        """Schedule the tasks."""
         for name, function, period_ms in (
             ("store-stats", self.sample, SAMPLING_MS),
             ("store-stats-minute", self.turn_over, TURN_OVER_MS),
@@ -131,7 +131,7 @@ class StoreStatsService:
             scheduler.schedule(name, function, first_delay_ms=period_ms, period_ms=period_ms)
 
     def sample(self) -> None:
-        """Each second."""
+        """Runs every second."""
         self._samples.append(
             _Sample(
                 self._clock.now_ms(),
@@ -143,7 +143,7 @@ class StoreStatsService:
         )
 
     def turn_over(self) -> None:
-        """Each minute: what was counted becomes what is shown."""
+        """Runs every minute: the current distribution becomes the reported one."""
         counted, self._distribution = self._distribution, [0] * len(DISTRIBUTION_NAMES)
         self._last_distribution = tuple(counted)
         latencies, self._latencies = self._latencies, [0] * (len(_LATENCY_BOUNDS) + 1)
@@ -152,7 +152,7 @@ class StoreStatsService:
     # -- reading --------------------------------------------------------------------------------
 
     def snapshot(self) -> StoreStatistics:
-        """Everything at once. Any thread."""
+        """A consistent snapshot. Any thread."""
         samples = tuple(self._samples)
         return StoreStatistics(
             boot_timestamp_ms=self._boot_timestamp_ms,
@@ -189,7 +189,7 @@ def _rate(
 
 
 def percentile_ms(counts: tuple[int, ...], share: float) -> float:
-    """The time that `share` of the puts stayed below, linear inside a latency class.
+    """The time within which `share` of the puts completed, interpolated linearly within a class.
 
     `counts` by latency class, the last one open: its puts count as its lower bound.
     """

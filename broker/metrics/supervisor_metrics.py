@@ -1,10 +1,10 @@
 """/metrics, /healthz and /readyz of the whole broker: the supervisor's small HTTP server.
 
-Runs on threads of its own in the supervisor process: one that accepts, and one for each
-connection, of which there are few. A connection carries one request. Whoever is slow keeps its
-place until another wants it; who has not asked for anything yet is the first to lose it, at once,
-so that a scrape does not wait for idle connections. An error in a scrape is answered and logged,
-the server goes on.
+Runs on threads of its own in the supervisor process: one that accepts, and one for each connection;
+the number of connections is small. A connection carries one request. A slow client keeps its
+connection until another client needs the slot; connections without a request are closed first,
+immediately, so that a scrape does not wait for idle connections. An error in a scrape is answered
+and logged, and the server continues.
 """
 
 from __future__ import annotations
@@ -29,51 +29,50 @@ from broker.settings.broker_config import BrokerConfig
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 64
-"""At the same time, most of them without a request. Beyond that each new one ends the oldest."""
+"""Maximum number of connections, most of them idle. Beyond that each new one closes the oldest."""
 MAX_ANSWERS: Final = 16
-"""Texts of all metrics, which may be large, at the same time."""
+"""Maximum number of concurrent responses with all metrics, which may be large."""
 _PATIENCE_S: Final = 1.0
-"""How long one of these may take while others wait as long."""
+"""How long one of these may take while others wait."""
 _LEAVING_S: Final = 2.0
-"""How long the thread of a connection that was closed may take to end."""
+"""How long the thread of a closed connection may take to end."""
 _REQUEST_TIMEOUT_S: Final = 10.0
 _QUIET_S: Final = 60.0
-"""Pause between log lines about too many connections."""
+"""Minimum interval between log lines about too many connections."""
 _LONGEST: Final = 8192
-"""Characters that are read of what a client accepts."""
+"""Maximum length of an Accept header that is read."""
 _GZIP_LEVEL: Final = 1
 _PLAIN: Final = "text/plain; charset=utf-8"
 _NODE_TYPE: Final = "broker"
 
 
 class _State(enum.Enum):
-    """What a connection is at."""
+    """State of a connection."""
 
     IDLE = enum.auto()
-    """Its request is not there yet."""
+    """Its request has not arrived yet."""
     WAITS = enum.auto()
-    """It waits for a place among those that get all metrics."""
+    """It waits for a slot for a response with all metrics."""
     ANSWERED = enum.auto()
-    """Its text is made or sent."""
+    """Its response is being built or sent."""
 
 
-class Places:
-    """The connections that are served, the oldest first. Guarded by: its condition, which is told
-    of whoever leaves or is closed."""
+class ConnectionSlots:
+    """The slots for connections, the oldest first. Guarded by: its condition, which is notified
+    when a connection leaves or is closed."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._threads = 0
-        """Those of closed connections included, until they end."""
+        """Includes the threads of closed connections, until they end."""
         self._answers = 0
         self._served: dict[socket.socket, tuple[_State, float]] = {}
-        """What each is at, and since when (monotonic s)."""
-        self._told_s = -_QUIET_S
+        """The state of each connection, and since when (monotonic s)."""
+        self._logged_s = -_QUIET_S
 
     def take(self, connection: socket.socket) -> bool:
-        """A place for `connection`; where there is none, that of the oldest which has not asked
-        for anything: the thread that accepts waits for nobody but one that ends. False: none
-        became free."""
+        """Take a slot for `connection`; if there is none, close the oldest connection without a
+        request and wait for its thread to end. False if no slot became free."""
         with self._changed:
             if self._threads >= MAX_CONNECTIONS:
                 self._close_oldest(_State.IDLE, _State.WAITS)
@@ -84,7 +83,7 @@ class Places:
         return True
 
     def leave(self, connection: socket.socket) -> None:
-        """Its thread is done."""
+        """The connection's thread has ended."""
         with self._changed:
             self._served.pop(connection, None)
             self._threads -= 1
@@ -92,9 +91,8 @@ class Places:
 
     @contextlib.contextmanager
     def answer(self, connection: socket.socket) -> Iterator[None]:
-        """A place among those that get all metrics, whose texts are large; first come, first
-        served. Who takes long loses it while others wait. Raises ConnectionAbortedError when this
-        one was closed."""
+        """Take a slot for a response with all metrics, first come, first served. A slow client
+        loses it while others wait. Raises ConnectionAbortedError if this connection was closed."""
         with self._changed:
             self._note(connection, _State.WAITS)
             while not self._changed.wait_for(lambda: self._is_next(connection), _PATIENCE_S):
@@ -110,7 +108,7 @@ class Places:
                 self._changed.notify_all()
 
     def close_all(self) -> None:
-        """Wake every thread that waits for its client."""
+        """Close all connections, which wakes their threads."""
         with self._changed:
             for connection in self._served:
                 _shut(connection)
@@ -118,7 +116,7 @@ class Places:
     # -- under the condition -------------------------------------------------------------------
 
     def _is_next(self, connection: socket.socket) -> bool:
-        """Whether it need not wait any longer: it is its turn, or it was closed."""
+        """Whether the connection can stop waiting: it is its turn, or it was closed."""
         if connection not in self._served:
             return True
         waiting = (each for each, (state, _) in self._served.items() if state is _State.WAITS)
@@ -126,11 +124,12 @@ class Places:
 
     def _note(self, connection: socket.socket, state: _State) -> None:
         if connection not in self._served:
-            raise ConnectionAbortedError("closed, since others wait")
+            raise ConnectionAbortedError("closed, since others are waiting")
         self._served[connection] = (state, time.monotonic())
 
     def _close_oldest(self, *states: _State, held_s: float = 0) -> None:
-        """Of the first of these states that any connection has been in for so long."""
+        """Close the oldest connection in the first of these states that any connection has been in
+        for `held_s`."""
         until_s = time.monotonic() - held_s
         for wanted in states:
             for connection, (state, since_s) in self._served.items():
@@ -138,15 +137,15 @@ class Places:
                     del self._served[connection]
                     _shut(connection)
                     self._changed.notify_all()
-                    self._tell(state)
+                    self._log_closed(state)
                     return
 
-    def _tell(self, state: _State) -> None:
-        """Once a minute: whoever fills the places may do so a thousand times a second."""
+    def _log_closed(self, state: _State) -> None:
+        """Log at most once a minute, since a client may open thousands of connections a second."""
         now_s = time.monotonic()
-        if now_s - self._told_s >= _QUIET_S:
-            self._told_s = now_s
-            log.warning("metrics: too many connections, the oldest is closed (%s)", state.name)
+        if now_s - self._logged_s >= _QUIET_S:
+            self._logged_s = now_s
+            log.warning("metrics: too many connections, closed the oldest one (%s)", state.name)
 
 
 def _shut(connection: socket.socket) -> None:
@@ -157,7 +156,7 @@ def _shut(connection: socket.socket) -> None:
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    """Accepts on a socket that exists already; bounded in its threads."""
+    """Accepts on an existing socket, with a bounded number of threads."""
 
     daemon_threads = True
 
@@ -165,24 +164,24 @@ class _Server(http.server.ThreadingHTTPServer):
         super().__init__(("", 0), handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
-        self.places = Places()
+        self.slots = ConnectionSlots()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self.places.take(request):
+        if self.slots.take(request):
             try:
                 super().process_request(request, client_address)
             except RuntimeError:
-                self.places.leave(request)  # No thread could be started.
+                self.slots.leave(request)  # No thread could be started.
                 raise
         else:
-            log.warning("metrics: %s: no place for it", client_address[0])
+            log.warning("metrics: %s: rejected, too many connections", client_address[0])
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.places.leave(request)
+            self.slots.leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
@@ -201,7 +200,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            with self.site.places.answer(self.connection):
+            with self.site.slots.answer(self.connection):
                 self._metrics()
         elif path == "/healthz":
             down = self.site.collector.processes_down()
@@ -217,20 +216,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _metrics(self) -> None:
         try:
-            text, content_type = self.site.text(self._said("Accept"))
+            text, content_type = self.site.text(self._header_text("Accept"))
         except Exception as error:
-            log.exception("metrics: they could not be collected")
-            self._say(500, f"metrics could not be collected: {type(error).__name__}: {error}")
+            log.exception("metrics collection failed")
+            self._say(500, f"metrics collection failed: {type(error).__name__}: {error}")
             return
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
-        codings = parse_accepted(self._said("Accept-Encoding"))
+        codings = parse_accepted(self._header_text("Accept-Encoding"))
         if any(name == "gzip" and quality > 0 for name, _, quality in codings):
             text = gzip.compress(text, _GZIP_LEVEL)
             headers["Content-Encoding"] = "gzip"
         self._send(200, text, headers)
 
-    def _said(self, name: str) -> str:
-        """The headers of that name, as one; what is said beyond _LONGEST is not heard."""
+    def _header_text(self, name: str) -> str:
+        """The headers of that name joined, truncated to _LONGEST."""
         return ",".join(self.headers.get_all(name, []))[:_LONGEST]
 
     def _say(self, status: int, text: str) -> None:
@@ -260,7 +259,7 @@ class SupervisorMetrics:
         listening.setblocking(True)
         handler = type("_BoundHandler", (_Handler,), {"site": self})
         self._server = _Server(listening, handler)
-        self.places = self._server.places
+        self.slots = self._server.slots
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="MetricsServer", daemon=True
         )
@@ -270,9 +269,9 @@ class SupervisorMetrics:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.shutdown()
-        self.places.close_all()
+        self.slots.close_all()
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and the content type."""

@@ -1,10 +1,10 @@
-"""ConsumerOffsetManager: how far each group has consumed each queue (14, 15, 43).
+"""ConsumerOffsetManager: the consumer offset of each group in each queue (14, 15, 43).
 
 Kept in config/consumerOffset.json as {"offsetTable":{"<topic>@<group>":{<queueId>:<offset>}}}.
 `commit_offset` is on the hot path (pulls with the commit flag): two dict operations, no lock; a
-plain dict is safe for that under the interpreter's lock. Structural changes (delete, clone, merge
-of a slave) take `_lock`. Saved by the scheduled executor every flushConsumerOffsetInterval and
-at the stop. Values are taken as sent: lower ones too, with a warning.
+plain dict is safe for that under the GIL. Structural changes (delete, clone, merge on a slave) take
+`_lock`. Saved by the scheduled executor every flushConsumerOffsetInterval and on shutdown. Offsets
+are stored as sent; a lower one is logged as a warning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ConsumerOffsetManager(JsonConfigManager):
     def commit_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int
     ) -> None:
-        """Store what a group has consumed; `remote` (ip:port) is for the log only."""
+        """Store a group's offset; `remote` (ip:port) is only logged."""
         key = f"{topic}@{group}"
         queues = self._table.get(key)
         if queues is None:
@@ -72,7 +72,7 @@ class ConsumerOffsetManager(JsonConfigManager):
         return self._table.get(f"{topic}@{group}", {}).copy()
 
     def topics_of_group(self, group: str) -> list[str]:
-        """Topics the group has offsets in (Java: whichTopicByConsumer)."""
+        """Topics in which the group has offsets (Java: whichTopicByConsumer)."""
         return [topic for topic, found in self.pairs() if found == group]
 
     def groups_of_topic(self, topic: str) -> list[str]:
@@ -84,7 +84,7 @@ class ConsumerOffsetManager(JsonConfigManager):
     ) -> dict[int, int]:
         """The lowest offset of any group in each queue of `topic` (308), by queue id.
 
-        Offsets below `min_offset(queue_id)` and the groups `without` do not count. (The original
+        Offsets below `min_offset(queue_id)` and the groups `without` do not count. (RocketMQ
         deletes the rows of those groups from its table; this is a read here.)
         """
         lowest: dict[int, int] = {}
@@ -112,11 +112,11 @@ class ConsumerOffsetManager(JsonConfigManager):
                 self.mark_changed()
 
     def remove_group(self, group: str) -> int:
-        """Forget a group (207 with removeOffset); how many topics it had."""
+        """Remove a group (207 with removeOffset); returns how many topics it had."""
         return self._remove(lambda _, found: found == group, f"group {group}")
 
     def remove_topic(self, topic: str) -> int:
-        """Forget a topic (215): a topic made again must not start with old offsets."""
+        """Remove a topic (215): a topic that is created again must not start with old offsets."""
         return self._remove(lambda found, _: found == topic, f"topic {topic}")
 
     def _remove(self, matches: Callable[[str, str], bool], what: str) -> int:
@@ -130,10 +130,11 @@ class ConsumerOffsetManager(JsonConfigManager):
         return len(gone)
 
     def merge_from_master(self, table: OffsetTable, seen: OffsetTable) -> int:
-        """A slave takes over its master's offsets (43) by `merged_offset`; how many changed.
+        """On a slave: merge the master's offsets (43) using `merged_offset`; returns how many
+        changed.
 
-        `seen`: what the master said before. Rows that the master does not name stay. A commit
-        that arrives in the same instant may be overtaken; the consumer repeats it.
+        `seen`: the master's previous table. Rows that the master does not have are kept. A
+        concurrent commit may be overwritten; the consumer repeats it.
         """
 
         def merged(key: str, queue_id: int, stored: int | None, offset: int) -> int | None:
@@ -142,9 +143,10 @@ class ConsumerOffsetManager(JsonConfigManager):
         return self._merge(table, merged)
 
     def raise_to(self, table: OffsetTable, max_offset: Callable[[str, int], int]) -> int:
-        """A master takes the larger offsets from a slave's table (43); how many changed.
+        """On a master: adopt the larger offsets of a slave's table (43); returns how many changed.
 
-        None is taken beyond the end of its queue: `max_offset(topic, queue_id)`, 0 if unknown.
+        Offsets beyond the end of the queue are ignored: `max_offset(topic, queue_id)`, 0 if
+        unknown.
         """
 
         def raised(key: str, queue_id: int, stored: int | None, offset: int) -> int | None:
@@ -154,11 +156,12 @@ class ConsumerOffsetManager(JsonConfigManager):
         return self._merge(table, raised)
 
     def limit_to(self, queue_ends: Callable[[str, int], int | None]) -> int:
-        """No offset lies beyond the end of its queue (None: unknown, left alone); how many did.
+        """Limit each offset to the end of its queue (None: unknown, unchanged); returns how many
+        changed.
 
-        A slave may know offsets of messages that it never got. Once it is the master, a pull
-        from beyond the end would be sent back to the queue's beginning, and everything be
-        consumed again.
+        A slave may have offsets of messages that were never replicated to it. After a promotion, a
+        pull from beyond the end would be reset to the beginning of the queue, and all of its
+        messages consumed again.
         """
         changed = 0
         with self._lock:
@@ -194,12 +197,13 @@ class ConsumerOffsetManager(JsonConfigManager):
         return changed
 
     def forget(self, topics: Collection[str], groups: Collection[str], keep: OffsetTable) -> int:
-        """Remove the rows of topics and groups that are gone, but for keys in `keep`; how many."""
+        """Remove the rows of deleted topics and groups, except the keys in `keep`; returns how
+        many."""
         return self._remove(
             lambda topic, group: (
                 (topic in topics or group in groups) and f"{topic}@{group}" not in keep
             ),
-            "gone from the master",
+            "deleted on the master",
         )
 
     # -- file and body --------------------------------------------------------------------------
@@ -223,10 +227,10 @@ class ConsumerOffsetManager(JsonConfigManager):
 
 
 def merged_offset(stored: int | None, master: int, seen: int | None) -> int:
-    """What a slave keeps of its own offset and its master's.
+    """The offset that a slave keeps, given its own and its master's.
 
-    The larger, since consumers commit here while the master is away; unless the master went back
-    behind what it said before (`seen`): that is a reset, and is taken.
+    It is the larger one, since consumers commit here while the master is down. But if the master's
+    offset is below its previous value (`seen`), the offset was reset, and the master's is used.
     """
     if stored is None or (seen is not None and master < seen):
         return master
@@ -236,7 +240,7 @@ def merged_offset(stored: int | None, master: int, seen: int | None) -> int:
 def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
     """The offsetTable of a consumerOffset.json or a reply to 43; 5.x members are ignored.
 
-    Raises ValueError naming what is wrong: a table that is missing is no empty one.
+    Raises ValueError naming what is wrong: a table that is missing is not an empty one.
     """
     if value.get("offsetTable") is None:
         raise ValueError("has no offsetTable")

@@ -1,11 +1,11 @@
-"""BrokerOuterAPI: what this broker asks of its name servers (103, 104, 106, 322) and of the other
-brokers of its group (21, 43, 45, 201).
+"""BrokerOuterAPI: requests to the name servers (103, 104, 106, 322) and to the other brokers of the
+group (21, 43, 45, 201).
 
-Called by the scheduled executor and admin threads; a call to name servers goes to every one at
-once and returns when all answered or the time is over. One that fails is logged and does not hold
-up or spoil the others. Decides nothing: when to register, and what follows from an answer, is in
-broker_registration, slave_synchronize, group_members, returning_master. Follows BrokerOuterAPI of
-the original.
+Called by the scheduled executor and admin threads. A call to the name servers goes to all of them
+in parallel and returns when all have responded or the timeout expires; a failing one is logged and
+does not affect the others. It makes no decisions: when to register, and how to react to a response,
+is in broker_registration, slave_synchronize, group_members, returning_master. Follows
+BrokerOuterAPI of RocketMQ.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 
 UNREGISTER_TIMEOUT_MS: Final = 3_000
 CLUSTER_INFO_TIMEOUT_MS: Final = 2_000
-"""Short: unknown peers of the HA port wait for this answer."""
+"""Short, since unknown peers of the HA port wait for this response."""
 _GRACE_MS: Final = 500
-"""How much longer than its time-out a call may take to report it."""
+"""Extra time for a call to report its timeout."""
 
 
 NOTHING_THERE: Final = frozenset(
@@ -53,18 +53,18 @@ NOTHING_THERE: Final = frozenset(
         "No subscription group in this broker",
     }
 )
-"""Remarks of a Java master whose table is empty text (SYSTEM_ERROR): nothing to take over."""
+"""Remarks of a Java master whose table is empty (SYSTEM_ERROR): nothing to copy."""
 
 
 class BrokerAnswerError(Exception):
-    """A broker answered, but not what it was asked for; the message names it and the request."""
+    """A broker sent an unexpected response; the message names the broker and the request."""
 
 
 class OutgoingClient(Protocol):
-    """What is needed of RemotingClient."""
+    """The part of RemotingClient used here."""
 
     connection_listener: Callable[[str], None] | None
-    """Told the address of each connection that ended."""
+    """Called with the address of each connection that closed."""
 
     def invoke_sync(
         self, address: str, command: RemotingCommand, timeout_ms: int
@@ -81,7 +81,7 @@ class OutgoingClient(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """Who registers. Addresses are "ip:port"."""
+    """Identity of this broker in registrations. Addresses are "ip:port"."""
 
     cluster_name: str
     broker_name: str
@@ -92,14 +92,14 @@ class BrokerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerResult:
-    """What one name server answered to a registration."""
+    """The response of one name server to a registration."""
 
     name_server: str
     master_addr: str | None
-    """Only for a slave whose master is known there."""
+    """Set only for a slave whose master is known to the name server."""
     ha_server_addr: str | None
     order_topics: Mapping[str, str] | None
-    """Topic to "broker:queues;..."; None when it has no such table."""
+    """Topic to "broker:queues;..."; None if the name server has no such table."""
 
 
 def parse_name_servers(text: str | None) -> list[str]:
@@ -109,7 +109,7 @@ def parse_name_servers(text: str | None) -> list[str]:
 
 
 class BrokerOuterAPI:
-    """Calls to name servers. Owned by: whoever calls; the address list is replaced whole."""
+    """Requests to name servers and brokers. Any thread; the address list is replaced as a whole."""
 
     def __init__(self, client: OutgoingClient, name_servers: Sequence[str] = ()) -> None:
         self._client = client
@@ -118,16 +118,16 @@ class BrokerOuterAPI:
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        """Where this broker registers."""
+        """The name servers that this broker registers with."""
         return self._name_servers
 
     def watch_connections(self, listener: Callable[[str], None]) -> None:
-        """Tell `listener` the address of every connection that ends; on the client's loop thread.
-        Before the client's start."""
+        """Call `listener` with the address of every connection that closes, on the client's loop
+        thread. Call before the client starts."""
         self._client.connection_listener = listener
 
     def update_name_server_addresses(self, name_servers: Sequence[str]) -> None:
-        """From now on use these."""
+        """Replace the list of name servers."""
         if tuple(name_servers) != self._name_servers:
             log.info("name servers: %s, were %s", list(name_servers), list(self._name_servers))
             self._name_servers = tuple(name_servers)
@@ -141,9 +141,10 @@ class BrokerOuterAPI:
         compressed: bool,
         wait_for_failing: bool = True,
     ) -> list[RegisterBrokerResult]:
-        """103 to every name server; the answers of those that took it, in order of arrival.
+        """103 to every name server; returns the successful responses, in order of arrival.
 
-        wait_for_failing=False: those whose last call failed are told, too, and not waited for.
+        wait_for_failing=False: also sent to name servers whose last call failed, but without
+        waiting for them.
         """
         body = RegisterBrokerBody(topic_config_serialize_wrapper=topics).encode(compressed)
         ext_fields = encode_header(
@@ -175,7 +176,8 @@ class BrokerOuterAPI:
     def need_register(
         self, identity: BrokerIdentity, data_version: DataVersion, timeout_ms: int
     ) -> bool:
-        """322 to every name server: whether any of them has another edition, or gives no answer."""
+        """322 to every name server: whether any of them has a different data version or does not
+        respond."""
         ext_fields = encode_header(
             QueryDataVersionRequestHeader(
                 broker_name=identity.broker_name,
@@ -198,7 +200,7 @@ class BrokerOuterAPI:
     def unregister_broker_all(
         self, identity: BrokerIdentity, timeout_ms: int = UNREGISTER_TIMEOUT_MS
     ) -> int:
-        """104 to every name server; how many took it."""
+        """104 to every name server; returns how many accepted it."""
         header = UnRegisterBrokerRequestHeader(
             broker_name=identity.broker_name,
             broker_addr=identity.broker_addr,
@@ -212,7 +214,7 @@ class BrokerOuterAPI:
     def get_broker_cluster_info(
         self, timeout_ms: int = CLUSTER_INFO_TIMEOUT_MS
     ) -> list[ClusterInfo]:
-        """106 to every name server: what those know that answered; empty when none did."""
+        """106 to every name server; returns the responses, none if no name server responded."""
         code = RequestCode.GET_BROKER_CLUSTER_INFO
         infos: list[ClusterInfo] = []
         for name_server, response in self._ask_all(code, {}, b"", timeout_ms):
@@ -223,9 +225,10 @@ class BrokerOuterAPI:
         return infos
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """21, 43, 45 or 201 to the broker at "ip:port": the body; None: it has no such table.
+        """21, 43, 45 or 201 to the broker at "ip:port"; returns the body, None if it has no such
+        table.
 
-        Raises RemotingError, and BrokerAnswerError for any answer that holds no table.
+        Raises RemotingError, and BrokerAnswerError for any response without a table.
         """
         response = self._client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
         if response.code == ResponseCode.SYSTEM_ERROR and response.remark in NOTHING_THERE:
@@ -247,9 +250,10 @@ class BrokerOuterAPI:
         timeout_ms: int,
         name_servers: Sequence[str] | None = None,
     ) -> list[tuple[str, RemotingCommand]]:
-        """Successes in order of arrival; returns when all answered or failed, or time is over.
+        """Returns the successes in order of arrival, when all have completed or the timeout
+        expires.
 
-        name_servers: whom to ask; None: every one.
+        name_servers: the targets; None for all.
         """
         asked = self._name_servers if name_servers is None else name_servers
         round_ = _Round(asked)
@@ -262,7 +266,7 @@ class BrokerOuterAPI:
             if response is None:
                 self._failed(code, name_server, error)
             elif response.code != ResponseCode.SUCCESS:
-                self._failed(code, name_server, f"answer {response.code}, {response.remark}")
+                self._failed(code, name_server, f"response code {response.code}, {response.remark}")
             else:
                 self._succeeded(code, name_server)
                 successes.append((name_server, response))
@@ -279,14 +283,14 @@ class BrokerOuterAPI:
 
 
 def _forget(_response: RemotingCommand | None, _error: Exception | None) -> None:
-    """Nobody waits: the next regular call tells whether the name server works again."""
+    """Ignore the result; the next regular call shows whether the name server has recovered."""
 
 
 _Outcome = tuple[str, RemotingCommand | None, Exception | None]
 
 
 class _Round:
-    """The calls of one round to all name servers. Owned by: its condition."""
+    """The parallel calls of one round to all name servers. Guarded by: its condition."""
 
     def __init__(self, name_servers: Sequence[str]) -> None:
         self._condition = threading.Condition()
@@ -294,7 +298,7 @@ class _Round:
         self._outcomes: list[_Outcome] = []
 
     def callback_of(self, name_server: str) -> ResponseCallback:
-        """What the client tells about one call."""
+        """The completion callback of one call."""
 
         def on_answer(response: RemotingCommand | None, error: Exception | None) -> None:
             with self._condition:
@@ -306,10 +310,11 @@ class _Round:
         return on_answer
 
     def wait(self, timeout_ms: int) -> list[_Outcome]:
-        """What happened, in order of arrival; a call that is still open counts as failed."""
+        """Wait for the outcomes, in order of arrival; a call that is still pending counts as
+        failed."""
         with self._condition:
             self._condition.wait_for(lambda: not self._open, timeout_ms / 1000)
-            stuck = [(name_server, None, TimeoutError("no answer")) for name_server in self._open]
+            stuck = [(name_server, None, TimeoutError("no response")) for name_server in self._open]
             self._open.clear()
             return [*self._outcomes, *stuck]
 
@@ -327,13 +332,15 @@ def _register_result(name_server: str, response: RemotingCommand) -> RegisterBro
 
 
 def _is_changed(response: RemotingCommand, data_version: DataVersion) -> bool:
-    """The name server's own word, and its edition beside ours. Raises RequestError."""
+    """Whether the name server reports a change, or its data version differs from ours. Raises
+    RequestError."""
     if decode_header(QueryDataVersionResponseHeader, response.ext_fields).changed:
         return True
     held = DataVersion.from_json_bytes(response.body) if response.body else None
-    return held is not None and _edition(held) != _edition(data_version)
+    return held is not None and _version_fields(held) != _version_fields(data_version)
 
 
-def _edition(version: DataVersion) -> tuple[int, int, int]:
-    """What makes two editions equal; a stateVersion that 4.x does not send counts as 0."""
+def _version_fields(version: DataVersion) -> tuple[int, int, int]:
+    """The fields that make two data versions equal; the stateVersion, which 4.x does not send,
+    defaults to 0."""
     return version.counter, version.timestamp, version.state_version or 0

@@ -1,14 +1,16 @@
-"""BrokerRegistration: when this broker registers, with what, and what follows from the answers.
+"""BrokerRegistration: when this broker registers with the name servers, and how it uses the
+responses.
 
-At the start, after 10 s, then every registerNameServerPeriod (kept within 10..60 s), and when a
-topic changes. A slave whose master is unknown asks again after 1 s, 2 s, 4 s, then every 5 s:
-only an answer to a registration names the master. A name server forgets a broker with its
-connection, and a restarted one knows nobody: when a connection to one ends, this broker registers
-after 1 s, 2 s, 4 s and so on, until that one has answered or the regular period is shorter. One
-registration at a time: `_lock`; that of new topics goes beside it, since clients wait for those and
-a regular one may wait for a name server that is down. Called by the scheduled executor and by admin
-threads (a topic that mqadmin creates is registered before it is answered). The part of Java's
-BrokerController around registerBrokerAll; frames and bodies are broker_outer_api's.
+Registers at the start, after 10 s, then every registerNameServerPeriod (clamped to 10..60 s), and
+when a topic changes. A slave whose master is unknown retries after 1 s, 2 s, 4 s, then every 5 s,
+since only the response to a registration names the master. A name server drops a broker when its
+connection closes, and a restarted one starts empty. So when a connection to a name server closes,
+this broker registers after 1 s, 2 s, 4 s and so on, until that name server has responded or the
+regular period is shorter. Registrations are serialized by `_lock`, except those of new topics:
+clients wait for those, while a regular one may be blocked by a name server that is down. Called by
+the scheduled executor and by admin threads (a topic created by mqadmin is registered before the
+request is answered). Corresponds to the part of Java's BrokerController around registerBrokerAll;
+frames and bodies are built in broker_outer_api.
 """
 
 from __future__ import annotations
@@ -34,12 +36,13 @@ MIN_SEARCH_MS: Final = 1_000
 MAX_SEARCH_MS: Final = 5_000
 
 MasterListener = Callable[[str | None, str | None], None]
-"""(masterAddr, haServerAddr), each "ip:port": what a slave follows. Told after every registration
-that a name server has answered, changed or not; (None, None): no master is registered now."""
+"""Called with (masterAddr, haServerAddr), each "ip:port", for a slave to follow. Called after every
+registration that a name server has answered, changed or not; (None, None) if no master is
+registered."""
 
 
 class BrokerRegistration:
-    """Keeps the name servers informed. Owned by: `_lock`."""
+    """Keeps this broker registered. Guarded by: `_lock`."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class BrokerRegistration:
         on_master: MasterListener | None = None,
     ) -> None:
         self.config = config
-        """Replaced whole when a setting changes."""
+        """Replaced as a whole when a setting changes."""
         self.identity = identity
         self._api = api
         self._topics = topics
@@ -65,12 +68,12 @@ class BrokerRegistration:
         self._master_addr: str | None = None
         self._search_lock = threading.Lock()
         self._search_delay_ms = 0
-        """Of the next search for a master; 0 while none is under way."""
+        """Delay of the next search for a master; 0 while none is in progress."""
         self._lost_lock = threading.Lock()
         self._lost: set[str] = set()
-        """Name servers whose connection ended, and that have not answered a registration since."""
+        """Name servers whose connection closed and that have not answered a registration since."""
         self._again_delay_ms = 0
-        """Of the next registration with those; 0 while none is planned."""
+        """Delay of the next registration with those; 0 while none is scheduled."""
         api.watch_connections(self._on_connection_closed)
 
     # -- when -----------------------------------------------------------------------------------
@@ -81,10 +84,11 @@ class BrokerRegistration:
         *,
         before_first: Callable[[], None] | None = None,
     ) -> None:
-        """Register soon, then call `on_registered` (reached or not), then go on regularly.
+        """Register soon, then call `on_registered` (whether that succeeded or not), then register
+        periodically.
 
-        Does not wait: the first registration runs in the scheduled executor too, and right before
-        it there `before_first`: what must be in order when clients come.
+        Does not block: the first registration also runs in the scheduled executor, directly after
+        `before_first`, which prepares the broker for clients.
         """
         self._executor.submit(
             "register-broker-first", lambda: self._register_first(before_first, on_registered)
@@ -112,13 +116,13 @@ class BrokerRegistration:
                 on_registered()
 
     def unregister(self) -> None:
-        """Register no more, and leave the routes: clients turn away before the store closes."""
+        """Stop registering and unregister, so that clients leave before the store closes."""
         with self._lock, self._new_topics_lock:
             self._stopped = True
             self._api.unregister_broker_all(self.identity)
 
     def on_topic_change(self, change: TopicChange, config: TopicConfig | None) -> None:
-        """A TopicListener: ONE waits for the name servers; NEW is the business of NewTopics."""
+        """A TopicListener: ONE blocks on the name servers; NEW is handled by NewTopics."""
         if change is TopicChange.ONE and config is not None:
             self.register_one(config.topic_name)
 
@@ -126,11 +130,12 @@ class BrokerRegistration:
         self.register_all(check_order=True, force=self.config.force_register)
         self._search_master_if_unknown()
 
-    # -- a name server that lost us --------------------------------------------------------------
+    # -- a name server that dropped this broker
+    # --------------------------------------------------------------
 
     def _on_connection_closed(self, address: str) -> None:
-        """A connection of ours to "host:port" ended; those to name servers matter. Any thread;
-        quick."""
+        """A connection to "host:port" closed; only those to name servers matter. Any thread; does
+        not block."""
         if self._stopped or address not in self._api.name_servers:
             return
         with self._lost_lock:
@@ -150,7 +155,7 @@ class BrokerRegistration:
 
     def _register_again(self) -> None:
         try:
-            # A registration under way will be answered by those that are back.
+            # A registration in progress will be answered by the name servers that have recovered.
             if self._lost and not self._lock.locked():
                 self.register_all(check_order=True, force=True)
                 self._search_master_if_unknown()
@@ -165,7 +170,7 @@ class BrokerRegistration:
     # -- a slave's search for its master ---------------------------------------------------------
 
     def _search_master_if_unknown(self) -> None:
-        """Begin to search, unless a search is under way."""
+        """Start a search, unless one is in progress."""
         with self._search_lock:
             nothing_to_find = not self._is_slave or self._master_addr is not None
             nobody_to_ask = self._stopped or not self._api.name_servers
@@ -173,7 +178,7 @@ class BrokerRegistration:
                 return
             self._search_delay_ms = MIN_SEARCH_MS
         log.warning(
-            "broker %s: no name server of %s names its master; asking again every %s to %s ms",
+            "broker %s: none of the name servers %s knows its master; retrying every %s to %s ms",
             self.identity.broker_name,
             list(self._api.name_servers),
             MIN_SEARCH_MS,
@@ -191,7 +196,8 @@ class BrokerRegistration:
 
     def _search_master(self) -> None:
         try:
-            # A registration under way will tell; waiting for it would hold a second thread.
+            # A registration in progress will answer this; waiting for it would block a second
+            # thread.
             if not self._lock.locked():
                 self.register_all(check_order=True, force=True)
         finally:
@@ -204,9 +210,9 @@ class BrokerRegistration:
     # -- what -----------------------------------------------------------------------------------
 
     def register_all(self, *, check_order: bool, force: bool) -> None:
-        """Register every topic; unless `force`, only when a name server's edition differs.
+        """Register every topic; unless `force`, only if a name server's data version differs.
 
-        A slave always does: no other answer tells it that its master has moved.
+        A slave always registers: no other response tells it that its master has moved.
         """
         force = force or self._is_slave
         with self._lock:
@@ -220,7 +226,7 @@ class BrokerRegistration:
         self._use(results, check_order=check_order)
 
     def register_one(self, topic: str) -> None:
-        """Register one topic (registerIncrement) and wait for the answers."""
+        """Register one topic (registerIncrement) and wait for the responses."""
         with self._lock:
             if self._stopped:
                 return
@@ -228,10 +234,10 @@ class BrokerRegistration:
         self._use(results, check_order=True)
 
     def register_new(self, topics: Collection[str]) -> None:
-        """Register new topics and wait for every name server that answered last time.
+        """Register new topics and wait for every name server that responded last time.
 
-        One that did not is told, too, but clients do not wait for it: after an outage it learns
-        the topics with the next regular registration at the latest.
+        The others are sent the topics too, but clients do not wait for them: after an outage a name
+        server learns the topics with the next regular registration at the latest.
         """
         with self._new_topics_lock:
             if not self._stopped:
@@ -250,8 +256,8 @@ class BrokerRegistration:
         )
 
     def _use(self, results: list[RegisterBrokerResult], *, check_order: bool) -> None:
-        """What the answers say: to a slave who its master is, to a master which topics are ordered
-        (a slave's table is its master's).
+        """Apply the responses: a slave learns its master, a master learns which topics are ordered
+        (a slave copies its master's table).
         """
         if not results:
             return
@@ -263,8 +269,8 @@ class BrokerRegistration:
             self._topics.update_order_topics(order_topics)
 
     def _use_master(self, results: list[RegisterBrokerResult]) -> None:
-        """Where answers differ, the first name server of the setting that knows a master counts,
-        whichever was quickest: a slave must not go to and fro."""
+        """If responses differ, the first configured name server that knows a master wins,
+        regardless of the order of arrival, so that a slave does not flap between masters."""
         rank = {name: number for number, name in enumerate(self._api.name_servers)}
         ranked = sorted(results, key=lambda each: rank.get(each.name_server, len(rank)))
         known = next((each for each in ranked if each.master_addr is not None), ranked[0])
@@ -278,7 +284,8 @@ class BrokerRegistration:
 def masked_by_permission(
     wrapper: TopicConfigSerializeWrapper, broker_permission: int
 ) -> TopicConfigSerializeWrapper:
-    """The table as registered: a broker that may not do both gives its own perm to every topic.
+    """The table as registered: unless the broker may both read and write, every topic gets its
+    perm.
 
     Java's copy loses order, filter type and topicSysFlag then; so does this one.
     """

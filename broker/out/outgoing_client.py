@@ -1,6 +1,6 @@
-"""The client of process `remoting`: how its calls to name servers and other brokers travel.
+"""The remoting client of process `remoting` for calls to name servers and other brokers.
 
-Made once, by the controller. What is asked over it: broker_outer_api.py.
+Created once, by the controller. The requests sent over it are in broker_outer_api.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ from remoting.signature import RequestSigner
 
 
 def outgoing_client(options: StartupOptions, signer: RequestSigner | None) -> RemotingClient:
-    """Not started. With TLS if useTLS says so; `signer` signs every request."""
+    """Create the client, not started. Uses TLS if useTLS is set; `signer` signs every request."""
     tls = ClientTls(options.tls) if options.client.use_tls else None
     return RemotingClient(options.client, signer=signer, tls=tls)

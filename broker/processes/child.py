@@ -1,7 +1,8 @@
-"""What every child process does first and last: boot information, title, signals, parent watch.
+"""Common startup and shutdown of the child processes: boot information, title, signals, parent
+watch.
 
-Runs on the child's main thread. A child is a fresh interpreter; it gets everything it inherits
-(descriptors, settings) as one JSON text in a memfd whose number is its only argument.
+Runs on the child's main thread. A child is a fresh interpreter. Everything it inherits
+(descriptors, settings) is described by a JSON text in a memfd whose number is its only argument.
 """
 
 from __future__ import annotations
@@ -41,35 +42,36 @@ _SERVE_POLL_MS: Final = 200
 
 
 class Child:
-    """The frame around a child process. Owned by: its main thread."""
+    """The environment of a child process. Owned by: its main thread."""
 
     def __init__(self, boot: BootInfo) -> None:
         self.boot = boot
         self.page = ControlPage(boot.control_page_fd)
         self.index = ProcessIndex(boot.index)
-        # `ha` writes totals, which no two replicas may share; there are never many of them.
+        # `ha` has per-replica totals, which must not be merged; there are never many of them.
         is_ha = self.index is ProcessIndex.HA
         max_series = MAX_SERIES if is_ha else boot.metrics_max_series
         self.metrics = MetricSlots(boot.metrics_fd, self.index, max_series=max_series)
-        """This process' own counters, those of its predecessors included."""
+        """This process's counters, including those of its predecessors."""
         self.stopping = threading.Event()
         self._stop_seen = False
         self.orphaned = False
-        """The supervisor is gone: other children stop at the same time, in no order."""
+        """Whether the supervisor has died; the other children then stop at the same time, in any
+        order."""
         self._on_stop: Callable[[], None] = lambda: None
 
     @property
     def changed_settings(self) -> ChangedSettings:
-        """What requests have changed since the start."""
+        """The settings changed at run time."""
         return ChangedSettings(self.boot.changes_fd)
 
     def settings(self) -> dict[str, str]:
-        """Those of the broker's start, with what has changed since: a process that starts again
-        alone must not fall back."""
+        """The settings that the broker was started with, plus run-time changes: a process that is
+        restarted alone must not fall back."""
         return {**self.boot.settings, **self.changed_settings.read()}
 
     def bell(self, name: str) -> Bell:
-        """The bell of process `name` (our own to sleep on, another's to ring)."""
+        """The bell of process `name` (its own to sleep on, another process's to ring)."""
         owner = {"store": ProcessIndex.STORE, "remoting": ProcessIndex.REMOTING}.get(
             name, ProcessIndex.HA
         )
@@ -81,12 +83,12 @@ class Child:
         return socket.socket(fileno=table[name])
 
     def say(self, text: str) -> None:
-        """One line for whoever started the broker: stderr is the supervisor's."""
+        """Print one line for the user who started the broker; stderr is the supervisor's."""
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
     def wait_for_store(self) -> bool:
-        """Beat until the store is ready: True; False when asked to stop before."""
+        """Send heartbeats until the store is ready; False if asked to stop before that."""
         while self.page.counters[STORE_STATE] != StoreState.READY:
             if self.stopping.wait(_STORE_POLL_S):
                 return False
@@ -94,8 +96,8 @@ class Child:
         return True
 
     def serve(self, *servers: CommandServer, each_turn: Callable[[], None] = lambda: None) -> None:
-        """Answer the commands of other processes until asked to stop. each_turn(): several times a
-        second, on this thread."""
+        """Serve the commands of other processes until asked to stop. each_turn() is called several
+        times a second, on this thread."""
         poll = select.poll()
         for server in servers:
             poll.register(server.fileno(), select.POLLIN)
@@ -106,8 +108,8 @@ class Child:
                     server.step()
 
     def on_stop(self, function: Callable[[], None]) -> None:
-        """Called (on the main thread, from the signal handler) when the child shall stop;
-        at once when that was asked for before."""
+        """Set the function to be called (on the main thread, from the signal handler) when the
+        child is asked to stop; called at once if that has already happened."""
         self._on_stop = function
         if self.stopping.is_set():
             function()
@@ -129,39 +131,39 @@ class Child:
     def _handle_stop(self, _number: int, _frame: object) -> None:
         if os.getppid() != self.boot.parent_pid:
             self.orphaned = True
-        # Two SIGTERMs come when the supervisor dies. A plain flag, since the second may interrupt
-        # the first within Event.set, whose lock it would wait for for ever.
+        # Two SIGTERMs arrive when the supervisor dies. A plain flag, since the second one may
+        # interrupt the first within Event.set, and would deadlock on its lock.
         if not self._stop_seen:
             self._stop_seen = True
             self.stopping.set()
             self._on_stop()
 
     def _watch_parent(self) -> None:
-        """The pipe's other end closes with the supervisor, however that ended. Nobody is left to
-        kill a child that cannot stop: it ends itself, so that the store's lock becomes free."""
+        """The pipe's other end closes when the supervisor ends for any reason. Nothing is left to
+        kill a child that fails to stop, so it ends itself to release the store's lock."""
         os.read(self.boot.life_fd, 1)
         self.orphaned = True
         os.kill(os.getpid(), signal.SIGTERM)
         try:
-            log.error("the supervisor is gone: stopping")
+            log.error("the supervisor has died: stopping")
         finally:
             threading.Event().wait(_ORPHAN_STOP_S)
-            self._end("did not stop in time after the supervisor's death")
+            self._end("did not stop in time after the supervisor died")
 
     def _end(self, why: str) -> None:
-        """At once, whatever the other threads do, and whoever still reads stderr."""
+        """Exit at once, regardless of other threads and of stderr."""
         try:
-            self.say(f"process {self.boot.name} {why}: it ends")
+            self.say(f"process {self.boot.name} {why}: exiting")
         finally:
             os._exit(1)
 
 
 def ring_nobody() -> None:
-    """The ring of a bell that no process sleeps on in this role."""
+    """Ring of a bell that no process waits on in this role."""
 
 
 def _die_with_parent(boot: BootInfo) -> None:
-    """SIGTERM when the thread that spawned us ends; it may have ended already."""
+    """Request a SIGTERM when the spawning thread ends; it may have ended already."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
         log.warning("prctl(PR_SET_PDEATHSIG) failed: errno %s", ctypes.get_errno())
@@ -178,8 +180,8 @@ def read_boot_info() -> BootInfo:
 
 
 def run_child(main: Callable[[Child], None]) -> None:
-    """Run `main` in the frame; the service guard: an unexpected exception is logged once and
-    ends the process, the supervisor restarts it and recovery repairs."""
+    """Run `main` as a child process. This is the service guard: an unexpected exception is logged
+    once and ends the process; the supervisor restarts it and recovery repairs the files."""
     child = Child(read_boot_info())
     child.install()
     try:

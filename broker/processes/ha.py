@@ -1,9 +1,9 @@
 """Composition root of process `ha`: replication, to the slaves and from the master.
 
-Runs on the child's main thread, which answers the commands of process `remoting`; the services
-have threads of their own. `ha` speaks no remoting protocol: what must be asked of a master or a
-name server goes through `remoting`, what changes files through `store`. A failed service ends the
-process: the supervisor restarts it, slaves reconnect.
+Runs on the child's main thread, which serves the commands of process `remoting`; the services have
+threads of their own. `ha` does not use the remoting protocol: requests to a master or a name server
+go through `remoting`, changes of files through `store`. A failed service ends the process; the
+supervisor restarts it, and slaves reconnect.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from store.resync_request import ResyncAction, ResyncRequest, write_request
 log = logging.getLogger(__name__)
 
 _ASK_TIMEOUT_MS: Final = 20_000
-"""An inspection may bisect a log with a master that is slow to answer."""
+"""An inspection may do a binary search in the log of a slow master."""
 _MEMBERS_TIMEOUT_MS: Final = 8_000
 _VERIFY_TIMEOUT_MS: Final = 10_000
-"""The name servers have 2 s of it."""
+"""Includes the 2 s for the name servers."""
 _STORE_TIMEOUT_MS: Final = 10_000
 _LOOK_AGAIN_MS: Final = 1_000
 _FAILED: Final = service_guard("ha")
 
 
-class NotAskedError(StoreError):
-    """Another process of this broker could not be asked: the text says which one and why."""
+class ProcessUnreachableError(StoreError):
+    """A command to another process of this broker failed: the text says which process and why."""
 
 
 class OtherProcesses:
-    """What `ha` asks of the others, over its two channels. Any thread."""
+    """The commands that `ha` sends over its two channels. Any thread."""
 
     def __init__(self, child: Child, options: StartupOptions, clock: SystemClock) -> None:
         self._remoting = CommandClient(child.socket("channel", "ha->remoting"), "remoting", clock)
@@ -70,26 +70,26 @@ class OtherProcesses:
                 ha_master_address=self._options.ha.ha_master_address,
             )
         except CommandError as error:
-            raise NotAskedError(str(error)) from error
+            raise ProcessUnreachableError(str(error)) from error
         return Inspection(**{**found, "verdict": Verdict(found["verdict"])})
 
     def fetch_members(self) -> dict[int, str] | None:
-        """Broker id to ip of the group's registered brokers; None when nobody knows."""
+        """Broker id to IP of the group's registered brokers; None if unknown."""
         try:
             found = self._remoting.call("group_members", _MEMBERS_TIMEOUT_MS)
         except CommandError as error:
-            log.warning("the members of this broker's group are not known: %s", error)
+            log.warning("cannot get the members of this broker's group: %s", error)
             return None
         members = found["members"]
         return None if members is None else {int(key): ip for key, ip in members.items()}
 
     def verify_replica(self, ip: str, offset: int) -> bool | None:
-        """Whether the registered slave at `ip` holds our bytes up to `offset`; None: it could not
-        be asked. Never raises."""
+        """Whether the registered slave at `ip` has the same log up to `offset`; None if that could
+        not be verified. Never raises."""
         try:
             found = self._remoting.call("verify_replica", _VERIFY_TIMEOUT_MS, ip=ip, offset=offset)
         except CommandError as error:
-            log.warning("slave %s: its log at %s was not compared: %s", ip, offset, error)
+            log.warning("slave %s: could not compare its log at %s: %s", ip, offset, error)
             return None
         verified = found.get("verified")
         return None if verified is None else bool(verified)
@@ -99,45 +99,47 @@ class OtherProcesses:
         try:
             self._store.call("begin_log", _STORE_TIMEOUT_MS, phy_offset=phy_offset)
         except CommandError as error:
-            raise NotAskedError(str(error)) from error
+            raise ProcessUnreachableError(str(error)) from error
 
     def request_resync(self, action: str, offset: int, reason: str) -> None:
-        """ResyncRequester: written down, then the whole broker is opened anew."""
+        """ResyncRequester: store the request, then reopen the store."""
         request = ResyncRequest(action=ResyncAction(action), offset=offset, reason=reason)
         root = self._options.store.root
         try:
             write_request(root, request)
         except OSError as error:
             raise StoreError(
-                f"{root}: the request for it cannot be written there ({error.strerror or error}); "
-                "free space on that partition and let this user write there: it is tried again"
+                f"{root}: cannot write the resync request ({error.strerror or error}); free space "
+                "on "
+                "that partition and make it writable for this user; will retry"
             ) from error
-        log.critical("the broker is opened anew: %s: %s", action, reason)
+        log.critical("requesting a store reopen: %s: %s", action, reason)
         logging.shutdown()
         os._exit(EXIT_REOPEN)
 
-    def tell_link(self, local: str | None) -> None:
-        """Our end of the link to the master, for its announcement. Raises CommandError."""
+    def report_link(self, local: str | None) -> None:
+        """Report the local address of the link to the master, for its announcement. Raises
+        CommandError."""
         self._remoting.call("ha_link", _MEMBERS_TIMEOUT_MS, local=local)
 
 
 class LinkReporter(ServiceThread):
-    """Tells process `remoting` of the link to the master, so that nobody else waits for that."""
+    """Reports the link to the master to process `remoting` from a thread of its own."""
 
-    def __init__(self, tell: Callable[[str | None], None]) -> None:
+    def __init__(self, report: Callable[[str | None], None]) -> None:
         super().__init__("LinkReporter", on_failure=_FAILED)
-        self._tell = tell
-        self._told: str | None = None
+        self._report = report
+        self._reported: str | None = None
         self.link: Callable[[], str | None] = lambda: None
-        """Our end of the open link, "ip:port". Set before the start."""
+        """The local address of the open link, "ip:port". Set before the start."""
 
     def step(self) -> None:
-        """Tell what changed; what could not be told is told later."""
+        """Report a change; retried later if it fails."""
         link = self.link()
-        if link != self._told:
+        if link != self._reported:
             try:
-                self._tell(link)
-                self._told = link
+                self._report(link)
+                self._reported = link
             except CommandError as error:
                 log.warning("link %s: not announced yet: %s", link, error)
         self.wait_for_running(_LOOK_AGAIN_MS)
@@ -153,14 +155,14 @@ def main(child: Child) -> None:
     if not child.wait_for_store():
         return
     try:
-        reporter = LinkReporter(others.tell_link)
+        reporter = LinkReporter(others.report_link)
         service = _build(child, options, others, reporter, clock)
     except (HaTlsError, ValueError) as error:
         log.critical("replication cannot start: %s", error)
         child.say(f"mqbroker: replication cannot start: {error}")
         raise SystemExit(EXIT_CANNOT_BOOT) from error
     reporter.link = lambda: service.link
-    # Before anybody is served: it tells the registry who is missed.
+    # Before any replica is served: this restores the known replicas into the registry.
     watching = [reporter, *_build_metrics(child, options, service, clock)]
     service.start()
     for thread in watching:
@@ -178,10 +180,10 @@ def main(child: Child) -> None:
 def _build_metrics(
     child: Child, options: StartupOptions, service: HAService, clock: SystemClock
 ) -> list[ServiceThread]:
-    """HaMetrics, and on a master what remembers the replicas for the next start."""
+    """HaMetrics, and on a master the ReplicaMemory for the next start."""
     memory = ReplicaMemory(options.store.root / MEMORY_NAME, clock, on_failure=_FAILED)
     if options.store.is_slave:
-        memory.load()  # Whatever it was the last word on goes on without this broker.
+        memory.load()  # Withdraws recorded ack limits: the log may go on without this broker.
     counters = child.page.counters
     metrics = HaMetrics(
         child.metrics,
@@ -210,11 +212,12 @@ def _build(
 ) -> HAService:
     store, own = child.bell("store"), child.bell("ha")
 
-    # Only a SYNC_MASTER's answers wait for what the slaves acknowledge.
+    # Only the responses of a SYNC_MASTER wait for acknowledgements of slaves.
     waits = options.store.broker_role is BrokerRole.SYNC_MASTER
 
     def ring_readers() -> None:
-        # `remoting` follows the queues, not the log; a slave of this slave sleeps on our own bell.
+        # `remoting` watches the queues, not the log; the links to slaves of this slave wait on our
+        # own bell.
         store.ring()
         own.ring()
 

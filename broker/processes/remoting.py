@@ -1,7 +1,7 @@
 """Composition root of process `remoting`: the remoting server and all broker logic.
 
-Runs on the child's main thread, which becomes the loop's. Waits until the `store` process has
-recovered (or goes on at once when it had: the log's writer may be restarted alone), then writes.
+Runs on the child's main thread, which becomes the loop's. Waits until process `store` has recovered
+(which may already be the case, since the log's writer can be restarted alone), then serves.
 """
 
 from __future__ import annotations

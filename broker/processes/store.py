@@ -1,6 +1,6 @@
-"""Composition root of process `store`: the mapped files' keeper.
+"""Composition root of process `store`, which maintains the mapped files.
 
-Runs on the child's main thread, which answers the commands of other processes; the services have
+Runs on the child's main thread, which serves the commands of other processes; the services have
 threads of their own. A failed service ends the process: the supervisor restarts it (a failed
 fdatasync stops the whole broker).
 """
@@ -29,11 +29,11 @@ _COMMAND_TIME_MS: Final = 3_000
 
 
 def main(child: Child) -> None:
-    """Keep the files until stopped."""
+    """Serve the store until stopped."""
     options = StartupOptions.from_settings(child.settings())
     clock = SystemClock()
     readers = child.bell("remoting")
-    # On a master process `ha` does not wait for what was flushed or allocated.
+    # On a master, process `ha` does not wait for flushes or allocations.
     is_slave = options.store.is_slave
     store = DefaultMessageStore(
         options.store,
@@ -99,7 +99,7 @@ def _handlers(
 def _replicator_handlers(
     store: DefaultMessageStore, clock: SystemClock
 ) -> dict[str, CommandHandler]:
-    """What process `ha` asks of a slave's store."""
+    """Handlers of the commands of process `ha` on a slave."""
 
     def begin_log(arguments: Arguments) -> Arguments:
         deadline_ms = clock.monotonic_ms() + _COMMAND_TIME_MS

@@ -1,8 +1,8 @@
-"""Composition root of the supervisor: what the children inherit, and who they are.
+"""Composition root of the supervisor: the child processes and what they inherit.
 
-Runs on the supervisor's main thread. `open` takes the store's lock and every port, makes the
-shared memory, bells and channels; each failing step is one clear error and undoes the others.
-`run` starts the children and watches them (broker/supervisor/supervisor.py). No policy, no message
+Runs on the supervisor's main thread. `open` takes the store's lock, binds every port and creates
+the shared memory, bells and channels; a failing step raises one clear error and undoes the others.
+`run` starts and monitors the children (broker/supervisor/supervisor.py). No policy, no message
 handling.
 """
 
@@ -48,7 +48,7 @@ _MODULES: Final = {
 }
 _BELLS: Final = ("store", "remoting", "ha")
 _CHANNELS: Final = (("remoting", "store"), ("remoting", "ha"), ("ha", "remoting"), ("ha", "store"))
-"""Who asks whom."""
+"""(client, server) of each command channel."""
 _ALL_ADDRESSES: Final = "0.0.0.0"
 
 
@@ -69,7 +69,8 @@ class BrokerProcess:
     # -- open ----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take everything the children inherit. Raises PortTakenError, StoreError, OSError."""
+        """Acquire everything that the children inherit. Raises PortTakenError, StoreError,
+        OSError."""
         with contextlib.ExitStack() as undo:
             self._lock = undo.enter_context(StoreLock(self._options.store.root))
             self._bind(undo)
@@ -80,10 +81,10 @@ class BrokerProcess:
             self._page = ControlPage(self._page_fd)
             self._bells = {name: Bell.create() for name in _BELLS}
             self._channels: dict[str, socket.socket] = {}
-            for asker, answerer in _CHANNELS:
+            for client, server in _CHANNELS:
                 asking, answering = create_channel()
-                self._channels[f"{asker}->{answerer}"] = asking
-                self._channels[f"{answerer}<-{asker}"] = answering
+                self._channels[f"{client}->{server}"] = asking
+                self._channels[f"{server}<-{client}"] = answering
             self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
             pid_file = write_pid_file("mqbroker", os.getpid())
             undo.callback(remove_pid_file, pid_file)
@@ -114,13 +115,13 @@ class BrokerProcess:
 
     @property
     def embeds_namesrv(self) -> bool:
-        """Whether this broker brings its own name server."""
+        """Whether this broker runs an embedded name server."""
         options = self._options
         return options.supervisor.embedded_namesrv_enable and not options.namesrv_addresses
 
     @property
     def namesrv_addresses(self) -> str:
-        """The `;` list that the broker registers with."""
+        """The name servers that the broker registers with, separated by `;`."""
         if self.embeds_namesrv:
             return f"127.0.0.1:{port_of(self._listeners['namesrv'])}"
         return ";".join(self._options.namesrv_addresses)
@@ -128,7 +129,8 @@ class BrokerProcess:
     # -- run -----------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Start the children, print the boot line when they serve, watch until the end."""
+        """Start the children, print the boot line once they serve, and monitor them until the
+        end."""
         with self._stack:
             for warning in self._options.warnings:
                 log.warning("%s", warning)
@@ -170,7 +172,7 @@ class BrokerProcess:
         return dump
 
     def _end_dump(self) -> None:
-        """Before the children stop: the last line tells of a broker that works."""
+        """Stop the dump before the children stop, so that its last line shows a running broker."""
         if self._dump is not None:
             self._dump.shutdown()
 
@@ -187,27 +189,27 @@ class BrokerProcess:
         )
 
     def _reset_queue_table(self) -> None:
-        """Queues may vanish with a re-sync; nobody has the table mapped now."""
+        """A resync may remove queues; no process has the table mapped at this point."""
         reset_queue_table(self._table_fd)
 
     def _tick(self) -> None:
-        self._tell_refusal()
+        self._report_write_refusal()
         if not self._boot_line_printed and self._page.counters[REMOTING_READY]:
             self._boot_line_printed = True
             sys.stdout.write(self._boot_line() + "\n")
             sys.stdout.flush()
             log.info("%s", self._boot_line())
 
-    def _tell_refusal(self) -> None:
+    def _report_write_refusal(self) -> None:
         """Say on stderr, too, why the store refuses writes, and when that is over."""
         refusal = write_refusal(self._page)
         if refusal == self._refusal:
             return
         self._refusal = refusal
         if refusal:
-            log.error("the store refuses writes: %s", refusal)
+            log.error("the store rejects writes: %s", refusal)
         else:
-            log.warning("the store takes writes again")
+            log.warning("the store accepts writes again")
 
     def _boot_line(self) -> str:
         broker = self._options.broker

@@ -1,9 +1,9 @@
-"""AdminAclProcessor: accounts and white addresses for operators (50 to 53), files for slaves.
+"""AdminAclProcessor: accounts and whitelisted addresses for operators (50 to 53), files for slaves.
 
-Runs in the `admin` pool: changes write a file. Follows the ACL part of AdminBrokerProcessor of the
-original; without ACL every code is answered with its own failure and a remark that says so (there:
-a null pointer's text, and silence to 52). Who may ask is decided before, by RequestGuard. Every
-change leaves a line in the log, without keys.
+Runs in the `admin` pool: changes write a file. Follows the ACL part of AdminBrokerProcessor of
+RocketMQ. Without ACL every code is answered with its own failure code and a remark that says so
+(RocketMQ: the text of a NullPointerException, and no response to 52). RequestGuard has already
+checked the permission. Every change is logged, without keys.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
-OFF: Final = "access control is off on this broker, set aclEnable=true and restart it"
+OFF: Final = "access control is off on this broker; set aclEnable=true and restart it"
 
 
 class AclFilesManager(Protocol):
-    """What is needed of PlainPermissionManager; changes raise AclChangeError."""
+    """The part of PlainPermissionManager used here; changes raise AclChangeError."""
 
     def update_account(self, change: AccountChange) -> None:
         """Create or change."""
 
     def delete_account(self, access_key: str) -> None:
-        """Take it away."""
+        """Delete an account."""
 
     def update_white_addresses(self, addresses: Sequence[str], path: str | None) -> None:
-        """Of one file."""
+        """Replace the whitelisted addresses of one file."""
 
-    def editions(self) -> dict[str, DataVersion]:
-        """By path."""
+    def data_versions(self) -> dict[str, DataVersion]:
+        """The data version of each file, by path."""
         ...
 
-    def default_edition(self) -> DataVersion:
-        """Of conf/plain_acl.yml."""
+    def default_data_version(self) -> DataVersion:
+        """The data version of conf/plain_acl.yml."""
         ...
 
     def texts(self) -> Mapping[str, str]:
-        """By name."""
+        """The text of each file, by name."""
         ...
 
 
@@ -82,7 +82,7 @@ class AdminAclProcessor(TableProcessor):
     def update_account(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """50: create an account or change it; what the request leaves out stays."""
+        """50: create or change an account; fields missing in the request are kept."""
         failure = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
         acl = self._require(failure)
         header = decode_header(CreateAccessConfigRequestHeader, request.ext_fields)
@@ -97,7 +97,7 @@ class AdminAclProcessor(TableProcessor):
             group_perms=_optional_list(header.group_perms),
         )
         _change(failure, lambda: acl.update_account(change))
-        log.info("account %s: written, asked by %s", header.access_key, connection.remote_address)
+        log.info("account %s: saved, requested by %s", header.access_key, connection.remote_address)
         return request.response(ResponseCode.SUCCESS)
 
     def delete_account(
@@ -112,13 +112,13 @@ class AdminAclProcessor(TableProcessor):
             lambda: acl.delete_account(access_key),
             f"The accesskey[{access_key}] corresponding to accessConfig has been deleted failed.",
         )
-        log.info("account %s: deleted, asked by %s", access_key, connection.remote_address)
+        log.info("account %s: deleted, requested by %s", access_key, connection.remote_address)
         return request.response(ResponseCode.SUCCESS)
 
     def update_white_addresses(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """53: replace the white addresses of one file."""
+        """53: replace the whitelisted addresses of one file."""
         failure = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
         acl = self._require(failure)
         header = decode_header(UpdateGlobalWhiteAddrsConfigRequestHeader, request.ext_fields)
@@ -128,18 +128,20 @@ class AdminAclProcessor(TableProcessor):
             lambda: acl.update_white_addresses(split_list(addresses), header.acl_file_full_path),
             f"The globalWhiteAddresses[{addresses}] has been updated failed.",
         )
-        log.info("white addresses: %s, asked by %s", addresses, connection.remote_address)
+        log.info("white addresses: %s, requested by %s", addresses, connection.remote_address)
         return request.response(ResponseCode.SUCCESS)
 
     def get_versions(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """52: which edition of each file is in force."""
+        """52: the data version of each file in use."""
         acl = self._require(ResponseCode.SYSTEM_ERROR)
-        editions = {path: edition.to_json() for path, edition in acl.editions().items()}
+        data_versions = {
+            path: data_version.to_json() for path, data_version in acl.data_versions().items()
+        }
         header = GetBrokerAclConfigResponseHeader(
-            version=acl.default_edition().to_json_bytes().decode(),
-            all_acl_file_version=dumps_java(editions).decode(),
+            version=acl.default_data_version().to_json_bytes().decode(),
+            all_acl_file_version=dumps_java(data_versions).decode(),
             broker_name=self._identity.broker_name,
             broker_addr=self._identity.broker_addr,
             cluster_name=self._identity.cluster_name,
@@ -147,10 +149,10 @@ class AdminAclProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS, None, encode_header(header))
 
     def get_files(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """28907, ours: every file with its text, for a slave."""
+        """28907 (an extension of this broker): every file with its text, for a slave."""
         acl = self._require(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         files = [AclFileText(name=name, text=text) for name, text in acl.texts().items()]
-        log.debug("access files: handed to %s", connection.remote_address)
+        log.debug("access files: sent to %s", connection.remote_address)
         return request.response(ResponseCode.SUCCESS, body=AclFiles(files=files).to_json_bytes())
 
     def _require(self, failure: ResponseCode) -> AclFilesManager:

@@ -1,7 +1,7 @@
 """AdminGroupProcessor: consumer groups and connected clients for operators (200, 203, ...).
 
 Runs in the `admin` pool: changes write a file. Follows the group part of AdminBrokerProcessor of
-the original. Also serves the slaves of this broker (201).
+RocketMQ. Also serves the slaves of this broker (201).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class AdminGroupProcessor(TableProcessor):
             }
         )
         self.config = config
-        """Replaced whole when a setting changes."""
+        """Replaced as a whole when a setting changes."""
         self._groups = groups
         self._consumers = consumers
         self._producers = producers
@@ -91,7 +91,7 @@ class AdminGroupProcessor(TableProcessor):
         """200: create a group or replace its settings."""
         refuse_on_slave(self._is_slave())
         config = SubscriptionGroupConfig.from_json_bytes(request.body)
-        log.info("group %s: update asked by %s", config.group_name, connection.remote_address)
+        log.info("group %s: update requested by %s", config.group_name, connection.remote_address)
         require_saved(self._groups.update(config), f"group {config.group_name}")
         return request.response(ResponseCode.SUCCESS)
 
@@ -102,7 +102,7 @@ class AdminGroupProcessor(TableProcessor):
         refuse_on_slave(self._is_slave())
         configs = SubscriptionGroupList.from_json_bytes(request.body).group_config_list
         names = [config.group_name for config in configs]
-        log.info("groups %s: update asked by %s", names, connection.remote_address)
+        log.info("groups %s: update requested by %s", names, connection.remote_address)
         saved = [self._groups.update(config) for config in configs]
         require_saved(all(saved), f"the change of groups {', '.join(names)}")
         return request.response(ResponseCode.SUCCESS)
@@ -114,7 +114,7 @@ class AdminGroupProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS, body=self._groups.encode())
 
     def get_group(self, _connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """352 (5.x): one group; made with defaults where that is allowed, as there."""
+        """352 (5.x): one group; created with defaults where that is allowed, as in 5.x."""
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, request.ext_fields)
         config = self._groups.find_or_create(header.group)
         if config is None:
@@ -122,11 +122,12 @@ class AdminGroupProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS, body=config.to_json_bytes())
 
     def delete_group(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """207: the group's settings, and its offsets when asked (4.x and 5.x name that apart)."""
+        """207: delete the group's settings, and its offsets if requested (4.x and 5.x use different
+        fields for that)."""
         refuse_on_slave(self._is_slave())
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
         group = header.group_name
-        log.info("group %s: deletion asked by %s", group, connection.remote_address)
+        log.info("group %s: deletion requested by %s", group, connection.remote_address)
         saved = self._groups.delete(group)
         if header.remove_offset or header.clean_offset:
             self._consumer_offsets.remove_group(group)
@@ -159,7 +160,7 @@ class AdminGroupProcessor(TableProcessor):
     def query_subscription(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """345 (5.x): what a live group subscribes in a topic; nothing is said for one that is not
+        """345 (5.x): the subscription of a live group to a topic; empty if the group is not
         online."""
         header = decode_header(QuerySubscriptionByConsumerRequestHeader, request.ext_fields)
         topic = header.topic

@@ -1,8 +1,9 @@
 """AdminHAProcessor: replication for operators and for the group's brokers (906, 907, 28906).
 
-Runs in the `admin` pool: 907 and announcements wait for process `ha`. What goes on on the HA port
-is known there only; this processor turns its answer into the body of the original and adds how
-the metadata follows. Follows the HA part of AdminBrokerProcessor of 5.3.3; 28906 is ours.
+Runs in the `admin` pool: 907 and announcements wait for process `ha`. Only that process knows the
+state of the HA port; this processor converts its response into RocketMQ's body and adds the state
+of metadata synchronization. Follows the HA part of AdminBrokerProcessor of 5.3.3; 28906 is an
+extension of this broker.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ HA_TIMEOUT_MS: Final = 3_000
 
 
 class HaCommands(Protocol):
-    """What is needed of the CommandClient to process `ha`."""
+    """The part of the CommandClient to process `ha` used here."""
 
     def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
-        """Ask and wait. Raises CommandError."""
+        """Call and wait. Raises CommandError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaIdentity:
-    """Who this broker is. `initial_max_offset`: end of the log when it started."""
+    """Identity of this broker. `initial_max_offset`: end of the log when it started."""
 
     broker_name: str
     broker_id: int
@@ -65,9 +66,9 @@ class AdminHAProcessor(TableProcessor):
         slave_sync: Callable[[], Mapping[SyncKind, SyncStatus]],
         update_master: Callable[[str, str, str | None], None],
     ) -> None:
-        """`identity` is asked with each request. `slave_sync`: SlaveSynchronize.status, asked on a
-        slave only. `update_master`: on a slave, a peer ("ip:port") says: follow this HA address
-        and take the metadata from that remoting address."""
+        """`identity` is called for each request. `slave_sync`: SlaveSynchronize.status, called on a
+        slave only. `update_master`: on a slave, called when a peer ("ip:port") announces the
+        master's HA address, to be followed, and its remoting address, to copy metadata from."""
         super().__init__(
             {
                 RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange_broker_ha_info,
@@ -83,7 +84,7 @@ class AdminHAProcessor(TableProcessor):
     def exchange_broker_ha_info(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """906: tells a slave who its master is, or asks a master for its addresses."""
+        """906: tells a slave the addresses of its master, or asks a master for its own."""
         header = decode_header(ExchangeHAInfoRequestHeader, request.ext_fields)
         identity = self._identity()
         is_master = identity.broker_id == 0
@@ -97,13 +98,13 @@ class AdminHAProcessor(TableProcessor):
                 )
         elif is_master:
             log.warning(
-                "master address %s: not taken from %s, this broker is a master",
+                "master address %s: ignored, sent by %s, this broker is a master",
                 header.master_ha_address,
                 connection.remote_address,
             )
         else:
             log.info(
-                "master address %s (%s): told by %s",
+                "master address %s (%s): received from %s",
                 header.master_ha_address,
                 header.master_address,
                 connection.remote_address,
@@ -122,7 +123,7 @@ class AdminHAProcessor(TableProcessor):
             info = HARuntimeInfo.from_json(tree)
         except ValueError as error:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"process ha answered no HA status: {error}"
+                ResponseCode.SYSTEM_ERROR, f"cannot get the HA status from process ha: {error}"
             ) from error
         if not info.master:
             kinds = self._slave_sync().items()
@@ -133,28 +134,29 @@ class AdminHAProcessor(TableProcessor):
     def announce_ha_link(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """28906: a slave of this group says which HA connection is its own. Nobody may name the
-        connections of another host: a name decides which acknowledgements count as one copy."""
+        """28906: a slave of this group identifies its HA connection. It may not identify
+        connections of another host, since the identity decides which acknowledgements count as one
+        copy."""
         header = decode_header(AnnounceHALinkRequestHeader, request.ext_fields)
         identity = self._identity()
         if header.broker_name != identity.broker_name:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"broker {header.broker_name}:{header.broker_id} is no replica of "
+                f"broker {header.broker_name}:{header.broker_id} is not a replica of "
                 f"{identity.broker_name}; check brokerName on both, and haMasterAddress",
             )
         if header.broker_id in (0, identity.broker_id) or header.broker_id < 0:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"brokerId {header.broker_id} is no slave of {identity.broker_name}:"
+                f"brokerId {header.broker_id} is not a slave of {identity.broker_name}:"
                 f"{identity.broker_id}; give each replica an id of its own above 0",
             )
         if ip_of(header.link) != ip_of(connection.remote_address):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"HA link {header.link} is not announced from its own ip but from "
+                f"HA link {header.link} is not announced from its own IP but from "
                 f"{connection.remote_address}; let the slave reach both ports of its master over "
-                "the same network, or leave it without a name: replication works nevertheless",
+                "the same network, or ignore this: replication works without a name",
             )
         self._ask(
             "announce_ha_link",
@@ -176,7 +178,7 @@ class AdminHAProcessor(TableProcessor):
             return self._ha.call(command, HA_TIMEOUT_MS, **arguments)
         except CommandError as error:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"replication cannot be asked just now: {error}"
+                ResponseCode.SYSTEM_ERROR, f"process ha is not available: {error}"
             ) from error
 
 

@@ -1,7 +1,7 @@
 """AdminOffsetProcessor: offsets of queues and groups (29-32, 43, 45, 208, 303, 308, 314, ...).
 
 29, 30 and 31 come from consumers as well as from operators. 30, 31, 43 and 45 are light; the
-others read files: `admin` pool. Follows the offset part of AdminBrokerProcessor of the original.
+others read files: `admin` pool. Follows the offset part of AdminBrokerProcessor of RocketMQ.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from remoting.response_code import ResponseCode
 log = logging.getLogger(__name__)
 
 MAX_QUEUE_UNITS: Final = 10_000
-"""Entries that one 321 gets at most: the original would read a whole file, 300,000 of them."""
+"""Maximum number of entries for one 321; RocketMQ would read a whole file, 300,000 entries."""
 
 MAX_OFFSET: Final = (1 << 63) - 1
 
@@ -133,7 +133,7 @@ class AdminOffsetProcessor(TableProcessor):
     def get_max_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """30: the offset that the next message of the queue will get."""
+        """30: the offset of the next message of the queue."""
         header = decode_header(GetMaxOffsetRequestHeader, request.ext_fields)
         _, max_offset = self._queue_offsets.offsets(header.topic, header.queue_id)
         return _answer(request, GetMaxOffsetResponseHeader(offset=max_offset))
@@ -141,7 +141,7 @@ class AdminOffsetProcessor(TableProcessor):
     def get_min_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """31: the first offset of the queue that is still there."""
+        """31: the first available offset of the queue."""
         header = decode_header(GetMinOffsetRequestHeader, request.ext_fields)
         min_offset, _ = self._queue_offsets.offsets(header.topic, header.queue_id)
         return _answer(request, GetMinOffsetResponseHeader(offset=min_offset))
@@ -149,7 +149,7 @@ class AdminOffsetProcessor(TableProcessor):
     def get_earliest_msg_store_time(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """32: store time of the first message of the queue, -1 when it is empty."""
+        """32: store time of the first message of the queue, -1 if it is empty."""
         header = decode_header(GetEarliestMsgStoretimeRequestHeader, request.ext_fields)
         earliest_ms = self._times.earliest(header.topic, header.queue_id)
         return _answer(request, GetEarliestMsgStoretimeResponseHeader(timestamp=earliest_ms))
@@ -157,9 +157,9 @@ class AdminOffsetProcessor(TableProcessor):
     def query_consume_queue(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """321: entries of a consume queue as they stand there; none for a count below 1. An index
-        without an entry is an error: RocketMQ answers success there, without the body that
-        its own tool then decodes.
+        """321: raw entries of a consume queue; none for a count below 1. An index without an entry
+        is an error. (RocketMQ returns success without a body, which its own tool then fails to
+        decode.)
         """
         header = decode_header(QueryConsumeQueueRequestHeader, request.ext_fields)
         topic, queue_id, index = header.topic, header.queue_id, header.index
@@ -209,7 +209,7 @@ class AdminOffsetProcessor(TableProcessor):
     def get_all_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """43: every consumer offset; a 5.x slave fails without an edition beside them."""
+        """43: every consumer offset; a 5.x slave fails without a data version in the body."""
         offsets = self._consumer_offsets
         body = offsets.encode_for_5x() if request.version >= V5_0_0 else offsets.encode()
         return request.response(ResponseCode.SUCCESS, body=body)
@@ -234,8 +234,8 @@ class AdminOffsetProcessor(TableProcessor):
     def query_correction_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """308: the lowest offset of any group in each queue; MAX_OFFSET where the compared group
-        is behind what is still there.
+        """308: the lowest offset of any group in each queue; MAX_OFFSET if the compared group is
+        below the queue's min offset.
         """
         header = decode_header(QueryCorrectionOffsetHeader, request.ext_fields)
         topic = header.topic
@@ -254,9 +254,8 @@ class AdminOffsetProcessor(TableProcessor):
     def clone_group_offset(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """314: one group gets another's offsets, in one topic or (where the original clones
-        nothing) in all of them; topics that the source has stopped to subscribe only with
-        `offline`.
+        """314: copy one group's offsets to another, in one topic or (where RocketMQ clones nothing)
+        in all topics; topics that the source no longer subscribes to only with `offline`.
         """
         header = decode_header(CloneGroupOffsetRequestHeader, request.ext_fields)
         source, target, topic = header.src_group, header.dest_group, (header.topic or "").strip()
@@ -270,14 +269,16 @@ class AdminOffsetProcessor(TableProcessor):
         for name in cloned:
             self._consumer_offsets.clone_offset(source, target, name)
         log.warning(
-            "group %s: offsets in %s cloned from group %s, asked by %s; not cloned: %s",
+            "group %s: offsets in %s cloned from group %s, requested by %s; not cloned: %s",
             target,
             cloned,
             source,
             connection.remote_address,
             sorted(set(names) - set(cloned)) or "none",
         )
-        require_saved(self._consumer_offsets.save_if_changed(), f"the clone for group {target}")
+        require_saved(
+            self._consumer_offsets.save_if_changed(), f"the cloned offsets of group {target}"
+        )
         return request.response(ResponseCode.SUCCESS)
 
     # -- progress of groups ---------------------------------------------------------------------
@@ -285,7 +286,7 @@ class AdminOffsetProcessor(TableProcessor):
     def get_consume_stats(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """208: how far a group is in each read queue of one topic, or of all its topics."""
+        """208: the progress of a group in each read queue of one topic, or of all its topics."""
         header = decode_header(GetConsumeStatsRequestHeader, request.ext_fields)
         group, topic = header.consumer_group, header.topic
         names = (
@@ -297,9 +298,7 @@ class AdminOffsetProcessor(TableProcessor):
         for name in names:
             config = self._topics.find(name)
             if config is None or not self._counts(group, name):
-                log.warning(
-                    "group %s: topic %s is not shown, unknown or not subscribed", group, name
-                )
+                log.warning("group %s: topic %s skipped, unknown or not subscribed", group, name)
                 continue
             offset_table |= self._progress(group, name, config.read_queue_nums, for_5x=for_5x)
             consume_tps += self._stats.tps_group_get_nums(group, name)
@@ -344,7 +343,7 @@ class AdminOffsetProcessor(TableProcessor):
                 )
 
     def _counts(self, group: str, topic: str) -> bool:
-        """False for a topic that a live group has stopped to subscribe."""
+        """False for a topic that a live group no longer subscribes to."""
         return (
             self._consumers.find_subscription(group, topic) is not None
             or self._consumers.subscription_count(group) == 0
@@ -363,8 +362,8 @@ class AdminOffsetProcessor(TableProcessor):
     def _offset_wrapper(
         self, group: str, topic: str, queue_id: int, *, for_5x: bool
     ) -> OffsetWrapper:
-        """Progress in one queue; 5.x shows pullOffset - consumerOffset as "in flight", and this
-        broker does not note how far a group has pulled: it shows none.
+        """Progress in one queue. 5.x shows pullOffset - consumerOffset as "in flight"; this broker
+        does not track how far a group has pulled, so it shows none.
         """
         _, broker_offset = self._queue_offsets.offsets(topic, queue_id)
         consumer_offset = max(0, self._consumer_offsets.query_offset(group, topic, queue_id) or 0)
@@ -403,8 +402,8 @@ class AdminOffsetProcessor(TableProcessor):
             consume_ms = times.store_timestamp(topic, queue_id, consumer_offset - 1)
         delay_ms = 0
         if consumer_offset < max_offset:
-            # The original takes -1 for the time of a message that is not there, so a queue
-            # nobody consumed shows the time since 1970 as its delay.
+            # RocketMQ uses -1 as the time of a missing message, so for a queue that was
+            # never consumed it shows the time since 1970 as its delay.
             next_ms = times.store_timestamp(topic, queue_id, consumer_offset)
             delay_ms = self._clock.now_ms() - next_ms
         return QueueTimeSpan(
@@ -427,7 +426,7 @@ def _answer(request: RemotingCommand, header: CommandCustomHeader) -> RemotingCo
 
 
 def java_time_text(timestamp_ms: int) -> str:
-    """yyyy-MM-dd#HH:mm:ss:SSS in the local zone, as the original shows times to operators."""
+    """yyyy-MM-dd#HH:mm:ss:SSS in the local time zone, RocketMQ's format for operators."""
     seconds, millis = divmod(timestamp_ms, 1000)
     moment = datetime.fromtimestamp(seconds).astimezone()
     return f"{moment:%Y-%m-%d#%H:%M:%S}:{millis:03d}"

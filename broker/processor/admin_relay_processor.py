@@ -1,4 +1,4 @@
-"""AdminRelayProcessor: an operator's questions that only a connected client can answer.
+"""AdminRelayProcessor: operators' requests that are relayed to a connected client.
 
 Runs in the `admin` pool: its threads wait for the client (broker/client/broker2client.py bounds how
 many may). Serves 223 (221 to the clients), 307 and 309. Follows the same part of
@@ -48,10 +48,11 @@ class AdminRelayProcessor(TableProcessor):
     def get_consumer_status(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """223: how far each member of a group (or the one named) is, as it says itself."""
+        """223: the progress of each member of a group (or of one member), as reported by the
+        client."""
         header = decode_header(GetConsumerStatusRequestHeader, request.ext_fields)
         log.info(
-            "consume status of group %s, topic %s: asked by %s",
+            "consume status of group %s, topic %s: requested by %s",
             header.group,
             header.topic,
             connection.remote_address,
@@ -71,11 +72,11 @@ class AdminRelayProcessor(TableProcessor):
     def consume_message_directly(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """309: one consumer's listener runs over a stored message; offsets do not move."""
+        """309: one consumer's listener consumes a stored message; offsets do not change."""
         header = decode_header(ConsumeMessageDirectlyRequestHeader, request.ext_fields)
         group, client_id = header.consumer_group, header.client_id or ""
         log.info(
-            "message %s: to be consumed directly by %s of group %s, asked by %s",
+            "message %s: to be consumed directly by %s of group %s, requested by %s",
             header.msg_id,
             client_id,
             group,
@@ -88,7 +89,7 @@ class AdminRelayProcessor(TableProcessor):
     def _relay(
         self, code: RequestCode, group: str, client_id: str, request: RemotingCommand
     ) -> RemotingCommand:
-        """The client's answer as the answer to `request`."""
+        """Relay the client's response as the response to `request`."""
         answer = self._clients.call_consumer(code, group, client_id, request)
         ext_fields = answer.ext_fields if answer.has_ext_fields else None
         return request.response(answer.code, answer.remark, ext_fields, answer.body)
@@ -102,7 +103,7 @@ class AdminRelayProcessor(TableProcessor):
         if record is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"can not find message by the offset, {phy_offset}; msgId {message_id} is no "
-                "message of this broker, or it was deleted with its file",
+                f"can not find message by the offset, {phy_offset}; msgId {message_id} does "
+                "not belong to this broker, or its file was deleted",
             )
         return record

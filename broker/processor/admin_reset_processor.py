@@ -1,9 +1,9 @@
-"""AdminResetProcessor: an operator sets where a consumer group goes on (222, with 220 to clients).
+"""AdminResetProcessor: resets the offsets of a consumer group (222, with 220 to clients).
 
-Runs in the `admin` pool: finding an offset by time reads files. As with the original of 4.9 this
-broker's own table stays as it is: the members drop the queues, wait, and commit the new offsets.
-mqadmin of 5.x resets single queues too (queueId, offset); those it has committed itself before, so
-a group that is not online is no error there. Follows resetOffset of AdminBrokerProcessor.
+Runs in the `admin` pool: finding an offset by time reads files. As in RocketMQ 4.9, this broker
+does not change its own table: the members drop the queues, wait, and commit the new offsets.
+mqadmin of 5.x can also reset a single queue (queueId, offset); there the offset is stored here if
+the group is not online. Follows resetOffset of AdminBrokerProcessor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from remoting.response_code import ResponseCode
 log = logging.getLogger(__name__)
 
 _TO_THE_END: Final = -1
-"""As a timestamp: the end of each queue; as an offset (5.x): none is given."""
+"""As a timestamp: the end of each queue. As an offset (5.x): not set."""
 
 
 class AdminResetProcessor(TableProcessor):
@@ -64,10 +64,11 @@ class AdminResetProcessor(TableProcessor):
         self._is_slave = is_slave
 
     def reset_offset(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """222: every write queue of a topic, or the one of queueId; answers the new offsets."""
+        """222: every write queue of a topic, or the one given by queueId; returns the new
+        offsets."""
         header = decode_header(ResetOffsetRequestHeader, request.ext_fields)
         log.warning(
-            "reset of group %s, topic %s, queue %s to %s (force %s): asked by %s",
+            "reset of group %s, topic %s, queue %s to %s (force %s): requested by %s",
             header.group,
             header.topic,
             header.queue_id,
@@ -79,13 +80,13 @@ class AdminResetProcessor(TableProcessor):
             offsets = self._reset_queue(connection, header, header.queue_id)
         else:
             offsets = self._topic_offsets(header)
-            self._tell(header, offsets, for_cpp=request.language == LanguageCode.CPP)
+            self._send_reset(header, offsets, for_cpp=request.language == LanguageCode.CPP)
         body = ResetOffsetBody(offset_table=offsets)
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def _topic_offsets(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
-        """Each queue's offset of that time, or the stored one where the new one is no step back
-        and force is off."""
+        """The offset of each queue at that time. Without force, the stored offset is kept unless
+        the new one is lower."""
         topic, group = header.topic, header.group
         config = self._topics.find(topic)
         if config is None:
@@ -108,7 +109,7 @@ class AdminResetProcessor(TableProcessor):
     def _reset_queue(
         self, connection: ConnectionLike, header: ResetOffsetRequestHeader, queue_id: int
     ) -> dict[MessageQueue, int]:
-        """One queue for mqadmin of 5.x: told to the members, or stored when nobody is online."""
+        """One queue, for mqadmin of 5.x: sent to the members, or stored if none is online."""
         topic, group = header.topic, header.group
         self._check_queue(topic, group, queue_id)
         offset = header.offset
@@ -122,7 +123,7 @@ class AdminResetProcessor(TableProcessor):
             )
         offsets = {self._queue(topic, queue_id): offset}
         if self._consumers.has_group(group):
-            self._tell(header, offsets, for_cpp=False)
+            self._send_reset(header, offsets, for_cpp=False)
         else:
             remote = connection.remote_address
             self._consumer_offsets.commit_offset(remote, group, topic, queue_id, offset)
@@ -145,7 +146,7 @@ class AdminResetProcessor(TableProcessor):
                 f"{config.write_queue_nums} write queues",
             )
 
-    def _tell(
+    def _send_reset(
         self, header: ResetOffsetRequestHeader, offsets: dict[MessageQueue, int], *, for_cpp: bool
     ) -> None:
         self._clients.reset_offset(

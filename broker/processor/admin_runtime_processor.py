@@ -1,7 +1,7 @@
 """AdminRuntimeProcessor: state, settings and counters of this broker (25, 26, 28, 306, 315, 329).
 
-Runs in the `admin` pool: 28 looks at disks, 25, 306 and 329 wait for the `store` process, 25 for
-name servers too. Follows the runtime part of AdminBrokerProcessor of the original.
+Runs in the `admin` pool: 28 accesses disks; 25, 306 and 329 wait for process `store`, 25 for name
+servers too. Follows the runtime part of AdminBrokerProcessor of RocketMQ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager,
 from broker.metrics.runtime_info import RuntimeInfoSource, runtime_table
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import StoreCommands
-from remoting.asker import asker
+from remoting.asker import describe_requester
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.stats import BrokerStatsData, BrokerStatsItem
@@ -34,24 +34,25 @@ READ_BY_MQADMIN: Final = {
     "clientCallbackExecutorThreads": str(len(os.sched_getaffinity(0))),
     "filterServerNums": "0",
 }
-"""Settings without effect here that mqadmin reads: exportConfigs fails without the second (and
-without useTLS, which is one of ours), exportMetrics shows the first, in Java the number of
-processors, as just that."""
+"""Settings that mqadmin reads but that have no effect here. exportConfigs fails without the second
+(and without useTLS, which is supported here); exportMetrics shows the first, the number of
+processors in Java."""
 
 
 class ConfigSource(Protocol):
-    """The settings in force, and their change."""
+    """Reads and changes the current settings."""
 
     def all_configs(self) -> Mapping[str, str]:
-        """Every key with its value as a settings file would have it."""
+        """Every key with its current value, formatted as in a settings file."""
         ...
 
     def data_version(self) -> DataVersion:
-        """Raised by each change of a setting."""
+        """Increases with each change of a setting."""
         ...
 
     def update(self, text: str, who: str) -> str:
-        """Take the changes of a properties text; says what applies when. Raises RequestError."""
+        """Apply the changes of a properties text; returns a summary of what applies when. Raises
+        RequestError."""
         ...
 
 
@@ -93,13 +94,13 @@ class AdminRuntimeProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"UnsupportedEncodingException {error}"
             ) from error
-        remark = self._configs.update(text, asker(connection, request))
+        remark = self._configs.update(text, describe_requester(connection, request))
         return request.response(ResponseCode.SUCCESS, remark)
 
     def get_broker_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """26: every setting as `key=value` lines, and those that mqadmin cannot do without."""
+        """26: every setting as `key=value` lines, plus those that mqadmin requires."""
         shown = {**READ_BY_MQADMIN, **self._configs.all_configs()}
         lines = (f"{key}={value}\n" for key, value in shown.items())
         version = self._configs.data_version().to_json_bytes().decode()
@@ -135,7 +136,7 @@ class AdminRuntimeProcessor(TableProcessor):
     def clean_expired_consume_queue(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """306: delete consume queue files that nothing points to any more, now."""
+        """306: delete obsolete consume queue files now."""
         return self._run_now(
             "clean expired consume queues",
             self._store.clean_expired_consume_queue,
@@ -158,7 +159,7 @@ class AdminRuntimeProcessor(TableProcessor):
         connection: ConnectionLike,
         request: RemotingCommand,
     ) -> RemotingCommand:
-        log.warning("%s: asked by %s", what, connection.remote_address)
+        log.warning("%s: requested by %s", what, connection.remote_address)
         command()
         log.warning("%s: done", what)
         return request.response(ResponseCode.SUCCESS)

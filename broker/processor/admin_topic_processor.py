@@ -1,13 +1,13 @@
-"""AdminTopicProcessor: topics made, changed, deleted and listed by operators (17, 21, 202, ...).
+"""AdminTopicProcessor: operators create, change, delete and list topics (17, 21, 202, ...).
 
 Runs in the `admin` pool: changes write files and talk to name servers. Follows the topic part of
-AdminBrokerProcessor of the original, with two differences, both on purpose:
+AdminBrokerProcessor of RocketMQ, with two intended differences:
 
-- 215 removes the consumer offsets of the topic, as 5.x does: a topic that is made again must not
-  start with the offsets of the old one. It is done last, so that a crash half-way leaves a topic
+- 215 removes the consumer offsets of the topic, as 5.x does: a topic that is created again must not
+  start with the offsets of the old one. This is done last, so that a crash half-way leaves a topic
   that can be deleted again.
-- 215 deletes the consume queues of that topic only. The original deletes those of every topic it
-  does not know, which after the loss of topics.json would be all of them. 316 still does that.
+- 215 deletes the consume queues of that topic only. RocketMQ deletes those of every unknown
+  topic, which after a loss of topics.json would be all of them. 316 still does that.
 """
 
 from __future__ import annotations
@@ -96,18 +96,18 @@ class AdminTopicProcessor(TableProcessor):
         self._stats = stats
         self._is_slave = is_slave
         self._change_lock = threading.Lock()
-        """Creations and deletions one after the other, each with all its steps."""
+        """Serializes creations and deletions, each with all its steps."""
 
     def update_and_create_topic(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """17: create a topic or replace its settings; name servers know when it is answered.
+        """17: create a topic or replace its settings; it is registered before the response is sent.
 
-        The success answer carries the odd remark that the original forgets there.
+        The success response carries the same odd remark as RocketMQ's.
         """
         refuse_on_slave(self._is_slave())
         header = decode_header(CreateTopicRequestHeader, request.ext_fields)
-        log.info("topic %s: update asked by %s", header.topic, connection.remote_address)
+        log.info("topic %s: update requested by %s", header.topic, connection.remote_address)
         validate_topic(header.topic)
         self._system_topics.check_not_system(header.topic)
         config = TopicConfig(
@@ -130,7 +130,7 @@ class AdminTopicProcessor(TableProcessor):
         refuse_on_slave(self._is_slave())
         configs = CreateTopicListRequestBody.from_json_bytes(request.body).topic_config_list
         names = [config.topic_name for config in configs]
-        log.info("topics %s: update asked by %s", names, connection.remote_address)
+        log.info("topics %s: update requested by %s", names, connection.remote_address)
         for name in names:
             validate_topic(name)
             self._system_topics.check_not_system(name)
@@ -141,12 +141,12 @@ class AdminTopicProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS)
 
     def delete_topic(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """215: the topic, its consume queues, its consumer offsets. Name servers are told by
-        mqadmin (216).
+        """215: delete the topic, its consume queues and its consumer offsets. mqadmin tells the
+        name servers (216).
         """
         refuse_on_slave(self._is_slave())
         topic = decode_header(DeleteTopicRequestHeader, request.ext_fields).topic
-        log.info("topic %s: deletion asked by %s", topic, connection.remote_address)
+        log.info("topic %s: deletion requested by %s", topic, connection.remote_address)
         validate_topic(topic)
         self._system_topics.check_not_system(topic)
         with self._change_lock:
@@ -163,9 +163,9 @@ class AdminTopicProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """316: delete the consume queues of every topic that is not in the table."""
-        log.warning("clean unused topics: asked by %s", connection.remote_address)
+        log.warning("clean unused topics: requested by %s", connection.remote_address)
         with self._change_lock:
-            # The op topic has no entry in the table, and is used all the same (as in the original).
+            # The op topic has no entry in the table but is in use (as in RocketMQ).
             self._store.clean_unused_topic([*self._topics.topic_names(), TRANS_OP_HALF_TOPIC])
         return request.response(ResponseCode.SUCCESS)
 
@@ -178,7 +178,8 @@ class AdminTopicProcessor(TableProcessor):
     def get_topic_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """351 (5.x): one topic; mqadmin of 5.x asks before topicStatus and consumerProgress."""
+        """351 (5.x): one topic; mqadmin of 5.x sends this before topicStatus and
+        consumerProgress."""
         topic = decode_header(GetTopicConfigRequestHeader, request.ext_fields).topic
         config = self._topics.find(topic)
         if config is None:
@@ -190,7 +191,7 @@ class AdminTopicProcessor(TableProcessor):
     def get_topic_stats_info(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """202: offsets and newest message of each write queue."""
+        """202: offsets and last update time of each write queue."""
         topic = decode_header(GetTopicStatsInfoRequestHeader, request.ext_fields).topic
         config = self._topics.find(topic)
         if config is None:
@@ -220,7 +221,7 @@ class AdminTopicProcessor(TableProcessor):
     def query_topic_consume_by_who(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """300: groups that subscribe the topic now, or have offsets in it."""
+        """300: groups that subscribe to the topic, or have offsets in it."""
         topic = decode_header(QueryTopicConsumeByWhoRequestHeader, request.ext_fields).topic
         groups = dict.fromkeys(
             (

@@ -1,8 +1,8 @@
-"""ClientManageProcessor: heartbeats (34), leaving (35), check of a subscription (46).
+"""ClientManageProcessor: heartbeats (34), unregistering (35), checking a subscription (46).
 
-Runs in the `heartbeat` / `client manage` pool: a heartbeat may create a retry topic, and waits
-until the name servers know it. Follows
-ClientManageProcessor of the original; what a client is remembered by is the managers' business.
+Runs in the `heartbeat` / `client manage` pool: a heartbeat may create a retry topic, and then waits
+until it is registered. Follows ClientManageProcessor of RocketMQ; the managers hold the clients'
+state.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class ClientManageProcessor(TableProcessor):
         )
 
     def heart_beat(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """34: the client lives, with these groups and subscriptions."""
+        """34: the client is alive, with these groups and subscriptions."""
         heartbeat = HeartbeatData.from_json_bytes(request.body)
         info = self._channel_info(connection, heartbeat.client_id, request)
         for consumer in heartbeat.consumer_data_set:
             notify = self._prepare_group(consumer)
-            # Each table gets its own value: they age apart.
+            # A separate object for each table, since they expire independently.
             member = self._channel_info(connection, heartbeat.client_id, request)
             if self._consumers.register_consumer(consumer, member, notify=notify):
                 log.info("group %s: changed by %r", consumer.group_name, info)
@@ -101,7 +101,7 @@ class ClientManageProcessor(TableProcessor):
     def check_client_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """46: whether the broker can filter as the client wants."""
+        """46: whether the broker supports the client's filter."""
         body = CheckClientRequestBody.from_json_bytes(request.body)
         subscription = body.subscription_data
         if subscription is not None and not is_tag_type(subscription.expression_type):
@@ -120,11 +120,18 @@ class ClientManageProcessor(TableProcessor):
         try:
             self._factory.compile(kind, text)
         except InvalidSelectorError as error:
-            log.warning("group %s: %s asks for %r: %s", body.group, body.client_id, text, error)
+            log.warning(
+                "group %s: %s sent an invalid filter %r: %s",
+                body.group,
+                body.client_id,
+                text,
+                error,
+            )
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 
     def _prepare_group(self, consumer: ConsumerData) -> bool:
-        """Make the group and its retry topic where allowed; whether 40 is sent to the group."""
+        """Create the group and its retry topic where allowed; returns whether 40 is sent to the
+        group."""
         config = self._groups.find_or_create(consumer.group_name)
         if config is None:
             return True

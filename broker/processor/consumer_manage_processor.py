@@ -1,8 +1,8 @@
-"""ConsumerManageProcessor: who is in a group (38), and how far it has come (14, 15).
+"""ConsumerManageProcessor: the members (38) and the offsets (14, 15) of a group.
 
-Light: dict lookups, and for 14 without a stored offset one look into the consume queue; runs on
-the loop's thread or in a pool. Follows ConsumerManageProcessor of the original. Offsets are taken
-as sent, nothing about group, topic or queue is checked.
+Cheap: dict lookups, and for 14 without a stored offset one read of the consume queue; runs on the
+loop's thread or in a pool. Follows ConsumerManageProcessor of RocketMQ. Offsets are stored as sent;
+group, topic and queue are not validated.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class ConsumerManageProcessor(TableProcessor):
     def get_consumer_list_by_group(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """38: client ids of the live members; SYSTEM_ERROR when there is none."""
+        """38: client ids of the live members; SYSTEM_ERROR if there are none."""
         header = decode_header(GetConsumerListByGroupRequestHeader, request.ext_fields)
         client_ids = self._consumers.client_ids(header.consumer_group)
         if not client_ids:
             log.warning(
-                "group %s: no member, asked by %s",
+                "group %s: has no members, requested by %s",
                 header.consumer_group,
                 connection.remote_address,
             )
@@ -89,7 +89,7 @@ class ConsumerManageProcessor(TableProcessor):
     def query_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """14: where the group goes on; QUERY_NOT_FOUND lets the client decide by itself."""
+        """14: the group's offset; for QUERY_NOT_FOUND the client chooses one itself."""
         header = decode_header(QueryConsumerOffsetRequestHeader, request.ext_fields)
         offset = self._consumer_offsets.query_offset(
             header.consumer_group, header.topic, header.queue_id
@@ -106,7 +106,8 @@ class ConsumerManageProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS, None, encode_header(answer))
 
     def _starts_at_zero(self, header: QueryConsumerOffsetRequestHeader) -> bool:
-        """A new group of a young topic starts at its first message, whatever the client says."""
+        """A new group of a recent topic starts at the first message, whatever the client
+        requests."""
         if header.set_zero_if_not_found is False:
             return False
         min_offset, _ = self._queue_offsets.offsets(header.topic, header.queue_id)

@@ -1,9 +1,9 @@
-"""ConsumerSendMsgBackProcessor: a consumer could not consume a message and gives it back (36).
+"""ConsumerSendMsgBackProcessor: a consumer sends back a message that it failed to consume (36).
 
-Reads the message in a pool (it may lie on disk long since) and hands the copy to the loop, which
-appends and answers. The copy goes to the group's retry topic by way of the delay levels, or, when
-its tries are used up, to the group's dead letters. Follows SendMessageProcessor's
-asyncConsumerSendMsgBack of the original (reference: behaviours, section 8.1).
+Reads the message in a pool (it may be an old one on disk) and passes the copy to the loop, which
+appends it and responds. The copy goes to the group's retry topic via the delay levels, or to the
+group's dead-letter queue once its retries are used up. Follows asyncConsumerSendMsgBack of
+RocketMQ's SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from store.message_properties import PROPERTIES_LIMIT
 
 DLQ_QUEUES: Final = 1
 LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121
-"""MQVersion of 3.4.9: older clients send a limit that means something else."""
+"""MQVersion of 3.4.9: older clients send a limit with a different meaning."""
 _FIRST_RETRY_LEVEL: Final = 3
 _RETRY_TOPIC: Final = "RETRY_TOPIC"
 _ORIGIN_ID: Final = "ORIGIN_MESSAGE_ID"
@@ -53,15 +53,15 @@ class SendBackStats(PutStats, Protocol):
     """Where messages that came back are counted (loop thread)."""
 
     def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
-        """A message of `size` bytes went into a queue that is counted by itself."""
+        """A message of `size` bytes was stored in a queue that has its own counter."""
 
     def add_send_back(self, group: str, topic: str) -> None:
-        """A message of `topic` came back from `group`."""
+        """`group` sent back a message of `topic`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBackParts:
-    """What the processor works with."""
+    """The collaborators of the processor."""
 
     commit_log: CommitLog
     line: AppendLine
@@ -70,7 +70,7 @@ class SendBackParts:
     find_group: FindGroup
     stats: SendBackStats
     on_loop: Callable[[Callable[[], None]], None]
-    """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    """Runs a function on the loop's thread (call_soon_threadsafe)."""
     new_topics: HeldForTopics
 
 
@@ -86,7 +86,7 @@ class SendBackSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A copy that is to be stored in `topic`; `delayed`: by way of the schedule topic."""
+    """A copy to be stored in `topic`; `delayed`: via the schedule topic."""
 
     topic: str
     delayed: bool
@@ -96,7 +96,7 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Who asked, and where the answer goes."""
+    """A request and the connection for its response."""
 
     connection: ConnectionLike
     command: RemotingCommand
@@ -104,7 +104,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _SendBack:
-    """The copy on its way into the log: Append."""
+    """The append of a copy (Append)."""
 
     processor: ConsumerSendMsgBackProcessor
     request: _Request
@@ -123,7 +123,7 @@ class _SendBack:
 
 
 class ConsumerSendMsgBackProcessor(TableProcessor):
-    """Code 36; the tables are thread-safe, the log and the line are the loop's."""
+    """Code 36. The tables are thread-safe; the log and the append queue belong to the loop."""
 
     def __init__(self, parts: SendBackParts, settings: SendBackSettings) -> None:
         self._parts = parts
@@ -131,13 +131,13 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         super().__init__({RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back})
 
     def use(self, settings: SendBackSettings) -> None:
-        """Follow other settings from now on. Any thread."""
+        """Replace the settings. Any thread."""
         self._settings = settings
 
     def send_back(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """36; None: the loop answers."""
+        """36; returns None, since the loop sends the response."""
         asked = _Request(connection, request)
         header = decode_header(ConsumerSendMsgBackRequestHeader, request.ext_fields)
         group = self._group(header.group)
@@ -162,17 +162,18 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         def put() -> None:
             self._put(asked, header.group, copy)
 
-        # The name servers know both topics before anything is answered.
+        # Both topics are registered before the response is sent.
         if not self._parts.new_topics.hold(topics, put):
             self._parts.on_loop(put)
         return None
 
-    # -- checks, in the original's order (pool thread) -------------------------------------------
+    # -- checks, in RocketMQ's order (pool thread) -------------------------------------------
 
     def _group(self, name: str) -> SubscriptionGroupConfig:
         if self._settings.is_slave:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, "this broker is a slave: send back to its master"
+                ResponseCode.SYSTEM_ERROR,
+                "this broker is a slave: send the message back to its master",
             )
         config = self._parts.find_group(name)
         if config is None:
@@ -246,7 +247,8 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         self._parts.line.append(append, fails_fast=True)
 
     def on_placed(self, append: _SendBack, phy_offset: int) -> None:
-        """The copy is stored; nobody waits for flush or replicas (WAIT=false, as the original)."""
+        """The copy is stored; the response does not wait for flush or replicas (WAIT=false, as in
+        RocketMQ)."""
         stats, copy = self._parts.stats, append.copy
         size = self._parts.commit_log.position - phy_offset
         stats.add_put(copy.topic, 1, size, "delay" if copy.delayed else "normal")
@@ -256,7 +258,8 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         self._answer(append.request, ResponseCode.SUCCESS, None)
 
     def on_refused(self, append: _SendBack, code: ResponseCode, remark: str) -> None:
-        """Nothing was stored. Java's consumers know one code here: they send it themselves."""
+        """Nothing was stored. Java's consumers know a single error code here, and then send the
+        message themselves."""
         remark = f"{code.name}: {remark}"
         self._answer(append.request, ResponseCode.SYSTEM_ERROR, remark)
 
@@ -270,7 +273,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
 
 
 def _copied_properties(message: Message, level: int) -> str:
-    """The original's properties, and where the message came from first."""
+    """The message's properties, plus its original topic and message id."""
     text = str(message.properties, "utf-8", "surrogateescape")
     if not find_property(text, _RETRY_TOPIC):
         text = append_pairs(
@@ -279,6 +282,6 @@ def _copied_properties(message: Message, level: int) -> str:
     if not (find_property(text, _ORIGIN_ID) or "").strip():
         first = encode_message_id(message.store_host, message.phy_offset)
         text = append_pairs(without_property(text, _ORIGIN_ID), f"{_ORIGIN_ID}\x01{first}")
-    # A delay of 5.x (TIMER_...) has been waited out: it came to its consumer.
+    # A 5.x delay (TIMER_...) is over, since the message has reached its consumer.
     text = without_timer(without_property(without_property(text, "WAIT"), DELAY))
     return append_pairs(text, f"WAIT\x01false\x02{DELAY}\x01{level}")

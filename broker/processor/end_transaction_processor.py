@@ -1,14 +1,14 @@
-"""EndTransactionProcessor: a producer says what becomes of its half message (37, 323).
+"""EndTransactionProcessor: commits or rolls back half messages (37), and resumes checks (323).
 
-Checks the request and reads the half in a pool (it may lie on disk long since), then hands over to
-the loop, which appends and answers. A commit appends the message to its own topic, and right
-behind it the op that ends the half: whatever survives a crash, no op is there without its commit,
-and a commit without its op only when the crash fell between the two. A commit whose topic was
-deleted meanwhile is refused, its half stays (the original stores it where nobody can pull it). The
-answer waits for flush and replicas like a send's; that they were late is a success
-(EndTransactionProcessor of the original counts it so). A rollback appends the op only. An end that
-comes a second time is not carried out again, where that is known (HalfTable). Java's producers end
-oneway: what they would have been answered is counted all the same.
+Validates the request and reads the half in a pool (it may be an old one on disk), then passes it to
+the loop, which appends and responds. A commit appends the message to its real topic, directly
+followed by the op that ends the half. After a crash there is never an op without its commit, and a
+commit without its op only if the crash happened between the two. A commit whose topic was deleted
+meanwhile is rejected and its half is kept (RocketMQ stores the message where it cannot be pulled).
+The response waits for flush and replicas like that of a send, but their timeout still counts as
+success (as in RocketMQ's EndTransactionProcessor). A rollback appends the op only. A repeated end
+has no effect if the first one is known (HalfMessageStates). Java's producers end transactions
+oneway; the code of the response that they do not get is still counted.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.topic.table_protocols import FindTopic, PutStats
-from broker.transaction.half_table import HalfTable
+from broker.transaction.half_table import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
     PRODUCER_GROUP,
     commit_record,
     half_copy,
     op_record,
-    waits_for_safety,
+    waits_for_durability,
     with_number,
 )
 from remoting.command_custom_header import decode_header
@@ -64,33 +64,33 @@ from store.message_properties import PROPERTIES_LIMIT
 log = logging.getLogger(__name__)
 
 _KNOWN_WAIT_S: Final = 5.0
-"""How long an end waits, after a start, for the ends of before to be read."""
+"""How long an end request waits after a start until earlier ends have been read."""
 OP_RETRY_MS: Final = 1_000
-_ENDED: Final = "the transaction was ended before; nothing is done"
+_ENDED: Final = "the transaction has already ended; request ignored"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionParts:
-    """What the processor works with."""
+    """The collaborators of the processor."""
 
     commit_log: CommitLog
     line: AppendLine
     reader: MessageReader
-    halves: HalfTable
+    halves: HalfMessageStates
     find_topic: FindTopic
     waiters: DurabilityWaiters
     stats: PutStats
     on_loop: Callable[[Callable[[], None]], None]
-    """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    """Runs a function on the loop's thread (call_soon_threadsafe)."""
     later: Callable[[int, Callable[[], None]], object]
-    """Runs a function on the loop after so many ms (call_later)."""
+    """Runs a function on the loop after a delay in ms (call_later)."""
     is_slave: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Who asked, and where the answer goes."""
+    """A request and the connection for its response."""
 
     connection: ConnectionLike
     command: RemotingCommand
@@ -98,7 +98,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """A committed message on its way into the log (Append), then until it is safe."""
+    """A committed message: its append (Append), then the wait for durability."""
 
     processor: EndTransactionProcessor
     request: _Request
@@ -115,14 +115,14 @@ class _Commit:
         self.processor.on_end_refused(self.request, self.half.queue_offset, code, remark)
 
     def on_safe(self, _code: ResponseCode) -> None:
-        """An Answer: the message is stored; that flush or replicas were late is no failure."""
+        """An Answer: the message is stored; a timeout of flush or replicas is not a failure."""
         self.processor.answer(self.request, ResponseCode.SUCCESS, None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Op:
-    """An op on its way into the log: Append. `request`: that of a rollback, which it is.
-    `again`: it was refused before, and the log says so."""
+    """The append of an op (Append). `request`: set for a rollback. `again`: it was rejected before,
+    which was logged."""
 
     processor: EndTransactionProcessor
     half: int
@@ -145,7 +145,7 @@ class _Op:
 
 @dataclass(frozen=True, slots=True)
 class _Resume:
-    """A half that is put back on its way into the log: Append."""
+    """The append of a half that is put back (Append)."""
 
     processor: EndTransactionProcessor
     request: _Request
@@ -163,7 +163,7 @@ class _Resume:
 
 
 class EndTransactionProcessor(TableProcessor):
-    """Codes 37 and 323. Pool threads check and read; `on_…` and `answer` are the loop's."""
+    """Codes 37 and 323. Pool threads validate and read; `on_…` and `answer` run on the loop."""
 
     def __init__(self, parts: EndTransactionParts) -> None:
         super().__init__(
@@ -181,7 +181,7 @@ class EndTransactionProcessor(TableProcessor):
     def end_transaction(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """37: commit or roll back. 0, the producer does not know yet: no answer."""
+        """37: commit or roll back. For 0 (not decided yet) there is no response."""
         asked = _Request(connection, request)
         header = decode_header(EndTransactionRequestHeader, request.ext_fields)
         self._refuse_on_slave(ResponseCode.SLAVE_NOT_AVAILABLE)
@@ -193,13 +193,13 @@ class EndTransactionProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"commitOrRollback is {decision}, expected {TRANSACTION_COMMIT} (commit), "
-                f"{TRANSACTION_ROLLBACK} (rollback) or {TRANSACTION_NOT} (not known yet)",
+                f"{TRANSACTION_ROLLBACK} (rollback) or {TRANSACTION_NOT} (not decided yet)",
             )
         if not self._halves.known.wait(_KNOWN_WAIT_S):
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
-                "the broker has just started and still reads which transactions have ended; "
-                "try again in some seconds",
+                "the broker has just started and is still reading which transactions have ended; "
+                "try again in a few seconds",
             )
         half = self._find_half(header)
         if decision == TRANSACTION_ROLLBACK:
@@ -220,7 +220,7 @@ class EndTransactionProcessor(TableProcessor):
     def resume_check_half_message(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """323: put a half that was checked too often back, to be asked about again."""
+        """323: put a half that exceeded the number of checks back, to be checked again."""
         asked = _Request(connection, request)
         header = decode_header(ResumeCheckHalfMessageRequestHeader, request.ext_fields)
         self._refuse_on_slave(ResponseCode.SYSTEM_ERROR)
@@ -233,7 +233,7 @@ class EndTransactionProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"Put message back to {TRANS_HALF_TOPIC} failed. There is no half message with "
-                f"the id {header.msg_id}: those that were checked too often are in "
+                f"the id {header.msg_id}; those that exceeded the number of checks are in "
                 f"{TRANS_CHECK_MAX_TIME_TOPIC}",
             )
         properties = with_number(half, CHECK_TIMES, 0)
@@ -249,14 +249,14 @@ class EndTransactionProcessor(TableProcessor):
 
     def _refuse_on_slave(self, code: ResponseCode) -> None:
         if self._parts.is_slave:
-            raise RequestError(code, "this broker is a slave: its master ends transactions")
+            raise RequestError(code, "this broker is a slave: end the transaction on its master")
 
     def _find_message(self, phy_offset: int) -> Message | None:
         raw = self._parts.reader.record_at(phy_offset)
         return None if raw is None else decode_record(raw, 0)[0]
 
     def _find_half(self, header: EndTransactionRequestHeader) -> Message:
-        """The half that a request names; the original's checks and words."""
+        """The half named by a request, with RocketMQ's checks and remarks."""
         half = self._find_message(header.commit_log_offset)
         if half is None or half.topic != TRANS_HALF_TOPIC:
             raise RequestError(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
@@ -295,15 +295,18 @@ class EndTransactionProcessor(TableProcessor):
         self._parts.line.append(_Resume(self, asked, topic, (record,)))
 
     def _begin(self, asked: _Request, half: int) -> bool:
-        """False, with an answer, when the half has ended, or when another request ends it now."""
+        """Start ending the half. False, with a response sent, if it has ended or another request is
+        ending it."""
         if self._halves.begin_end(half):
             return True
         address = asked.connection.remote_address
         if self._halves.is_ended(half):
-            log.info("half %s: ended before, %s ends it again: nothing is done", half, address)
+            log.info("half %s: already ended, ignoring the request of %s", half, address)
             self.answer(asked, ResponseCode.SUCCESS, _ENDED)
         else:
-            log.info("half %s: %s ends it while another request does", half, address)
+            log.info(
+                "half %s: being ended by another request, rejecting the one of %s", half, address
+            )
             remark = "the transaction is being ended by another request"
             self.answer(asked, ResponseCode.SYSTEM_ERROR, remark)
         return False
@@ -317,22 +320,22 @@ class EndTransactionProcessor(TableProcessor):
         self._parts.line.append(_Op(self, half, topic, (record,), asked))
 
     def on_committed(self, commit: _Commit, phy_offset: int) -> None:
-        """A committed message has its place: its half has ended."""
+        """A committed message was appended: its half has ended."""
         parts = self._parts
         end = self._log.position
         parts.stats.add_put(commit.topic.name, 1, end - phy_offset, "transaction")
         for half in self._halves.end(commit.half.queue_offset):
             self._append_op(half, None)
-        if parts.waiters.active and waits_for_safety(commit.half):
+        if parts.waiters.active and waits_for_durability(commit.half):
             parts.waiters.add(end, commit.on_safe, None)
         else:
             self.answer(commit.request, ResponseCode.SUCCESS, None)
 
     def on_op_placed(self, op: _Op, queue_offset: int) -> None:
-        """An op has its place. That of a rollback ends its half, and the copies of that."""
+        """An op was appended. The op of a rollback ends its half and the copies of it."""
         self._halves.add_op(queue_offset, op.half)
         if op.again:
-            log.info("half %s: its op is stored now", op.half)
+            log.info("half %s: op stored", op.half)
         if op.request is not None:
             for half in self._halves.end(op.half):
                 if half != op.half:
@@ -340,11 +343,11 @@ class EndTransactionProcessor(TableProcessor):
             self.answer(op.request, ResponseCode.SUCCESS, None)
 
     def on_op_refused(self, op: _Op, code: ResponseCode, remark: str) -> None:
-        """The op of a commit was not stored: it is tried again, until the broker stops."""
+        """The op of a commit was not stored: it is retried until the broker stops."""
         if not op.again:
             log.error(
-                "half %s: its op could not be stored (tried again every %s ms; if the broker stops "
-                "before, the half may be ended once more): %s: %s",
+                "half %s: could not store its op (retrying every %s ms; if the broker stops before "
+                "that, the half may be ended twice): %s: %s",
                 op.half,
                 OP_RETRY_MS,
                 code.name,
@@ -354,13 +357,14 @@ class EndTransactionProcessor(TableProcessor):
         self._parts.later(OP_RETRY_MS, lambda: self._parts.line.append(again))
 
     def on_end_refused(self, asked: _Request, half: int, code: ResponseCode, remark: str) -> None:
-        """The log took neither commit nor op: the half stays, its producer will be asked."""
+        """Neither commit nor op was appended: the half is kept, and its producer will be asked
+        again."""
         self._halves.cancel_end(half)
-        log.warning("half %s: its end could not be stored, it stays: %s", half, remark)
+        log.warning("half %s: could not store its end, keeping the half: %s", half, remark)
         self.answer(asked, code, remark)
 
     def answer(self, asked: _Request, code: ResponseCode, remark: str | None) -> None:
-        """Answer, unless nobody waits for it."""
+        """Send the response, unless the request was oneway."""
         command = asked.command
         if not command.is_oneway:
             asked.connection.send_command(command.response(code, remark))
@@ -373,11 +377,11 @@ def _log_undecided(
     connection: ConnectionLike, request: RemotingCommand, header: EndTransactionRequestHeader
 ) -> None:
     log.info(
-        "half %s: producer %s of group %s says %s, neither commit nor rollback%s%s",
+        "half %s: producer %s of group %s returned %s, neither commit nor rollback%s%s",
         header.tran_state_table_offset,
         connection.remote_address,
         header.producer_group,
         header.commit_or_rollback,
-        ", when it was asked" if header.from_transaction_check else "",
+        ", after a check" if header.from_transaction_check else "",
         f": {request.remark}" if request.remark else "",
     )

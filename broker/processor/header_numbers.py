@@ -1,7 +1,7 @@
-"""Numbers in request headers as Java reads them: leading zeros and a plus sign are allowed.
+"""Numbers in request headers as Java parses them: leading zeros and a plus sign are allowed.
 
-Pure, any thread. The typed decoders of the hot path take the plain form only; what they refuse is
-made plain here and decoded once more.
+Pure, any thread. The typed decoders of the hot path accept the plain form only; what they reject is
+normalized here and decoded again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def plain_numbers(
     *,
     shown: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """`fields` with the numbers among them in plain form.
+    """`fields` with their numbers in plain form.
 
-    Raises HeaderError naming `header` and the field that holds no number; `shown`: what people
-    call the fields.
+    Raises HeaderError naming `header` and the field that is not a number; `shown`: the long names
+    of the fields.
     """
     plain = dict(fields)
     for name in names:
@@ -34,6 +34,6 @@ def plain_numbers(
             continue
         if not _NUMBER.fullmatch(text):
             name = (shown or {}).get(name, name)
-            raise HeaderError(header, name, f"{text!r:.60} is no number")
+            raise HeaderError(header, name, f"{text!r:.60} is not a number")
         plain[name] = str(int(text))
     return plain

@@ -1,7 +1,7 @@
 """LockProcessor: queue locks of orderly consumers (41, 42).
 
-Light: a dict lookup for each queue, may run on the loop's thread. Follows the lock part of
-AdminBrokerProcessor of the original; the rules of a lock are RebalanceLockManager's.
+Cheap: a dict lookup for each queue, may run on the loop's thread. Follows the lock part of
+AdminBrokerProcessor of RocketMQ; RebalanceLockManager has the rules of locking.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class LockProcessor(TableProcessor):
         )
 
     def lock_batch(self, _connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """41: lock what can be had; the answer names what the client holds now."""
+        """41: lock the available queues; the response lists the queues that the client holds
+        now."""
         body = LockBatchRequestBody.from_json_bytes(request.body)
         held = self._locks.try_lock_batch(body.consumer_group, body.mq_set, body.client_id)
         answer = LockBatchResponseBody(lock_okmqset=held)
@@ -41,7 +42,7 @@ class LockProcessor(TableProcessor):
     def unlock_batch(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """42: give queues back; success whoever owned them."""
+        """42: unlock queues; success whoever owned them."""
         body = UnlockBatchRequestBody.from_json_bytes(request.body)
         self._locks.unlock_batch(body.consumer_group, body.mq_set, body.client_id)
         return request.response(ResponseCode.SUCCESS)

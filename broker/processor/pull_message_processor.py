@@ -1,10 +1,9 @@
-"""PullMessageProcessor: request codes 11 and 361; the way of every message to its consumers.
+"""PullMessageProcessor: request codes 11 and 361; how messages reach consumers.
 
 Runs on the loop thread of `remoting`. Reads the consumequeue through ConsumeQueueReader and lends
 views of the mapped commit log to the connection: no message is copied or joined here. What finds
-nothing may wait in PullRequestHoldService. Follows PullMessageProcessor and
-DefaultMessageStore.getMessage of the original for checks, statuses, codes and limits (reference:
-behaviours, section 9).
+nothing may wait in PullRequestHoldService. Checks, statuses, codes and limits are those of
+RocketMQ's PullMessageProcessor and DefaultMessageStore.getMessage.
 """
 
 from __future__ import annotations
@@ -277,7 +276,7 @@ class PullMessageProcessor:
         held_ms = self._monotonic_ms() - pull.since_ms
         self._stats.add_late_answer(pull.request.code, code, held_ms)
 
-    # -- checks (order of the original) ---------------------------------------------------------
+    # -- checks (in RocketMQ's order) -----------------------------------------------------------
 
     def _check(self, connection: Connection, header: PullHeader) -> SubscriptionGroupConfig:
         if not self._settings.readable:

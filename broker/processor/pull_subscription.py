@@ -1,9 +1,9 @@
-"""PullSubscriptions: what a pull wants of its topic, by tags or by properties.
+"""PullSubscriptions: determines the filter of a pull, by tags or by properties.
 
-Runs on the loop thread, once for each pull. The expression comes with the pull (flag 4) or is what
-the group's newest heartbeat said. Follows the part of PullMessageProcessor of the original between
-the topic's checks and the read, its order of checks included; where the original gives out every
-message to a pull whose expression cannot be compiled, it is refused here.
+Runs on the loop thread, once for each pull. The expression comes with the pull (flag 4) or from the
+group's latest heartbeat. Follows RocketMQ's PullMessageProcessor between the checks of the topic
+and the read, including the order of checks; but where RocketMQ delivers every message to a pull
+whose expression cannot be compiled, such a pull is rejected here.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _PARSE_FAILED: Final = "parse the consumer's subscription failed"
 
 
 class PullConsumers(Protocol):
-    """What is needed of ConsumerManager."""
+    """The part of ConsumerManager used here."""
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group's newest heartbeat said about `topic`."""
+        """The group's subscription to `topic`, from its latest heartbeat."""
 
     def has_group(self, group: str) -> bool:
         """Whether the group has a live member."""
@@ -41,25 +41,25 @@ class PullConsumers(Protocol):
 
 
 class KnownFilter(Protocol):
-    """What is needed of a group's filter."""
+    """The part of a group's filter used here."""
 
     @property
     def client_version(self) -> int:
-        """The subVersion of the subscription that it was made of."""
+        """The subVersion of the subscription that it was built from."""
 
     @property
     def selector(self) -> Selector:
-        """Its expression."""
+        """The compiled expression."""
 
 
 class PullFilters(Protocol):
-    """What is needed of ConsumerFilterManager."""
+    """The part of ConsumerFilterManager used here."""
 
     def find(self, topic: str, group: str) -> KnownFilter | None:
         """The group's filter for `topic`."""
 
     def find_selector(self, topic: str, group: str) -> Selector | None:
-        """Its expression."""
+        """The compiled expression."""
 
 
 class PullSubscriptions:
@@ -145,14 +145,14 @@ class PullSubscriptions:
         return subscription
 
     def _registered(self, header: PullHeader) -> Selector:
-        """The expression that was compiled when the heartbeat came."""
+        """The expression that was compiled on the heartbeat."""
         name, topic = header.consumerGroup, header.topic
         found = self._filters.find(topic, name)
         if found is None:
             raise RequestError(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
-                f"group {name} has no filter for topic {topic} here: its expression could not be "
-                "compiled, the broker's log says why",
+                f"group {name} has no filter for topic {topic}: its expression could not be "
+                "compiled, see the broker's log",
             )
         if found.client_version < header.subVersion:
             raise RequestError(

@@ -1,8 +1,8 @@
-"""QueryMessageProcessor: find messages by key or unique key (12), show one by its id (33).
+"""QueryMessageProcessor: finds messages by key or unique key (12), or one by its id (33).
 
-Runs in the `query` pool: both read files. Records are given as stored, back to back. Follows
-QueryMessageProcessor of the original; the index compares hashes only, so a client filters what
-it gets. Knows neither the index's nor the log's layout.
+Runs in the `query` pool: both read files. Records are returned as stored, concatenated. Follows
+QueryMessageProcessor of RocketMQ; the index compares hashes only, so clients filter the result.
+Knows neither the index's nor the log's layout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 
 MAX_ANSWER_SIZE: Final = 12 << 20
-"""Java peers refuse frames beyond 16 MiB: further messages are left out, the first never is."""
+"""Java peers reject frames larger than 16 MiB: further messages are left out, but never the
+first."""
 
 
 class QueryMessageProcessor(TableProcessor):
@@ -48,7 +49,7 @@ class QueryMessageProcessor(TableProcessor):
     def query_message(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """12: messages of a topic with a key, oldest first; QUERY_NOT_FOUND when there is none."""
+        """12: messages of a topic with a key, oldest first; QUERY_NOT_FOUND if there are none."""
         header = decode_header(QueryMessageRequestHeader, request.ext_fields)
         max_num = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_QUERY) == "true":
@@ -61,7 +62,7 @@ class QueryMessageProcessor(TableProcessor):
             header.end_timestamp,
         )
         if not phy_offsets:
-            # Only who finds something is told how far the index is.
+            # The index position is returned only with results.
             last_ms = last_phy_offset = 0
         ext_fields = encode_header(
             QueryMessageResponseHeader(

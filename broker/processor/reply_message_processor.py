@@ -1,9 +1,9 @@
-"""ReplyMessageProcessor: the answer to a request-reply message goes to who asked (324, 325).
+"""ReplyMessageProcessor: delivers the reply of a request-reply message to its requester (324, 325).
 
-A consumer answers a message by a send to the broker's reply topic. The answer is pushed to the
-client that asked (326), over that client's own connection, by a thread of this processor's pool,
-which waits for the client; then it is stored, where storeReplyMessageEnable says so, whatever the
-push gave. Follows ReplyMessageProcessor of the original (reference: behaviours, section 11).
+A consumer replies to a message by a send to the broker's reply topic. A thread of this processor's
+pool pushes the reply to the requesting client (326) over that client's own connection and waits for
+its response. Then the reply is stored if storeReplyMessageEnable is set, whatever the result of the
+push. Follows ReplyMessageProcessor of RocketMQ.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ CallClient = Callable[[ConnectionLike, RemotingCommand], RemotingCommand]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyParts:
-    """What the processor works with."""
+    """The collaborators of the processor."""
 
     commit_log: CommitLog
     line: AppendLine
@@ -73,10 +73,10 @@ class ReplyParts:
     stats: PutStats
     clock: Clock
     on_loop: Callable[[Callable[[], None]], None]
-    """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    """Runs a function on the loop's thread (call_soon_threadsafe)."""
     new_topics: HeldForTopics
     stores_replies: Callable[[], bool]
-    """storeReplyMessageEnable, and this broker is no slave."""
+    """storeReplyMessageEnable, and this broker is not a slave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +93,17 @@ class ReplySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Who sent the answer, and what it is told."""
+    """A reply's request, and the response to it."""
 
     connection: ConnectionLike
     command: RemotingCommand
     pushed: RemotingCommand
-    """What it is told; where the message is stored is added then."""
+    """The response; the position of the stored message is added later."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """A pushed answer on its way into the log (Append), then until it is safe."""
+    """A pushed reply: its append (Append), then the wait for durability."""
 
     processor: ReplyMessageProcessor
     request: _Request
@@ -121,12 +121,12 @@ class _Reply:
         self.processor.answer(self.request)
 
     def on_safe(self, _code: ResponseCode) -> None:
-        """An Answer: the push decides about the code, not the flush."""
+        """An Answer: the push determines the response code, not the flush."""
         self.processor.answer(self.request)
 
 
 class ReplyMessageProcessor(TableProcessor):
-    """Codes 324 and 325; pool threads push, the loop stores and answers."""
+    """Codes 324 and 325; pool threads push, the loop stores and responds."""
 
     def __init__(self, parts: ReplyParts, settings: ReplySettings) -> None:
         self._parts = parts
@@ -139,7 +139,7 @@ class ReplyMessageProcessor(TableProcessor):
         )
 
     def reply(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
-        """324, 325; None: the loop answers."""
+        """324, 325; returns None if the loop sends the response."""
         header = decode_header(send_header_class(request.code), request.ext_fields)
         try:
             queue_id = self._check(connection, request, header)
@@ -161,7 +161,7 @@ class ReplyMessageProcessor(TableProcessor):
     def _check(
         self, connection: ConnectionLike, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> int:
-        """The queue to store in; the checks of a send."""
+        """Validate like a send; returns the queue to store in."""
         accepts_from_ms = self._settings.start_accept_send_request_timestamp_ms
         if self._parts.clock.now_ms() < accepts_from_ms:
             raise RequestError(
@@ -199,7 +199,7 @@ class ReplyMessageProcessor(TableProcessor):
     def _push(
         self, connection: ConnectionLike, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> str:
-        """Why the one who asked did not get it; empty: it did."""
+        """Push the reply; returns why that failed, or an empty text."""
         client_id = find_property(header.properties or "", _REPLY_TO_CLIENT)
         if not client_id:
             return f"reply message properties[{_REPLY_TO_CLIENT}] is null"
@@ -270,7 +270,7 @@ class ReplyMessageProcessor(TableProcessor):
         self._parts.line.append(_Reply(self, asked, waits, topic, (record,)))
 
     def on_placed(self, reply: _Reply, phy_offset: int, queue_offset: int) -> None:
-        """The answer is stored; the one who sent it hears where, unless the push failed."""
+        """The reply is stored; the response tells the sender where, unless the push failed."""
         commit_log = self._parts.commit_log
         self._parts.stats.add_put(reply.topic.name, 1, commit_log.position - phy_offset)
         asked = reply.request
@@ -286,7 +286,7 @@ class ReplyMessageProcessor(TableProcessor):
             self.answer(asked)
 
     def answer(self, asked: _Request) -> None:
-        """Answer, unless nobody waits for it."""
+        """Send the response, unless the request was oneway."""
         command, code = asked.command, asked.pushed.code
         if not command.is_oneway:
             asked.connection.send_command(asked.pushed)

@@ -1,7 +1,7 @@
 """The header of a send: its short wire names, its JSON frame, and the long names of code 10.
 
 Pure data and one decoder, used by SendMessageProcessor on the loop thread of `remoting`. Follows
-SendMessageRequestHeader and SendMessageRequestHeaderV2 of the original.
+SendMessageRequestHeader and SendMessageRequestHeaderV2 of RocketMQ.
 """
 
 from __future__ import annotations

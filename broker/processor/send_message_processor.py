@@ -410,7 +410,7 @@ class SendMessageProcessor:
     def _check(
         self, connection: Connection, request: RemotingCommand, header: SendHeader
     ) -> SendTopic:
-        """The checks of the original, in its order (reference: behaviours, section 2)."""
+        """The checks of RocketMQ's AbstractSendMessageProcessor.msgCheck, in its order."""
         accepts_from_ms = self._settings.start_accept_send_request_timestamp_ms
         if self._log.now_ms < accepts_from_ms:
             raise RequestError(

@@ -1,10 +1,9 @@
-"""SendRecords: what a send of the general path stores, and where.
+"""SendRecords: builds the records of a send on the general path.
 
-Used by SendMessageProcessor on the loop thread of `remoting`. Turns a checked send into records of
-one topic: a retry that has used up its tries goes to the dead letters, a delayed message or the
-half of a transaction to a topic of the broker first, a batch becomes a record for each of its
-messages. It puts nothing into the log. Follows handleRetryAndDLQ and sendMessage of the original's
-SendMessageProcessor (reference: behaviours, sections 2 and 8).
+Used by SendMessageProcessor on the loop thread of `remoting`. Turns a validated send into records
+of one topic: a message without retries left goes to the dead-letter queue, a delayed or half
+message to a system topic first, and a batch becomes one record per message. It appends nothing to
+the log. Follows handleRetryAndDLQ and sendMessage of RocketMQ's SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -57,14 +56,14 @@ from store.message_properties import PROPERTIES_LIMIT
 
 HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
-"""What the original's clients set on messages of an order."""
+"""Set by RocketMQ's clients on ordered (FIFO) messages."""
 _HALF_QUEUES: Final = 1
 _MULTI_TAGS: Final = 0x2
 _QUEUE_ID_DIGITS: Final = 10
 
 
 class PeerHost:
-    """A connection's address as it is stored; kept on the connection."""
+    """A connection's address in stored form; cached on the connection."""
 
     __slots__ = ("host", "sys_flag")
 
@@ -74,7 +73,7 @@ class PeerHost:
 
 
 class SendTopic:
-    """A topic as the hot path sees it; dropped whenever the topic's configuration changes."""
+    """A topic's data for the hot path; dropped when the topic's configuration changes."""
 
     __slots__ = ("entry", "multi_tags", "queue_ids", "queues", "write_queues")
 
@@ -100,8 +99,8 @@ class SendTopic:
 
 @dataclass(frozen=True, slots=True)
 class StoredSend:
-    """Records of one topic, and the queue that the answer names (a diverted message is stored in
-    another)."""
+    """Records of one topic, and the queue for the response (a diverted message is stored in another
+    one)."""
 
     topic: TopicLog
     records: list[Record]
@@ -122,7 +121,8 @@ class SendRecords:
         max_delay_level: int,
         reject_transactions: str,
     ) -> None:
-        """reject_transactions: why transactional messages are refused; empty: they are not."""
+        """reject_transactions: why transactional messages are rejected; empty if they are
+        accepted."""
         self._log = commit_log
         self._topics = topics
         self._find_group = find_group
@@ -133,7 +133,8 @@ class SendRecords:
     def of(
         self, request: RemotingCommand, header: SendHeader, topic: SendTopic, peer: PeerHost
     ) -> StoredSend:
-        """What `request` stores. Raises RequestError and StoreError; the header may change."""
+        """Build the records for `request`. Raises RequestError and StoreError; may modify the
+        header."""
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -156,7 +157,7 @@ class SendRecords:
     def _retry_or_dlq(
         self, request: RemotingCommand, header: SendHeader, topic: SendTopic, queue_id: int
     ) -> tuple[SendTopic, int]:
-        """A consumer sends a message to its group's retry topic itself (when 36 failed it)."""
+        """A consumer sends a message to its group's retry topic itself (if 36 failed)."""
         group = header.b.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         config = self._find_group(group)
         if config is None:
@@ -168,7 +169,7 @@ class SendRecords:
             limit = header.l
         if header.j < limit:
             return topic, queue_id
-        # Its time is over: no delay any more (5.x; 4.9.8 still waits the level out).
+        # No delay before the dead-letter queue (as in 5.x; 4.9.8 still applies the level).
         header.i = without_timer(without_property(header.i, "DELAY"))
         return self._own_topic(dlq_topic(group), DLQ_QUEUES), 0
 
@@ -179,7 +180,7 @@ class SendRecords:
         return SendTopic(config, self._log.topic(name))
 
     def _divert(self, header: SendHeader, place: Diversion) -> Diversion | None:
-        """Where a delayed message or a half goes first; WAIT stays in its properties."""
+        """Where a delayed or half message is stored first; WAIT stays in its properties."""
         half = is_half(header.i)
         level = 0 if half else delay_level(header.i, place.sys_flag, self._max_delay_level)
         if not level:
@@ -255,11 +256,11 @@ def _text_of(properties: Buffer) -> str:
 
 def _int32(value: int, name: str) -> int:
     if not -(1 << 31) <= value < 1 << 31:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is no 32-bit integer")
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is not a 32-bit integer")
     return value
 
 
 def _int64(value: int, name: str) -> int:
     if not -(1 << 63) <= value < 1 << 63:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is no 64-bit integer")
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} {value} is not a 64-bit integer")
     return value

@@ -1,9 +1,9 @@
-"""SlaveTopicsProcessor: the topic table (21) on the VIP port, where Java's slaves ask for it.
+"""SlaveTopicsProcessor: serves the topic table (21) on the VIP port, for Java slaves.
 
-Runs in the `admin` pool. A slave of 5.3.2 or 5.3.3 reads the attributes of its master's topics as
-changes to topics that it has just deleted: without a sign it gives up and stays without topics,
-whoever its master is (apache/rocketmq#9403). So it gets them as changes, with signs. Tools ask on
-the main port, later slaves read the table as it is.
+Runs in the `admin` pool. A slave of 5.3.2 or 5.3.3 parses the attributes of its master's topics as
+changes to topics that it has just deleted. If they lack a sign it fails and has no topics, whatever
+its master is (apache/rocketmq#9403). So these versions get the attributes as changes, with signs.
+Tools use the main port, and later slaves read the table unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""TableProcessor: what all table-driven processors of this room share. Stateless, any thread.
+"""TableProcessor: base of the table-driven processors. Stateless, any thread.
 
-A subclass gives a table request code -> bound method; the composition root reads `table` to
+A subclass provides a table request code -> bound method; the composition root reads `table` to
 register its routes, each code with the pool it belongs to.
 """
 
@@ -30,7 +30,7 @@ class TableProcessor:
 
 
 def refuse_on_slave(is_slave: bool) -> None:
-    """Raises RequestError(SYSTEM_ERROR): a slave's tables are its master's."""
+    """Raises RequestError(SYSTEM_ERROR) on a slave, since its tables are copies of its master's."""
     if is_slave:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
@@ -40,10 +40,10 @@ def refuse_on_slave(is_slave: bool) -> None:
 
 
 def require_saved(saved: bool, what: str) -> None:
-    """Raises RequestError(SYSTEM_ERROR) for a change that is in force but not on disk."""
+    """Raises RequestError(SYSTEM_ERROR) for a change that is in effect but not saved."""
     if not saved:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
-            f"{what} is in force but could not be saved, which is tried again every few seconds; "
-            f"see the broker's log, a restart before that would lose it",
+            f"{what} is in effect but could not be saved; saving is retried every few seconds "
+            "(see the broker's log), and a restart before it succeeds loses the change",
         )

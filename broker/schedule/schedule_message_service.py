@@ -1,10 +1,10 @@
-"""ScheduleMessageService: delayed messages go where they belong when their time has come.
+"""ScheduleMessageService: delivers delayed messages to their real topics when they are due.
 
 Runs on the loop thread of `remoting`, on masters only. Each delay level has a queue in the schedule
-topic whose units carry the delivery time; what is due is read from the log and appended to its real
-topic. A level's progress (delayOffset.json) passes a message only when its delivery is as safe as a
-send's (flush and replicas as configured) and on disk: a crash may deliver twice, never not at all.
-Follows ScheduleMessageService of the original. Knows no request.
+topic whose units carry the delivery time; due messages are read from the log and appended to their
+real topics. A level's progress (delayOffset.json) advances past a message only when its delivery is
+as durable as a send (flush and replicas as configured) and on disk: after a crash a message may be
+delivered twice, but is never lost. Follows ScheduleMessageService of RocketMQ. Knows no request.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ log = logging.getLogger(__name__)
 
 FIRST_DELAY_MS: Final = 1_000
 _LOOK_MS: Final = 100
-"""The longest time between two looks at a level with messages."""
+"""Maximum polling interval of a level with messages."""
 _EMPTY_LOOK_MS: Final = 500
-"""At one without; but not longer than half of its delay."""
+"""Polling interval of an empty level; at most half of its delay."""
 _BUSY_MS: Final = 5
 _PER_TURN: Final = 64
 _TURN_NS: Final = 2_000_000
-"""So many messages, and so long, in one turn of the loop: sends and pulls come in between."""
+"""Limits of messages and time in one turn of the loop, so that sends and pulls are served in
+between."""
 _UNSAFE_LIMIT: Final = 2_000
-"""Deliveries that wait for flush or replicas (Java: scheduleAsyncDeliverMaxPendingLimit)."""
+"""Maximum deliveries that wait for flush or replicas (Java:
+scheduleAsyncDeliverMaxPendingLimit)."""
 _SNAPSHOTS: Final = 1_000
-"""Steps of progress that are remembered until they are on disk; beyond, steps are joined."""
+"""Maximum recorded progress steps that are not on disk yet; further steps are merged."""
 
 
 class TimerLoop(Protocol):
-    """What is needed of the loop."""
+    """The part of the loop used here."""
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> object:
         """Run `function` after `delay_ms`."""
@@ -59,17 +61,17 @@ class TimerLoop(Protocol):
 
 
 class ScheduleStats(Protocol):
-    """Where deliveries are counted."""
+    """Counts deliveries."""
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
-        """`count` messages, `size` bytes of the log, went into `topic`."""
+        """`count` messages, `size` bytes of the log, were stored in `topic`."""
 
     def add_scheduled_get(self, queue_id: int, size: int) -> None:
         """A message of the schedule topic's queue was delivered."""
 
 
 class _Level:
-    """One delay level: how far it has been read, and how far its deliveries are safe."""
+    """One delay level: how far it was read, and up to where its deliveries are durable."""
 
     __slots__ = ("delay_ms", "level", "next_offset", "queue_id", "safe_offset")
 
@@ -78,14 +80,15 @@ class _Level:
         self.queue_id = level - 1
         self.delay_ms = delay_ms
         self.next_offset = offset
-        """Queue offset of the next message to look at."""
+        """Queue offset of the next message to examine."""
         self.safe_offset = offset
-        """Everything before it needs no delivery any more, once the log is on disk so far."""
+        """Messages before this offset need no delivery once the log is flushed up to the recorded
+        end."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """A due message on its way into the log (Append), then until it is safe."""
+    """A due message: its append (Append), then the wait for durability."""
 
     service: ScheduleMessageService
     level: _Level
@@ -102,13 +105,13 @@ class _Delivery:
         self.service.on_refused(self, code, remark)
 
     def on_safe(self, _code: ResponseCode) -> None:
-        """An Answer: the message is stored; nobody is told when a replica is late."""
+        """An Answer: the message is stored; a replica timeout is not reported."""
         self.service.on_safe(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleParts:
-    """What the service reads from and writes to."""
+    """The collaborators of the service."""
 
     commit_log: CommitLog
     line: AppendLine
@@ -120,7 +123,7 @@ class ScheduleParts:
     stats: ScheduleStats
     clock: Clock
     flushed_offset: Callable[[], int]
-    """Up to where the log is on disk."""
+    """The flushed offset of the log."""
 
 
 class ScheduleMessageService:
@@ -134,14 +137,15 @@ class ScheduleMessageService:
         self._unsafe = 0
         self._moved = False
         self._snapshots: deque[tuple[int, dict[int, int]]] = deque()
-        """Log end, and each level's safe offset when the log ended there."""
+        """Log end, and each level's durable offset at that log end."""
         self._running = False
         self._loop: TimerLoop | None = None
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle
+    # ----------------------------------------------------------------------------------
 
     def start(self, loop: TimerLoop) -> None:
-        """Correct the stored offsets and begin to deliver in a second. The log is open."""
+        """Correct the stored offsets and start delivering after a second. The log must be open."""
         for level, delay_ms in self._delay_level_ms.items():
             self._levels.append(_Level(level, delay_ms, self._first_offset(level)))
         self._loop = loop
@@ -149,29 +153,30 @@ class ScheduleMessageService:
         loop.call_later(FIRST_DELAY_MS, self._look)
 
     def stop(self) -> None:
-        """Deliver nothing more; idempotent."""
+        """Stop delivering; idempotent."""
         self._running = False
 
     @property
     def unsafe(self) -> int:
-        """Deliveries that wait for the flush or the replicas."""
+        """Number of deliveries that wait for flush or replicas."""
         return self._unsafe
 
     def finish(self) -> None:
-        """After the last commit of an orderly stop: nothing needs to be delivered again."""
+        """Called after the last commit of an orderly shutdown: no delivery needs to be repeated."""
         self._snapshots.clear()
         for level in self._levels:
             self._parts.offsets.update_offset(level.level, level.next_offset)
 
     def _first_offset(self, level: int) -> int:
-        """The stored offset, within the queue; the log knows its end before the queue does."""
+        """The stored offset, limited to the queue's range; the log knows its end before the queue
+        does."""
         low, high = self._parts.table.offsets(SCHEDULE_TOPIC, level - 1)
         high = max(high, self._log.next_offset(SCHEDULE_TOPIC, level - 1) or 0)
         stored = self._parts.offsets.find_offset(level)
         offset = min(max(stored or 0, low), high)
         if stored is not None and offset != stored:
             log.error(
-                "delay level %s: offset %s is outside of its queue [%s, %s], corrected to %s",
+                "delay level %s: offset %s is outside its queue [%s, %s], corrected to %s",
                 level,
                 stored,
                 low,
@@ -181,7 +186,7 @@ class ScheduleMessageService:
             self._parts.offsets.update_offset(level, offset)
         return offset
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- delivering -------------------------------------------------------------------------------
 
     def _look(self) -> None:
         if not self._running:
@@ -194,7 +199,8 @@ class ScheduleMessageService:
             self._loop.call_soon_threadsafe(self._look)
 
     def deliver_due(self) -> int:
-        """Deliver what is due and fits into a turn; ms until the next look, 0: in the next turn."""
+        """Deliver due messages within the limits of a turn; returns ms until the next poll, 0 for
+        the next turn."""
         self._record_progress()
         began_ns = self._parts.clock.monotonic_ns()
         wait_ms = _EMPTY_LOOK_MS
@@ -206,14 +212,15 @@ class ScheduleMessageService:
                     break
                 left -= 1
                 if not left or self._parts.clock.monotonic_ns() - began_ns > _TURN_NS:
-                    # The level that used the turn up comes last in the next.
+                    # The level that used up the turn comes last in the next one.
                     self._levels = self._levels[index + 1 :] + self._levels[: index + 1]
                     return 0
             wait_ms = min(wait_ms, due_ms)
         return wait_ms
 
     def _deliver_next(self, level: _Level) -> int:
-        """Deliver the level's next message; 0 when one was passed, else ms until another look."""
+        """Deliver the level's next message; returns 0 if one was processed, else ms until the next
+        poll."""
         if self._unsafe >= _UNSAFE_LIMIT or self._parts.line.held:
             return _BUSY_MS
         if not self._log.writable:
@@ -230,7 +237,7 @@ class ScheduleMessageService:
         left_ms: int = deliver_ms - self._log.now_ms
         if 0 < left_ms <= level.delay_ms:
             return min(left_ms, _LOOK_MS)
-        # Due; or later than the level allows: the clock was moved, or the level made shorter.
+        # Due, or further ahead than the level allows: the clock or the level's delay was changed.
         raw = self._parts.reader.record_at(phy_offset)
         message = None if raw is None else decode_record(raw, 0)[0]
         if message is None or message.topic != SCHEDULE_TOPIC:
@@ -242,7 +249,7 @@ class ScheduleMessageService:
     def _deliver(self, level: _Level, message: Message) -> None:
         home = home_of(message.properties)
         if home is None or home[0] == TRANS_HALF_TOPIC:
-            self._skip(level, 1, f"message at {message.phy_offset} has no topic to go to")
+            self._skip(level, 1, f"message at {message.phy_offset} has no real topic")
             return
         try:
             topic = self._log.topic(home[0])
@@ -267,7 +274,7 @@ class ScheduleMessageService:
 
     def _skip(self, level: _Level, count: int, why: str) -> None:
         log.error(
-            "delay level %s: %s message(s) from offset %s passed over: %s",
+            "delay level %s: skipped %s message(s) from offset %s: %s",
             level.level,
             count,
             level.next_offset,
@@ -278,10 +285,10 @@ class ScheduleMessageService:
             self._moved = True
         level.next_offset += count
 
-    # -- what became of a delivery -------------------------------------------------------------
+    # -- results of deliveries -------------------------------------------------------------
 
     def on_placed(self, delivery: _Delivery, phy_offset: int) -> None:
-        """A message is in its topic; it is safe now or when the waiters say so."""
+        """A message was appended; it is durable now, or once the waiters report it."""
         end = self._log.position
         size = end - phy_offset
         self._parts.stats.add_put(delivery.topic.name, 1, size)
@@ -292,23 +299,23 @@ class ScheduleMessageService:
             self.on_safe(delivery)
 
     def on_refused(self, delivery: _Delivery, code: ResponseCode, remark: str) -> None:
-        """Nothing was stored: look at the message again, unless it can never be stored."""
+        """Nothing was stored: retry, unless the message can never be stored."""
         self._unsafe -= 1
         level = delivery.level
         level.next_offset = delivery.queue_offset
         if code is ResponseCode.MESSAGE_ILLEGAL:
             self._skip(level, 1, remark)
         else:
-            log.warning("delay level %s: a delivery waits: %s", level.level, remark)
+            log.warning("delay level %s: delivery delayed: %s", level.level, remark)
 
     def on_safe(self, delivery: _Delivery) -> None:
-        """A delivery needs no repetition; deliveries of a level become safe in their order."""
+        """A delivery is durable; deliveries of a level become durable in order."""
         self._unsafe -= 1
         delivery.level.safe_offset = delivery.queue_offset + 1
         self._moved = True
 
     def _record_progress(self) -> None:
-        """Pass on the offsets whose deliveries are on disk."""
+        """Store the offsets whose deliveries are on disk."""
         snapshots = self._snapshots
         if self._moved:
             self._moved = False

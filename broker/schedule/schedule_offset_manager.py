@@ -1,9 +1,9 @@
-"""ScheduleOffsetManager: how far each delay level has been delivered (45, delayOffset.json).
+"""ScheduleOffsetManager: the delivery progress of each delay level (45, delayOffset.json).
 
-The table half of Java's ScheduleMessageService: level -> queue offset of the next message to look
-at in SCHEDULE_TOPIC_XXXX. The delivering half moves it; a slave overwrites it with its master's.
-Saved by the scheduled executor every flushDelayOffsetInterval and at the stop. One lock; reads
-take none.
+The table half of Java's ScheduleMessageService: level -> queue offset of the next message to
+examine in SCHEDULE_TOPIC_XXXX. The delivering half advances it; a slave overwrites it with its
+master's. Saved by the scheduled executor every flushDelayOffsetInterval and on shutdown. One lock;
+reads take none.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class ScheduleOffsetManager(JsonConfigManager):
         self._table: dict[int, int] = {}
 
     def find_offset(self, level: int) -> int | None:
-        """The offset of a level, or None when it was never delivered from."""
+        """The offset of a level, or None if nothing was delivered from it."""
         return self._table.get(level)
 
     def update_offset(self, level: int, offset: int) -> None:
-        """The next message of `level` to look at is `offset`."""
+        """Set the offset of the next message of `level` to examine."""
         with self._lock:
             if self._table.get(level) != offset:
                 self._table[level] = offset
@@ -41,8 +41,8 @@ class ScheduleOffsetManager(JsonConfigManager):
         return self._table.copy()
 
     def replace_all(self, table: dict[int, int]) -> None:
-        """Take over a master's whole table (45), lower offsets too: after a promotion its
-        deliveries go on from here. Marks a change; the caller saves (save_if_changed).
+        """Replace the table by the master's (45), including lower offsets: after a promotion,
+        deliveries continue from it. Marks a change; the caller saves (save_if_changed).
         """
         with self._lock:
             if table != self._table:
@@ -63,7 +63,7 @@ class ScheduleOffsetManager(JsonConfigManager):
 def parse_delay_offset_table(value: dict[str, Any]) -> dict[int, int]:
     """The offsetTable of a delayOffset.json or a reply to 45; 5.x members are ignored.
 
-    Raises ValueError naming what is wrong: a table that is missing is no empty one.
+    Raises ValueError naming what is wrong: a table that is missing is not an empty one.
     """
     if value.get("offsetTable") is None:
         raise ValueError("has no offsetTable")

@@ -1,10 +1,11 @@
-"""ChangedSettings: values that apply since a request changed them, for processes that start again.
+"""ChangedSettings: settings changed at run time, for processes that are restarted.
 
-A child of the supervisor gets the settings of the broker's start. When it is started again alone
-it must not fall back to them: so the supervisor makes one memfd, process `remoting` writes every
-change that is in force into it (one writer), and each child lays it over its boot settings. It ends
-with the supervisor: a new start reads the settings file. The supervisor reads the table, too, for
-the digest in its metrics dump; what is read during a write may not parse.
+A child of the supervisor gets the settings that the broker was started with. A child that is
+restarted alone must not fall back to them. So the supervisor creates a memfd, process `remoting`
+(the only writer) stores every effective change in it, and each child applies it on top of its boot
+settings. The memfd lives as long as the supervisor; a new start reads the settings file. The
+supervisor also reads the table, for the digest in its metrics dump; a read during a write may not
+parse.
 
     int32 length | JSON object key -> text, in one write
 """
@@ -21,7 +22,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class ChangedSettings:
-    """One process' sight of the table. Any thread writes, one at a time."""
+    """One process's access to the table. Any thread may write, one at a time."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -32,12 +33,12 @@ class ChangedSettings:
         return os.memfd_create("mqbroker-changed-settings")
 
     def write(self, values: Mapping[str, str]) -> None:
-        """Replace the table: key to text, as a settings file has it."""
+        """Replace the table: key to text, as in a settings file."""
         text = msgspec.json.encode(values)
         os.pwrite(self._fd, _LENGTH.pack(len(text)) + text, 0)
 
     def read(self) -> dict[str, str]:
-        """The table; empty when nothing was changed."""
+        """The table; empty if nothing was changed."""
         head = os.pread(self._fd, _LENGTH.size, 0)
         if len(head) < _LENGTH.size:
             return {}

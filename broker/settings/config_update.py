@@ -1,11 +1,10 @@
-"""BrokerConfigUpdate: the settings in force, and their change while the broker runs (26, 25).
+"""BrokerConfigUpdate: the current settings (26), and changing them while the broker runs (25).
 
-Runs in the `admin` pool of process `remoting`; one lock, changes one after another. A request is
-checked whole before any of it happens: one key that may not be changed, or one value that cannot
-be taken, refuses it all. Then it is saved to the settings file (whose other lines and comments
-stay), then it applies: now, or after a restart (broker/settings/changeable_keys.py), and each key
-leaves an audit line. The original lets a peer set any field. Who reads which setting is not known
-here.
+Runs in the `admin` pool of process `remoting`; a lock serializes changes. A request is validated as
+a whole before any of it is applied: one key that may not be changed, or one invalid value, rejects
+the request. Then it is saved to the settings file (whose other lines and comments are kept), then
+it applies, immediately or after a restart (broker/settings/changeable_keys.py), and each key gets
+an audit line. RocketMQ lets a peer set any field. Does not know who reads which setting.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from store.errors import StoreError
 log = logging.getLogger(__name__)
 
 _OWN_FILE: Final = "broker.properties"
-"""Below the store's config directory, where the original writes without -c."""
+"""Relative to the store's config directory, where RocketMQ writes when started without -c."""
 _ROLE: Final = "brokerRole"
 
 
 class SettingsUser(Protocol):
-    """Gives the settings in force to those who read them."""
+    """Passes the current settings to their readers."""
 
     def offer(self, options: StartupOptions, keys: Collection[str]) -> None:
-        """Other processes take what is theirs of the changed `keys`. Raises CommandError."""
+        """Send the changed `keys` to the other processes that use them. Raises CommandError."""
         ...
 
     def use(self, options: StartupOptions, keys: Collection[str]) -> None:
-        """This process reads `options` from now on; `keys` is what changed."""
+        """Apply `options` in this process; `keys` are the changed ones."""
         ...
 
 
@@ -64,8 +63,8 @@ class BrokerConfigUpdate:
         user: SettingsUser,
         changed: ChangedSettings,
     ) -> None:
-        """config_file: the -c file. changed: gets every changed value that is in force, for
-        processes that start again while the broker runs; `options` has what is in it."""
+        """config_file: the -c file. changed: stores every effective change, for processes that are
+        restarted while the broker runs; `options` already includes its contents."""
         self._options = options
         self._clock = clock
         self._config_file = config_file
@@ -74,25 +73,26 @@ class BrokerConfigUpdate:
         self._lock = threading.Lock()
         self._audit = AuditLog("broker")
         self._pending: dict[str, str] = {}
-        """Saved, but not in force before a restart."""
+        """Saved values that take effect after a restart."""
         self._version = DataVersion(timestamp=clock.now_ms())
 
     # -- ConfigSource ----------------------------------------------------------------------------
 
     def all_configs(self) -> Mapping[str, str]:
-        """Every key with its value in force, as a settings file would have it."""
+        """Every key with its current value, formatted as in a settings file."""
         return self._options.settings()
 
     def data_version(self) -> DataVersion:
-        """Raised by each change of a setting."""
+        """Increases with each change of a setting."""
         return self._version
 
     def update(self, text: str, who: str) -> str:
-        """Take the changes of a properties text that `who` sent; says what applies when.
+        """Apply the changes of a properties text sent by `who`; returns a summary of what applies
+        when.
 
         Raises RequestError: NO_PERMISSION names a key that must not be changed and why,
-        SYSTEM_ERROR a value that cannot be taken, a file that cannot be written, a process that
-        does not answer; nothing changes then.
+        SYSTEM_ERROR an invalid value, a file that cannot be written, or a process that does not
+        respond. Nothing is changed in these cases.
         """
         source = f"request 25 from {who}"
         try:
@@ -119,15 +119,16 @@ class BrokerConfigUpdate:
                 )
 
     def _why_protected(self, key: str, value: str, denied: list[str]) -> str:
-        """Empty for a change that may be made."""
+        """The reason why a change is not allowed; empty if it is."""
         if key in denied:
             return "it is in configBlackList"
         if key in CHANGEABLE:
             slave = "SLAVE"
             if key == _ROLE and slave in (value, self._options.store.broker_role.name):
                 return (
-                    "a broker becomes a slave, or a slave a master, by its settings file before a "
-                    "start: brokerId and the data must fit"
+                    "the role can only be changed in the settings file before a start, together "
+                    "with "
+                    "brokerId and matching data"
                 )
             return ""
         if key in IGNORED_BROKER_KEYS:
@@ -139,7 +140,7 @@ class BrokerConfigUpdate:
     def _with(
         self, options: StartupOptions, changes: Mapping[str, str], source: str
     ) -> StartupOptions:
-        """A copy with these values. Raises RequestError for one that cannot be taken."""
+        """A copy with these values. Raises RequestError for an invalid one."""
         try:
             changed = dataclasses.replace(
                 options,
@@ -178,7 +179,7 @@ class BrokerConfigUpdate:
             ) from error
 
     def _save(self, path: Path, values: Mapping[str, str], offered: Collection[str]) -> None:
-        """Write the file; what other processes have taken is taken back when that fails."""
+        """Write the file; if that fails, roll back the changes in other processes."""
         try:
             save_changes(path, values)
         except (OSError, ConfigError) as error:
@@ -191,12 +192,12 @@ class BrokerConfigUpdate:
             ) from error
 
     def _take_back(self, offered: Collection[str]) -> str:
-        """Offer what is in force again; how things stand then."""
+        """Send the current values again; returns the outcome as text."""
         try:
             self._user.offer(self._options, offered)
         except CommandError as error:
-            log.error("settings: not taken back: %s", error)
-            return f"Nothing is saved, but the new values may count until a restart: {error}"
+            log.error("settings: rollback in process store failed: %s", error)
+            return f"Nothing is saved, but the new values may be in effect until a restart: {error}"
         return "Nothing is changed"
 
     def _put_in_force(self, options: StartupOptions, values: Mapping[str, str]) -> None:
@@ -208,11 +209,11 @@ class BrokerConfigUpdate:
     def _saved_words(self, path: Path) -> str:
         if self._config_file is not None:
             return f"saved to {path}"
-        return f"saved to {path}, which counts only in a start with -c {path}"
+        return f"saved to {path}, which is used only when starting with -c {path}"
 
 
 def _remark(now: Collection[str], later: Collection[str], saved: str) -> str:
-    """What an operator reads: "applied now: a, b; applies after a restart: c; saved to FILE"."""
+    """Text for the operator: "applied now: a, b; applies after a restart: c; saved to FILE"."""
     parts = []
     if now:
         parts.append(f"applied now: {', '.join(now)}")

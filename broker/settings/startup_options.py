@@ -1,7 +1,7 @@
-"""StartupOptions: the checked settings of one broker, and their flat form for its processes.
+"""StartupOptions: the validated settings of one broker, and their flat form for its processes.
 
-Plain data, made in the supervisor (broker_startup.py) and again in every child, which therefore
-must not need what reads files and command lines: importing that takes 50 ms.
+Plain data, built in the supervisor (broker_startup.py) and again in every child. So it must not
+import the code that reads files and command lines, which takes 50 ms.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from store.message_store_config import MessageStoreConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupOptions:
-    """Everything a broker is started with.
+    """All options of a broker.
 
-    `namesrv_addresses` is empty where none is configured: then the embedded name server serves.
-    `warnings` are for the log, once it is open.
+    `namesrv_addresses` is empty if none is configured: the embedded name server is used then.
+    `warnings` are logged once logging is set up.
     """
 
     broker: BrokerConfig
@@ -43,8 +43,7 @@ class StartupOptions:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
-        """The configs of a flat table of texts (what `child_settings` gave). Raises
-        ConfigError."""
+        """Build from a flat table of texts (the result of `child_settings`). Raises ConfigError."""
         return cls(
             broker=build(BrokerConfig, settings),
             server=build(RemotingServerConfig, settings),
@@ -57,12 +56,12 @@ class StartupOptions:
         )
 
     def settings(self, *, important_only: bool = False) -> dict[str, str]:
-        """Every key with its text, in the order that -p prints; without those of TLS, which the
-        original never shows: one is a password."""
+        """Every key with its text, in the order printed by -p; without TLS keys, which RocketMQ
+        never shows, since one is a password."""
         parts = (self.broker, self.server, self.client, self.store)
         own = (self.ha, self.supervisor, self.logging)
         return describe(*parts, *own, important_only=important_only)
 
     def child_settings(self) -> dict[str, str]:
-        """All that a child process is built from."""
+        """All settings that a child process needs."""
         return {**self.settings(), **describe(self.tls)}

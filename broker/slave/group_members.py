@@ -1,9 +1,9 @@
-"""GroupMembers: which brokers share this broker's name, as the name servers know them (106).
+"""GroupMembers: the registered brokers with this broker's name, from the name servers (106).
 
-Asked for by the HA port's trust check (every 30 s and for unknown peers), by the master that
-returns and asks its slaves, by the replica list. Runs in process `remoting`, on whichever thread
-asks; blocks for as long as the name servers take, at most CLUSTER_INFO_TIMEOUT_MS. Keeps nothing:
-what an answer, or none, means is the asker's business.
+Used by the HA port's trust check (every 30 s and for unknown peers), by a restarted master that
+queries its slaves, and by the replica list. Runs in process `remoting` on the caller's thread,
+which it blocks for at most CLUSTER_INFO_TIMEOUT_MS. Stateless: the caller decides what a response,
+or none, means.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class MemberAddress:
 
 
 class ClusterInfoSource(Protocol):
-    """What is needed of BrokerOuterAPI."""
+    """The part of BrokerOuterAPI used here."""
 
     def get_broker_cluster_info(self) -> list[ClusterInfo]:
-        """The answers of the name servers; empty when none answered."""
+        """The responses of the name servers; empty if none responded."""
 
 
 class GroupMembers:
@@ -47,10 +47,10 @@ class GroupMembers:
         self._api = api
 
     def fetch_member_ips(self) -> list[MemberAddress] | None:
-        """Everybody but this broker, by id; None when no name server answered.
+        """All members except this broker, by id; None if no name server responded.
 
-        The union of what the name servers know. A member whose host name cannot be resolved is
-        left out, with a line in the log.
+        The union over all name servers. A member whose host name cannot be resolved is left out,
+        with a log line.
         """
         infos = self._api.get_broker_cluster_info()
         if not infos:
@@ -83,5 +83,7 @@ def _resolved(broker_id: int, address: str) -> str | None:
     try:
         return f"{socket.gethostbyname(host)}:{port}"
     except (OSError, UnicodeError) as error:
-        log.warning("broker %s at %s: left out, no IP: %s", broker_id, address, error)
+        log.warning(
+            "broker %s at %s: ignored, cannot resolve its address: %s", broker_id, address, error
+        )
         return None

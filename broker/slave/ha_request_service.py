@@ -1,10 +1,10 @@
-"""HaRequestService: answers what process `ha` asks of process `remoting`.
+"""HaRequestService: serves the commands that process `ha` sends to process `remoting`.
 
-Threads of `remoting`. `ha` may not speak the remoting protocol; it asks here, over the command
-channel, who its master is and whether their logs belong together, who the brokers of its group
-are, and to announce its link. A handler may block for seconds, so each command has a thread of its
-own: the inspection of a slow master keeps no slave out whose address is asked for meanwhile. It
-knows no command by itself.
+Threads of `remoting`. `ha` must not use the remoting protocol itself. Over the command channel it
+asks for its master and for a comparison of the logs, for the brokers of its group, and for the
+announcement of its link. A handler may block for seconds, so each command has a thread of its own:
+inspecting a slow master does not delay the trust check of a connecting slave. It knows no
+particular command.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from store.errors import StoreError
 
 _POLL_MS: Final = 200
 _LONGEST_SLEEP_MS: Final = 10_000
-"""Of a thread that is woken for each request."""
+"""Maximum sleep of a thread that is woken for each request."""
 
 
 class HaRequestService(ServiceThread):
@@ -37,7 +37,7 @@ class HaRequestService(ServiceThread):
         *,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """sock: the answering end of the channel ha->remoting."""
+        """sock: the server end of the channel ha->remoting."""
         super().__init__("HaRequestService", on_failure=on_failure)
         self._server = CommandServer(sock, handlers, clock, refusals=(StoreError,))
         self._commands = {name: _CommandThread(name, self._server, on_failure) for name in handlers}
@@ -45,20 +45,20 @@ class HaRequestService(ServiceThread):
         self._poll.register(self._server.fileno(), select.POLLIN)
 
     def start(self) -> None:
-        """Start its thread and those of the commands, once."""
+        """Start the receiving thread and those of the commands, once."""
         for command in self._commands.values():
             command.start()
         super().start()
 
     def shutdown(self, timeout_ms: float = 5000) -> bool:
-        """Receive no more, and wait that long at most for each answer under way."""
+        """Stop receiving, and wait at most `timeout_ms` for each command in progress."""
         stopped = super().shutdown(timeout_ms)
         for command in self._commands.values():
             stopped = command.shutdown(timeout_ms) and stopped
         return stopped
 
     def step(self) -> None:
-        """Wait for one request and hand it on."""
+        """Wait for one request and pass it to its thread."""
         if not self._poll.poll(_POLL_MS):
             return
         with contextlib.suppress(BlockingIOError):
@@ -73,7 +73,7 @@ class HaRequestService(ServiceThread):
 
 
 class _CommandThread(ServiceThread):
-    """Answers the requests of one command, one after the other."""
+    """Serves the requests of one command sequentially."""
 
     def __init__(
         self, command: str, server: CommandServer, on_failure: FailureHandler | None
@@ -81,15 +81,15 @@ class _CommandThread(ServiceThread):
         super().__init__(f"HaRequest-{command}", on_failure=on_failure)
         self._server = server
         self._requests: deque[CommandRequest] = deque()
-        """Appended to by the receiving thread; one whose deadline passes in here is dropped."""
+        """Filled by the receiving thread; a request whose deadline passes here is dropped."""
 
     def take(self, request: CommandRequest) -> None:
-        """Answer it when its turn comes."""
+        """Queue a request."""
         self._requests.append(request)
         self.wakeup()
 
     def step(self) -> None:
-        """Answer one, or wait for one."""
+        """Serve one request, or wait for one."""
         if self._requests:
             self._server.answer(self._requests.popleft())
         else:

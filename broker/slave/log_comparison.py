@@ -1,11 +1,11 @@
-"""LogComparison: are our commit log and the master's the same, and up to where?
+"""LogComparison: whether this broker's commit log matches the master's, and up to which offset.
 
-Runs in process `remoting` of a slave, for MasterInspector, and of a master that checks what a
-slave claims (replica_verification). Reads our log's files and asks the other broker, "the master",
-for single records through a Protocol; decides nothing. Two logs that agree at a record
-agree before it: a record holds its place, its time and its queue offset, no other log has the same
-bytes there. So the last record tells whether they belong together, and a bisection (first over
-the files' first records, then over one file's records) finds the last common one.
+Runs in process `remoting` of a slave, for MasterInspector, and of a master that verifies a slave's
+claim (replica_verification). Reads the local log files and fetches single records from the other
+broker, "the master", through a Protocol; makes no decisions. Two logs that agree at a record agree
+before it: a record contains its physical offset, its time and its queue offset, so no other log has
+the same bytes there. The last record therefore tells whether the logs match, and a binary search
+(over the files' first records, then over the records of one file) finds the last common record.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _LONGEST_REST: Final = 1 << 20
 
 
 class MasterLog(Protocol):
-    """The master's log as it can be asked. `record_at` may raise what its maker says."""
+    """Access to the master's log. `record_at` may raise the implementation's errors."""
 
     @property
     def min_offset(self) -> int:
-        """Where it begins."""
+        """The start of the log."""
 
     @property
     def max_offset(self) -> int:
-        """Where it ends."""
+        """The end of the log."""
 
     def record_at(self, phy_offset: int) -> bytes | None:
-        """What is stored there: a whole record or a blank; None when no record starts there."""
+        """The whole record or blank that starts at this offset; None if there is none."""
 
 
 class QueueTable(Protocol):
-    """What is needed of QueueTableReader."""
+    """The part of QueueTableReader used here."""
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
         """(topic, queueId, row) of every queue."""
@@ -57,7 +57,7 @@ class QueueTable(Protocol):
 
 
 class QueueUnits(Protocol):
-    """What is needed of StoreAccess."""
+    """The part of StoreAccess used here."""
 
     def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
         """(phy_offset, size, tags code) of a queue entry."""
@@ -65,7 +65,8 @@ class QueueUnits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of our log from `offset` on: a whole record, or the beginning of what follows it."""
+    """Bytes of the local log at `offset`: a whole record, or the start of the data that follows
+    it."""
 
     offset: int
     data: bytes
@@ -73,7 +74,7 @@ class Piece:
 
 
 class OwnLog:
-    """Our log in [min_offset, max_offset). Owned by: the thread that compares."""
+    """The local log in [min_offset, max_offset). Owned by: the comparing thread."""
 
     def __init__(
         self,
@@ -82,8 +83,8 @@ class OwnLog:
         max_offset: int,
         near_end: Callable[[], int] = lambda: 0,
     ) -> None:
-        """near_end: the offset of some record, the nearer to the end the better; 0 for none.
-        Asked at most once: the walk to the end begins there instead of at the file's start."""
+        """near_end: returns the offset of some record, preferably close to the end; 0 for none.
+        Called at most once: the scan for the end starts there instead of at the file's start."""
         self._reader = reader
         self.min_offset = min_offset
         self.max_offset = max_offset
@@ -91,7 +92,7 @@ class OwnLog:
         self._near_end = near_end
 
     def tail(self) -> list[Piece]:
-        """The last whole record, then what follows it: a blank, a part of a record, or both."""
+        """The last whole record and the data after it: a blank, a partial record, or both."""
         pieces: list[Piece] = []
         start = (self.max_offset - 1) - (self.max_offset - 1) % self.file_size
         hint = self._near_end()
@@ -108,11 +109,11 @@ class OwnLog:
         return next((piece for piece in self.tail() if piece.is_record), None)
 
     def record_at(self, phy_offset: int) -> bytes | None:
-        """The whole record there, its CRC checked."""
+        """The whole record at this offset, with its CRC checked."""
         return self._reader.record_at(phy_offset)
 
     def record_offsets(self, start: int) -> Int64Array:
-        """The offsets of the whole records of the file that begins at `start`."""
+        """The offsets of all whole records in the file that starts at `start`."""
         view = self._view(start)
         if view is None:
             return walk_records(memoryview(b""))[0]
@@ -140,7 +141,7 @@ class OwnLog:
         return last, rest
 
     def _checked(self, view: memoryview, start: int, hint: int) -> int:
-        """The hint's position in the view if a record really is there, else 0."""
+        """The hint's position in the view if a record starts there, else 0."""
         position = hint - start
         if not 0 <= position < len(view):
             return 0
@@ -149,7 +150,7 @@ class OwnLog:
 
 
 def newest_queued_offset(table: QueueTable, units: QueueUnits) -> int:
-    """The largest offset among the newest entries of some hundred queues; 0 without any."""
+    """The largest physical offset among the newest entries of a few hundred queues; 0 if none."""
     queues = [(topic, queue_id) for topic, queue_id, _row in table]
     step = -(-len(queues) // _QUEUES_ASKED) or 1
     newest = 0
@@ -162,7 +163,7 @@ def newest_queued_offset(table: QueueTable, units: QueueUnits) -> int:
 
 
 def queued_offset_before(table: QueueTable, units: QueueUnits, limit: int) -> int:
-    """The largest offset below `limit` among the entries of some queues; 0 without any."""
+    """The largest physical offset below `limit` among the entries of some queues; 0 if none."""
     queues = [(topic, queue_id) for topic, queue_id, _row in table]
     step = -(-len(queues) // _QUEUES_SEARCHED) or 1
     newest = 0
@@ -182,9 +183,10 @@ def queued_offset_before(table: QueueTable, units: QueueUnits, limit: int) -> in
 
 
 def has_same_end(own: OwnLog, master: MasterLog) -> bool:
-    """Whether the end of our log is the master's bytes there. Our log must not be the longer.
+    """Whether the end of the local log equals the master's bytes there. The local log must not be
+    longer.
 
-    What the master does not have any more cannot be compared, and counts as the same.
+    Data that the master has already deleted cannot be compared, and counts as equal.
     """
     return all(
         is_same(piece, master.record_at(piece.offset), own.file_size)
@@ -194,9 +196,10 @@ def has_same_end(own: OwnLog, master: MasterLog) -> bool:
 
 
 def is_same(piece: Piece, theirs: bytes | None, file_size: int) -> bool:
-    """Whether `theirs`, what another log has at the piece's place, begins with our bytes."""
+    """Whether `theirs`, the data of another log at the same offset, starts with the piece's
+    bytes."""
     if theirs is None or _is_blank(theirs):
-        # Java gives a blank when asked for it, ours says that there is no record.
+        # A Java broker returns a blank; this one reports that there is no record.
         blank = encode_blank(file_size - piece.offset % file_size)
         return not piece.is_record and blank.startswith(piece.data[:BLANK_SIZE])
     if piece.is_record:
@@ -209,9 +212,9 @@ def _is_blank(data: bytes) -> bool:
 
 
 def find_common_end(own: OwnLog, master: MasterLog) -> int:
-    """The end of the last record that both logs have at the same place; -1 without one.
+    """The end of the last record that both logs have at the same offset; -1 if there is none.
 
-    About log2(files) + log2(records of a file) questions to the master.
+    Needs about log2(files) + log2(records of a file) requests to the master.
     """
     size = own.file_size
     low = max(own.min_offset, master.min_offset)
@@ -233,7 +236,7 @@ def find_common_end(own: OwnLog, master: MasterLog) -> int:
 
 
 def _count_true(count: int, is_true: Callable[[int], bool]) -> int:
-    """How many of 0..count-1 are true, where no true one follows a false one."""
+    """Binary search: how many of 0..count-1 are true, if no true one follows a false one."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

@@ -1,20 +1,21 @@
-"""MasterInspector: where is our master, and do its log and ours belong together?
+"""MasterInspector: finds the master and checks whether its log matches the local one.
 
-Process `ha` of a slave may not speak the remoting protocol, so it asks here (command
-"inspect_master" of the channel ha->remoting) before every connection. The master's remoting port
-is asked for its log's bounds (28, commitLogMinOffset and commitLogMaxOffset) and for stored
-records (33), which ours, Java 4.9 and 5.x answer alike. Runs on the thread that serves the
-channel and may block it for seconds; `set_master` comes from the registration's thread. It
-changes nothing: what follows from a verdict is process ha's business.
+Process `ha` of a slave must not use the remoting protocol, so it sends the command "inspect_master"
+over the channel ha->remoting before every connection. The inspection queries the master's remoting
+port for the bounds of its log (28, commitLogMinOffset and commitLogMaxOffset) and for stored
+records (33); this broker, Java 4.9 and 5.x answer those alike. Runs on the thread that serves the
+channel and may block it for seconds; `set_master` is called by the registration's thread. It
+changes nothing: process `ha` acts on the verdict.
 
     verdict     means                                                   ha
-    wait        no master is known, or it does not answer               asks again
-    go          the logs agree as far as they can be compared           connects, reports its max
-    start_at    our log is empty: it begins at start_offset, the        connects
-                master's min (0: see HAClient's way to ask for all)
-    ahead       we have more than the master                            refuses the link, or
-    diverged    our last record is not the master's                     truncates to common_offset
-    below_min   what would come next is gone on the master              starts over
+    wait        no master is known, or it does not respond              retries
+    go          the logs match as far as they can be compared           connects, reports its max
+    start_at    the local log is empty: it starts at                    connects
+                start_offset, the master's min (0: see HAClient
+                for how to request all)
+    ahead       the local log has more than the master's                rejects the link, or
+    diverged    the last local record is not the master's               truncates to common_offset
+    below_min   the data needed next is deleted on the master           starts over
 """
 
 from __future__ import annotations
@@ -49,30 +50,33 @@ log = logging.getLogger(__name__)
 _INSPECTION_MS: Final = 8_000
 _BLIND_WAIT_MS: Final = 10_000
 _LEAST_ADDRESS: Final = 6
-"""The original takes a shorter haMasterAddress for none."""
+"""RocketMQ ignores a shorter haMasterAddress."""
 
 
 # -- the decision ------------------------------------------------------------------------------
 
 
 def is_empty(own_min: int, own_max: int) -> bool:
-    """Nothing is there: also when byte 0, always zero, was written to ask for all, and when the
-    log begins further up but has received nothing yet."""
+    """Whether the log has no data. True also if only byte 0 (always zero) was written to request
+    all, or if the log starts at a higher offset but has received nothing yet."""
     return own_max <= own_min or (own_min == 0 and own_max == 1)
 
 
 def judge_bounds(own_min: int, own_max: int, master: MasterFacts) -> tuple[Verdict, str] | None:
-    """What the bounds alone say; None when bytes must be compared. Pure."""
+    """The verdict from the bounds alone; None if bytes must be compared. Pure."""
     if is_empty(own_min, own_max):
-        return Verdict.START_AT, f"the log is empty: it begins at {master.min_offset}"
+        return Verdict.START_AT, f"the log is empty: it will start at {master.min_offset}"
     if own_max > master.max_offset:
         surplus = own_max - master.max_offset
-        return Verdict.AHEAD, f"our log ends {surplus} bytes behind the master's"
+        return Verdict.AHEAD, f"the local log is {surplus} bytes longer than the master's"
     if own_max < master.min_offset:
         missing = master.min_offset - own_max
-        return Verdict.BELOW_MIN, f"{missing} bytes between our log and the master's are gone"
+        return (
+            Verdict.BELOW_MIN,
+            f"{missing} bytes between the local log and the master's are deleted",
+        )
     if own_max == master.min_offset:
-        return Verdict.GO, "nothing of our log is left on the master: it cannot be compared"
+        return Verdict.GO, "the master has deleted all of the local log's range: not comparable"
     return None
 
 
@@ -90,9 +94,8 @@ class MasterInspector:
         own_addresses: Collection[str],
         on_result: Callable[[Inspection], None] = lambda _result: None,
     ) -> None:
-        """reader: one of its own. own_addresses: "ip:port" of our own remoting and HA ports.
-
-        on_result: told of every inspection, on the inspecting thread.
+        """reader: not shared with others. own_addresses: "ip:port" of this broker's remoting and HA
+        ports. on_result: called with the result of every inspection, on the inspecting thread.
         """
         self._client = client
         self._reader = reader
@@ -104,16 +107,17 @@ class MasterInspector:
         self._lock = threading.Lock()
         self._known: tuple[str | None, str | None] = (None, None)
         self._last_master: tuple[str | None, str | None] = (None, None)
-        """As _known, when a name server named a master last."""
-        self._blind_since_ms: int | None = None
+        """Like _known, from the last time a name server reported a master."""
+        self._not_compared_since_ms: int | None = None
 
     # -- addresses -----------------------------------------------------------------------------
 
     def set_master(self, master_addr: str | None, ha_addr: str | None) -> None:
-        """What the name server said last (remoting and HA "ip:port"). Any thread.
+        """The master last reported by the name servers (remoting and HA "ip:port"). Any thread.
 
-        One that names no master may have been restarted with it: as long as the HA address stays,
-        the last master is inspected. It is followed only if it answers and the logs agree."""
+        A name server that reports no master may have been restarted together with it: while the HA
+        address is unchanged, the last known master is inspected. It is followed only if it responds
+        and the logs match."""
         if (master_addr, ha_addr) != self._known:
             log.info("master %s, HA %s (were %s, %s)", master_addr, ha_addr, *self._known)
             self._known = (master_addr or None, ha_addr or None)
@@ -122,7 +126,7 @@ class MasterInspector:
 
     @property
     def master_address(self) -> str | None:
-        """The master's remoting "ip:port", None when unknown or ourselves. Any thread."""
+        """The master's remoting "ip:port"; None if unknown or this broker itself. Any thread."""
         address = self._known[0]
         return None if address in self._own_addresses else address
 
@@ -138,7 +142,7 @@ class MasterInspector:
         return asdict(result)
 
     def inspect(self, own_max: int, own_min: int, fixed_ha_address: str | None) -> Inspection:
-        """Ask the master. Raises StoreError for files of our own that cannot be read."""
+        """Inspect the master. Raises StoreError if local files cannot be read."""
         with self._lock:
             result = self._inspect(own_max, own_min, fixed_ha_address)
         self._on_result(result)
@@ -154,8 +158,10 @@ class MasterInspector:
         if obstacle is not None:
             return Inspection(verdict=Verdict.WAIT, text=obstacle, master_address=master_address)
         if master_address is None or master_address in self._own_addresses:
-            text = f"no master is registered: haMasterAddress {ha_address} was not compared"
-            found = self._blind(own_min, own_max, text)
+            text = (
+                f"no master is registered: the log at haMasterAddress {ha_address} was not compared"
+            )
+            found = self._not_compared(own_min, own_max, text)
         else:
             found = self._ask(master_address, own_min, own_max, is_fixed)
         return Inspection(**(found | {"ha_address": ha_address, "master_address": master_address}))
@@ -163,13 +169,15 @@ class MasterInspector:
     def _obstacle(self, ha: str | None, master: str | None, is_fixed: bool) -> str | None:
         if ha is None:
             return (
-                "no master is known: none of this brokerName is registered at the name server, "
-                "and haMasterAddress is not set"
+                "no master is known: no master with this brokerName is registered with the name "
+                "servers, and haMasterAddress is not set"
             )
         if ha in self._own_addresses:
-            return f"the master's HA address {ha} is our own: set the master's, or another brokerId"
+            return (
+                f"HA address {ha} is this broker's own: set the master's, or a different brokerId"
+            )
         if not is_fixed and (master is None or master in self._own_addresses):
-            return f"the name server gives HA address {ha}, but {master} as the master"
+            return f"the name server reports HA address {ha}, but {master} as the master"
         return None
 
     def _ask(self, address: str, own_min: int, own_max: int, is_fixed: bool) -> dict[str, Any]:
@@ -178,25 +186,28 @@ class MasterInspector:
             master = RemoteLog(self._client, address, self._clock, _INSPECTION_MS)
             found = self._compare(master, own_min, own_max)
         except MasterRefusesError as error:
-            return self._blind(own_min, own_max, f"{error}: the logs were not compared")
+            return self._not_compared(own_min, own_max, f"{error}: the logs were not compared")
         except MasterSilentError as error:
             if is_fixed and master is None:
-                return self._blind(own_min, own_max, f"{error}: the logs were not compared")
+                return self._not_compared(own_min, own_max, f"{error}: the logs were not compared")
             return {"verdict": Verdict.WAIT, "text": str(error)}
-        self._blind_since_ms = None
+        self._not_compared_since_ms = None
         return found | {"master_min": master.min_offset, "master_max": master.max_offset}
 
-    def _blind(self, own_min: int, own_max: int, text: str) -> dict[str, Any]:
-        """Who has something goes on where it ends; who has nothing waits a while for the master's
-        min, then lets the master decide what it gets."""
+    def _not_compared(self, own_min: int, own_max: int, text: str) -> dict[str, Any]:
+        """The verdict without a comparison: a non-empty log continues at its end. An empty one
+        waits a while for the master's min offset, then lets the master decide where to start."""
         if not is_empty(own_min, own_max):
             return {"verdict": Verdict.GO, "text": text, "start_offset": own_max}
         now_ms = self._clock.monotonic_ms()
-        if self._blind_since_ms is None:
-            self._blind_since_ms = now_ms
-        if now_ms - self._blind_since_ms < _BLIND_WAIT_MS:
+        if self._not_compared_since_ms is None:
+            self._not_compared_since_ms = now_ms
+        if now_ms - self._not_compared_since_ms < _BLIND_WAIT_MS:
             return {"verdict": Verdict.WAIT, "text": text}
-        return {"verdict": Verdict.GO, "text": f"{text}; the master decides where our log begins"}
+        return {
+            "verdict": Verdict.GO,
+            "text": f"{text}; the master decides where the local log starts",
+        }
 
     def _compare(self, master: RemoteLog, own_min: int, own_max: int) -> dict[str, Any]:
         facts = MasterFacts(master.min_offset, master.max_offset)
@@ -209,20 +220,25 @@ class MasterInspector:
             self._reader, own_min, own_max, lambda: newest_queued_offset(self._table, self._units)
         )
         if judged is None and has_same_end(own, master):
-            text = "the last record is the master's, too"
+            text = "the last record matches the master's"
             return {"verdict": Verdict.GO, "text": text, "start_offset": own_max}
-        verdict, text = judged or (Verdict.DIVERGED, "our last record is not the master's")
+        verdict, text = judged or (
+            Verdict.DIVERGED,
+            "the last local record does not match the master's",
+        )
         try:
             common = find_common_end(own, master)
         except MasterRefusesError as error:
-            # They do not belong together: that they cannot be compared to the end is no "go".
+            # The logs differ: an incomplete comparison must not result in "go".
             return {"verdict": Verdict.WAIT, "text": f"{text}, but: {error}"}
-        text = f"{text} (ours {own_max}, the master's {facts.max_offset}); {_common_text(common)}"
+        text = (
+            f"{text} (local end {own_max}, the master's {facts.max_offset}); {_common_text(common)}"
+        )
         log.warning("%s: %s", verdict, text)
         return {"verdict": verdict, "text": text, "common_offset": common, "start_offset": own_max}
 
 
 def _common_text(common: int) -> str:
     if common < 0:
-        return "they have no record in common"
+        return "no common record"
     return f"the last common record ends at {common}"

@@ -1,17 +1,17 @@
-"""Promotion: a slave writes down what it lacks of its master; a start as master reads that.
+"""Promotion: a slave records what it lacks of its master's log; a start as master checks that.
 
-Roles change by the operator's hand: edit brokerRole and brokerId, start again. The way from slave
-to master loses what the slave has not got, so a slave keeps <root>/replica.json, and a start as
-master over one that lacks something is refused (`check_promotion`, in the supervisor, before any
-child). ReplicaJournal lives in process `remoting` of a slave: told of every inspection, it asks
-its master for the end of its log (28) every few seconds, through the scheduled executor, and
-writes. A look says two things: how far behind we are at that moment, and, later, whether we have
-come to where the master was. A slave that is always some seconds behind comes there, too, and
-lacks those seconds when its master is lost. What the master takes after the last look is in no
-file. The way from master to slave needs nothing here: the inspection compares the logs.
+Operators change roles: they edit brokerRole and brokerId and restart. Promoting a slave loses the
+messages that it lacks. So a slave maintains <root>/replica.json, and a start as master is refused
+if that file shows missing messages (`check_promotion`, in the supervisor, before any child).
+ReplicaJournal runs in process `remoting` of a slave. It is notified of every inspection, polls its
+master for the end of its log (28) every few seconds through the scheduled executor, and writes the
+file. A poll shows two things: the current lag, and, later, whether the slave has reached the polled
+offset. A slave that is constantly some seconds behind also reaches it, and lacks those seconds if
+its master is lost. Messages that the master stores after the last poll are in no file. Demoting a
+master needs nothing here: the inspection compares the logs.
 
     <root>/replica.json            ReplicaState as JSON, replaced whole
-    <root>/replica.json.promoted   the last one, after the store became a master's
+    <root>/replica.json.promoted   the last state, kept after a promotion
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ TICK_MS: Final = 5_000
 _PROMOTED: Final = "replica.json.promoted"
 _ASK_MS: Final = 3_000
 _HEALTHY_LAG: Final = 16 << 20
-"""Bytes that are on their way (frames, socket buffers of both sides) while a slave follows at full
-speed. With more than that it has a backlog."""
+"""Bytes in flight (frames, socket buffers of both sides) while a slave follows at full speed. A
+larger lag is a backlog."""
 _UNKNOWN: Final = -1
 
 
 class AsyncClient(Protocol):
-    """What is needed of RemotingClient."""
+    """The part of RemotingClient used here."""
 
     def invoke_async(
         self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
@@ -63,7 +63,7 @@ class AsyncClient(Protocol):
 
 
 class KnowsMaster(Protocol):
-    """What is needed of MasterInspector."""
+    """The part of MasterInspector used here."""
 
     @property
     def master_address(self) -> str | None:
@@ -73,14 +73,15 @@ class KnowsMaster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """What a slave knows of itself. Offsets are log positions, -1 = not known; times wall ms.
+    """A slave's record of its own state. Offsets are log positions, -1 = unknown; times are wall
+    clock ms.
 
-    masterMaxOffset: at the last look, when masterAskedAt; lagBytes: what we lacked of it at that
-    moment. masterSilentSince: when the first look after it failed, 0 while none has. ownMaxOffset,
-    flushedOffset: when this was written. commonOffset: where the logs part (state ahead or
-    diverged), else -1. firstCopyDone: it once came to where its master was. inSync: it came to
-    where its master was at the last look, and had no backlog then. state: the last verdict of an
-    inspection.
+    masterMaxOffset: at the last poll, at masterAskedAt; lagBytes: this slave's lag at that moment.
+    masterSilentSince: when the first poll after it failed, 0 if none has. ownMaxOffset,
+    flushedOffset: when this was written. commonOffset: where the logs diverge (state ahead or
+    diverged), else -1. firstCopyDone: the slave has caught up with its master at least once.
+    inSync: it has reached the master's offset of the last poll, and had no backlog then. state: the
+    last verdict of an inspection.
     """
 
     role: str = "SLAVE"
@@ -100,9 +101,9 @@ class ReplicaState:
     writtenAt: int = 0  # noqa: N815
 
     def lacks(self, *, only_flushed: bool = False) -> int | None:
-        """Bytes of the master's log that are not here; None when the master's end is unknown.
+        """Bytes of the master's log missing here; None if the end of the master's log is unknown.
 
-        only_flushed: the machine went down since; what was not on disk does not count.
+        only_flushed: the machine went down since then, so only data on disk counts.
         """
         if self.masterMaxOffset < 0:
             return None
@@ -113,23 +114,23 @@ class ReplicaState:
 
     @property
     def had_backlog(self) -> bool:
-        """Whether we were further behind at the last look than a healthy slave is."""
+        """Whether the lag at the last poll was larger than that of a healthy slave."""
         return self.lagBytes > _HEALTHY_LAG
 
 
 def read_state(path: Path) -> ReplicaState | None:
-    """The file's content; None without a file. Raises StoreError naming it."""
+    """Read the file; None if it does not exist. Raises StoreError naming it."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         known = {item.name: found[item.name] for item in fields(ReplicaState)}
     except FileNotFoundError:
         return None
     except (msgspec.MsgspecError, KeyError, OSError) as error:
-        raise StoreError(f"{path}: not understood ({error!r})") from error
+        raise StoreError(f"{path}: malformed ({error!r})") from error
     model = ReplicaState()
     wrong = [name for name, value in known.items() if type(value) is not type(getattr(model, name))]
     if wrong:
-        raise StoreError(f"{path}: {', '.join(wrong)}: not of the right kind")
+        raise StoreError(f"{path}: {', '.join(wrong)}: wrong type")
     return ReplicaState(**known)
 
 
@@ -137,10 +138,10 @@ def read_state(path: Path) -> ReplicaState | None:
 
 
 class ReplicaJournal:
-    """Keeps replica.json. Guarded by: its lock (state) and the write lock (file).
+    """Maintains replica.json. Guarded by: its lock (state) and the write lock (file).
 
-    The client's loop thread only notes numbers; files are written by the executor's thread, the
-    inspecting thread and the stopping one.
+    The client's loop thread only records values; the executor's thread, the inspecting thread and
+    the thread that shuts down write the file.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class ReplicaJournal:
         client: AsyncClient,
         clock: Clock,
     ) -> None:
-        """Goes on with what a life before has written; an unreadable file counts as none."""
+        """Continues from the file of a previous run; an unreadable file is ignored."""
         self._path = root / FILE_NAME
         self._counters = page.counters
         self._client = client
@@ -163,20 +164,20 @@ class ReplicaJournal:
         try:
             self._written = read_state(self._path)
         except StoreError as error:
-            log.error("%s; it is written anew", error)
+            log.error("%s; starting a new one", error)
         self._state = replace(
             self._written or ReplicaState(), brokerName=broker_name, brokerId=broker_id
         )
 
     @property
-    def parted(self) -> str | None:
+    def divergence(self) -> str | None:
         """ "ahead" or "diverged" when that is what the last comparison found, be it in a life
         before; else None."""
         state = self._state.state
         return state if state in (Verdict.AHEAD, Verdict.DIVERGED) else None
 
     def on_inspection(self, result: Inspection) -> None:
-        """MasterInspector.on_result. Writes at once when the state changes."""
+        """MasterInspector.on_result. Writes at once if the state changes."""
         with self._lock:
             before = self._state
             self._state = self._after(result)
@@ -188,7 +189,7 @@ class ReplicaJournal:
         if result.verdict is Verdict.WAIT:
             return self._state
         if result.master_max < 0:
-            # Not compared: what was known is not better for that.
+            # Not compared: the previous finding still stands.
             return self._state if self._state.state else replace(self._state, state=result.verdict)
         starts_over = result.verdict in (Verdict.START_AT, Verdict.BELOW_MIN)
         found = replace(
@@ -197,10 +198,10 @@ class ReplicaJournal:
             firstCopyDone=self._state.firstCopyDone and not starts_over,
             state=result.verdict,
         )
-        return self._looked(found, result.master_address or "", result.master_max)
+        return self._after_poll(found, result.master_address or "", result.master_max)
 
-    def _looked(self, state: ReplicaState, address: str, master_max: int) -> ReplicaState:
-        """The master's log ends at `master_max` at this moment: so how much do we lack of it?"""
+    def _after_poll(self, state: ReplicaState, address: str, master_max: int) -> ReplicaState:
+        """Record a poll: the master's log ends at `master_max` now."""
         found = replace(
             state,
             masterAddress=address,
@@ -212,8 +213,8 @@ class ReplicaJournal:
         return replace(found, lagBytes=found.lacks() or 0)
 
     def tick(self, master: KnowsMaster) -> None:
-        """Write what there is to say, then ask for the master's end anew: our own log has had
-        until the next tick to come that far. Scheduled executor; does not wait for the answer."""
+        """Write the state, then poll the end of the master's log; the local log has until the next
+        tick to reach it. Scheduled executor; does not wait for the response."""
         self._write()
         address = master.master_address
         if address is None:
@@ -221,7 +222,7 @@ class ReplicaJournal:
 
         def on_answer(response: RemotingCommand | None, error: Exception | None) -> None:
             if response is None:
-                log.debug("master %s: its end is not known now: %s", address, error)
+                log.debug("master %s: cannot get the end of its log: %s", address, error)
                 with self._lock:
                     since = self._state.masterSilentSince or self._clock.now_ms()
                     self._state = replace(self._state, masterSilentSince=since)
@@ -232,16 +233,16 @@ class ReplicaJournal:
                 log.debug("%s", refusal)
                 return
             with self._lock:
-                self._state = self._looked(self._state, address, facts.max_offset)
+                self._state = self._after_poll(self._state, address, facts.max_offset)
 
         self._client.invoke_async(address, runtime_request(), _ASK_MS, on_answer)
 
     def close(self) -> None:
-        """The last word, at an orderly stop, after the link has ended."""
+        """Write the final state, in an orderly shutdown, after the link has closed."""
         self._write()
 
     def _write(self) -> None:
-        """Nothing is written before something is known, or when nothing has changed."""
+        """Write the file, unless the state is unknown or unchanged."""
         with self._write_lock:
             with self._lock:
                 found = self._completed()
@@ -273,12 +274,12 @@ class ReplicaJournal:
         return written is not None and replace(found, writtenAt=written.writtenAt) == written
 
 
-# -- when it starts as a master ----------------------------------------------------------------
+# -- at a start as a master ----------------------------------------------------------------
 
 
 def check_promotion(options: StartupOptions) -> None:
-    """Raises StartupExitError when this start would make a master of a slave that lacks messages,
-    and haPromoteUnclean does not accept that. Changes nothing; logs nothing."""
+    """Raises StartupExitError if this start would promote a slave that lacks messages, unless
+    haPromoteUnclean is set. Changes nothing; logs nothing."""
     if options.store.is_slave or options.ha.ha_promote_unclean:
         return
     root = options.store.root
@@ -295,7 +296,7 @@ def check_promotion(options: StartupOptions) -> None:
 
 
 def complete_promotion(options: StartupOptions) -> None:
-    """The store is locked and a master's from now on: later starts are free. Raises OSError."""
+    """Complete a promotion, with the store locked; later starts are not checked. Raises OSError."""
     root = options.store.root
     path = root / FILE_NAME
     if options.store.is_slave:
@@ -303,7 +304,7 @@ def complete_promotion(options: StartupOptions) -> None:
     went_down = machine_went_down(options.store.abort_path)
     objection = _find_objection(root, machine_went_down=went_down)
     if objection is not None:
-        log.error("becoming master in spite of this, as haPromoteUnclean says: %s", objection)
+        log.error("becoming master despite this, because haPromoteUnclean is set: %s", objection)
     if _resync_waits(root):
         drop_request(root, "the broker was started as a master")
     if path.exists():
@@ -311,7 +312,9 @@ def complete_promotion(options: StartupOptions) -> None:
         os.replace(path, root / _PROMOTED)
         sync_directory(root)
         log.warning(
-            "this store was a slave's, it is a master's now (%s kept); %s", _PROMOTED, last_look
+            "this store belonged to a slave and now belongs to a master (%s kept); %s",
+            _PROMOTED,
+            last_look,
         )
 
 
@@ -323,23 +326,21 @@ def _resync_waits(root: Path) -> bool:
 
 
 def _find_objection(root: Path, *, machine_went_down: bool) -> str | None:
-    """What a promotion would lose, as far as replica.json knows; None: nothing."""
+    """Why a promotion would lose messages, according to replica.json; None if it would not."""
     if _resync_waits(root):
-        return (
-            f"{root / 'resync.json'}: this slave was about to be re-synchronised, it is not whole"
-        )
+        return f"{root / 'resync.json'}: a resync of this slave is pending, its log is incomplete"
     path = root / FILE_NAME
     try:
         state = read_state(path)
     except StoreError as error:
-        return f"{error}; it would say whether this slave lacks messages"
+        return f"{error}; this file is needed to tell whether this slave lacks messages"
     if state is None:
         return None
     return _state_objection(path, state, machine_went_down=machine_went_down)
 
 
 def _state_objection(path: Path, state: ReplicaState, *, machine_went_down: bool) -> str | None:
-    """Pure. `path` and the moment are for the text."""
+    """Pure. `path` is used in the text."""
     when = f"at {_time_text(state.writtenAt)}"
     lacking = state.lacks(only_flushed=machine_went_down)
     if lacking is None:
@@ -369,7 +370,7 @@ def _last_look_text(path: Path) -> str:
 
 
 def _look_text(state: ReplicaState) -> str:
-    """How much before its end the master was seen last, as far as this slave knows."""
+    """When the master was last seen and the lag at that time, as far as this slave knows."""
     text = (
         f"its master {state.masterAddress} was last seen at {_time_text(state.masterAskedAt)}, "
         f"this slave was {state.lagBytes} bytes behind then"
@@ -377,8 +378,11 @@ def _look_text(state: ReplicaState) -> str:
     silent = state.masterSilentSince
     end = silent or state.writtenAt
     seconds = max(0, end - state.masterAskedAt) / 1000
-    what = "the master was silent" if silent else "this slave's last word came"
-    return f"{text}; {what} {seconds:.1f} s later, what the master took in between is not known"
+    what = "the master stopped responding" if silent else "this slave's last entry was written"
+    return (
+        f"{text}; {what} {seconds:.1f} s later, messages that the master stored in between are "
+        "unknown"
+    )
 
 
 def _time_text(wall_ms: int) -> str:

@@ -1,8 +1,9 @@
-"""RemoteLog: another broker's commit log, asked over its remoting port.
+"""RemoteLog: reads another broker's commit log over its remoting port.
 
-Its bounds (28, commitLogMinOffset and commitLogMaxOffset) and its stored records (33), which ours,
-Java 4.9 and 5.x answer alike. Runs in process `remoting`, on whichever thread compares, and blocks
-it. It compares nothing and decides nothing; whoever only reads bounds gets no numpy with it.
+Fetches its bounds (28, commitLogMinOffset and commitLogMaxOffset) and its stored records (33); this
+broker, Java 4.9 and 5.x answer those alike. Runs in process `remoting` and blocks the comparing
+thread. It compares nothing and decides nothing, and does not import numpy, for users that only need
+the bounds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from remoting.response_code import ResponseCode
 
 _REQUEST_MS: Final = 3_000
 _NO_RECORD: Final = ("can not find message by the offset", "IllegalArgumentException")
-"""What a master says that has no record there; Java throws at bytes that are no size."""
+"""Remarks of a master without a record at an offset; Java throws if the bytes are not a valid
+size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,15 @@ class MasterFacts:
 
 
 class MasterSilentError(Exception):
-    """The master's remoting port cannot be asked now."""
+    """The master's remoting port does not respond."""
 
 
 class MasterRefusesError(Exception):
-    """The master answers, but not what was asked (access control, an error of its own)."""
+    """The master responded with an error (access control, an internal error)."""
 
 
 class AskingClient(Protocol):
-    """What is needed of RemotingClient."""
+    """The part of RemotingClient used here."""
 
     def invoke_sync(
         self, address: str, command: RemotingCommand, timeout_ms: int
@@ -56,20 +58,20 @@ def runtime_request() -> RemotingCommand:
 
 
 def read_facts(address: str, response: RemotingCommand, *, who: str = "master") -> MasterFacts:
-    """The bounds in an answer to 28. `who` is for the text. Raises MasterRefusesError."""
+    """The bounds in a response to 28. `who` is used in error texts. Raises MasterRefusesError."""
     if response.code != ResponseCode.SUCCESS:
         raise MasterRefusesError(
-            f"{who} {address} does not tell its offsets (28): code {response.code}, "
+            f"{who} {address} did not return its offsets (28): code {response.code}, "
             f"{response.remark}"
         )
     try:
         return read_bounds(response.body)
     except ValueError as error:
-        raise MasterRefusesError(f"{who} {address}: its answer to 28: {error}") from error
+        raise MasterRefusesError(f"{who} {address}: invalid response to 28: {error}") from error
 
 
 def read_bounds(body: bytes) -> MasterFacts:
-    """The bounds in the body of an answer to 28. A Java broker without files says min -1.
+    """The bounds in the body of a response to 28. A Java broker without files reports min -1.
 
     Raises ValueError.
     """
@@ -84,7 +86,7 @@ def read_bounds(body: bytes) -> MasterFacts:
 
 
 class RemoteLog:
-    """Another broker's log, asked over its remoting port. Implements MasterLog.
+    """Another broker's log, read over its remoting port. Implements MasterLog.
 
     Raises MasterSilentError, MasterRefusesError.
     """
@@ -98,8 +100,8 @@ class RemoteLog:
         *,
         who: str = "master",
     ) -> None:
-        """Asks for the bounds at once; `budget_ms` holds for all questions together. `who` is for
-        the texts."""
+        """Fetches the bounds immediately; `budget_ms` limits all requests together. `who` is used
+        in error texts."""
         self._client = client
         self._address = address
         self._who = who
@@ -118,7 +120,7 @@ class RemoteLog:
         if response.code == ResponseCode.SYSTEM_ERROR and any(t in remark for t in _NO_RECORD):
             return None
         raise MasterRefusesError(
-            f"{self._who} {self._address} does not show its record at {phy_offset} (33): "
+            f"{self._who} {self._address} did not return its record at {phy_offset} (33): "
             f"code {response.code}, {remark}"
         )
 
@@ -128,5 +130,5 @@ class RemoteLog:
             return self._client.invoke_sync(self._address, request, min(left_ms, _REQUEST_MS))
         except RemotingError as error:
             raise MasterSilentError(
-                f"{self._who} {self._address} does not answer: {error}"
+                f"{self._who} {self._address} does not respond: {error}"
             ) from error

@@ -1,9 +1,10 @@
-"""ReplicaAnnouncer: a slave tells its master which HA connection is its own.
+"""ReplicaAnnouncer: a slave tells its master which HA connection belongs to it.
 
-Runs in process `remoting`; told of links by process `ha`, ticked by the scheduled executor. The HA
-protocol carries no identity, so the slave says over the master's remoting port "the HA connection
-from ip:port is broker N of this group" (request 28906, ours). A master that refuses is not asked
-again for that link. Nothing waits for an answer; replication works without it.
+Runs in process `remoting`; process `ha` reports links, and the scheduled executor calls `tick`. The
+HA protocol carries no identity, so the slave announces over the master's remoting port that the HA
+connection from ip:port is broker N of this group (request 28906, an extension of this broker). If
+the master rejects it, it is not repeated for that link. Nothing waits for the response; replication
+works without it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NOT_KNOWN: Final = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 class AsyncClient(Protocol):
-    """What is needed of RemotingClient."""
+    """The part of RemotingClient used here."""
 
     def invoke_async(
         self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
@@ -36,7 +37,7 @@ class AsyncClient(Protocol):
 
 
 class _Link(NamedTuple):
-    """Our end of the HA connection, and the remoting address of the master it leads to."""
+    """The local address of the HA connection, and the remoting address of its master."""
 
     local: str
     master: str
@@ -57,24 +58,24 @@ class ReplicaAnnouncer:
         self._complained = ""
 
     def link_opened(self, local: str) -> None:
-        """The HA client is connected; `local`: "ip:port" of our end."""
+        """The HA client is connected; `local`: the local "ip:port"."""
         with self._lock:
             self._local = local
         self.tick()
 
     def link_closed(self) -> None:
-        """The HA client is not connected any more."""
+        """The HA client is no longer connected."""
         with self._lock:
             self._local = None
 
     def master_changed(self, master: str | None) -> None:
-        """The master's remoting address, None while it is unknown; again and again is fine."""
+        """The master's remoting address, None while unknown. May be called repeatedly."""
         with self._lock:
             self._master = master
         self.tick()
 
     def tick(self) -> None:
-        """Announce the link unless that is done, under way, or not possible yet."""
+        """Announce the link unless that is done, in progress, or not possible yet."""
         with self._lock:
             if self._local is None or self._master is None:
                 return
@@ -96,7 +97,7 @@ class ReplicaAnnouncer:
     def _answered(
         self, link: _Link, response: RemotingCommand | None, error: Exception | None
     ) -> None:
-        """The master's word, or why there is none; on the client's loop thread."""
+        """Handle the master's response or the error; on the client's loop thread."""
         settled = response is not None and response.code in (
             ResponseCode.SUCCESS,
             _NOT_KNOWN,
@@ -119,11 +120,11 @@ class ReplicaAnnouncer:
 
 
 def _complaint(response: RemotingCommand | None, error: Exception | None) -> str:
-    """What there is to say about an announcement that was not taken; "" when it was."""
+    """Why an announcement was not accepted; "" if it was."""
     if response is None:
         return f"not announced yet: {error}"
     if response.code == ResponseCode.SUCCESS:
         return ""
     if response.code == _NOT_KNOWN:
-        return "does not know announcements (a Java broker); it knows this slave by its ip"
-    return f"refuses the announcement: {response_code_name(response.code)} {response.remark}"
+        return "does not support announcements (a Java broker); it identifies this slave by IP"
+    return f"rejected the announcement: {response_code_name(response.code)} {response.remark}"

@@ -1,12 +1,14 @@
-"""ReplicaVerification: is a slave that claims to hold our log up to an offset telling the truth?
+"""ReplicaVerification: verifies that a slave has this broker's log up to the offset that it
+reports.
 
-On the HA port a slave says one number. A slave that was a master, or follows another one, may say
-one that fits and hold other bytes below it; our own slaves look for themselves before they connect
-(master_inspector), Java's do not. So process `ha` of a master asks here (command "verify_replica"
-of the channel ha->remoting): the registered brokers of the group at the slave's ip are asked over
-their remoting ports for the bounds of their log (28) and for the record at the place of our last
-one below the claimed offset (33). Runs in process `remoting` on the command's own thread, blocks it
-for seconds and changes nothing; what follows is process ha's business.
+On the HA port a slave reports a single offset. A slave that used to be a master, or followed
+another one, may report a plausible offset but have different bytes below it. Slaves of this
+implementation check that themselves before they connect (master_inspector); Java's do not. So
+process `ha` of a master sends the command "verify_replica" over the channel ha->remoting. The
+registered brokers of the group with the slave's IP are queried over their remoting ports for the
+bounds of their log (28), and for the record at the offset of the last local record below the
+reported offset (33). Runs in process `remoting` on the command's own thread and may block it for
+seconds. It changes nothing; process `ha` acts on the result.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from store.commit_log_reader import CommitLogReader
 log = logging.getLogger(__name__)
 
 _VERIFICATION_MS: Final = 6_000
-"""For all members at one ip together."""
+"""Time limit for all members with one IP together."""
 
 
 class ReplicaVerification:
@@ -47,7 +49,8 @@ class ReplicaVerification:
         units: QueueUnits,
         clock: Clock,
     ) -> None:
-        """members: everybody else in the group (GroupMembers). reader: one of its own."""
+        """members: the other members of the group (GroupMembers). reader: not shared with
+        others."""
         self._members = members
         self._client = client
         self._reader = reader
@@ -61,8 +64,9 @@ class ReplicaVerification:
         return {"verified": self.verify(arguments["ip"], arguments["offset"])}
 
     def verify(self, ip: str, offset: int) -> bool | None:
-        """True: a slave at `ip` has our log up to `offset`. False: one was compared, none has.
-        None: nobody could be compared. Raises StoreError for files of our own."""
+        """True: a slave at `ip` has the same log up to `offset`. False: at least one was compared,
+        but none has. None: none could be compared. Raises StoreError if local files cannot be
+        read."""
         with self._lock:
             slaves = [
                 member
@@ -70,7 +74,7 @@ class ReplicaVerification:
                 if member.ip == ip and member.broker_id > 0
             ]
             if not slaves:
-                log.info("slave at %s: not verified, none is registered with that ip", ip)
+                log.info("slave at %s: not verified, no slave is registered with that IP", ip)
                 return None
             last = self._last_record(offset)
             deadline_ms = self._clock.monotonic_ms() + _VERIFICATION_MS
@@ -83,7 +87,7 @@ class ReplicaVerification:
             return found
 
     def _last_record(self, offset: int) -> Piece | None:
-        """Our last whole record that ends at or before `offset`."""
+        """The last whole local record that ends at or before `offset`."""
         reader = self._reader
         end = min(offset, reader.max_phy_offset)
         own = OwnLog(
@@ -103,24 +107,25 @@ class ReplicaVerification:
             theirs = RemoteLog(self._client, slave.address, self._clock, left_ms, who=who)
             objection = self._compare(theirs, last, offset)
         except (MasterSilentError, MasterRefusesError) as error:
-            log.info("%s: its claim to hold our log up to %s is not verified", error, offset)
+            log.info("%s: could not verify that it has this log up to %s", error, offset)
             return None
         if objection is None:
-            log.info("%s %s: holds our log up to %s", who, slave.address, offset)
+            log.info("%s %s: verified, has the same log up to %s", who, slave.address, offset)
         else:
-            log.warning("%s %s: claims offset %s, but %s", who, slave.address, offset, objection)
+            log.warning("%s %s: reports offset %s, but %s", who, slave.address, offset, objection)
         return objection is None
 
     def _compare(self, theirs: RemoteLog, last: Piece | None, offset: int) -> str | None:
-        """What is wrong with the claim; None: nothing. Raises MasterRefusesError."""
+        """Why the report is wrong; None if it is not. Raises MasterRefusesError."""
         if theirs.max_offset < offset:
             return f"its log ends at {theirs.max_offset}"
         if last is None:
             return None
         if last.offset < theirs.min_offset:
             raise MasterRefusesError(
-                f"its log begins at {theirs.min_offset}, behind our last record at {last.offset}"
+                f"its log starts at {theirs.min_offset}, after the last local record at "
+                f"{last.offset}"
             )
         if not is_same(last, theirs.record_at(last.offset), self._reader.file_size):
-            return f"its record at {last.offset} is not ours"
+            return f"its record at {last.offset} differs"
         return None

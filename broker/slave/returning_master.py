@@ -1,15 +1,15 @@
-"""ReturningMaster: a master that starts takes over how far consumers came on its slaves.
+"""ReturningMaster: a starting master adopts the consumer offsets committed on its slaves.
 
-While a master is away consumers go on at a slave and commit there; the original's master comes
-back with its old offsets and its slaves copy those. This one asks every live slave of its group
-for its consumer offsets (43) before it registers, so before clients come back, and keeps the
-larger offset of each queue, never beyond the queue's end. Slaves that were not there or did not
-answer are asked again after 5 s and after 30 s, each until it has answered once; after that
-slaves follow their master (slave_synchronize).
+While a master is down, consumers continue on a slave and commit there. A RocketMQ master returns
+with its old offsets, and its slaves copy those. This master requests the consumer offsets (43) of
+every live slave of its group before it registers, that is, before clients return, and keeps the
+larger offset of each queue, limited to the queue's end. Slaves that did not respond are retried
+after 5 s and after 30 s, each until its first response; from then on slaves copy the master's
+offsets (slave_synchronize).
 
-Runs in process `remoting` on the scheduled executor; on masters only. What it cannot know: an
-offset that an operator set back in the last seconds before the master stopped, before a slave
-had seen it, is raised again.
+Runs in process `remoting` on the scheduled executor; on masters only. Limitation: an offset that an
+operator reset in the last seconds before the master stopped, before a slave had copied it, is
+raised again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 
 ASK_TIMEOUT_MS: Final = 3_000
 ASK_AGAIN_MS: Final = (5_000, 30_000)
-"""After the start."""
+"""Delays after the start."""
 
 
 class ReturningMaster:
-    """One start's questions to the slaves. Owned by: `_lock`, one round at a time."""
+    """The offset requests of one start. Guarded by: `_lock`, one round at a time."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class ReturningMaster:
         offsets: ConsumerOffsetManager,
         max_offset: Callable[[str, int], int],
     ) -> None:
-        """`members`: everybody else in the group (GroupMembers); `max_offset(topic, queue_id)`:
-        the end of a queue, 0 for an unknown one."""
+        """`members`: the other members of the group (GroupMembers); `max_offset(topic, queue_id)`:
+        the end of a queue, 0 if unknown."""
         self._members = members
         self._api = api
         self._offsets = offsets
@@ -56,7 +56,8 @@ class ReturningMaster:
         self._answered: set[str] = set()
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
-        """The later rounds; the first is BrokerRegistration.start(before_first=ask_slaves)."""
+        """Schedule the later rounds; the first one is
+        BrokerRegistration.start(before_first=ask_slaves)."""
         for delay_ms in ASK_AGAIN_MS:
             executor.schedule(
                 f"ask-slaves-after-{delay_ms}-ms",
@@ -66,7 +67,8 @@ class ReturningMaster:
             )
 
     def ask_slaves(self) -> None:
-        """One round: every slave that has not answered yet, all at once, ASK_TIMEOUT_MS at most."""
+        """One round: query every slave without a response so far, in parallel, for at most
+        ASK_TIMEOUT_MS."""
         with self._lock:
             slaves = [
                 member.address
@@ -88,13 +90,13 @@ class ReturningMaster:
             body = self._api.get_table(slave, RequestCode.GET_ALL_CONSUMER_OFFSET, ASK_TIMEOUT_MS)
             return {} if body is None else parse_offset_table(parse_object(body))
         except (RemotingError, BrokerAnswerError, ValueError) as error:
-            log.warning("slave %s: skipped, its consumer offsets are unknown: %s", slave, error)
+            log.warning("slave %s: skipped, cannot get its consumer offsets: %s", slave, error)
             return None
 
     def _take(self, slave: str, table: dict[str, dict[int, int]]) -> None:
         raised = self._offsets.raise_to(table, self._max_offset)
         log.info(
-            "slave %s: asked for its consumer offsets, %s were further than this master's",
+            "slave %s: adopted %s consumer offsets that were larger than this master's",
             slave,
             raised,
         )

@@ -1,27 +1,27 @@
-"""SlaveSynchronize: a slave takes over its master's tables, every slaveSyncInterval.
+"""SlaveSynchronize: a slave copies its master's tables, every slaveSyncInterval.
 
 Topics (21), consumer offsets (43), delay offsets (45), consumer groups (201), in this order, each
-saved right after it changed. A kind that fails is counted, kept for `status` and tried again in
-the next round; the other three go on. Runs in process `remoting` of a slave, on one thread of the
+saved right after it changed. A failed kind is counted, reported by `status` and retried in the next
+round, independently of the others. Runs in process `remoting` of a slave, on one thread of the
 scheduled executor; `set_master_address` and `status` may be called by any thread. Follows
-SlaveSynchronize of the original, but for these rules:
+SlaveSynchronize of RocketMQ, except for these rules:
 
-- A table is replaced in one step, its edition copied exactly; contents are compared, not only
-  editions.
-- Nothing is taken over from a master whose log was not compared with ours.
-- Topics that vanish between two answers of the same master, in one life of this process, lose
-  their queues here, groups and topics their offsets, but for offsets that the master still has.
-  Only when the edition rises: a master that came back with an older or empty table never deletes
-  anything here, and another master deletes nothing that it has not named itself. The queues go
-  when our log has come to where the master's ended at that time: records that arrive later would
-  make them again.
-- Consumer offsets: `merged_offset`. What the master said last is forgotten when a round fails and
-  when the master changes: a master that comes back after a crash with offsets a few seconds old
+- A table is replaced in one step, its data version copied exactly; contents are compared, not only
+  data versions.
+- Nothing is copied from a master whose log was not compared with the local one.
+- If topics disappear between two responses of the same master, within one run of this process,
+  their queues are deleted here; for topics and groups, so are the offsets, except those that the
+  master still has. This requires a higher data version: a master that was restored with an older or
+  empty table never deletes anything here, and a new master deletes nothing that it has not listed
+  before. Queues are deleted once the local log has reached the offset where the master's ended at
+  that time, since records that arrive later would recreate them.
+- Consumer offsets: see `merged_offset`. The master's previous table is dropped when a round fails
+  and when the master changes, so that a master that returns after a crash with slightly old offsets
   does not look like a reset.
 
-What it cannot see: a topic that was deleted and made again between two rounds, and what was
-deleted while this process was down or followed another master: such queues stay, with a line in
-the log, until mqadmin cleanUnusedTopic.
+Limitations: it does not detect a topic that was deleted and recreated between two rounds, or
+deletions while this process was down or followed another master. Such queues are kept and logged,
+until mqadmin cleanUnusedTopic.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ log = logging.getLogger(__name__)
 
 FIRST_DELAY_MS: Final = 3_000
 TIMEOUT_MS: Final = 3_000
-"""Of each request, as in the original."""
+"""Timeout of each request, as in RocketMQ."""
 
 VIP_DISTANCE: Final = 2
-"""The VIP port is the main port less this."""
+"""The VIP port is the main port minus this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncStatus:
-    """How one kind fares. Times are wall clock ms, 0 = never."""
+    """Status of one kind. Times are wall clock ms, 0 = never."""
 
     last_success_ms: int = 0
     failures: int = 0
     last_error_ms: int = 0
     last_error: str | None = None
-    """Of the newest failure, also when it works again: last_success_ms is later then."""
+    """The last failure, kept after a recovery; last_success_ms is later in that case."""
 
 
 class SlaveSyncError(Exception):
-    """A table was taken over but not everything that follows from it could be done."""
+    """A table was copied, but not all resulting changes could be made."""
 
 
 class TableSource(Protocol):
-    """What is needed of BrokerOuterAPI."""
+    """The part of BrokerOuterAPI used here."""
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
         """A table of another broker. Raises RemotingError, BrokerAnswerError."""
@@ -92,26 +92,26 @@ _TROUBLE: Final = (
     OSError,
     SlaveSyncError,
 )
-"""What a network, another broker's answer, the store process and a disk can do."""
+"""Errors of the network, of another broker's response, of process `store` and of the disk."""
 
 
 @dataclass(slots=True)
 class _Followed:
-    """What the last answer of the master named, and what is still to be cleaned up after it."""
+    """The names in the master's last response, and the cleanup still to be done."""
 
     names: set[str] = field(default_factory=set)
     counter: int = 0
-    """Of its edition."""
+    """The counter of its data version."""
     gone: set[str] = field(default_factory=set)
-    """Vanished; their consumer offsets are still here."""
+    """Deleted names whose consumer offsets have not been removed yet."""
 
     def take(self, names: set[str], counter: int, vanished: set[str], what: str) -> set[str]:
-        """Which of `vanished` the master has really deleted; takes over what it names now."""
+        """Record the master's current names; returns which of `vanished` it has really deleted."""
         deleted = self.names & vanished if counter > self.counter else set()
         if vanished - deleted:
             log.warning(
-                "%s %s: not on the master (edition %s, seen of it before: %s), left out of the "
-                "table; data that is still here stays (queues: see mqadmin cleanUnusedTopic)",
+                "%s %s: not on the master (data version %s, seen before: %s), removed from the "
+                "table; existing data is kept (for queues, see mqadmin cleanUnusedTopic)",
                 what,
                 sorted(vanished - deleted),
                 counter,
@@ -123,8 +123,8 @@ class _Followed:
 
 
 class SlaveSynchronize:
-    """Owned by: `_lock`, which one round holds; the master's address and the status are words
-    that are replaced whole."""
+    """Guarded by: `_lock`, held during a round; the master's address and the statuses are replaced
+    atomically."""
 
     def __init__(
         self,
@@ -143,9 +143,9 @@ class SlaveSynchronize:
     ) -> None:
         """`own_address`: brokerIP1:listenPort. `delete_topic_queues` raises CommandError.
 
-        `compare_logs` compares the master's log with ours and says here what came of it; may
-        take seconds. `and_then`: what else follows from a master whose log belongs to ours, done
-        with its address at the end of each round; must not raise.
+        `compare_logs` compares the master's log with the local one and reports the result through
+        `logs_compared`; it may take seconds. `and_then`: called with the master's address at the
+        end of each round if the logs match; must not raise.
         """
         self._own_address = own_address
         self._api = api
@@ -162,14 +162,14 @@ class SlaveSynchronize:
         self._master: str | None = None
         self._followed_master: str | None = None
         self._looked_at: str | None = None
-        """The master whose log was compared with ours, if that could be done at all."""
+        """The master whose log was compared with the local one, or found not comparable."""
         self._objection: str | None = None
         self._known_topics = _Followed()
         self._known_groups = _Followed()
         self._queues_to_delete: dict[str, int | None] = {}
-        """Topics, and up to where our log must have come before; None: not known yet."""
+        """Topics to the offset that the local log must reach first; None: not known yet."""
         self._seen_offsets: dict[str, dict[int, int]] = {}
-        # The page outlives this process: what it counted goes on.
+        # The page outlives this process, so counting continues.
         self._status = {
             kind: SyncStatus(
                 last_success_ms=self._counters[SLAVE_SYNC_SUCCESS + kind],
@@ -178,12 +178,13 @@ class SlaveSynchronize:
             for kind in SyncKind
         }
 
-    # -- from outside ---------------------------------------------------------------------------
+    # -- notifications ---------------------------------------------------------------------------
 
     def schedule_on(self, executor: ScheduledExecutor, config: BrokerConfig) -> None:
-        """Begin; the tables have been loaded and nobody has been served yet.
+        """Start synchronizing; call after the tables were loaded and before clients are served.
 
-        What the files name may have been another master's, or our own: it says nothing.
+        The names in the files may come from another master or from this broker, so they are not
+        used.
         """
         executor.schedule(
             "slave-synchronize",
@@ -193,35 +194,36 @@ class SlaveSynchronize:
         )
 
     def set_master_address(self, address: str | None) -> None:
-        """Follow the master at "ip:port" from the next round on; None, or ourselves: nobody."""
+        """Follow the master at "ip:port" from the next round on; None or this broker itself: no
+        master."""
         if address != self._master:
             log.info("tables: master is %s, was %s", address, self._master)
             self._master = address
 
     def logs_compared(self, master: str | None, objection: str | None) -> None:
-        """Our log and that of `master` were compared. An objection: they do not belong together,
-        nothing is taken over: a master that was rebuilt from nothing must not empty the tables of
+        """The log of `master` was compared with the local one. With an objection the logs differ
+        and nothing is copied: a master that was rebuilt from scratch must not clear the tables of
         its slave. Any thread."""
         self._objection = objection
         self._looked_at = master
 
     def logs_not_comparable(self, master: str | None) -> None:
-        """`master` does not let anybody compare: its tables are taken over nevertheless, but for
-        an objection that there was before. Any thread."""
+        """`master` does not support comparing: its tables are copied anyway, unless there was an
+        objection before. Any thread."""
         self._looked_at = master
 
     def link_lost(self) -> None:
-        """Whoever answers at the master's address next may hold another log. Any thread."""
+        """The next broker at the master's address may have a different log. Any thread."""
         self._looked_at = None
 
     def status(self) -> dict[SyncKind, SyncStatus]:
-        """How each kind fares."""
+        """The status of each kind."""
         return self._status.copy()
 
     # -- one round ------------------------------------------------------------------------------
 
     def sync_all(self) -> None:
-        """Each kind once; nothing while there is no master, or another round is under way."""
+        """Run one round over all kinds; does nothing without a master or during another round."""
         master = self._master
         if master is None or master == self._own_address or not self._lock.acquire(blocking=False):
             return
@@ -247,11 +249,12 @@ class SlaveSynchronize:
         return self._objection is None and self._looked_at == master
 
     def _follow(self, master: str) -> None:
-        """What another master named and deleted says nothing of this one's tables."""
+        """Reset the state when the master changes: another master's names do not apply to this
+        one."""
         if self._queues_to_delete:
             log.warning(
-                "topics %s: deleted on master %s, which is not the master any more: their queues "
-                "stay, see mqadmin cleanUnusedTopic",
+                "topics %s: deleted on master %s, which is no longer the master: keeping their "
+                "queues, see mqadmin cleanUnusedTopic",
                 sorted(self._queues_to_delete),
                 self._followed_master,
             )
@@ -265,7 +268,7 @@ class SlaveSynchronize:
             if self._objection is not None:
                 raise SlaveSyncError(self._objection)
             if self._looked_at != master:
-                raise SlaveSyncError("our log was not compared with the master's yet")
+                raise SlaveSyncError("the local log has not been compared with the master's yet")
             sync(master)
         except _TROUBLE as error:
             self._failed(kind, master, error)
@@ -278,7 +281,7 @@ class SlaveSynchronize:
         self._status[kind] = replace(old, last_success_ms=now_ms)
         self._counters[SLAVE_SYNC_SUCCESS + kind] = now_ms
         if old.last_success_ms <= old.last_error_ms:
-            log.info("master %s: %s taken over", master, kind.name)
+            log.info("master %s: %s copied", master, kind.name)
 
     def _failed(self, kind: SyncKind, master: str, error: Exception) -> None:
         old = self._status[kind]
@@ -293,7 +296,7 @@ class SlaveSynchronize:
         again = text == old.last_error and old.last_error_ms >= old.last_success_ms
         log.log(
             logging.DEBUG if again else logging.WARNING,
-            "master %s: %s not taken over, tried again in the next round (%s failures): %s",
+            "master %s: could not copy %s, retrying in the next round (%s failures): %s",
             master,
             kind.name,
             old.failures + 1,
@@ -307,14 +310,14 @@ class SlaveSynchronize:
         if body is not None:
             tree = parse_object(body)
             if not tree.get("topicConfigTable") or tree.get("dataVersion") is None:
-                raise ValueError(f"{master} answered without topics or edition: {body[:80]!r}")
+                raise ValueError(f"{master} sent no topics or no data version: {body[:80]!r}")
             self._take_topics(TopicConfigSerializeWrapper.from_json(tree))
-        # In this order: after a crash in between the file names what was deleted, and the next
-        # life says in its log that the master does not.
+        # In this order: after a crash in between, the file still lists the deleted topics, and
+        # the next run logs that the master does not have them.
         problems = self._delete_queues(master)
         self._save(self._topics)
         if problems:
-            raise SlaveSyncError(f"queues of deleted topics are still here: {'; '.join(problems)}")
+            raise SlaveSyncError(f"queues of deleted topics still exist: {'; '.join(problems)}")
 
     def _take_topics(self, wrapper: TopicConfigSerializeWrapper) -> None:
         vanished = self._topics.replace_all(wrapper)
@@ -327,7 +330,7 @@ class SlaveSynchronize:
         self._queues_to_delete = dict.fromkeys(deleted - names) | waiting
 
     def _get_topics(self, master: str) -> bytes | None:
-        """From the VIP port, where 21 does not wait behind sends; else from the main port."""
+        """Fetch from the VIP port, where 21 is not queued behind sends; else from the main port."""
         code = RequestCode.GET_ALL_TOPIC_CONFIG
         vip = vip_address(master)
         if vip is not None:
@@ -338,13 +341,13 @@ class SlaveSynchronize:
         return self._api.get_table(master, code, TIMEOUT_MS)
 
     def _delete_queues(self, master: str) -> list[str]:
-        """Of deleted topics, after the table changed and all their records came; what fails stays
-        for the next round and is returned."""
+        """Delete the queues of deleted topics, after the table has changed and all their records
+        have arrived. Failures are returned and retried in the next round."""
         problems = []
         try:
             self._find_ends(master)
         except _TROUBLE as error:
-            problems.append(f"the end of the master's log is not known: {error}")
+            problems.append(f"cannot get the end of the master's log: {error}")
         queues = self._queues_to_delete
         dispatched = self._counters[DISPATCHED_OFFSET]
         ready = [topic for topic, end in queues.items() if end is not None and end <= dispatched]
@@ -354,13 +357,13 @@ class SlaveSynchronize:
             except (CommandError, OSError) as error:
                 problems.append(f"{topic}: {error}")
             else:
-                log.info("topic %s: deleted on the master, its queues are gone here, too", topic)
+                log.info("topic %s: deleted on the master, its queues are deleted here too", topic)
                 del queues[topic]
         return problems
 
     def _find_ends(self, master: str) -> None:
-        """Where the master's log ends now (28), for the topics that vanished just now: none of
-        their records is behind that."""
+        """Get the end of the master's log (28) for newly deleted topics: none of their records is
+        beyond it."""
         new = [topic for topic, end in self._queues_to_delete.items() if end is None]
         if not new:
             return
@@ -368,8 +371,9 @@ class SlaveSynchronize:
         end = read_bounds(body or b"").max_offset
         self._queues_to_delete.update(dict.fromkeys(new, end))
         log.info(
-            "topics %s: deleted on the master; their queues go once our log is dispatched up to %s "
-            "(now %s). If this broker stops before they stay: see mqadmin cleanUnusedTopic",
+            "topics %s: deleted on the master; deleting their queues once the local log is "
+            "dispatched up to %s (now %s). If this broker stops before that, they are kept: see "
+            "mqadmin cleanUnusedTopic",
             sorted(new),
             end,
             self._counters[DISPATCHED_OFFSET],
@@ -380,7 +384,7 @@ class SlaveSynchronize:
         if body is not None:
             tree = parse_object(body)
             if tree.get("subscriptionGroupTable") is None or tree.get("dataVersion") is None:
-                raise ValueError(f"{master} answered without groups or edition: {body[:80]!r}")
+                raise ValueError(f"{master} sent no groups or no data version: {body[:80]!r}")
             wrapper = SubscriptionGroupWrapper.from_json(tree)
             vanished = self._groups.replace_all(wrapper)
             names = set(wrapper.subscription_group_table)
@@ -398,7 +402,7 @@ class SlaveSynchronize:
         if body is not None:
             table = parse_offset_table(parse_object(body))
             self._offsets.merge_from_master(table, self._seen_offsets)
-            # Of a row that vanishes the old offsets stay: made again it begins below them.
+            # Old offsets of a row that disappears are kept: if recreated, it starts below them.
             self._seen_offsets.update(table)
             gone_topics, gone_groups = self._known_topics.gone, self._known_groups.gone
             if gone_topics or gone_groups:
@@ -416,11 +420,11 @@ class SlaveSynchronize:
     @staticmethod
     def _save(manager: JsonConfigManager) -> None:
         if not manager.save_if_changed():
-            raise SlaveSyncError(f"{manager.path} could not be saved, see the lines before")
+            raise SlaveSyncError(f"{manager.path} could not be saved, see the preceding log lines")
 
 
 def vip_address(address: str) -> str | None:
-    """The VIP port beside a broker's main port; None where there can be none."""
+    """The address of a broker's VIP port; None if there cannot be one."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or int(port) <= VIP_DISTANCE:
         return None

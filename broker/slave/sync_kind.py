@@ -1,4 +1,4 @@
-"""SyncKind: the kinds of metadata that a slave takes over from its master.
+"""SyncKind: the kinds of metadata that a slave copies from its master.
 
 Process `remoting` counts by it (SlaveSynchronize), the supervisor shows it (metrics, dumps). Knows
 nothing of how a kind is fetched. Its slots of the control page, written by `remoting`:

@@ -1,9 +1,8 @@
-"""StoreAccess: what the processors ask of the store, answered from shared memory and mapped files.
+"""StoreAccess: the processors' access to the store, through shared memory and mapped files.
 
-Implements the protocols of broker/store_access/store_protocols.py in the `remoting` process. Pool
-threads call it: one lock guards its own readers of commit log, consumequeue and index (the loop
-has readers of its own). Commands go to the `store` process over the command channel. It knows no
-request code.
+Implements the protocols of broker/store_access/store_protocols.py in the `remoting` process. Called
+by pool threads: one lock guards its own readers of commit log, consumequeue and index (the loop has
+separate readers). Commands go to process `store` over the command channel. Knows no request code.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _COMMAND_TIMEOUT_MS: Final = 4_000
 
 
 class IndexReader(Protocol):
-    """What is needed of the index."""
+    """The part of the index used here."""
 
     def query(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
@@ -48,8 +47,8 @@ class StoreAccess:
     ) -> None:
         """memory_limit: bytes behind the log's end that count as "in memory".
 
-        before_delete holds a topic's sends back and gives the log's end, after_delete (topic,
-        whether its queues are gone) lets them go on; both act on the loop.
+        before_delete blocks a topic's sends and returns the log's end; after_delete (topic, whether
+        its queues were deleted) unblocks them. Both act on the loop.
         """
         self._table = table
         self._log = log
@@ -68,7 +67,7 @@ class StoreAccess:
         return self._table.offsets(topic, queue_id)
 
     def known_queues(self, topic: str) -> list[int]:
-        """The queues of `topic` that hold or held messages."""
+        """The queues of `topic` that have or had messages."""
         with self._lock:
             return self._table.queue_ids(topic)
 
@@ -76,21 +75,21 @@ class StoreAccess:
 
     @property
     def min_phy_offset(self) -> int:
-        """The first byte of the log that is still there."""
+        """The first available byte of the log."""
         return self._log.min_phy_offset
 
     @property
     def max_phy_offset(self) -> int:
-        """The byte behind the last published record."""
+        """The end of the last published record."""
         return self._log.max_phy_offset
 
     def record_at(self, phy_offset: int) -> bytes | None:
-        """A copy of the checked record at `phy_offset`."""
+        """A copy of the validated record at `phy_offset`."""
         with self._lock:
             return self._log.record_at(phy_offset)
 
     def store_timestamp_at(self, phy_offset: int) -> int:
-        """Wall clock ms at which the record was stored; -1 when there is none."""
+        """Wall clock ms at which the record was stored; -1 if there is none."""
         with self._lock:
             return self._log.store_timestamp_at(phy_offset)
 
@@ -121,13 +120,13 @@ class StoreAccess:
             )
 
     def in_memory(self, phy_offset: int) -> bool:
-        """False when the record is so far back that the original calls it "disk"."""
+        """False if the record is so far back that RocketMQ counts it as "disk"."""
         return self.max_phy_offset - phy_offset <= self._memory_limit
 
     def query_index(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
     ) -> tuple[list[int], int, int]:
-        """Messages with `key`, by hash; then the last time and offset the index knows."""
+        """Messages with `key`, by hash; then the last time and offset in the index."""
         with self._lock:
             found = self._index.query(topic, key, max_num, begin_ms, end_ms)
         return (
@@ -141,8 +140,8 @@ class StoreAccess:
     def delete_topic_queues(self, topic: str) -> None:
         """Delete every consume queue of `topic`; raises CommandError.
 
-        Records of the topic that are in the log by now are dispatched first: they must not make
-        the queues again. Sends wait outside meanwhile; the next one starts at queue offset 0.
+        Existing records of the topic are dispatched first, so that they do not recreate the queues.
+        Sends are blocked meanwhile; the next one starts at queue offset 0.
         """
         barrier = self._before_delete(topic)
         deleted = False
@@ -155,7 +154,7 @@ class StoreAccess:
     def clean_unused_topic(self, retained: Sequence[str]) -> None:
         """Delete the queues of topics that are not in `retained`; raises CommandError.
 
-        The list may be long: what is to go is found here and named one by one.
+        The list may be long, so the queues to be deleted are determined here and sent one by one.
         """
         keep = set(retained)
         for topic in {name for name, _, _ in self._table} - keep:

@@ -1,9 +1,9 @@
-"""StoreFollower: how the remoting loop follows the other processes through shared memory.
+"""StoreFollower: how the remoting loop observes the other processes through shared memory.
 
-The SleepHooks of the loop: before a wait it has the counts of the busy turns published, says that
-it sleeps and looks again for work; after it, it takes up what came: queues that moved wake their
-long polls, flushed and replicated offsets release the sends that wait for them. Runs on the loop
-thread of `remoting` only.
+The SleepHooks of the loop. Before a wait it publishes the counts of the busy turns, announces the
+sleep and checks for work again. After the wait it processes what the others have published: queues
+that advanced wake their long polls, flushed and replicated offsets release waiting sends. Runs on
+the loop thread of `remoting` only.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StoreFollower:
         self._publish_counts = publish_counts
 
     def before_sleep(self) -> float | None:
-        """SleepHooks: 0 when there is work, 5 ms while somebody waits for an answer."""
+        """SleepHooks: 0 if there is work, 5 ms while requests wait for a response."""
         self._publish_counts()
         holds = not self._hold.is_empty
         if holds:
@@ -80,11 +80,11 @@ class StoreFollower:
             self._follow_durability()
 
     def waits_for_peer(self) -> bool:
-        """SleepHooks: sends wait for the replicas. (A disk takes too long to be looked for.)"""
+        """SleepHooks: sends wait for the replicas. (Disks are too slow for spinning.)"""
         return self._waiters.waits_for_replicas and len(self._waiters) > 0
 
     def peer_has_answered(self) -> bool:
-        """SleepHooks: the first of them need not wait any more."""
+        """SleepHooks: the first of those sends can be released."""
         counters = self._counters
         return self._waiters.can_release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET])
 
@@ -105,8 +105,8 @@ class StoreFollower:
             waiters.release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET], now_ns)
 
     def before_commit(self) -> None:
-        """Say up to where a flush is waited for; the bell that the publication rings tells the
-        `store` process."""
+        """Publish the offset up to which a flush is awaited; the bell of the publication wakes
+        process `store`."""
         wanted = self._waiters.last_offset
         if wanted > self._counters[SYNC_FLUSH_WANTED]:
             self._counters[SYNC_FLUSH_WANTED] = wanted

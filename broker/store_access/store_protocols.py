@@ -1,8 +1,8 @@
-"""What the processors need of the store: queue offsets, stored records, a few commands.
+"""The store as used by the processors: queue offsets, stored records, a few commands.
 
-Protocols only, no behaviour: the composition root gives objects over shared memory and mapped
-files. Reads may be called by any thread and return copies; commands go to the `store` process and
-raise OSError or TimeoutError when it does not answer. Knows no request code.
+Protocols only, no behaviour: the composition root supplies implementations over shared memory and
+mapped files. Reads may be called by any thread and return copies. Commands go to process `store`
+and raise OSError or TimeoutError if it does not respond. Knows no request code.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ class QueueOffsets(Protocol):
     """Min and max offset of every consume queue."""
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets; max is the next one to be written. (0, 0) for unknown."""
+        """(min, max) queue offsets; max is the next one to be written. (0, 0) for an unknown
+        queue."""
         ...
 
     def known_queues(self, topic: str) -> list[int]:
-        """Ids of the queues of `topic` that hold or held messages."""
+        """Ids of the queues of `topic` that have or had messages."""
         ...
 
 
@@ -28,20 +29,20 @@ class MessageReader(Protocol):
 
     @property
     def min_phy_offset(self) -> int:
-        """The first byte of the commit log that is still there."""
+        """The first available byte of the commit log."""
         ...
 
     @property
     def max_phy_offset(self) -> int:
-        """The byte behind the last published record."""
+        """The end of the last published record."""
         ...
 
     def record_at(self, phy_offset: int) -> bytes | None:
-        """The whole checked record that begins at `phy_offset`, or None when none does."""
+        """The whole validated record at `phy_offset`, or None if no record starts there."""
         ...
 
     def store_timestamp_at(self, phy_offset: int) -> int:
-        """Wall clock ms at which the record was stored; -1 when no record begins there."""
+        """Wall clock ms at which the record was stored; -1 if no record starts there."""
         ...
 
     def offset_by_timestamp(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
@@ -53,20 +54,20 @@ class MessageReader(Protocol):
         ...
 
     def in_memory(self, phy_offset: int) -> bool:
-        """False when the offset is so far back that the original calls it "disk"."""
+        """False if the offset is so far back that RocketMQ counts it as "disk"."""
         ...
 
     def query_index(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
     ) -> tuple[list[int], int, int]:
-        """Physical offsets of messages with `key` (hash matches only: others may slip in) stored
-        in [begin_ms, end_ms], then the last time and the last offset that the index knows.
+        """Physical offsets of messages with `key` (by hash, so other keys may match too) stored in
+        [begin_ms, end_ms], then the last time and the last offset in the index.
         """
         ...
 
 
 class StoreCommands(Protocol):
-    """Orders to the `store` process; each returns when it was carried out."""
+    """Commands to process `store`; each returns when it has been executed."""
 
     def delete_topic_queues(self, topic: str) -> None:
         """Delete every consume queue file of `topic`."""
@@ -77,7 +78,7 @@ class StoreCommands(Protocol):
         ...
 
     def clean_expired_consume_queue(self) -> None:
-        """Delete consume queue files that point below the commit log (306)."""
+        """Delete consume queue files that point below the start of the commit log (306)."""
         ...
 
     def delete_expired_commit_log(self) -> None:

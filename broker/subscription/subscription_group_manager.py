@@ -1,8 +1,8 @@
 """SubscriptionGroupManager: the settings of consumer groups (200, 201, 207).
 
-Kept in config/subscriptionGroup.json. `find` is on the hot path: a dict lookup without a lock;
-configs are frozen and replaced whole. Changed under `_lock` by the loop (a pull of an unknown
-group), and pool threads (heartbeats, admin). Name servers never hear of groups.
+Stored in config/subscriptionGroup.json. `find` is on the hot path: a dict lookup without a lock;
+configs are frozen and replaced as a whole. Changed under `_lock` by the loop (a pull of an unknown
+group) and pool threads (heartbeats, admin). Groups are not registered with name servers.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class SubscriptionGroupManager(JsonConfigManager):
     # -- reads ----------------------------------------------------------------------------------
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration, None when it does not exist."""
+        """The group's configuration; None if it does not exist."""
         return self._table.get(group)
 
     def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; made with defaults where that is allowed, else None."""
+        """The group's configuration; created with defaults where that is allowed, else None."""
         found = self._table.get(group)
         if found is not None:
             return found
@@ -68,11 +68,11 @@ class SubscriptionGroupManager(JsonConfigManager):
 
     @property
     def data_version(self) -> DataVersion:
-        """The edition of the table."""
+        """The data version of the table."""
         return self._data_version
 
     def wrapper(self) -> SubscriptionGroupWrapper:
-        """Table and edition that belong together: the body of 201."""
+        """A consistent pair of table and data version: the body of 201."""
         with self._lock:
             return SubscriptionGroupWrapper(
                 data_version=self._data_version,
@@ -83,7 +83,7 @@ class SubscriptionGroupManager(JsonConfigManager):
     # -- changes --------------------------------------------------------------------------------
 
     def update(self, config: SubscriptionGroupConfig) -> bool:
-        """Create or replace a group (200); False: not saved yet."""
+        """Create or replace a group (200); False if it is not saved yet."""
         with self._lock:
             old = self._table.get(config.group_name)
             self._table[config.group_name] = config
@@ -93,7 +93,7 @@ class SubscriptionGroupManager(JsonConfigManager):
         return self.save_if_changed()
 
     def delete(self, group: str) -> bool:
-        """Remove a group (207); False: not saved yet. One that is not there is logged only."""
+        """Delete a group (207); False if that is not saved yet. An unknown group is only logged."""
         with self._lock:
             old = self._table.pop(group, None)
             if old is not None:
@@ -106,7 +106,7 @@ class SubscriptionGroupManager(JsonConfigManager):
         return self.save_if_changed()
 
     def disable_consume(self, group: str) -> None:
-        """Refuse the pulls of a group that reads too slowly (protectBroker)."""
+        """Reject the pulls of a group that reads too slowly (protectBroker)."""
         with self._lock:
             old = self._table.get(group)
             if old is None or not old.consume_enable:
@@ -117,10 +117,11 @@ class SubscriptionGroupManager(JsonConfigManager):
         self.save_soon()
 
     def replace_all(self, wrapper: SubscriptionGroupWrapper) -> set[str]:
-        """Take over a master's table and edition (201) when they differ; the groups that vanished.
+        """Replace table and data version by the master's (201) if they differ; returns the removed
+        groups.
 
-        In one step, as the topics; the groups that every broker makes at its start stay. Marks
-        the change; the caller saves (save_if_changed).
+        Done in one step, as for topics; groups that every broker creates at its start are kept.
+        Marks the change; the caller saves (save_if_changed).
         """
         with self._lock:
             old = self._table
@@ -139,7 +140,7 @@ class SubscriptionGroupManager(JsonConfigManager):
             self._data_version = wrapper.data_version
             vanished = old.keys() - new.keys()
         log.info(
-            "groups: %s taken over from the master, edition %s; vanished: %s",
+            "groups: %s copied from the master, data version %s; removed: %s",
             len(wrapper.subscription_group_table),
             wrapper.data_version.counter,
             sorted(vanished) or "none",
@@ -153,7 +154,7 @@ class SubscriptionGroupManager(JsonConfigManager):
     # -- file -----------------------------------------------------------------------------------
 
     def decode(self, value: dict[str, Any]) -> None:
-        """Lay the file's groups over the built-in ones; the forbiddenTable of 5.x is kept."""
+        """Merge the file's groups over the built-in ones; the forbiddenTable of 5.x is kept."""
         if value.get("subscriptionGroupTable") is None:
             raise ValueError("has no subscriptionGroupTable")
         wrapper = SubscriptionGroupWrapper.from_json(value)

@@ -13,12 +13,13 @@ import msgspec
 from ipc.metric_slots import MAX_SERIES
 
 EXIT_CANNOT_BOOT: Final = 3
-"""Starting again will not help: the supervisor stops the whole broker."""
+"""Exit code: a restart would not help; the supervisor stops the whole broker."""
 EXIT_FLUSH_FAILED: Final = 4
-"""fdatasync failed: what the page cache holds is unknown, only a recovery from disk helps."""
+"""Exit code: fdatasync failed. The state of the page cache is unknown; only a recovery from disk
+helps."""
 EXIT_REOPEN: Final = 5
-"""The store's files shall change as only a closed store's may (store/replica_resync.py): the
-supervisor stops every child and starts the broker again."""
+"""Exit code: a change of the store's files requires a closed store (store/replica_resync.py). The
+supervisor stops every child and starts them again."""
 
 
 class BootInfo(msgspec.Struct, kw_only=True):
@@ -28,7 +29,7 @@ class BootInfo(msgspec.Struct, kw_only=True):
     index: int
     parent_pid: int
     broker_started_ms: int
-    """Monotonic: when the supervisor was started."""
+    """Monotonic time at which the supervisor was started."""
     settings: dict[str, str]
     log_dir: str
     control_page_fd: int
@@ -42,6 +43,6 @@ class BootInfo(msgspec.Struct, kw_only=True):
     config_file: str = ""
     """The -c file, absolute; empty when the broker was started without one."""
     changes_fd: int
-    """ChangedSettings: what requests have changed since the start."""
+    """Descriptor of ChangedSettings: the settings changed at run time."""
     lock_fd: int = -1
-    """Kept open only: the store's lock holds until the last process is gone."""
+    """Only kept open, so that the store's lock is held until the last process has ended."""

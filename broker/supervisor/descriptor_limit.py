@@ -1,8 +1,8 @@
-"""How many descriptors this broker may have: as many as it is permitted, like the original's JVM.
+"""Raises the limit of file descriptors to the maximum permitted, as RocketMQ's JVM does.
 
-A client is a descriptor; most shells give a process 1,024 and permit it many more. Run by the
-supervisor before its children start: they inherit the limit. (`select.select`, which cannot look
-at large numbers, is used nowhere here.)
+Each client needs a descriptor. Most shells set a soft limit of 1,024 and a much larger hard limit.
+Called by the supervisor before its children start: they inherit the limit. (`select.select`, which
+cannot handle large descriptor numbers, is not used in this project.)
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _FEW: Final = 8_192
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit to the hard one; the limit in force. What is refused is logged."""
+    """Raise the soft limit to the hard one; returns the resulting limit. A failure is logged."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
         except (OSError, ValueError) as error:
-            log.warning("the limit of %s descriptors could not be raised: %s", soft, error)
+            log.warning("could not raise the limit of %s file descriptors: %s", soft, error)
     if soft != resource.RLIM_INFINITY and soft < _FEW:
         log.warning(
-            "this broker may have %s descriptors, one for each client and each file: more "
-            "clients than that cannot connect; raise the hard limit (ulimit -Hn, or LimitNOFILE "
+            "this broker may open only %s file descriptors, one for each client and file; "
+            "further clients cannot connect; raise the hard limit (ulimit -Hn, or LimitNOFILE "
             "of systemd)",
             soft,
         )

@@ -1,7 +1,7 @@
 """The broker's listening sockets: bound by the supervisor before any child starts.
 
-They stay open in the supervisor, so that clients connect into their backlog while a child is
-being restarted, and port 0 can be read back. Knows ports, no protocol.
+They stay open in the supervisor, so that clients can connect to the backlog while a child is being
+restarted, and so that a port chosen by the system is known. Knows ports but no protocol.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _TRIES: Final = 50
 
 
 class PortTakenError(Exception):
-    """A port cannot be bound; the text names it, its setting and the way out."""
+    """A port cannot be bound; the text names the port, its setting and the fix."""
 
 
 def bind_listener(address: str, port: int, backlog: int, setting: str) -> socket.socket:
-    """A listening, non-blocking TCP socket. Port 0 binds a free one.
+    """A listening, non-blocking TCP socket. Port 0 lets the system choose.
 
     Raises PortTakenError; `setting` is the key that chooses the port.
     """
@@ -37,7 +37,9 @@ def bind_listener(address: str, port: int, backlog: int, setting: str) -> socket
 
 def _explain(address: str, port: int, setting: str, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} is taken by another program: stop it, or choose another with {setting}"
+        return (
+            f"port {port} is in use by another program: stop it, or choose another with {setting}"
+        )
     return f"cannot listen on {address}:{port} ({setting}): {error.strerror}"
 
 
@@ -50,7 +52,7 @@ def port_of(sock: socket.socket) -> int:
 def bind_remoting(
     address: str, listen_port: int, backlog: int
 ) -> tuple[socket.socket, socket.socket]:
-    """(main, VIP): listenPort and listenPort - 2. With listenPort 0 a free pair is searched.
+    """(main, VIP): listenPort and listenPort - 2. With listenPort 0 it searches for a free pair.
 
     Raises PortTakenError.
     """

@@ -1,8 +1,8 @@
-"""The end of a process whose service or main function has failed, told where somebody reads it.
+"""Ends a process whose service or main function has failed, and reports why on stderr.
 
-Runs on the thread that failed; ends the process at once, so that the supervisor starts it again
-and recovery repairs. The log file has the stack trace; the terminal gets the one line without
-which "ended 6 times, the broker stops" explains nothing.
+Runs on the failed thread and ends the process at once, so that the supervisor restarts it and
+recovery repairs the files. The log file has the stack trace; the terminal gets one line, since
+"ended 6 times, the broker stops" would explain nothing by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXIT_FAILED: Final = 1
 def service_guard(
     process: str, exit_code: Callable[[Exception], int] = lambda _error: EXIT_FAILED
 ) -> FailureHandler:
-    """What services of `process` call when they have failed (and logged it)."""
+    """The failure handler of the services of `process`, called after the error was logged."""
 
     def end(service: ServiceThread, error: Exception) -> None:
         log.critical("process %s ends: %s: %s", process, service.name, error)
@@ -34,8 +34,8 @@ def service_guard(
 
 
 def end_process(process: str, error: BaseException, exit_code: int = EXIT_FAILED) -> NoReturn:
-    """Tell stderr, which is the supervisor's, and end, whatever other threads do."""
-    # Nothing keeps it from ending: stderr may be a pipe that nobody reads any more.
+    """Report on stderr, which is the supervisor's, and exit regardless of other threads."""
+    # Errors are ignored: stderr may be a pipe that is no longer read.
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"mqbroker: process {process} failed: {_described(error)}\n")
         sys.stderr.flush()
@@ -44,6 +44,6 @@ def end_process(process: str, error: BaseException, exit_code: int = EXIT_FAILED
 
 
 def _described(error: BaseException) -> str:
-    """One line; the class is named where the text alone, as that of a KeyError, says nothing."""
+    """One line, with the exception's class unless its text is self-explanatory."""
     text = " ".join(str(error).split())
     return text if isinstance(error, OSError) and text else f"{type(error).__name__}: {text}"

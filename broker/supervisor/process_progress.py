@@ -1,8 +1,7 @@
-"""Whether a process does anything: processor time and bytes read or written, as Linux counts them.
+"""Measures the progress of a process: CPU time and bytes read or written, as counted by Linux.
 
-Runs in the supervisor, which looks at children that do not serve yet. A process that is stopped,
-or waits for something that never comes, uses neither; one that is only slow uses some. It knows
-only /proc.
+Used by the supervisor for children that do not serve yet. A process that is stopped or blocked
+forever uses neither; a slow one uses some. Knows only /proc.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 _CPU_FIELDS: Final = slice(11, 15)
-"""utime, stime, cutime, cstime of /proc/PID/stat, counted from behind the name (proc(5))."""
+"""utime, stime, cutime, cstime of /proc/PID/stat, counted after the name field (proc(5))."""
 _IO_FIELDS: Final = frozenset({"rchar", "wchar", "read_bytes", "write_bytes"})
 
 
 def progress_of(pid: int) -> tuple[int, int]:
-    """(clock ticks of processor time, bytes read and written) since `pid` was started; both only
-    grow. What cannot be read, as of a process that is gone, is 0."""
+    """(clock ticks of CPU time, bytes read and written) since `pid` was started; both only grow.
+    Unreadable values, such as those of an ended process, are 0."""
     return _cpu_ticks(pid), _io_bytes(pid)
 
 

@@ -1,13 +1,12 @@
-"""The supervisor: parent of all processes; single-threaded and dull (design.md, sections 2 and 4).
+"""The supervisor: parent of all processes; single-threaded and deliberately simple.
 
-It holds what must outlive a child (listening sockets, the store's lock, control page, queue table,
-bells, channels), starts the children as fresh interpreters from the main thread, watches that they
-live and that their beats move (until they serve: that they do anything), restarts them with
-back-off, and stops everything in order. A child
-that ends with EXIT_REOPEN wants the store's files changed as only a closed store's may be: all
-children but the name server stop in order and start again on a fresh page, while the listening
-sockets stay open. Signal handlers only set a flag and wake the loop. It touches no message and no
-file of the store.
+It owns what must outlive a child (listening sockets, the store's lock, control page, queue table,
+bells, channels), starts the children as fresh interpreters from the main thread, monitors that they
+are alive and send heartbeats (or, until they serve, make progress), restarts them with back-off,
+and stops everything in order. A child that ends with EXIT_REOPEN requests a change of the store's
+files that requires a closed store: all children but the name server stop in order and start again
+with a new control page, while the listening sockets stay open. Signal handlers only set a flag and
+wake the loop. It touches no message and no file of the store.
 """
 
 from __future__ import annotations
@@ -36,30 +35,30 @@ log = logging.getLogger(__name__)
 
 _TICK_MS: Final = 100
 _QUIET_TICK_MS: Final = 500
-"""While the broker serves: a child's death and a signal end the wait."""
+"""Tick while the broker serves; a child's death and a signal end the wait."""
 _LATE_MS: Final = 1_500
 _QUICK_WINDOW_MS: Final = 60_000
 _BACK_OFF_MS: Final = (0, 250, 1_000, 2_000, 4_000)
 _REOPENS: Final = 5
-"""More of them within a minute do not get the store any further."""
+"""Maximum reopens within a minute; more would not help the store."""
 _ABORT_GRACE_MS: Final = 2_000
 _STALE: Final = (
     *range(BEAT),
     *(SLEEPS + p for p in (ProcessIndex.STORE, ProcessIndex.REMOTING, ProcessIndex.HA)),
     REMOTING_READY,
 )
-"""Slots that describe the open store, or the processes that had it open. Beats, starts, refusals
-and slave sync go on: they are counted over the broker's life."""
+"""Slots that describe the open store, or the processes that had it open. Beats, starts, rejected
+links and slave sync are not reset: they are counted over the broker's lifetime."""
 _NUMPY_ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
-"""numpy's own threads, which nothing here uses, spin while a process starts."""
+"""Disables numpy's thread pools, which are not used here and spin while a process starts."""
 _FLUSH_FAILED: Final = (
     "writing to disk failed (fdatasync); the broker stops. "
-    "Check the disk, then start again: the store is recovered from disk"
+    "Check the disk, then start again: the store will be recovered from disk"
 )
 
 
 class Supervisor:
-    """Starts, watches, restarts and stops the children."""
+    """Starts, monitors, restarts and stops the children."""
 
     def __init__(
         self,
@@ -77,12 +76,12 @@ class Supervisor:
     ) -> None:
         """`specs` are in start order; they are stopped in the reverse order.
 
-        hang_timeout_ms: for a child that serves: the longest time between two beats.
-        start_timeout_ms: for one that does not serve yet: the longest time without progress
-        (processor time, bytes, start beats); where it is less, hang_timeout_ms. However long the
-        start takes, one that gets on is not ended: it would not be faster the next time.
-        on_reopen: nobody has the store open now; make what else the children share as new.
-        on_stop: the broker shall stop, its children still run.
+        hang_timeout_ms: for a serving child: the longest time between two heartbeats.
+        start_timeout_ms: for a child that does not serve yet: the longest time without progress
+        (CPU time, bytes, start beats); hang_timeout_ms if that is longer. A start that makes
+        progress is never aborted, since the next one would not be faster. on_reopen: called while
+        no process has the store open, to reset the other shared memory. on_stop: called when the
+        broker is about to stop and its children still run.
         """
         self._children = [ChildState(spec) for spec in specs]
         self._page = page
@@ -97,16 +96,16 @@ class Supervisor:
         self._last_ms = 0
         self._reopens_ms: deque[int] = deque(maxlen=_REOPENS + 1)
         self._stop_requested = False
-        self._last_words = ""
+        self._stop_reason = ""
         self._exit_code = 0
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._wake_read, select.POLLIN)
 
     @property
-    def last_words(self) -> str:
+    def stop_reason(self) -> str:
         """Why the broker stopped by itself; empty after an orderly stop."""
-        return self._last_words
+        return self._stop_reason
 
     def children(self) -> list[ChildState]:
         """The children, in start order."""
@@ -126,26 +125,26 @@ class Supervisor:
             self._wait(self._tick_ms())
             now_ms = self._clock.monotonic_ms()
             if now_ms - self._last_ms > _LATE_MS:
-                log.warning("the supervisor stood still for %s ms", now_ms - self._last_ms)
-                self._excuse_beats(now_ms)
+                log.warning("the supervisor was not scheduled for %s ms", now_ms - self._last_ms)
+                self._reset_beat_timers(now_ms)
             self._last_ms = now_ms
             self._page.beat(ProcessIndex.SUPERVISOR)
             for child in self._children:
-                self._look_after(child, now_ms)
+                self._check_child(child, now_ms)
             self._on_tick()
         self._on_stop()
         self._stop_all()
         return self._exit_code
 
     def stop_with(self, words: str, exit_code: int) -> None:
-        """End the loop because of a fault; `words` become the broker's last line."""
-        if not self._last_words:
-            self._last_words, self._exit_code = words, exit_code
+        """End the loop because of a failure; `words` become the broker's last line of output."""
+        if not self._stop_reason:
+            self._stop_reason, self._exit_code = words, exit_code
             log.error("%s", words)
         self._stop_requested = True
 
     def _tick_ms(self) -> int:
-        """Short while something is under way: a start, a restart, a child that shall be killed."""
+        """Short while a start, a restart or an abort is in progress."""
         busy = any(each.start_at_ms or each.aborted_at_ms for each in self._children)
         quiet = self._page.counters[REMOTING_READY] and not busy
         return min(_QUIET_TICK_MS, self._hang_timeout_ms // 4) if quiet else _TICK_MS
@@ -189,20 +188,20 @@ class Supervisor:
         child.aborted_at_ms = child.start_at_ms = 0
         log.info("%s: started, pid %s", spec.name, child.process.pid)
 
-    # -- watching ------------------------------------------------------------------------------
+    # -- monitoring ------------------------------------------------------------------------------
 
-    def _look_after(self, child: ChildState, now_ms: int) -> None:
+    def _check_child(self, child: ChildState, now_ms: int) -> None:
         if child.process is None:
             if child.start_at_ms and now_ms >= child.start_at_ms and not self._stop_requested:
                 self._spawn_again(child, now_ms)
             return
         code = child.process.poll()
         if code is not None:
-            self._bury(child, code, now_ms)
+            self._handle_exit(child, code, now_ms)
         else:
             self._check_beat(child, now_ms)
 
-    def _bury(self, child: ChildState, code: int, now_ms: int) -> None:
+    def _handle_exit(self, child: ChildState, code: int, now_ms: int) -> None:
         name = child.spec.name
         child.process = None
         if code == EXIT_CANNOT_BOOT:
@@ -231,16 +230,16 @@ class Supervisor:
             self._spawn_again(child, now_ms)
 
     def _spawn_again(self, child: ChildState, now_ms: int) -> None:
-        """A machine that is short of memory or processes now may have some later."""
+        """Start a child again; if the machine lacks memory or processes, retry later."""
         try:
             self._spawn(child)
         except OSError as error:
             child.start_at_ms = now_ms + _BACK_OFF_MS[2]
-            log.error("%s: cannot be started now: %s", child.spec.name, error)
+            log.error("%s: cannot be started, will retry: %s", child.spec.name, error)
 
-    def _excuse_beats(self, now_ms: int) -> None:
-        """This process stood still itself (SIGSTOP, a frozen machine): so may the children have.
-        Their beats are counted anew."""
+    def _reset_beat_timers(self, now_ms: int) -> None:
+        """This process was not scheduled (SIGSTOP, a suspended machine), so the children may not
+        have been either: reset their heartbeat timers."""
         for child in self._children:
             child.beat_at_ms = child.progress_at_ms = now_ms
             if child.aborted_at_ms:
@@ -259,11 +258,11 @@ class Supervisor:
             self._abort_if(child, now_ms, child.beat_at_ms, self._hang_timeout_ms, "beat")
         else:
             self._follow_start(child, child.process.pid, now_ms)
-            what = "sign of progress in its start"
+            what = "progress in its start"
             self._abort_if(child, now_ms, child.progress_at_ms, self._start_timeout_ms, what)
 
     def _follow_start(self, child: ChildState, pid: int, now_ms: int) -> None:
-        """Note whether a child that does not serve yet gets on with it."""
+        """Track the progress of a child that does not serve yet."""
         progress = (self._page.start_beats(child.spec.index), *progress_of(pid))
         if progress != child.progress:
             child.progress, child.progress_at_ms = progress, now_ms
@@ -275,54 +274,55 @@ class Supervisor:
     def _abort_if(
         self, child: ChildState, now_ms: int, since_ms: int, timeout_ms: int, what: str
     ) -> None:
-        """Dump and end a child of which nothing was seen for too long."""
+        """Dump the stacks of a child without heartbeat or progress for too long, and end it."""
         assert child.process is not None
         if now_ms - since_ms > timeout_ms:
             silent_ms = now_ms - since_ms
             log.error("%s: no %s for %s ms: dumping its stacks", child.spec.name, what, silent_ms)
             child.aborted_at_ms = now_ms
-            # A stopped process dumps nothing until it is continued.
+            # A stopped process cannot dump its stacks until it is continued.
             child.process.send_signal(signal.SIGABRT)
             child.process.send_signal(signal.SIGCONT)
 
     # -- reopening -----------------------------------------------------------------------------
 
     def _reopen(self, name: str) -> None:
-        """Stop whoever has the store open, in order; make the shared memory as new; start again.
+        """Stop all processes that have the store open, in order; reset the shared memory; start
+        again.
 
-        A failed fdatasync ends the broker; any other unclean stop is what recovery is for.
+        A failed fdatasync ends the broker; recovery handles any other unclean stop.
         """
         now_ms = self._clock.monotonic_ms()
         self._reopens_ms.append(now_ms)
         recent = [at for at in self._reopens_ms if now_ms - at < _QUICK_WINDOW_MS]
         if len(recent) > _REOPENS:
             self.stop_with(
-                f"process {name} asked {len(recent)} times within {_QUICK_WINDOW_MS // 1000} s to "
-                "open the store anew (its log says why); the broker stops",
+                f"process {name} requested {len(recent)} store reopens within "
+                f"{_QUICK_WINDOW_MS // 1000} s (see its log); the broker stops",
                 1,
             )
             return
-        log.warning("%s: asks for the store to be opened anew: all processes stop, in order", name)
+        log.warning("%s: requested a store reopen; stopping all processes in order", name)
         again = [c for c in self._children if c.spec.index is not ProcessIndex.NAMESRV]
         deadline_ms = now_ms + self._stop_timeout_ms
         for child in reversed(again):
             code = self._end_child(child, deadline_ms)
             if code == EXIT_FLUSH_FAILED:
-                self._judge_stop(child.spec.name, code)
+                self._check_stop(child.spec.name, code)
             elif code is not None:
                 log.info("%s: stopped with code %s", child.spec.name, code)
         if not self._stop_requested:
-            self._make_new()
+            self._reset_page()
             for child in again:
                 self._spawn_again(child, self._clock.monotonic_ms())
         self._last_ms = self._clock.monotonic_ms()
-        self._excuse_beats(self._last_ms)
+        self._reset_beat_timers(self._last_ms)
 
-    def _make_new(self) -> None:
+    def _reset_page(self) -> None:
         for slot in _STALE:
             self._page.counters[slot] = 0
         self._on_reopen()
-        log.info("every process has let go of the store, they start again")
+        log.info("all processes have closed the store; starting them again")
 
     # -- stopping ------------------------------------------------------------------------------
 
@@ -332,10 +332,11 @@ class Supervisor:
         for child in reversed(self._children):
             code = self._end_child(child, deadline_ms)
             if code is not None:
-                self._judge_stop(child.spec.name, code)
+                self._check_stop(child.spec.name, code)
 
     def _end_child(self, child: ChildState, deadline_ms: int) -> int | None:
-        """Stop one child, by force after the deadline; its exit code, None when none ran."""
+        """Stop one child, and kill it after the deadline; returns its exit code, None if it was not
+        running."""
         process, child.process = child.process, None
         if process is None:
             return None
@@ -351,9 +352,9 @@ class Supervisor:
             self._wait(min(left_ms, _TICK_MS))
         return process.returncode
 
-    def _judge_stop(self, name: str, code: int) -> None:
-        """A stop that failed is no success: the store may not be whole, or not on disk.
-        EXIT_REOPEN is none: what was asked for is done by the next start."""
+    def _check_stop(self, name: str, code: int) -> None:
+        """Report a failed stop: the store may be inconsistent or not on disk. EXIT_REOPEN is not a
+        failure: the next start carries out the request."""
         if code in (0, -signal.SIGTERM, EXIT_REOPEN):
             log.info("%s: stopped", name)
         elif code == EXIT_FLUSH_FAILED:

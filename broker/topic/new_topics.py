@@ -1,11 +1,11 @@
-"""NewTopics: topics that came into being and are not at the name servers yet, and who waits.
+"""NewTopics: registers newly created topics, and holds the requests that wait for them.
 
-RocketMQ registers a topic that it makes by itself in the thread that needs it, before it goes on:
-its producer may look up the route as soon as it has its answer. Here the loop must not wait, so
-that what needs a new topic is held, and goes on when the registration is over: confirmed by the
-name servers, or failed, or its time up. A thread asks in rounds, one at a time (the scheduled
-executor may be busy with a slow disk): topics that come during a round share the next one. Any
-thread; knows no request.
+RocketMQ registers a topic that it creates automatically in the requesting thread before it
+proceeds, because the producer may look up the route as soon as it has its response. Here the loop
+must not block, so work that needs a new topic is held until the registration is over: confirmed by
+the name servers, failed, or timed out. A separate thread registers in rounds, one at a time (the
+scheduled executor may be busy with a slow disk); topics created during a round share the next one.
+Any thread; knows no request.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from remoting.response_code import ResponseCode
 log = logging.getLogger(__name__)
 
 _LONGEST_WAIT_S: Final = 60.0
-"""Nobody waits for ever: a round itself is over after registerBrokerTimeoutMills."""
+"""Upper bound of the wait; a round itself ends after registerBrokerTimeoutMills."""
 
 
 def start_thread(run: Callable[[], None]) -> None:
-    """Each round has a thread of its own: new topics are rare."""
+    """Run a round in a new thread; new topics are rare."""
     threading.Thread(target=run, name="NewTopics", daemon=True).start()
 
 
 class HeldForTopics(Protocol):
-    """What processors need of NewTopics."""
+    """The part of NewTopics that processors use."""
 
     @property
     def busy(self) -> bool:
-        """Whether there are new topics; False costs nothing."""
+        """Whether there are unregistered topics; cheap if there are none."""
 
     def hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
-        """Run `then` on the loop when no name server is to hear of `topics` any more; False: that
-        is so now, and `then` is not run. Raises RequestError when too many wait."""
+        """Run `then` on the loop once `topics` are registered; False if they already are, in which
+        case `then` is not run. Raises RequestError if too many callers wait."""
 
     def wait(self, topic: str) -> None:
-        """Return when no name server is to hear of `topic` any more; pool threads only. Raises
-        RequestError when too many wait."""
+        """Return once `topic` is registered; pool threads only. Raises RequestError if too many
+        callers wait."""
 
 
 class NewTopics:
@@ -59,8 +59,8 @@ class NewTopics:
         capacity: int,
         start: Callable[[Callable[[], None]], None] = start_thread,
     ) -> None:
-        """register: tells the name servers and waits for them. on_loop: call_soon_threadsafe.
-        capacity: so many may wait. start: runs a round beside everything else."""
+        """register: registers topics and waits for the name servers. on_loop: call_soon_threadsafe.
+        capacity: maximum number of waiting callers. start: runs a round in its own thread."""
         self._start = start
         self._register = register
         self._on_loop = on_loop
@@ -70,10 +70,10 @@ class NewTopics:
         self._asked: set[str] = set()
         self._held: list[tuple[Collection[str], Callable[[], None]]] = []
         self.busy = False
-        """Whether a round is under way or about to be. Read without the lock."""
+        """Whether a round is running or about to start. Read without the lock."""
 
     def on_topic_change(self, change: TopicChange, config: TopicConfig | None) -> None:
-        """A TopicListener: does not wait."""
+        """A TopicListener; does not block."""
         if change is not TopicChange.NEW or config is None:
             return
         with self._lock:
@@ -107,12 +107,12 @@ class NewTopics:
         try:
             self._register(self._asked)
         except Exception:
-            # The service guard: who waits for a topic must not wait for ever.
-            log.exception("topics %s: not registered now", sorted(self._asked))
+            # The service guard: callers that wait for a topic must not wait forever.
+            log.exception("topics %s: registration failed", sorted(self._asked))
         self._on_loop(self._release)
 
     def _release(self) -> None:
-        """On the loop, all at once: what comes later for a topic must not overtake what waited."""
+        """On the loop, all at once: later requests for a topic must not overtake the held ones."""
         with self._lock:
             self._asked = set()
             held, self._held = self._held, []

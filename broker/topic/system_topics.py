@@ -1,8 +1,8 @@
-"""System topics and groups: their names, who may send to them, and what a topic may be called.
+"""System topics and groups: their names, who may send to them, and the rules for topic names.
 
 Pure data and checks (Java: TopicValidator, parts of MixAll, NamespaceUtil), any thread. The set of
 system topics belongs to one broker (cluster, broker, trace and reply topics are added at its
-start), so it is an object and not a global as in the original.
+start), so it is an object and not a global as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
 DLQ_GROUP_TOPIC_PREFIX: Final = "%DLQ%"
 TOPIC_MAX_LENGTH: Final = 127
-"""Characters; a consume queue path and the one-byte topic length of a record set the bound."""
+"""Characters; limited by the length of a consume queue path and the one-byte topic length of a
+record."""
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
@@ -48,7 +49,7 @@ FORBIDDEN_TO_SEND: Final = frozenset(
         OFFSET_MOVED_EVENT_TOPIC,
     }
 )
-"""No client may send to these; the broker itself writes them."""
+"""Clients may not send to these; only the broker writes them."""
 
 SYSTEM_GROUPS: Final = (
     "TOOLS_CONSUMER",
@@ -59,7 +60,7 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
 )
-"""Groups made at every start with default settings."""
+"""Groups created at every start with default settings."""
 
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
@@ -84,7 +85,7 @@ class SystemTopics:
         self._names: dict[str, None] = dict.fromkeys((*_FIXED, *names))
 
     def add(self, name: str) -> None:
-        """From now on `name` is a system topic."""
+        """Make `name` a system topic."""
         self._names[name] = None
 
     def names(self) -> list[str]:
@@ -104,27 +105,27 @@ class SystemTopics:
 
 
 def reply_topic(cluster_name: str) -> str:
-    """Where answers of request-reply are stored."""
+    """The topic for replies of request-reply."""
     return f"{cluster_name}_{REPLY_TOPIC_POSTFIX}"
 
 
 def retry_topic(group: str) -> str:
-    """Where messages that a group sent back wait for their next delivery."""
+    """The topic for messages that a group sent back, until they are delivered again."""
     return RETRY_GROUP_TOPIC_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Where messages end that a group could not consume."""
+    """The topic for messages that a group failed to consume (dead letters)."""
     return DLQ_GROUP_TOPIC_PREFIX + group
 
 
 def is_system_group(group: str) -> bool:
-    """Whether the group is made without autoCreateSubscriptionGroup (prefix or pre-made)."""
+    """Whether the group exists even without autoCreateSubscriptionGroup (by prefix or name)."""
     return group.startswith(SYSTEM_GROUP_PREFIX) or group in SYSTEM_GROUPS
 
 
 def validate_topic(topic: str) -> None:
-    """Raises RequestError(SYSTEM_ERROR) for a name no client may use, in the original's words."""
+    """Raises RequestError(SYSTEM_ERROR) for an invalid topic name, with RocketMQ's remark."""
     if not topic.strip():
         remark = "The specified topic is blank."
     elif not _LEGAL_NAME.fullmatch(topic):

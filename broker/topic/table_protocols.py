@@ -16,7 +16,7 @@ FindTopic = Callable[[str], TopicConfig | None]
 """The topic's configuration, None when it does not exist (TopicConfigManager.find)."""
 
 FindGroup = Callable[[str], SubscriptionGroupConfig | None]
-"""The group's configuration; made with defaults where that is allowed, else None
+"""The group's configuration; created with defaults where that is allowed, else None
 (SubscriptionGroupManager.find_or_create)."""
 
 
@@ -26,7 +26,7 @@ class OwnTopics(Protocol):
     def create(
         self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
     ) -> TopicConfig | None:
-        """Create a topic of the broker's own, or find it; None when that takes too long."""
+        """Create or find a topic for the broker itself; None if that takes too long."""
 
 
 class SentTopics(Protocol):
@@ -42,9 +42,9 @@ class PutStats(Protocol):
     """Where stored messages and the answers about them are counted (loop thread)."""
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
-        """`count` messages, `size` bytes of the log, went into `topic`."""
+        """`count` messages, `size` bytes of the log, were stored in `topic`."""
 
     def add_timed_answer(
         self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
     ) -> None:
-        """A request that came at `came_ns` is answered now, or dropped if it was oneway."""
+        """A request received at `came_ns` is answered now, or dropped if it was oneway."""

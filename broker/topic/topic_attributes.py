@@ -1,10 +1,10 @@
-"""Attributes of topics (5.x): what operators may write, and what a topic's attributes become.
+"""Attributes of topics (5.x): parses and applies operators' changes.
 
-Pure, any thread. A change is text like `+message.type=FIFO,-reserve.time`; a topic has its
-attributes without signs. Rules and words are those of AttributeParser, AttributeUtil and
-TopicAttributes of RocketMQ 5.3.3. Two of its values are refused: they say what a store does with a
-topic's messages, and this one does not do it. Nothing here acts on an attribute; message.type is
-looked at by proxies only, there as here.
+Pure, any thread. A change is text like `+message.type=FIFO,-reserve.time`; a topic stores its
+attributes without signs. Rules and remarks are those of AttributeParser, AttributeUtil and
+TopicAttributes of RocketMQ 5.3.3. Two of its values are rejected, because they request features
+that this store does not have. No attribute has an effect here; message.type is used by proxies
+only, as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MAX_LONG: Final = (1 << 63) - 1
 _NOT_SUPPORTED: Final = {
     ("message.type", "MIXED"): "MIXED message type is not supported.",
     ("cleanup.policy", "COMPACTION"): (
-        "COMPACTION cleanup policy is not supported by this broker, which only deletes what has "
-        "expired: leave cleanup.policy out or set it to DELETE."
+        "COMPACTION cleanup policy is not supported by this broker, which only deletes expired "
+        "messages: omit cleanup.policy or set it to DELETE."
     ),
     ("queue.type", "BatchCQ"): (
-        "BatchCQ queue type is not supported by this broker, whose consume queues are simple: "
-        "leave queue.type out or set it to SimpleCQ."
+        "BatchCQ queue type is not supported by this broker, which has simple consume queues only: "
+        "omit queue.type or set it to SimpleCQ."
     ),
 }
 
@@ -68,7 +68,7 @@ _ATTRIBUTES: Final[Mapping[str, _Attribute]] = {
 
 
 def parse_changes(text: str | None) -> dict[str, str]:
-    """The changes of a request, name with its sign to value. Raises RequestError."""
+    """Parse the changes of a request: signed name to value. Raises RequestError."""
     changes: dict[str, str] = {}
     parts = (text or "").rstrip(",")
     for part in parts.split(",") if parts else ():
@@ -89,9 +89,9 @@ def parse_changes(text: str | None) -> dict[str, str]:
 
 
 def altered(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after `changes`. current: None for a topic that is to be created.
+    """The attributes after `changes`. current: None for a new topic.
 
-    Raises RequestError for changes that are against the rules or not supported here.
+    Raises RequestError for changes that are invalid or not supported here.
     """
     result = dict(current or {})
     seen: set[str] = set()
@@ -136,7 +136,7 @@ def _alter(result: dict[str, str], signed: str, value: str, *, is_new: bool) -> 
 
 
 def unsupported(attributes: Mapping[str, str] | None) -> list[str]:
-    """What a topic of another broker's table asks for and does not get here."""
+    """The attributes of another broker's topic that are not supported here."""
     pairs = (attributes or {}).items()
     return [f"{name}={value}" for name, value in pairs if (name, value) in _NOT_SUPPORTED]
 

@@ -1,9 +1,10 @@
-"""TopicConfigManager: the topics of this broker, how they come into being and how they go.
+"""TopicConfigManager: the topics of this broker, their creation and deletion.
 
-Kept in config/topics.json. `find` is on the hot path: a dict lookup without a lock; TopicConfig
-and DataVersion are frozen and replaced whole. Changes are made under `_lock` by the loop (automatic
-creation), pool threads (admin, heartbeats) and the scheduled executor (order topics); saving and
-listeners come after the lock. Knows nothing of name servers: listeners register what changed.
+Stored in config/topics.json. `find` is on the hot path: a dict lookup without a lock; TopicConfig
+and DataVersion are frozen and replaced as a whole. Changes are made under `_lock` by the loop
+(automatic creation), pool threads (admin, heartbeats) and the scheduled executor (order topics);
+saving and calling listeners is done without the lock. Knows nothing of name servers: listeners
+register the changes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from remoting.response_code import ResponseCode
 log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT_S: Final = 3.0
-"""A send does not wait longer for the topic table; the topic then counts as unknown."""
+"""Maximum time that a send waits for the topic table; after that the topic counts as unknown."""
 
 SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
 BENCHMARK_TOPIC_QUEUE_NUM: Final = 1024
@@ -53,15 +54,16 @@ _FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 class TopicChange(enum.Enum):
-    """What a listener should tell the name servers."""
+    """How a listener should register a change."""
 
-    NEW = "register the new topic; what needs it waits for that, the changing thread does not"
-    ONE = "register the one topic before the change is answered"
-    NONE = "tell them with the next regular registration"
+    NEW = "register the new topic; requests that need it wait, the changing thread does not"
+    ONE = "register the one topic before responding to the change request"
+    NONE = "leave it to the next regular registration"
 
 
 TopicListener = Callable[[TopicChange, TopicConfig | None], None]
-"""(change, the topic if it is one and still exists); runs on the changing thread, lock free."""
+"""(change, the topic if a single one changed and still exists); runs on the changing thread,
+without the lock."""
 
 
 def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
@@ -99,7 +101,7 @@ class TopicConfigManager(JsonConfigManager):
     ) -> None:
         super().__init__(path)
         self.config = config
-        """Replaced whole when a setting changes."""
+        """Replaced as a whole when a setting changes."""
         self._clock = clock
         self._system_topics = system_topics
         self._lock = threading.Lock()
@@ -111,13 +113,13 @@ class TopicConfigManager(JsonConfigManager):
             self._table[topic.topic_name] = topic
 
     def add_listener(self, listener: TopicListener) -> None:
-        """Call `listener` after each change; before the broker starts."""
+        """Call `listener` after each change. To be called before the broker starts."""
         self._listeners.append(listener)
 
     # -- reads ----------------------------------------------------------------------------------
 
     def find(self, topic: str) -> TopicConfig | None:
-        """The topic's configuration, None when it does not exist."""
+        """The topic's configuration; None if it does not exist."""
         return self._table.get(topic)
 
     def is_order_topic(self, topic: str) -> bool:
@@ -131,21 +133,22 @@ class TopicConfigManager(JsonConfigManager):
 
     @property
     def data_version(self) -> DataVersion:
-        """The edition of the table."""
+        """The data version of the table."""
         return self._data_version
 
     def wrapper(self) -> TopicConfigSerializeWrapper:
-        """Table and edition that belong together: the body of 21."""
+        """A consistent pair of table and data version: the body of 21."""
         with self._lock:
             return TopicConfigSerializeWrapper(
                 data_version=self._data_version, topic_config_table=self._table.copy()
             )
 
     def part_for_registration(self, topics: Iterable[str]) -> TopicConfigSerializeWrapper:
-        """Some topics, those that still exist, under an edition of their own.
+        """Those of `topics` that still exist, with a new data version.
 
-        A name server ignores a registration whose edition it has: of two that bring a topic each,
-        both with the edition after both changes, it would take the first only (so in RocketMQ).
+        A name server ignores a registration with a data version that it already has: of two
+        registrations with one new topic each, both with the data version after both changes, it
+        would only accept the first (as happens in RocketMQ).
         """
         with self._lock:
             self._next_version()
@@ -156,14 +159,14 @@ class TopicConfigManager(JsonConfigManager):
         self.mark_changed()
         return wrapper
 
-    # -- coming into being ----------------------------------------------------------------------
+    # -- creating ----------------------------------------------------------------------
 
     def prepare_for_send(
         self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, remote: str
     ) -> TopicConfig:
-        """The topic a client wants to send to, created where that is allowed.
+        """Find the topic for a client's send, creating it where that is allowed.
 
-        Raises RequestError in the original's words: NO_PERMISSION, SYSTEM_ERROR for a bad name,
+        Raises RequestError with RocketMQ's remarks: NO_PERMISSION, SYSTEM_ERROR for a bad name,
         TOPIC_NOT_EXIST.
         """
         if not self.config.broker_permission & PERM_WRITE and self.is_order_topic(topic):
@@ -187,7 +190,7 @@ class TopicConfigManager(JsonConfigManager):
     def create_in_send(
         self, topic: str, default_topic: str, client_queue_nums: int, sys_flag: int, remote: str
     ) -> TopicConfig | None:
-        """Create `topic` from its template as a send may, or find it; None when it may not.
+        """Find `topic`, or create it from its template as for a send; None if that is not allowed.
 
         A %RETRY% topic needs no template: it gets one queue.
         """
@@ -202,9 +205,9 @@ class TopicConfigManager(JsonConfigManager):
     def create(
         self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
     ) -> TopicConfig | None:
-        """Create a topic for the broker itself (retry, dead letters, transactions), or find it.
+        """Create or find a topic for the broker itself (retry, dead letters, transactions).
 
-        The name is not checked. None when the table was locked for LOCK_TIMEOUT_S.
+        The name is not validated. None if the table was locked for LOCK_TIMEOUT_S.
         """
         return self._table.get(topic) or self._add(
             topic,
@@ -218,7 +221,7 @@ class TopicConfigManager(JsonConfigManager):
         )
 
     def _add(self, topic: str, make: Callable[[], TopicConfig | None]) -> TopicConfig | None:
-        """Put what `make` gives into the table, unless the topic is there already."""
+        """Add the result of `make` to the table, unless the topic already exists."""
         if not self._lock.acquire(timeout=LOCK_TIMEOUT_S):
             log.error("topic %s: not created, the table was locked for %s s", topic, LOCK_TIMEOUT_S)
             return None
@@ -235,7 +238,7 @@ class TopicConfigManager(JsonConfigManager):
             self._lock.release()
         log.info("topic %s: created %s", topic, made)
         self.save_soon()
-        self._tell(TopicChange.NEW, made)
+        self._notify(TopicChange.NEW, made)
         return made
 
     def _from_template(
@@ -259,7 +262,7 @@ class TopicConfigManager(JsonConfigManager):
         )
 
     def _template(self, default_topic: str) -> TopicConfig | None:
-        """The template; a TBW102 from an old file stops being one when the switch is off."""
+        """The template; a TBW102 from an old file is not used if autoCreateTopicEnable is off."""
         template = self._table.get(default_topic)
         if (
             template is not None
@@ -271,13 +274,13 @@ class TopicConfigManager(JsonConfigManager):
             self.mark_changed()
         return template
 
-    # -- changing and going ---------------------------------------------------------------------
+    # -- changing and deleting ---------------------------------------------------------------------
 
     def update(self, *wanted: TopicConfig) -> bool:
-        """Create or replace topics (17, 18) and tell the listeners; False: not saved yet.
+        """Create or replace topics (17, 18) and notify the listeners; False if not saved yet.
 
-        Their attributes are changes, with signs, to what each topic has (topic_attributes). Raises
-        RequestError, and changes no topic then.
+        Their attributes are signed changes to those of each topic (topic_attributes). Raises
+        RequestError, in which case no topic is changed.
         """
         with self._lock:
             old = [self._table.get(config.topic_name) for config in wanted]
@@ -290,11 +293,11 @@ class TopicConfigManager(JsonConfigManager):
         self.mark_changed()
         saved = self.save_if_changed()
         for config in new:
-            self._tell(TopicChange.ONE, config)
+            self._notify(TopicChange.ONE, config)
         return saved
 
     def delete(self, topic: str) -> bool:
-        """Remove a topic (215); False: not saved yet. One that is not there is logged only."""
+        """Delete a topic (215); False if that is not saved yet. An unknown topic is only logged."""
         with self._lock:
             old = self._table.pop(topic, None)
             if old is not None:
@@ -305,11 +308,11 @@ class TopicConfigManager(JsonConfigManager):
         log.info("topic %s: deleted %s", topic, old)
         self.mark_changed()
         saved = self.save_if_changed()
-        self._tell(TopicChange.NONE, None)
+        self._notify(TopicChange.NONE, None)
         return saved
 
     def update_order_topics(self, order_topics: Container[str]) -> bool:
-        """Set or clear `order` by the list that name servers answer to a registration."""
+        """Set or clear `order` by the name servers' list in the response to a registration."""
         with self._lock:
             changed = [
                 replace(config, order=not config.order)
@@ -325,15 +328,17 @@ class TopicConfigManager(JsonConfigManager):
         for config in changed:
             log.info("topic %s: order is %s now", config.topic_name, config.order)
         self.save_soon()
-        self._tell(TopicChange.NONE, None)
+        self._notify(TopicChange.NONE, None)
         return True
 
     def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> set[str]:
-        """Take over a master's table and edition (21) when they differ; the topics that vanished.
+        """Replace table and data version by the master's (21) if they differ; returns the removed
+        topics.
 
-        In one step: readers see the old table or the new one. Contents are compared, not only
-        editions: two brokers can come to the same edition. System topics of this broker that the
-        master does not have stay. Marks the change; the caller saves (save_if_changed).
+        Done in one step: readers see either the old table or the new one. Contents are compared,
+        not only data versions, since two brokers can arrive at the same data version. System topics
+        of this broker that the master does not have are kept. Marks the change; the caller saves
+        (save_if_changed).
         """
         with self._lock:
             old = self._table
@@ -347,32 +352,33 @@ class TopicConfigManager(JsonConfigManager):
             self._data_version = wrapper.data_version
             vanished = old.keys() - new.keys()
         log.info(
-            "topics: %s taken over from the master, edition %s; vanished: %s",
+            "topics: %s copied from the master, data version %s; removed: %s",
             len(wrapper.topic_config_table),
             wrapper.data_version.counter,
             sorted(vanished) or "none",
         )
         self.mark_changed()
-        self._tell(TopicChange.NONE, None)
+        self._notify(TopicChange.NONE, None)
         return vanished
 
     def _next_version(self) -> None:
         self._data_version = self._data_version.next_version(self._clock.now_ms())
 
     def bump_data_version(self) -> None:
-        """What is registered changed though no topic did (brokerPermission)."""
+        """Raise the data version because registered data other than topics changed
+        (brokerPermission)."""
         with self._lock:
             self._next_version()
         self.save_soon()
 
-    def _tell(self, change: TopicChange, config: TopicConfig | None) -> None:
+    def _notify(self, change: TopicChange, config: TopicConfig | None) -> None:
         for listener in self._listeners:
             listener(change, config)
 
     # -- file -----------------------------------------------------------------------------------
 
     def decode(self, value: dict[str, Any]) -> None:
-        """Lay the file's topics over the built-in ones."""
+        """Merge the file's topics over the built-in ones."""
         if value.get("topicConfigTable") is None:
             raise ValueError("has no topicConfigTable")
         wrapper = TopicConfigSerializeWrapper.from_json(value)
@@ -389,7 +395,7 @@ class TopicConfigManager(JsonConfigManager):
 
 
 def _altered(old: TopicConfig | None, wanted: TopicConfig) -> TopicConfig:
-    """`wanted` with the attributes that it gets."""
+    """`wanted` with its changes applied to the topic's attributes."""
     if not wanted.attributes:
         return replace(wanted, attributes=old.attributes if old is not None else None)
     current = None if old is None else old.attributes or {}

@@ -1,10 +1,11 @@
-"""The records of transactions: commit, op, and the copies of halves; and what producers are shown.
+"""Builds the records of transactions (commit, op, copies of halves) and the check requests to
+producers.
 
-Pure, any thread. A half lies in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, its own topic and queue in two
-properties (diverted_messages). Its properties stay as they are, through every copy and into the
-committed message, but for the few named here; user flag and reconsumeTimes stay too (the copies
-of the original lose both). Follows EndTransactionProcessor.endMessageTransaction,
-TransactionalMessageBridge and DefaultTransactionalMessageCheckListener of the original.
+Pure, any thread. A half is stored in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, with its real topic and
+queue in two properties (diverted_messages). Its properties are kept in every copy and in the
+committed message, except the few named here; so are user flag and reconsumeTimes (which RocketMQ's
+copies lose). Follows EndTransactionProcessor.endMessageTransaction, TransactionalMessageBridge and
+DefaultTransactionalMessageCheckListener of RocketMQ.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from store.message_codec import (
 )
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""The consumer group under which the progress of half and op queue is kept."""
+"""The consumer group under which the progress of the half and op queues is stored."""
 HALF_QUEUE_ID: Final = 0
 PRODUCER_GROUP: Final = "PGROUP"
 CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
@@ -41,7 +42,7 @@ _LIST_SEPARATOR: Final = b","
 
 
 def number_in(half: Message, name: str) -> int | None:
-    """The number in a property: None without the property, -1 when it is no number."""
+    """The number in a property; None without the property, -1 if it is not a number."""
     text = half.find_property(name)
     if text is None:
         return None
@@ -54,7 +55,7 @@ def with_number(half: Message, name: str, value: int) -> bytes:
 
 
 def commit_record(half: Message, queue_id: int, store_host_flag: int) -> Record:
-    """The committed message: it names the half's phy_offset and says so in its sysFlag."""
+    """The committed message, with the half's phy_offset and the commit bits in its sysFlag."""
     flag = half.sys_flag & ~(TRANSACTION_MASK | STORE_HOST_V6_FLAG)
     return Record(
         queue_id=queue_id,
@@ -70,7 +71,7 @@ def commit_record(half: Message, queue_id: int, store_host_flag: int) -> Record:
 
 
 def half_copy(half: Message, properties: bytes, store_host_flag: int) -> Record:
-    """The half once more, to be stored in queue 0 of the half topic or of the discard topic."""
+    """A copy of the half, to be stored in queue 0 of the half topic or of the discard topic."""
     return Record(
         queue_id=HALF_QUEUE_ID,
         flag=half.flag,
@@ -85,7 +86,7 @@ def half_copy(half: Message, properties: bytes, store_host_flag: int) -> Record:
 
 
 def op_record(half: int, now_ms: int, store_host: bytes, store_host_flag: int) -> Record:
-    """The op that says that the half at offset `half` of its queue has ended."""
+    """The op that marks the half at offset `half` of its queue as ended."""
     return own_record(
         HALF_QUEUE_ID,
         str(half).encode(),
@@ -97,7 +98,7 @@ def op_record(half: int, now_ms: int, store_host: bytes, store_host_flag: int) -
 
 
 def halves_of_op(op: Message) -> list[int]:
-    """The halves that an op ends: one, or a list with commas (5.x); [] for what is no op."""
+    """The halves that an op ends: one, or a list with commas (5.x); [] if it is not a valid op."""
     if op.find_property("TAGS") != _REMOVE_TAG:
         return []
     parts = [part for part in op.body.split(_LIST_SEPARATOR) if part]
@@ -108,7 +109,7 @@ def halves_of_op(op: Message) -> list[int]:
 def check_header(
     half: Message, phy_offset: int, queue_offset: int, store_host: bytes
 ) -> CheckTransactionStateRequestHeader:
-    """The header of 39: where the half's newest copy is, and its producer's own id for it."""
+    """The header of 39: the position of the half's newest copy, and the producer's id for it."""
     unique_key = half.find_property(_UNIQ_KEY)
     return CheckTransactionStateRequestHeader(
         tran_state_table_offset=queue_offset,
@@ -122,10 +123,10 @@ def check_header(
 def check_body(
     half: Message, properties: bytes, home: tuple[str, int], phy_offset: int, queue_offset: int
 ) -> bytes:
-    """The body of 39: the half as a record of its own topic and queue.
+    """The body of 39: the half as a record of its real topic and queue.
 
-    Times and hosts are the half's, the offsets its newest copy's; WAIT is false, as in the
-    original. Raises MessageIllegalError: the topic is too long.
+    Times and hosts are those of the half, the offsets those of its newest copy; WAIT is false, as
+    in RocketMQ. Raises MessageIllegalError if the topic is too long.
     """
     return encode_record(
         replace(
@@ -139,8 +140,8 @@ def check_body(
     )
 
 
-def waits_for_safety(half: Message) -> bool:
-    """Whether its sender wants flush and replicas to be waited for."""
+def waits_for_durability(half: Message) -> bool:
+    """Whether the sender requested waiting for flush and replicas."""
     return half.find_property(_WAIT) != "false"
 
 

@@ -1,8 +1,8 @@
-"""TransactionalMessageBridge: what the checks of transactions read from the store and write to it.
+"""TransactionalMessageBridge: the transaction checks' access to the store.
 
 Used by the thread of TransactionalMessageCheckService, one call at a time. Reads go through
-StoreAccess; what is to be appended is handed to the loop, the log's one writer, and waited for.
-Follows TransactionalMessageBridge of the original. It decides nothing.
+StoreAccess; appends are passed to the loop, the log's only writer, and awaited. Follows
+TransactionalMessageBridge of RocketMQ. Makes no decisions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from broker.append.append_line import AppendLine
 from broker.store_access.store_protocols import MessageReader, QueueOffsets
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from broker.transaction.half_table import HalfTable
+from broker.transaction.half_table import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
@@ -27,19 +27,19 @@ from store.message_codec import decode_host, decode_record
 log = logging.getLogger(__name__)
 
 APPEND_TIMEOUT_MS: Final = 10_000
-"""Longer than an append waits for the next file of the log."""
+"""Longer than an append waits for the next log file."""
 
 
 class AppendTimeoutError(StoreError):
-    """The loop did not append in time; it may still."""
+    """The loop did not append in time; it may still do so."""
 
 
 class StoreReads(QueueOffsets, MessageReader, Protocol):
-    """What is needed of StoreAccess."""
+    """The part of StoreAccess used here."""
 
 
 class TransactionOffsets(Protocol):
-    """What is needed of ConsumerOffsetManager."""
+    """The part of ConsumerOffsetManager used here."""
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The stored offset, or None."""
@@ -47,37 +47,37 @@ class TransactionOffsets(Protocol):
     def commit_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int
     ) -> None:
-        """Store how far a queue is done."""
+        """Store the progress in a queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeParts:
-    """What the bridge works with."""
+    """The collaborators of the bridge."""
 
     commit_log: CommitLog
     line: AppendLine
     reader: StoreReads
-    halves: HalfTable
+    halves: HalfMessageStates
     offsets: TransactionOffsets
     on_loop: Callable[[Callable[[], None]], None]
-    """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    """Runs a function on the loop's thread (call_soon_threadsafe)."""
     flushed_offset: Callable[[], int]
-    """Up to where the log is on disk."""
+    """The flushed offset of the log."""
     append_timeout_ms: int = APPEND_TIMEOUT_MS
 
 
 class Rewrite(NamedTuple):
-    """A half that is to be stored again: in the half queue, or among the discarded."""
+    """A half to be stored again: in the half queue, or in the discard topic."""
 
     half: int
     topic: str
     record: Record
     original: int | None = None
-    """Of which half it says that it is a copy."""
+    """The half of which it is a copy, according to its properties."""
 
 
 class Rewritten(NamedTuple):
-    """What became of a Rewrite. One of the two is set, none when the half has ended meanwhile."""
+    """The result of a Rewrite. One of the two is set, neither if the half has ended meanwhile."""
 
     place: tuple[int, int] | None = None
     """phy_offset and queue_offset of the copy."""
@@ -96,11 +96,11 @@ class TransactionalMessageBridge:
     # -- progress ------------------------------------------------------------------------------
 
     def half_offset(self) -> int:
-        """Where the next round begins: the stored offset, else the queue's begin."""
+        """Where the next round starts: the stored offset, else the start of the queue."""
         return self._stored_offset(TRANS_HALF_TOPIC)
 
     def store_progress(self, half_offset: int, op_offset: int) -> None:
-        """Everything before these offsets of the half and the op queue is done."""
+        """Store that everything before these offsets of the half and op queues is done."""
         host, port = decode_host(self._parts.commit_log.store_host)
         for topic, offset in (TRANS_HALF_TOPIC, half_offset), (TRANS_OP_HALF_TOPIC, op_offset):
             if offset != self._stored_offset(topic):
@@ -109,11 +109,11 @@ class TransactionalMessageBridge:
                 )
 
     def log_end(self) -> int:
-        """The log's end, what is not published yet included."""
+        """The log's end, including unpublished data."""
         return self._parts.commit_log.position
 
     def is_flushed(self, phy_offset: int) -> bool:
-        """Whether the log is on disk up to there."""
+        """Whether the log is flushed up to this offset."""
         return self._parts.flushed_offset() >= phy_offset
 
     def _stored_offset(self, topic: str) -> int:
@@ -128,17 +128,17 @@ class TransactionalMessageBridge:
         return self._parts.reader.offsets(topic, HALF_QUEUE_ID)
 
     def find_message(self, topic: str, queue_offset: int) -> Message | None:
-        """A half or an op; None when it is gone from the log."""
+        """A half or an op; None if it was deleted from the log."""
         unit = self._parts.reader.unit_at(topic, HALF_QUEUE_ID, queue_offset)
         raw = None if unit is None else self._parts.reader.record_at(unit[0])
         message = None if raw is None else decode_record(raw, 0)[0]
         return message if message is not None and message.topic == topic else None
 
     def read_ops(self) -> bool:
-        """Fill the table of halves from the op queue, once after a start.
+        """Fill HalfMessageStates from the op queue, once after a start.
 
-        False while the store has not dispatched all of the log: ask again. An op ends halves that
-        were stored before it; what else it names (the half queue was made anew) it does not.
+        False while the store has not dispatched the whole log; then call it again. An op only ends
+        halves that were stored before it, in case the half queue was recreated.
         """
         parts = self._parts
         if not all(map(self._is_dispatched, (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))):
@@ -165,7 +165,7 @@ class TransactionalMessageBridge:
     # -- appending -----------------------------------------------------------------------------
 
     def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
-        """Append the copies of halves that have not ended yet; what became of each.
+        """Append the copies of halves that have not ended yet; returns the result of each.
 
         Raises AppendTimeoutError.
         """
@@ -182,7 +182,7 @@ class TransactionalMessageBridge:
 
 
 class _Batch:
-    """Copies that were handed to the loop together. Owned by: the loop thread."""
+    """Copies passed to the loop together. Owned by: the loop thread."""
 
     def __init__(self, parts: BridgeParts, rewrites: Sequence[Rewrite]) -> None:
         self.done: Future[list[Rewritten]] = Future()
@@ -191,7 +191,7 @@ class _Batch:
         self._results: dict[int, Rewritten] = {}
 
     def begin(self) -> None:
-        """Append them, in their order."""
+        """Append them in order."""
         halves = self._parts.halves
         for index, rewrite in enumerate(self._rewrites):
             half, original = rewrite.half, rewrite.original
@@ -207,7 +207,7 @@ class _Batch:
             self._parts.line.append(_Copy(self, index, rewrite, topic, (rewrite.record,)))
 
     def on_placed(self, copy: _Copy, place: tuple[int, int]) -> None:
-        """A copy has its place."""
+        """A copy was appended."""
         if copy.topic.name == TRANS_HALF_TOPIC:
             self._parts.halves.add_copy(copy.rewrite.half, place[1])
         else:
@@ -215,7 +215,7 @@ class _Batch:
         self.settle(copy.index, Rewritten(place))
 
     def settle(self, index: int, result: Rewritten) -> None:
-        """One of them is done; the last one wakes who waits."""
+        """Set one result; the last one wakes the waiting thread."""
         self._results[index] = result
         if len(self._results) == len(self._rewrites):
             self.done.set_result([self._results[i] for i in range(len(self._rewrites))])
@@ -223,7 +223,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A copy on its way into the log: Append."""
+    """The append of a copy (Append)."""
 
     batch: _Batch
     index: int

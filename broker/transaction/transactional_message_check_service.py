@@ -1,8 +1,9 @@
-"""TransactionalMessageCheckService: the thread of the rounds, every transactionCheckInterval.
+"""TransactionalMessageCheckService: the thread that runs the check rounds, every
+transactionCheckInterval.
 
-Runs in `remoting`, on masters only. After its start it first learns which halves have ended; the
-ends of transactions wait for that. Follows TransactionalMessageCheckService of the original, whose
-first round comes after one interval too. What a round does is TransactionalMessageService's.
+Runs in `remoting`, on masters only. After its start it first reads which halves have ended; end
+requests wait for that. Follows TransactionalMessageCheckService of RocketMQ, whose first round also
+comes after one interval. TransactionalMessageService implements a round.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from ipc.service_thread import FailureHandler, ServiceThread
 
 _DISPATCH_WAIT_MS: Final = 20
 _FLUSH_WAIT_MS: Final = 1_000
-"""Between two looks at what the store has dispatched, and at what is on disk."""
+"""Polling intervals of the store's dispatched and flushed offsets."""
 
 
 class TransactionalMessageCheckService(ServiceThread):
-    """See the module. `wakeup`: a round now."""
+    """See the module. `wakeup` starts a round immediately."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class TransactionalMessageCheckService(ServiceThread):
         self._clock = clock
 
     def step(self) -> None:
-        """Wait, then a round."""
+        """Wait, then run a round."""
         if not self._service.recover():
             self.wait_for_running(_DISPATCH_WAIT_MS)
             return
@@ -44,7 +45,7 @@ class TransactionalMessageCheckService(ServiceThread):
             self._service.check(lambda: self.stopped)
 
     def _wait(self) -> None:
-        """Until the next round; the progress of the last ones is stored as soon as it may be."""
+        """Wait for the next round; store the progress of previous ones as soon as it is durable."""
         due_ms = self._clock.monotonic_ms() + self._check_interval_ms
         while (left_ms := due_ms - self._clock.monotonic_ms()) > 0:
             settled = self._service.settle()
@@ -52,5 +53,5 @@ class TransactionalMessageCheckService(ServiceThread):
                 return
 
     def finish(self) -> None:
-        """An orderly stop brings all of the log to disk."""
+        """Store all progress: an orderly shutdown has flushed the whole log."""
         self._service.settle(at_once=True)

@@ -1,12 +1,12 @@
-"""TransactionalMessageService: rounds in which producers are asked about halves without an end.
+"""TransactionalMessageService: check rounds, in which producers are asked about undecided halves.
 
-Runs on the thread of TransactionalMessageCheckService, on masters only. A round goes through the
-half queue from where the last one stopped. What has ended is passed (HalfTable knows); a half that
-is old enough is appended again, its number of checks one higher, and one producer of its group is
-asked (39); what was checked too often, or is too old, goes to TRANS_CHECK_MAX_TIME_TOPIC. A half
-that is too young ends the round. Its progress is stored when the log is on disk so far: after a
-crash a half may be asked about twice, it is never forgotten. Knows no thread. Follows
-TransactionalMessageServiceImpl and AbstractTransactionalMessageCheckListener of the original.
+Runs on the thread of TransactionalMessageCheckService, on masters only. A round scans the half
+queue from where the last one stopped. Ended halves (see HalfMessageStates) are skipped. A half that
+is old enough is appended again with an incremented check count, and one producer of its group is
+asked (39). A half that was checked too often or is too old is moved to TRANS_CHECK_MAX_TIME_TOPIC.
+A half that is too young ends the round. Progress is stored once the log is flushed up to it: after
+a crash a half may be checked twice, but none is lost. Knows no thread. Follows
+TransactionalMessageServiceImpl and AbstractTransactionalMessageCheckListener of RocketMQ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from broker.topic.table_protocols import OwnTopics
-from broker.transaction.half_table import HalfTable
+from broker.transaction.half_table import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_IMMUNITY,
     CHECK_TIMES,
@@ -45,27 +45,27 @@ log = logging.getLogger(__name__)
 
 _ROUND_MS: Final = 60_000
 _BLOCK: Final = 64
-"""Halves that are appended again in one go: the loop's other work comes in between."""
+"""Halves appended again in one batch, so that the loop can do other work in between."""
 _LOOKED_AT: Final = 4_096
-"""Halves that are looked at before the clock and the stop are."""
+"""Halves processed between checks of the clock and of the stop flag."""
 _UNSAFE_ROUNDS: Final = 64
-"""Beyond, the progress of rounds is joined until the log is on disk."""
+"""Maximum rounds with unstored progress; further rounds are merged."""
 _MAX_TIME_QUEUES: Final = 1
 _MS_PER_HOUR: Final = 3_600_000
 
 
 class LiveProducers(Protocol):
-    """What is needed of ProducerManager."""
+    """The part of ProducerManager used here."""
 
     def find_group(self, group: str) -> object | None:
-        """None when nobody of the group is connected."""
+        """None if no producer of the group is connected."""
 
     def find_available(self, group: str) -> ConnectionLike | None:
-        """An open connection of the group, in turn, or None."""
+        """An open connection of the group, round robin, or None."""
 
 
 class ProducerCalls(Protocol):
-    """What is needed of Broker2Client."""
+    """The part of Broker2Client used here."""
 
     def check_producer_transaction_state(
         self,
@@ -73,7 +73,7 @@ class ProducerCalls(Protocol):
         header: CheckTransactionStateRequestHeader,
         half_message: bytes,
     ) -> None:
-        """39, oneway."""
+        """Send 39, oneway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,17 +89,17 @@ class CheckSettings:
 
 class _Verdict(enum.Enum):
     PASS = enum.auto()
-    """It needs nothing any more."""
+    """It needs no further processing."""
     LATER = enum.auto()
-    """It is too young: the round is over."""
+    """It is too young: the round ends."""
     RENEW = enum.auto()
-    """Its producer wants not to be asked yet: store it again, further behind."""
+    """Its producer does not want to be asked yet: store it again at the end of the queue."""
     CHECK = enum.auto()
     DISCARD = enum.auto()
 
 
 class _Step(NamedTuple):
-    """A half that is to be stored again."""
+    """A half and the verdict on it."""
 
     verdict: _Verdict
     half: Message
@@ -114,7 +114,7 @@ class TransactionalMessageService:
         self,
         settings: CheckSettings,
         bridge: TransactionalMessageBridge,
-        halves: HalfTable,
+        halves: HalfMessageStates,
         topics: OwnTopics,
         producers: LiveProducers,
         calls: ProducerCalls,
@@ -128,15 +128,15 @@ class TransactionalMessageService:
         self._calls = calls
         self._clock = clock
         self._position = 0
-        """Queue offset of the first half that the next round looks at."""
+        """Queue offset of the first half of the next round."""
         self._unsafe: deque[tuple[int, int]] = deque()
-        """Log end and position after each round whose progress is not stored yet: it may be once
-        the log is on disk so far."""
+        """Log end and position after each round with unstored progress; it can be stored once the
+        log is flushed up to that end."""
         self._nobody: Counter[str] = Counter()
-        """Halves of this round that nobody could be asked about, by producer group."""
+        """Halves of this round without a connected producer, by producer group."""
 
     def recover(self) -> bool:
-        """Learn what has ended; False: the store is not ready for that, ask again."""
+        """Read which halves have ended; False if the store is not ready yet, then call it again."""
         if self._halves.known.is_set():
             return True
         if not self._bridge.read_ops():
@@ -145,16 +145,16 @@ class TransactionalMessageService:
         return True
 
     def settle(self, *, at_once: bool = False) -> bool:
-        """Store the progress that the log on disk allows; False: there is more to store."""
+        """Store the progress that is durable; False if there is more to store."""
         position = None
         while self._unsafe and (at_once or self._bridge.is_flushed(self._unsafe[0][0])):
             position = self._unsafe.popleft()[1]
         if position is not None:
-            self._bridge.store_progress(position, self._halves.pass_ops(position))
+            self._bridge.store_progress(position, self._halves.advance_ops(position))
         return not self._unsafe
 
     def check(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """One round. What the store refuses ends it with an error in the log."""
+        """Run one round. An error of the store ends it and is logged."""
         began_ms = self._clock.monotonic_ms()
         low, high = self._bridge.offsets(TRANS_HALF_TOPIC)
         begin = self._position = min(max(self._position, low), high)
@@ -168,14 +168,16 @@ class TransactionalMessageService:
             ):
                 pass
         except StoreError as error:
-            log.error("half %s: the round ends, the next one goes on: %s", self._position, error)
+            log.error(
+                "half %s: check round ended, the next one continues here: %s", self._position, error
+            )
         if self._position != begin:
             if len(self._unsafe) >= _UNSAFE_ROUNDS:
                 self._unsafe.pop()
             self._unsafe.append((self._bridge.log_end(), self._position))
         for group, count in self._nobody.items():
             log.warning(
-                "producer group %s: nobody is connected, %s half message(s) wait for an answer",
+                "producer group %s: no producer is connected, %s undecided half message(s)",
                 group,
                 count,
             )
@@ -183,7 +185,7 @@ class TransactionalMessageService:
     # -- a block of halves ---------------------------------------------------------------------
 
     def _check_block(self, high: int) -> bool:
-        """Look at some of the halves up to `high`; False: the round is over."""
+        """Process some of the halves up to `high`; False if the round is over."""
         now_ms = self._clock.now_ms()
         high = min(high, self._position + _LOOKED_AT)
         steps: list[tuple[int, _Step]] = []
@@ -205,7 +207,12 @@ class TransactionalMessageService:
                 steps.append((position, step))
             position += 1
         if missing:
-            log.warning("half %s: the log lacks %s up to %s", self._position, missing, position)
+            log.warning(
+                "half %s: %s half message(s) up to %s missing in the log",
+                self._position,
+                missing,
+                position,
+            )
         refused_at = self._carry_out(steps)
         self._position = position if refused_at is None else refused_at
         return go_on and refused_at is None
@@ -235,7 +242,7 @@ class TransactionalMessageService:
         return self._settings.time_out_ms if immunity_s == -1 else immunity_s * 1000
 
     def _carry_out(self, steps: list[tuple[int, _Step]]) -> int | None:
-        """Append the copies, ask the producers; the first half that was refused, if any."""
+        """Append the copies and ask the producers; returns the first rejected half, if any."""
         if not steps:
             return None
         if any(step.verdict is _Verdict.DISCARD for _, step in steps):
@@ -259,14 +266,14 @@ class TransactionalMessageService:
         record = half_copy(step.half, step.properties, self._settings.store_host_flag)
         return Rewrite(half, topic, record, step.original)
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- checking --------------------------------------------------------------------------------
 
     def _ask(self, step: _Step, place: tuple[int, int]) -> None:
-        """Send 39 to one producer of the half's group; it answers with a request of its own."""
+        """Send 39 to one producer of the half's group; it responds with a separate request (37)."""
         half = step.half
         home = home_of(half.properties)
         if home is None:
-            log.error("half at %s: it does not say which topic it belongs to", half.phy_offset)
+            log.error("half at %s: its real topic is missing", half.phy_offset)
             return
         group = half.find_property(PRODUCER_GROUP) or ""
         known = self._producers.find_group(group) is not None
@@ -278,13 +285,13 @@ class TransactionalMessageService:
         try:
             body = check_body(half, step.properties, home, *place)
         except MessageIllegalError as error:
-            log.error("half at %s: nobody can be asked about it: %s", half.phy_offset, error)
+            log.error("half at %s: cannot be checked: %s", half.phy_offset, error)
             return
         self._calls.check_producer_transaction_state(connection, header, body)
 
 
 def _fitting(step: _Step) -> _Step:
-    """The step, or a discard where the copy's properties would be too long to be stored."""
+    """The step, or a discard if the copy's properties would be too long to be stored."""
     if len(step.properties) <= PROPERTIES_LIMIT:
         return step
     return step._replace(verdict=_Verdict.DISCARD, properties=step.half.properties)

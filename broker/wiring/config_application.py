@@ -1,8 +1,9 @@
-"""ConfigApplication: a changed setting reaches everybody who reads it while the broker runs.
+"""ConfigApplication: passes changed settings to the objects that use them while the broker runs.
 
-Used by BrokerConfigUpdate, on a thread of the `admin` pool. One place that knows which object
-holds which of the settings that apply now (broker/settings/changeable_keys.py); each of them gets a
-new frozen config whole. What process `store` holds goes over the command channel.
+Used by BrokerConfigUpdate, on a thread of the `admin` pool. The one place that knows which object
+holds which of the settings that apply immediately (broker/settings/changeable_keys.py); each of
+those objects gets a complete new frozen config. Settings of process `store` are sent over the
+command channel.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _COMMAND_TIMEOUT_MS: Final = 3_000
 
 
 class StoreChannel(Protocol):
-    """What is needed of the CommandClient to process `store`."""
+    """The part of the CommandClient to process `store` used here."""
 
     def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
-        """Ask and wait. Raises CommandError."""
+        """Call and wait. Raises CommandError."""
         ...
 
 
 class ConfigApplication:
-    """A SettingsUser. Stateless but for what it was made of."""
+    """A SettingsUser. Stateless apart from its collaborators."""
 
     def __init__(
         self,
@@ -48,8 +49,8 @@ class ConfigApplication:
         use_on_loop: Callable[[StartupOptions], None],
         store: StoreChannel,
     ) -> None:
-        """use_on_loop: the processors of the loop follow these options from now on; returns when
-        they do."""
+        """use_on_loop: apply options to the processors on the loop; returns once they are
+        applied."""
         self._topics = topics
         self._system_topics = system_topics
         self._groups = groups
@@ -58,14 +59,15 @@ class ConfigApplication:
         self._store = store
 
     def offer(self, options: StartupOptions, keys: Collection[str]) -> None:
-        """Process `store` takes its part, whole. Raises CommandError."""
+        """Send process `store` all of its changed settings. Raises CommandError."""
         if RETENTION_KEYS.intersection(keys):
             settings = options.settings()
             retention = {key: settings[key] for key in sorted(RETENTION_KEYS)}
             self._store.call(CHANGE_RETENTION, _COMMAND_TIMEOUT_MS, settings=retention)
 
     def use(self, options: StartupOptions, keys: Collection[str]) -> None:
-        """Hand `options` to the readers; tell the name servers about a new brokerPermission."""
+        """Pass `options` to their readers; register a new brokerPermission with the name
+        servers."""
         self._topics.config = options.broker
         self._groups.config = options.broker
         self._registration.config = options.broker
@@ -77,8 +79,8 @@ class ConfigApplication:
             self._registration.register_all(check_order=False, force=True)
 
     def _offer_template(self, broker: BrokerConfig) -> None:
-        """The template of automatic topics (TBW102), which a start makes only when that is on, and
-        which stops to be one when it is off."""
+        """Create the template of automatic topics (TBW102), which a start creates only if
+        autoCreateTopicEnable is on."""
         if not broker.auto_create_topic_enable:
             return
         perm = PERM_INHERIT | PERM_READ_WRITE

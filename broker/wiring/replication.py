@@ -84,9 +84,10 @@ class Replication:
         )
         self._inspector = self._build_inspector()
         self._synchronize = self._build_synchronize()
-        if self._journal.parted is not None:
+        if self._journal.divergence is not None:
             self._synchronize.logs_compared(
-                None, f"{self._journal.parted}, when our log was last compared with the master's"
+                None,
+                f"{self._journal.divergence}, when our log was last compared with the master's",
             )
         self._announcer = ReplicaAnnouncer(
             self._client, self._identity.broker_name, self._identity.broker_id
@@ -179,7 +180,7 @@ class Replication:
     def on_master(self, master_addr: str | None, ha_addr: str | None) -> None:
         """Remoting and HA address of the master, as registrations or 906 say: a MasterListener.
 
-        No HA address leaves the one that is known, as in the original.
+        No HA address leaves the one that is known, as in RocketMQ.
         """
         if not self._is_slave:
             return

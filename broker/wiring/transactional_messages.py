@@ -14,7 +14,7 @@ from broker.processor.end_transaction_processor import (
 )
 from broker.settings.startup_options import StartupOptions
 from broker.topic.table_protocols import PutStats
-from broker.transaction.half_table import HalfTable
+from broker.transaction.half_table import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
     TransactionalMessageBridge,
@@ -57,7 +57,7 @@ class TransactionalMessages:
         self._tables = tables
         self._line = line
         self._on_failure = on_failure
-        self._halves = HalfTable()
+        self._halves = HalfMessageStates()
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(

@@ -1,5 +1,5 @@
-"""JSON bodies: what travels behind a header, and what config/*.json hold. A module per subject.
+"""JSON bodies of commands, and the contents of config/*.json. A module per subject.
 
-Frozen slots dataclasses; json_bean turns them into text and back by their annotations. A wire
-body that broker and name server share lives here, never in a room of its own.
+Frozen slots dataclasses; json_bean converts them to text and back by their annotations. Wire bodies
+shared by broker and name server are defined here.
 """

@@ -1,4 +1,5 @@
-"""Access files on their way to a slave: body of GET_ACL_FILES, ours. Pure data, any thread."""
+"""Access files sent to a slave: body of GET_ACL_FILES (an extension of this broker). Pure data, any
+thread."""
 
 from __future__ import annotations
 
@@ -17,6 +18,6 @@ class AclFileText(JsonBean):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFiles(JsonBean):
-    """Every access file that is in force on the broker that answers. Holds secret keys."""
+    """Every access file in use on the responding broker. Contains secret keys."""
 
     files: list[AclFileText] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Who is connected: bodies of 38, 203, 204, 328. Pure data, any thread."""
+"""Connected clients: bodies of 38, 203, 204, 328. Pure data, any thread."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class ConsumerOffsetSerializeWrapper(JsonBean):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayOffsetSerializeWrapper(JsonBean):
-    """Delay level to the queue offset that is looked at next. data_version is 5.x only."""
+    """Delay level to the queue offset of the next message to examine. data_version is 5.x only."""
 
     offset_table: dict[Int32, Int64] = field(default_factory=dict)
     data_version: DataVersion | None = None

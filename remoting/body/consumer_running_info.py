@@ -1,6 +1,6 @@
-"""What a consumer tells of itself: bodies of 307 and 309. Pure data, any thread.
+"""A consumer's report about itself: bodies of 307 and 309. Pure data, any thread.
 
-Made by clients; brokers pass the bytes on, operators' tools read them.
+Created by clients; brokers relay the bytes, operators' tools read them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remoting.command_custom_header import Int32, Int64
 
 
 class CMResult(StrEnum):
-    """What the listener returned (Java: CMResult)."""
+    """Result of the listener (Java: CMResult)."""
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"

@@ -1,4 +1,4 @@
-"""DataVersion: which edition of a table somebody holds. Pure data, any thread."""
+"""DataVersion: the version of a table. Pure data, any thread."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from remoting.command_custom_header import Int64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataVersion(JsonBean):
-    """Edition of a table; equal only when every field is (Java: DataVersion)."""
+    """Version of a table; equal only if all fields are equal (Java: DataVersion)."""
 
     counter: Int64 = 0
     timestamp: Int64 = 0
     state_version: Int64 | None = None
 
     def next_version(self, now_ms: int) -> DataVersion:
-        """The edition after a local change made at `now_ms` (milliseconds, wall clock)."""
+        """The version after a local change made at `now_ms` (milliseconds, wall clock)."""
         return replace(self, counter=self.counter + 1, timestamp=now_ms)

@@ -1,7 +1,8 @@
 """HA status: body of 907. Pure data, any thread.
 
-The original's members are those of HARuntimeInfo of 5.3.3; its readers pass over ours, and ours
-are None where a Java broker wrote the body. Offsets in bytes, times in wall clock ms.
+Contains the members of RocketMQ's HARuntimeInfo of 5.3.3 and additional ones. Java's readers ignore
+the additional members; they are None in a body written by a Java broker. Offsets in bytes, times in
+wall clock ms.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from remoting.command_custom_header import Int32, Int64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HAConnectionRuntimeInfo(JsonBean):
-    """One replica of a master. The original lists open connections only."""
+    """One replica of a master. RocketMQ lists open connections only."""
 
     addr: str | None = None
     slave_ack_offset: Int64 = 0
@@ -24,9 +25,9 @@ class HAConnectionRuntimeInfo(JsonBean):
     transfer_from_where: Int64 = 0
     """The next offset that will be sent."""
 
-    # Ours.
+    # Additional members.
     id: str | None = None
-    """brokerName:brokerId, or the ip of a slave that nobody knows by name."""
+    """brokerName:brokerId, or the IP of an unidentified slave."""
     state: str | None = None
     """in_sync, catching_up or disconnected."""
     counted: bool | None = None
@@ -35,21 +36,21 @@ class HAConnectionRuntimeInfo(JsonBean):
     """Where sending to this connection began."""
     lag_bytes: Int64 | None = None
     lag_bytes_exact: bool | None = None
-    """False: at most lag_bytes; it may have acknowledged more than the master knows."""
+    """False: lag_bytes is an upper bound; it may have acknowledged more than the master knows."""
     lag_seconds: float | None = None
-    """Age of the oldest record that it has not acknowledged."""
+    """Age of the oldest unacknowledged record."""
     lag_seconds_exact: bool | None = None
-    """False: at least lag_seconds; about that while lag_bytes is not exact."""
+    """False: lag_seconds is a lower bound; approximate while lag_bytes is not exact."""
     connected_since: Int64 | None = None
     disconnected_since: Int64 | None = None
     last_error: str | None = None
-    """Why its last connection ended; over, once it has one again."""
+    """Why its last connection ended; obsolete once it is connected again."""
     last_error_timestamp: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HAClientRuntimeInfo(JsonBean):
-    """A slave's own end of the link; all zero on a master."""
+    """A slave's end of the link; all zero on a master."""
 
     master_addr: str | None = None
     """The master's HA port."""
@@ -59,28 +60,28 @@ class HAClientRuntimeInfo(JsonBean):
     last_write_timestamp: Int64 = 0
     master_flush_offset: Int64 = 0
 
-    # Ours.
+    # Additional members.
     state: str | None = None
     local_addr: str | None = None
     connected_since: Int64 | None = None
     last_error: str | None = None
-    """The newest one, also when it is over."""
+    """The last error, even if it has been resolved."""
     last_error_timestamp: Int64 | None = None
     last_error_over: bool | None = None
-    """Whether the link has worked since."""
+    """Whether the link has worked since then."""
     last_inspection: str | None = None
-    """What was found when the log was last compared with the master's."""
+    """Result of the last comparison of the log with the master's."""
     last_inspection_timestamp: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlaveSyncInfo(JsonBean):
-    """How one kind of metadata follows the master."""
+    """Synchronization status of one kind of metadata."""
 
     last_success_timestamp: Int64 | None = None
     """None: never."""
     last_error: str | None = None
-    """Of the newest failure; over, when a success is newer."""
+    """The last failure; resolved if a later success exists."""
     last_error_timestamp: Int64 | None = None
     failures: Int64 = 0
 
@@ -95,9 +96,9 @@ class HARuntimeInfo(JsonBean):
     ha_connection_info: list[HAConnectionRuntimeInfo] = field(default_factory=list)
     ha_client_runtime_info: HAClientRuntimeInfo = field(default_factory=HAClientRuntimeInfo)
 
-    # Ours.
+    # Additional members.
     refusals: dict[str, Int64] | None = None
-    """Links that were refused or closed, by reason."""
+    """Links that were rejected or closed, by reason."""
     slave_sync: dict[str, SlaveSyncInfo] | None = None
     """By kind of metadata; only on a slave."""
     timestamp: Int64 | None = None

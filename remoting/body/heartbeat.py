@@ -1,6 +1,6 @@
-"""Heartbeats: body of 34, of CHECK_CLIENT_CONFIG (46), and the objects inside.
+"""Heartbeats: bodies of 34 and CHECK_CLIENT_CONFIG (46), and their parts.
 
-Pure data, any thread. The enums stand in Java's order: clients in C++ send the numbers.
+Pure data, any thread. The enums have Java's order, since C++ clients send ordinals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remoting.command_custom_header import Int32, Int64
 
 
 class ConsumeType(StrEnum):
-    """Who starts a delivery: pull clients ask (ACTIVELY), push clients are served."""
+    """How a group consumes: by pull clients (ACTIVELY) or push clients (PASSIVELY)."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -24,7 +24,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Each message to one member of the group, or to all."""
+    """Whether each message goes to one member of the group or to all."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
@@ -49,10 +49,10 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionData(JsonBean):
-    """What a group wants of a topic. code_set holds Java hash codes of the tags.
+    """A group's subscription to a topic. code_set holds the Java hash codes of the tags.
 
-    sub_version is the time of the subscription in milliseconds; where a client leaves it out it
-    is the time of reading, as in Java, so that its newest heartbeat counts.
+    sub_version is the time of the subscription in milliseconds. If a client omits it, it is the
+    time of parsing, as in Java, so that the latest heartbeat wins.
     """
 
     topic: str
@@ -73,8 +73,8 @@ class ProducerData(JsonBean):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerData(JsonBean):
-    """One consumer group of a client. None: left out, or a word that Java does not know either;
-    such a group does not count as broadcasting."""
+    """One consumer group of a client. None: missing, or a value unknown to Java as well; such a
+    group does not count as broadcasting."""
 
     group_name: str
     consume_type: ConsumeType | None = None

@@ -1,12 +1,12 @@
 """Dataclasses to Java-shaped JSON and back, by their annotations. Sans I/O, any thread.
 
-A body is a frozen dataclass derived from JsonBean. An attribute `queue_id` is the member
-`queueId`; exceptions stand in WIRE_NAMES. Written: members in alphabetical order, what is None
-left out, dict[Int32 or Int64, ...] with bare keys, dict[MessageQueue, ...] with object keys,
-floats as Java's doubles. Read as leniently as Java reads: unknown members ignored, names in other
-spellings (group_name), values of other types cast (remoting/java_casts.py). A member that is
-missing, null or without a value after its cast takes the default; a field without default is
-required. It knows no body in particular.
+A body is a frozen dataclass derived from JsonBean. The attribute `queue_id` is the member
+`queueId`; WIRE_NAMES lists exceptions. Writing: members in alphabetical order, None is omitted,
+dict[Int32 or Int64, ...] has bare keys, dict[MessageQueue, ...] has object keys, floats are
+formatted as Java's doubles. Reading is as lenient as in Java: unknown members are ignored,
+alternative spellings of names are accepted (group_name), values of other types are cast
+(remoting/java_casts.py). A member that is missing, null or has no value after its cast gets the
+default; a field without default is required. Knows no particular body.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from remoting.remoting_serializable import (
 )
 
 _Reader = Callable[[Any], Any]
-"""Gives the value of a member that is not null, or None: as if it were missing."""
+"""Converts the value of a member that is not null; None means as if it were missing."""
 _Writer = Callable[[Any], Any] | None
 
 
@@ -47,7 +47,7 @@ class _Member(NamedTuple):
 
 class _Plan(NamedTuple):
     members: tuple[_Member, ...]
-    """In alphabetical order of their wire names."""
+    """Members in alphabetical order of their wire names."""
     names: frozenset[str]
     folded_names: Mapping[str, str]
     """Wire name by folded name."""
@@ -58,10 +58,10 @@ class JsonBean:
     """Base of every body and of the objects inside."""
 
     WIRE_NAMES: ClassVar[Mapping[str, str]] = {}
-    """Wire name by attribute, where it is not the camelCase of the attribute."""
+    """Wire name by attribute, if it is not the camelCase form of the attribute."""
 
     def to_json(self) -> dict[str, Any]:
-        """The tree that the writers of remoting_serializable take."""
+        """The tree for the writers of remoting_serializable."""
         result: dict[str, Any] = {}
         for attribute, wire_name, _, write, _ in _plan(type(self)).members:
             value = getattr(self, attribute)
@@ -79,7 +79,7 @@ class JsonBean:
 
     @classmethod
     def from_json(cls, tree: Any) -> Self:
-        """Build from parsed JSON. Raises ValueError naming the member that does not fit."""
+        """Build from parsed JSON. Raises ValueError naming the invalid member."""
         if not isinstance(tree, dict):
             raise ValueError(f"a {type(tree).__name__} where a {cls.__name__} was expected")
         plan = _plan(cls)
@@ -100,20 +100,19 @@ class JsonBean:
 
     @classmethod
     def from_json_bytes(cls, data: bytes | memoryview) -> Self:
-        """Read a body of the wire.
-
-        Raises BodyError naming the class, and the member or the character that does not fit.
+        """Parse a body. Raises BodyError naming the class, and the member or the character that is
+        invalid.
         """
         try:
             return cls.from_json(loads_body(data))
         except JsonError as error:
-            raise BodyError(cls.__name__, f"no JSON in {len(data)} bytes: {error}") from error
+            raise BodyError(cls.__name__, f"invalid JSON in {len(data)} bytes: {error}") from error
         except ValueError as error:
             raise BodyError(cls.__name__, str(error)) from error
 
 
 _plans: Final[dict[type[JsonBean], _Plan]] = {}
-"""Made on first use; two threads that make the same plan make equal ones."""
+"""Cached on first use; two threads that build the same plan build equal ones."""
 
 
 def _plan(cls: type[JsonBean]) -> _Plan:
@@ -148,12 +147,12 @@ def _make_plan(cls: type[JsonBean]) -> _Plan:
 
 
 def _fold(name: str) -> str:
-    """What fastjson compares when no member has the very name: group_name is groupName."""
+    """The form that fastjson compares if no member has the exact name: group_name is groupName."""
     return name.lower().replace("_", "").replace("-", "")
 
 
 def _with_wire_names(tree: dict[str, Any], plan: _Plan) -> dict[str, Any]:
-    """`tree` with its members under the names that we know; the exact name comes first."""
+    """`tree` with its members renamed to the known names; an exact name takes precedence."""
     renamed: dict[str, Any] = {}
     for name, value in tree.items():
         wire_name = plan.folded_names.get(_fold(name))
@@ -185,7 +184,7 @@ def _reader(hint: Any) -> _Reader:
 
 
 def _writer(hint: Any) -> _Writer:
-    """How a value that is not None goes into the tree; None: as it is."""
+    """The converter of a value that is not None; None if it is used unchanged."""
     if hint is float:
         return JavaDouble
     origin = get_origin(hint)
@@ -235,7 +234,7 @@ def _bean_reader(cls: type[JsonBean]) -> _Reader:
 
 
 def _list_reader(read: _Reader) -> _Reader:
-    """What is no list is taken for its only item, as Java does for most of its lists."""
+    """A value that is not a list becomes its only item, as Java does for most lists."""
 
     def read_list(value: Any) -> list[Any] | None:
         if value == "":
@@ -267,7 +266,7 @@ def _dict_reader(read_key: Callable[[str], Any], read: _Reader) -> _Reader:
 
 
 def _enum_reader(enum: type[StrEnum]) -> _Reader:
-    """A StrEnum stands in Java's order, so that a number means what it means there."""
+    """A StrEnum has Java's order, so that an ordinal has the same meaning."""
     names = tuple(member.value for member in enum)
 
     def read_enum(value: Any) -> StrEnum | None:

@@ -1,4 +1,4 @@
-"""Looking into queues: bodies of 303 and 321. Pure data, any thread."""
+"""Inspecting queues: bodies of 303 and 321. Pure data, any thread."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Compressed: a zlib stream of
     int32 number of topics | per topic: int32 length | "name read write perm filterType"
     int32 length | list of filter servers as JSON
 5.x adds a sixth word, the attributes as JSON, to each topic, and a section of static topics at the
-end, which is not read here. order and topicSysFlag are lost in this form.
+end, which is ignored here. order and topicSysFlag are lost in this format.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def body_crc32(body: bytes) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerBody(JsonBean):
-    """The topics of a broker and their edition."""
+    """The topics of a broker and their data version."""
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = field(
         default_factory=TopicConfigSerializeWrapper
@@ -45,7 +45,7 @@ class RegisterBrokerBody(JsonBean):
     filter_server_list: list[str] = field(default_factory=list)
 
     def encode(self, compressed: bool = False) -> bytes:
-        """The body as sent; the compressed form is that of 4.9.8, five words for each topic."""
+        """The body as sent; the compressed form is that of 4.9.8, with five words per topic."""
         if not compressed:
             return self.to_json_bytes()
         wrapper = self.topic_config_serialize_wrapper
@@ -59,10 +59,10 @@ class RegisterBrokerBody(JsonBean):
 def decode_register_broker_body(
     body: bytes, *, compressed: bool, version: int
 ) -> RegisterBrokerBody:
-    """Read the body of a registration sent by a broker of MQVersion ordinal `version`.
+    """Parse the body of a registration sent by a broker of MQVersion ordinal `version`.
 
     No body means no topics, version 0. Before V3_0_11 the body is the topic table alone. Raises
-    BodyError for anything that cannot be read.
+    BodyError for an invalid body.
     """
     if not body:
         return RegisterBrokerBody()
@@ -74,7 +74,7 @@ def decode_register_broker_body(
     try:
         return _decode_inflated(_Blocks(_inflate(body)))
     except JsonError as error:
-        raise BodyError("RegisterBrokerBody", f"no JSON: {error}") from error
+        raise BodyError("RegisterBrokerBody", f"invalid JSON: {error}") from error
     except (ValueError, zlib.error) as error:
         raise BodyError("RegisterBrokerBody", str(error)) from error
 
@@ -96,12 +96,12 @@ def _inflate(body: bytes) -> bytes:
     if not inflater.eof:
         if len(data) >= MAX_INFLATED:
             raise ValueError(f"inflates to more than {MAX_INFLATED} bytes")
-        raise ValueError("the zlib stream is cut off")
+        raise ValueError("the zlib stream is truncated")
     return data
 
 
 class _Blocks:
-    """Reads int32 and length-prefixed blocks one after the other. Owned by: its caller."""
+    """Reads int32 and length-prefixed blocks sequentially. Owned by: its caller."""
 
     __slots__ = ("_data", "_position")
 
@@ -122,7 +122,7 @@ class _Blocks:
         length = self.next_int()
         start = self._position
         if length > len(self._data) - start:
-            raise ValueError(f"a block at byte {start} says {length} bytes, fewer are left")
+            raise ValueError(f"a block at byte {start} claims {length} bytes, fewer are left")
         self._position = start + length
         return self._data[start : self._position]
 
@@ -140,14 +140,14 @@ def _decode_inflated(blocks: _Blocks) -> RegisterBrokerBody:
 
 
 def _read_topic(block: bytes) -> TopicConfig:
-    """Five words, or six of a 5.x broker."""
+    """Parse five words, or six of a 5.x broker."""
     words = block.decode().split(" ", 5)
     if len(words) < 5:
         raise ValueError(f"topic {block!r:.80} has {len(words)} words, not 5")
     name, read, write, perm, filter_type = words[:5]
     if filter_type not in TopicFilterType.__members__:
-        # Java's valueOf, which is stricter than its JSON reader.
-        raise ValueError(f"{filter_type:.60} is no TopicFilterType")
+        # Java uses valueOf here, which is stricter than its JSON parser.
+        raise ValueError(f"{filter_type:.60} is not a TopicFilterType")
     topic: dict[str, Any] = {
         "topicName": name,
         "readQueueNums": read,

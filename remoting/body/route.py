@@ -11,7 +11,7 @@ from remoting.remoting_serializable import dumps_standard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerData(JsonBean):
-    """The members of one broker name: id to "ip:port". The last two members are 5.x only."""
+    """The brokers of one broker name: id to "ip:port". The last two fields are 5.x only."""
 
     cluster: str | None = None
     broker_name: str
@@ -41,7 +41,7 @@ class TopicRouteData(JsonBean):
     order_topic_conf: str | None = None
 
     def to_standard_json_bytes(self) -> bytes:
-        """The form for requesters of version 401 and up, or with acceptStandardJsonOnly."""
+        """The format for requesters of version 401 and up, or with acceptStandardJsonOnly."""
         return dumps_standard(self.to_json())
 
 

@@ -21,7 +21,7 @@ from broker.processor.end_transaction_processor import (
 )
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from broker.transaction.half_table import HalfTable
+from broker.transaction.half_table import HalfMessageStates
 from broker.transaction.transactional_message_bridge import BridgeParts, TransactionalMessageBridge
 from broker.transaction.transactional_message_service import (
     CheckSettings,
@@ -95,7 +95,7 @@ class TransactionWorld:
     def build(self) -> None:
         """What a start of the process makes."""
         hot = self.hot
-        self.halves = HalfTable()
+        self.halves = HalfMessageStates()
         self.access = StoreAccess(
             hot.table,
             hot.source,

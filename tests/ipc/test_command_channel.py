@@ -108,12 +108,12 @@ def test_errors_name_process_and_command(
 
 
 def test_nobody_answers(world: World) -> None:
-    with pytest.raises(CommandError, match="echo: no answer from process store"):
+    with pytest.raises(CommandError, match="echo: no response from process store"):
         world.client.call("echo", 20)
 
 
 def test_no_time_left(world: World) -> None:
-    with pytest.raises(CommandError, match="no answer from process store: timeout"):
+    with pytest.raises(CommandError, match="no response from process store: timeout"):
         world.client.call("echo", 0)
 
 
@@ -218,14 +218,16 @@ def test_an_answer_that_is_none(world: World) -> None:
     """As one of a packet that was cut off."""
     for bad in (b'{"id":5,"result":{"a', b"[]", b"\xff"):
         threading.Timer(0.01, world.answering.send, [bad]).start()
-        with pytest.raises(CommandError, match="echo: an answer from process store is not under"):
+        with pytest.raises(CommandError, match="echo: malformed response from process store"):
             world.client.call("echo", TIMEOUT_MS)
 
 
 def test_an_answer_that_is_too_large_is_an_error(world: World) -> None:
     world.start()
     world.large = "x" * MAX_PACKET
-    with pytest.raises(CommandError, match=r"large: process store: answer of 2\d+ bytes is too la"):
+    with pytest.raises(
+        CommandError, match=r"large: process store: response of 2\d+ bytes is too la"
+    ):
         world.client.call("large", TIMEOUT_MS)
     assert world.client.call("echo", TIMEOUT_MS, n=1) == {"echo": {"n": 1}}
 

@@ -98,10 +98,10 @@ def test_one_entry(pattern: str, ip: str, meant: bool) -> None:
     ],
 )
 def test_a_wrong_entry_says_why_and_what_to_write(pattern: str, why: str) -> None:
-    with pytest.raises(ValueError, match="; write ") as caught:
+    with pytest.raises(ValueError, match="; use ") as caught:
         parse_pattern(pattern)
     assert str(caught.value) == (
-        f"{pattern!r} {why}; write an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{{3,4}}), or "
+        f"{pattern!r} {why}; use an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{{3,4}}), or "
         "* and ranges in an address (10.1.*.*, 10.1.2.3-50)"
     )
 
@@ -115,7 +115,7 @@ def test_a_setting_takes_networks_too() -> None:
 
 
 def test_a_wrong_network() -> None:
-    with pytest.raises(ValueError, match=r"'10\.0\.0\.0/33' is no network; write an address"):
+    with pytest.raises(ValueError, match=r"'10\.0\.0\.0/33' is not a network; use an address"):
         parse_patterns("::1,10.0.0.0/33")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remoting.asker import asker
+from remoting.asker import describe_requester
 from remoting.remoting_command import RemotingCommand
 from tests.broker.broker_fakes import FakeConnection
 
@@ -20,4 +20,4 @@ from tests.broker.broker_fakes import FakeConnection
 )
 def test_who_asks(fields: dict[str, str], words: str) -> None:
     request = RemotingCommand.request(25, fields)
-    assert asker(FakeConnection("10.0.0.9:1"), request) == words
+    assert describe_requester(FakeConnection("10.0.0.9:1"), request) == words

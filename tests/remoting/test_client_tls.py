@@ -124,7 +124,7 @@ def failure(client: RemotingClient, address: str) -> str:
     return str(caught.value).replace(address, "PEER")
 
 
-HINT = "; is TLS switched on there (tls.server.mode), and do the certificates fit?"
+HINT = "; check that the peer has TLS enabled (tls.server.mode) and that the certificates match"
 
 
 def test_two_of_test_mode(
@@ -185,7 +185,7 @@ def test_a_handshake_that_never_ends(connect: Callable[..., RemotingClient]) -> 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         found = failure(connect(TlsConfig(), 50), address)
-        assert found == f"PEER: TLS handshake failed: no end within 50 ms{HINT}"
+        assert found == f"PEER: TLS handshake failed: not completed within 50 ms{HINT}"
 
 
 def test_a_shutdown_in_the_middle_of_a_handshake(connect: Callable[..., RemotingClient]) -> None:
@@ -212,7 +212,8 @@ def test_settings_that_cannot_be_used_until_they_can(
     text = files.trust.read_bytes()
     files.trust.unlink()
     assert failure(client, address) == (
-        f"PEER: no TLS: tls.client.trustCertPath = {files.trust} cannot be read: No such file or "
+        f"PEER: cannot use TLS: tls.client.trustCertPath = {files.trust} cannot be read: No such "
+        "file or "
         "directory; set tls.client.trustCertPath to a file that this user may read"
     )
     files.trust.write_bytes(text)

@@ -114,7 +114,7 @@ def test_nobody_answers_for_another(caplog: pytest.LogCaptureFixture) -> None:
     table.add(waiting)
     table.complete(answer(7), "10.0.0.2:2")
     assert caplog.messages == [
-        "10.0.0.2:2: its answer to opaque 7 is dropped, 10.0.0.1:1 was asked"
+        "10.0.0.2:2: dropped its response to opaque 7, which was sent to 10.0.0.1:1"
     ]
     assert waiting.callback.calls == []  # type: ignore[attr-defined]
     response = answer(7)

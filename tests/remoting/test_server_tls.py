@@ -102,9 +102,10 @@ def test_test_mode_makes_its_certificate_once(caplog: pytest.LogCaptureFixture) 
     assert first is not None
     assert world.context() is first
     assert caplog.messages == [
-        "TLS permissive: test mode, with a self-signed certificate made when the first client "
+        "TLS permissive: test mode, with a self-signed certificate created for the first client "
+        "that "
         "needs it",
-        "TLS: made a self-signed certificate, since tls.test.mode.enable is true",
+        "TLS: created a self-signed certificate, because tls.test.mode.enable is true",
     ]
     world.stop()
 
@@ -118,14 +119,14 @@ def test_a_certificate_that_cannot_be_made(
     monkeypatch.setattr(tls_keys, "load_self_signed", fail)
     world = World(TlsConfig(tls_server_mode="enforcing"))
     assert world.context() is None
-    assert caplog.messages == ["TLS: the certificate of test mode cannot be made: no memory"]
+    assert caplog.messages == ["TLS: cannot create the certificate of test mode: no memory"]
     world.stop()
 
 
 def test_disabled_says_so(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     World(TlsConfig(tls_server_mode="disabled", tls_test_mode_enable=False)).stop()
-    assert caplog.messages == ["TLS disabled: connections that begin with it are closed"]
+    assert caplog.messages == ["TLS disabled: connections that use it are closed"]
 
 
 # -- changed files -------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ def test_a_changed_pair_is_taken_whole(
     world.look()
     assert world.context() is not first
     assert caplog.messages == [
-        f"TLS: {pair.key}, {pair.certificate} changed: new connections use what is in there now"
+        f"TLS: {pair.key}, {pair.certificate} changed: new connections use the new files"
     ]
 
 
@@ -167,7 +168,7 @@ def test_half_a_pair_is_waited_for(
     world.look()
     assert world.context() is first
     assert caplog.messages == [
-        f"TLS: {pair.certificate} changed; waiting for the other one of the pair"
+        f"TLS: {pair.certificate} changed; waiting for the other file of the pair"
     ]
     put(pair.key, other.key.read_bytes())
     world.look()
@@ -206,8 +207,8 @@ def test_broken_files_keep_the_old_context_until_they_are_mended(
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage() == (
-        f"TLS: {pair.certificate} changed, but what was in use stays so: tls.server.certPath = "
-        f"{pair.certificate} is no PEM file with a certificate: expected a line "
+        f"TLS: {pair.certificate} changed, keeping the previous certificate: tls.server.certPath = "
+        f"{pair.certificate} is not a PEM file with a certificate: expected a line "
         "-----BEGIN CERTIFICATE-----"
     )
     put(pair.certificate, text.encode())
@@ -223,7 +224,8 @@ def test_files_that_come_later_are_taken(
     world = World(config)
     assert world.context() is None
     assert caplog.messages == [
-        f"TLS: refused until the files are changed: tls.server.keyPath = {pair.key} cannot be "
+        "TLS: rejecting TLS connections until the files are fixed: tls.server.keyPath = "
+        f"{pair.key} cannot be "
         "read: No such file or directory; set tls.server.keyPath to a file that this user may read"
     ]
     put(pair.key, text.encode())
@@ -243,6 +245,6 @@ def test_refusals_are_told_now_and_then(world: World, caplog: pytest.LogCaptureF
     world.loop.now_ms += server_tls._WARN_EVERY_MS
     world.tls.refused("10.0.0.9:1", "no reason")
     assert caplog.messages == [
-        "10.0.0.0:1: refused: no reason",
-        "10.0.0.9:1: refused: no reason (and 3 more since the last such line)",
+        "10.0.0.0:1: rejected: no reason",
+        "10.0.0.9:1: rejected: no reason (and 3 more since the last such line)",
     ]

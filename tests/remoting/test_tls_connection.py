@@ -171,10 +171,10 @@ def test_enforcing_closes_a_plain_connection(
             assert ask(secure) == b"body"
     finally:
         enforcing.stop()
-    reason = "it does not begin with TLS, but tls.server.mode is enforcing"
+    reason = "the client does not use TLS, but tls.server.mode is enforcing"
     assert enforcing.closed[:2] == [reason] * 2
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert warnings == [f"127.0.0.1:{port}: refused: {reason}"]  # and none for the second so soon
+    assert warnings == [f"127.0.0.1:{port}: rejected: {reason}"]  # and none for the second so soon
 
 
 def test_disabled_closes_a_tls_connection(caplog: pytest.LogCaptureFixture) -> None:
@@ -183,10 +183,10 @@ def test_disabled_closes_a_tls_connection(caplog: pytest.LogCaptureFixture) -> N
         with pytest.raises((ssl.SSLError, OSError)):
             world.secure()
         wait_until(lambda: world.closed)
-        assert world.closed == ["it wants TLS, but tls.server.mode is disabled"]
+        assert world.closed == ["the client uses TLS, but tls.server.mode is disabled"]
         with world.plain() as sock:
             assert ask(sock) == b"body"
-        assert f"refused: {world.closed[0]}" in caplog.text
+        assert f"rejected: {world.closed[0]}" in caplog.text
     finally:
         world.stop()
 
@@ -206,7 +206,7 @@ def test_files_that_cannot_be_used_refuse_tls_and_nothing_else(
         with world.plain() as sock:
             assert ask(sock) == b"body"
         wait_until(lambda: world.closed)
-        reason = "it wants TLS and this server has no usable certificate, see its log"
+        reason = "the client uses TLS and this server has no usable certificate, see its log"
         assert world.closed[0] == reason
         assert f"tls.server.certPath = {missing} cannot be read" in caplog.text
     finally:
@@ -333,8 +333,8 @@ def test_a_handshake_that_never_ends_is_ended(
         sock.sendall(b"\x16\x03\x01")
         assert is_closed(sock)
     wait_until(lambda: world.closed)
-    assert world.closed == ["TLS handshake not done within 20 ms"]
-    assert "refused: TLS handshake not done within 20 ms" in caplog.text
+    assert world.closed == ["TLS handshake not completed within 20 ms"]
+    assert "rejected: TLS handshake not completed within 20 ms" in caplog.text
 
 
 def test_a_handshake_that_is_done_is_not_ended(world: World) -> None:

@@ -68,7 +68,7 @@ def test_a_server_without_test_mode_needs_both_files(
     config = TlsConfig(tls_test_mode_enable=False, tls_server_cert_path=path)
     assert refusal(config) == (
         f"tls.test.mode.enable is false and {missing} is not set: set it to a PEM file, set "
-        "tls.test.mode.enable=true to do without files, or set tls.server.mode=disabled"
+        "tls.test.mode.enable=true to work without files, or set tls.server.mode=disabled"
     )
 
 
@@ -85,7 +85,7 @@ def test_a_file_that_is_something_else(files: Authority) -> None:
     pair = files.issue("server")
     swapped = Pair(certificate=pair.key, key=pair.certificate)
     assert refusal(server(swapped)) == (
-        f"tls.server.certPath = {pair.key} is no PEM file with a certificate: expected a line "
+        f"tls.server.certPath = {pair.key} is not a PEM file with a certificate: expected a line "
         "-----BEGIN CERTIFICATE-----"
     )
 
@@ -183,7 +183,7 @@ def test_without_a_trust_file_the_systems_authorities_count(files: Authority) ->
 def test_any_certificate_at_all_is_refused(files: Authority) -> None:
     config = server(files.issue("server"), tls_server_need_client_auth="require")
     assert refusal(config) == (
-        "tls.server.need.client.auth = require with tls.server.authClient = false would let in any "
+        "tls.server.need.client.auth = require with tls.server.authClient = false would accept any "
         "certificate: set tls.server.trustCertPath to a PEM file with the authorities of the "
         "clients, or tls.server.need.client.auth=none"
     )
@@ -225,8 +225,9 @@ def test_a_client_may_have_a_certificate(files: Authority) -> None:
 def test_half_a_pair_is_refused(given: str, missing: str) -> None:
     config = client(**{f"tls_client_{given}_path": "/some.pem"})
     assert refusal(config, of_server=False) == (
-        f"tls.client.{given}Path is set and tls.client.{missing}Path is not: a certificate and its "
-        "key go together; set both or none"
+        f"tls.client.{given}Path is set but tls.client.{missing}Path is not: a certificate needs "
+        "its "
+        "key; set both or neither"
     )
 
 
@@ -260,7 +261,8 @@ def test_another_word_is_permissive_with_a_warning() -> None:
     config = TlsConfig(tls_server_mode="Enforcing")
     assert config.mode is TlsMode.permissive
     assert config.warnings() == (
-        "tls.server.mode = Enforcing is none of disabled, permissive, enforcing: permissive it is",
+        "tls.server.mode = Enforcing is not one of disabled, permissive, enforcing: "
+        "using permissive",
     )
 
 
@@ -274,7 +276,7 @@ def test_files_without_effect_are_told() -> None:
 def test_more_verification_than_asked_for_is_told() -> None:
     config = TlsConfig(tls_test_mode_enable=False, tls_server_need_client_auth="require")
     assert config.warnings() == (
-        "tls.server.need.client.auth = require with tls.server.authClient = false: certificates of "
-        "clients are verified all the same, with tls.server.trustCertPath (the original would take "
-        "any certificate)",
+        "tls.server.need.client.auth = require with tls.server.authClient = false: client "
+        "certificates are verified nevertheless, with tls.server.trustCertPath (RocketMQ would "
+        "accept any certificate)",
     )

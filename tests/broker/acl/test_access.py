@@ -62,7 +62,7 @@ def test_with_acl_the_files_are_followed(home: Path, caplog: pytest.LogCaptureFi
         access.open(executor)
     assert caplog.messages == [
         f"access table: 1 accounts from {path}",
-        "conf/tools.yml is not there: requests to other brokers are not signed",
+        "conf/tools.yml not found: requests to other brokers are not signed",
     ]
     assert not is_open(access, 28, "127.0.0.1:1")
     path.write_text(ACCOUNT + "globalWhiteRemoteAddresses: ['127.0.0.1']\n")
@@ -84,7 +84,7 @@ def test_a_file_that_breaks_between_two_lives_of_the_process(
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert len(errors) == 1
     assert errors[0].startswith(f"{path}:1: not YAML: ")
-    assert errors[0].endswith("; nobody is let in until this is mended")
+    assert errors[0].endswith("; all requests are denied until this is fixed")
     path.write_text("globalWhiteRemoteAddresses: ['*']\n")
     for _ in range(2):
         clock.advance(1_000)
@@ -142,7 +142,7 @@ def test_a_broken_access_file_stops_the_start_with_acl_only(home: Path) -> None:
 def test_a_broken_tools_file_stops_the_start(home: Path) -> None:
     path = home / "conf" / "tools.yml"
     path.write_text("accessKey: [a]\n")
-    assert f"{path}:1: accessKey: expected one plain value" in refused(home, "")
+    assert f"{path}:1: accessKey: expected a single plain value" in refused(home, "")
 
 
 def test_good_files_start(home: Path) -> None:

@@ -103,7 +103,7 @@ def test_locks_are_the_groups(code: int) -> None:
 
 @pytest.mark.parametrize("code", [34, 41, 42, 46])
 def test_a_body_that_cannot_be_read(code: int) -> None:
-    with pytest.raises(RequestError, match="no JSON in 1 bytes"):
+    with pytest.raises(RequestError, match="invalid JSON in 1 bytes"):
         resources(RemotingCommand.request(code, body=b"{"))
 
 

@@ -60,7 +60,7 @@ def test_the_files_of_the_master(slave: Slave, caplog: pytest.LogCaptureFixture)
     slave.sync.sync(MASTER)
     assert slave.path.read_text() == ACCOUNT
     assert list(slave.manager.table.accounts) == ["account-1"]
-    assert said(caplog) == [(logging.INFO, f"master {MASTER}: its 1 access files are ours now")]
+    assert said(caplog) == [(logging.INFO, f"master {MASTER}: adopted 1 access files")]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_the_files_of_the_master(slave: Slave, caplog: pytest.LogCaptureFixture)
     [
         (RemotingConnectError(MASTER, "refused"), f"RemotingConnectError: {MASTER}: refused"),
         (BrokerAnswerError("code 3"), "BrokerAnswerError: code 3"),
-        (None, "ValueError: the master named no access file; ours stay"),
-        (b"{", "BodyError: SYSTEM_ERROR: AclFiles: no JSON in 1 bytes: "),
+        (None, "ValueError: the master sent no access file; keeping the local ones"),
+        (b"{", "BodyError: SYSTEM_ERROR: AclFiles: invalid JSON in 1 bytes: "),
         (
             AclFiles(files=[AclFileText(name="x", text="")]).to_json_bytes(),
             "ValueError: 'x' is no access file; they are plain_acl.yml and acl/*.yml",
@@ -93,7 +93,9 @@ def test_trouble_is_said_once_and_tried_again(
     assert not slave.path.exists()
     ((level, text),) = said(caplog)
     assert level == logging.WARNING
-    assert text.startswith(f"master {MASTER}: access files not taken over, ours stay: {problem}")
+    assert text.startswith(
+        f"master {MASTER}: access files not copied, keeping the local ones: {problem}"
+    )
     slave.api.answer = FILES
     slave.sync.sync(MASTER)
     slave.api.answer = answer

@@ -154,7 +154,7 @@ def test_what_an_account_may(who: str, code: int, fields: dict[str, str], text: 
 
 
 def test_a_signed_body_that_cannot_be_read() -> None:
-    with pytest.raises(RequestError, match="HeartbeatData: no JSON in 1 bytes"):
+    with pytest.raises(RequestError, match="HeartbeatData: invalid JSON in 1 bytes"):
         problem(signed(34, "application", {}, b"{"))
 
 

@@ -24,10 +24,10 @@ from remoting.body.data_version import DataVersion
 
 PUB, SUB, DENY = Permission.PUB, Permission.SUB, Permission.DENY
 ADVICE = (
-    "write an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{3,4}), or * and ranges in an "
+    "use an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{3,4}), or * and ranges in an "
     "address (10.1.*.*, 10.1.2.3-50)"
 )
-KEYS = "accessKey and secretKey must be there and longer than 6 characters"
+KEYS = "accessKey and secretKey are required and must be longer than 6 characters"
 RIGHTS = "expected name=PERM, for example topicA=PUB|SUB"
 FILE_KEYS = "globalWhiteRemoteAddresses, accounts, dataVersion"
 ACCOUNT_KEYS = (
@@ -132,13 +132,13 @@ def test_a_file_without_accounts(text: str) -> None:
         ),
         (
             "accounts:\naccounts:\n",
-            "f.yml:2: accounts is given twice in the file; keep one of the two",
+            "f.yml:2: accounts appears twice in the file; keep one of the two",
         ),
-        ("accounts: x\n", "f.yml:1: accounts: expected a list, lines that begin with '- '"),
-        ("accounts:\n  a: b\n", "f.yml:2: accounts: expected a list, lines that begin with '- '"),
+        ("accounts: x\n", "f.yml:1: accounts: expected a list (lines starting with '- ')"),
+        ("accounts:\n  a: b\n", "f.yml:2: accounts: expected a list (lines starting with '- ')"),
         ("accounts:\n- x\n", "f.yml:2: an account: expected lines of the form 'key: value'"),
-        ("accounts:\n- accessKey: [a]\n", "f.yml:2: accessKey: expected one plain value"),
-        ("accounts:\n- ? [a]\n  : b\n", "f.yml:2: a key: expected one plain value"),
+        ("accounts:\n- accessKey: [a]\n", "f.yml:2: accessKey: expected a single plain value"),
+        ("accounts:\n- ? [a]\n  : b\n", "f.yml:2: a key: expected a single plain value"),
         (
             "accounts:\n- topicPerm: x\n",
             "f.yml:2: unknown key 'topicPerm'; expected one of " + ACCOUNT_KEYS,
@@ -203,8 +203,10 @@ def test_an_unknown_permission_is_denied_and_said(caplog: pytest.LogCaptureFixtu
     assert built.permissions == {"a": DENY, "b": DENY}
     assert built.default_group_permission == DENY
     assert caplog.messages == [
-        f"f.yml:7: account RocketMQ: the permission {word!r} is none of DENY, PUB, SUB, PUB|SUB, "
-        "SUB|PUB: it means DENY"
+        f"f.yml:7: account RocketMQ: unknown permission {word!r} treated as DENY (expected one of "
+        "DENY, PUB, SUB, "
+        "PUB|SUB, "
+        "SUB|PUB)"
         for word in ("sub", "PUBSUB", "ANY")
     ]
 

@@ -93,8 +93,7 @@ def test_files_add_up_and_the_first_account_of_a_name_counts(
     white = world.manager.table.white_addresses
     assert [white.matches(ip) for ip in ("10.1.1.1", "10.2.2.2", "10.3.3.3")] == [True, True, False]
     assert caplog.messages == [
-        f"{second}:2: account account-1 is left out: it is already defined at {first}:2; keep one "
-        "of the two"
+        f"{second}:2: account account-1 ignored: already defined at {first}:2; keep one of the two"
     ]
 
 
@@ -106,11 +105,11 @@ def test_without_files_nobody_is_known_and_the_log_says_so(
     assert world.manager.table.is_empty
     assert caplog.messages == [
         "access table: 0 accounts from no file",
-        "access table: no account and no white address, so nobody can use this broker; write "
-        f"{world.default} (docs/access.md shows its form)",
+        "access table: no account and no whitelisted address, so all requests are denied; write "
+        f"{world.default} (docs/access.md shows the format)",
     ]
-    assert world.manager.editions() == {}
-    assert world.manager.default_edition() == DataVersion()
+    assert world.manager.data_versions() == {}
+    assert world.manager.default_data_version() == DataVersion()
 
 
 def test_editions_are_those_of_the_files(world: World) -> None:
@@ -119,17 +118,20 @@ def test_editions_are_those_of_the_files(world: World) -> None:
     world.write("plain_acl.yml", TWO + "dataVersion:\n- counter: 7\n  timestamp: 1700000000000\n")
     world.load()
     default = DataVersion(counter=7, timestamp=1_700_000_000_000)
-    assert world.manager.editions() == {
+    assert world.manager.data_versions() == {
         str(other): DataVersion(counter=0, timestamp=1_700_000_000_123),
         str(world.default): default,
     }
-    assert world.manager.default_edition() == default
+    assert world.manager.default_data_version() == default
 
 
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (BROKEN.encode(), ":2: account short: accessKey and secretKey must be there and longer"),
+        (
+            BROKEN.encode(),
+            ":2: account short: accessKey and secretKey are required and must be longer",
+        ),
         (b"\xff", ": not UTF-8 text (byte 0)"),
     ],
 )
@@ -189,8 +191,9 @@ def test_a_broken_file_keeps_the_table_and_is_said_once(
         (
             WATCHED,
             logging.ERROR,
-            f"{path}:2: account short: accessKey and secretKey must be there and longer than 6 "
-            "characters; the access table stays as it was before this change",
+            f"{path}:2: account short: accessKey and secretKey are required and must be longer "
+            "than 6 "
+            "characters; keeping the previous access table",
         )
     ]
     caplog.clear()
@@ -238,7 +241,7 @@ def test_a_first_account_makes_the_file(world: World) -> None:
         "dataVersion": [{"counter": 1, "timestamp": world.clock.now}],
     }
     assert world.default.stat().st_mode & 0o777 == 0o600
-    assert world.manager.default_edition() == DataVersion(counter=1, timestamp=world.clock.now)
+    assert world.manager.default_data_version() == DataVersion(counter=1, timestamp=world.clock.now)
     world.look(3)
     assert world.accounts() == {"account-1": b"new-secret"}
 
@@ -329,7 +332,7 @@ def test_another_file_that_changes_meanwhile_is_not_missed(
         (
             {"white_remote_address": "10.0"},
             "{path}:3: account account-1: whiteRemoteAddress: '10.0' has 2 parts instead of 4; "
-            "write an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{{3,4}}), or * and ranges in "
+            "use an address (10.1.2.3, 2001:db8::1), a list (10.1.2.{{3,4}}), or * and ranges in "
             "an address (10.1.*.*, 10.1.2.3-50)",
         ),
     ],
@@ -378,7 +381,7 @@ def test_white_addresses_that_cannot_be(world: World, tmp_path: Path) -> None:
         world.manager.update_white_addresses(["nowhere"], None)
     with pytest.raises(AclChangeError) as caught:
         world.manager.update_white_addresses(["10.0.0.1"], str(outside))
-    expected = f"{outside} is none of the access files of this broker: {path}"
+    expected = f"{outside} is not an access file of this broker; expected one of {path}"
     assert str(caught.value) == expected
     assert (path.read_text(), outside.read_text()) == (ONE, "")
 
@@ -389,7 +392,7 @@ def test_nothing_is_changed_while_a_file_is_broken(world: World) -> None:
     broken = world.write("acl/a.yml", "[")
     with pytest.raises(AclChangeError) as caught:
         world.manager.delete_account("account-1")
-    text = "nothing is changed while a file is broken: "
+    text = "no change is possible while a file is invalid: "
     assert str(caught.value).startswith(f"{text}{broken}:1: not YAML: ")
     assert world.default.read_text() == ONE
 
@@ -457,7 +460,7 @@ def test_a_broken_file_of_a_slave_is_replaced(
 @pytest.mark.parametrize(
     ("texts", "error", "text"),
     [
-        ({}, ValueError, "the master named no access file; ours stay"),
+        ({}, ValueError, "the master sent no access file; keeping the local ones"),
         ({"plain_acl.yml": BROKEN}, ConfigError, "account short"),
         (
             {"../x.yml": ONE},

@@ -112,8 +112,8 @@ def test_a_code_without_a_row_is_denied(acl: AclTable | None) -> None:
     assert error is not None
     assert error.code == ResponseCode.NO_PERMISSION
     assert error.remark == (
-        "request code 12345 is denied: nothing is known about who may ask for it "
-        "(broker/acl/access_table.py)"
+        "request code 12345 is denied: it has no row in the access table "
+        "has no row in the access table (broker/acl/access_table.py)"
     )
 
 
@@ -145,7 +145,7 @@ def test_a_refusal_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> 
             refusal(gate, 17, remote)
         assert len(caplog.messages) == 1
         assert caplog.messages[0].startswith(
-            "10.0.0.9:4711: UPDATE_AND_CREATE_TOPIC refused: request 17 (UPDATE_AND_CREATE_TOPIC) "
+            "10.0.0.9:4711: UPDATE_AND_CREATE_TOPIC rejected: request 17 (UPDATE_AND_CREATE_TOPIC) "
             "is not taken from 10.0.0.9: "
         )
         refusal(gate, 17, HERE)
@@ -167,7 +167,7 @@ def test_a_peers_words_stay_one_short_line(caplog: pytest.LogCaptureFixture) -> 
         gate.check(FakeConnection(FAR), request)
     assert caught.value.remark.endswith(f"No acl config for {name[:100]}")
     assert caplog.messages == [
-        "10.0.0.9:4711: GET_BROKER_RUNTIME_INFO refused: org.apache.rocketmq.acl.common."
+        "10.0.0.9:4711: GET_BROKER_RUNTIME_INFO rejected: org.apache.rocketmq.acl.common."
         f"AclException: No acl config for  2026 operator: all is well {name[28:100]}"
     ]
 

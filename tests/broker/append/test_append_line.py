@@ -124,7 +124,7 @@ def test_a_store_error_is_told_and_logged(
 
     monkeypatch.setattr(world.log, "put_batch", fail)
     assert fake(world).heard == [(ResponseCode.SYSTEM_ERROR, "cannot map it")]
-    assert caplog.messages == ["topic T: nothing could be stored: cannot map it"]
+    assert caplog.messages == ["topic T: append failed: cannot map it"]
 
 
 def test_a_topic_that_is_deleted_takes_nothing_that_waits(world: HotPathWorld) -> None:
@@ -186,8 +186,8 @@ def test_a_slow_disk_refuses_sends_early_and_lets_the_others_wait(
     assert patient.heard == [[(4096, 1)]]
     assert (world.line.head_wait_ms(), world.line.blocked_ms()) == (0, 0)
     assert caplog.messages == [
-        "the next commit log file is late, sends are refused: " + cleaned("TIMEOUT", 200, 3)[1],
-        "the log takes records again; 3 were refused early",
+        "the next commit log file is late, rejecting sends: " + cleaned("TIMEOUT", 200, 3)[1],
+        "accepting appends again; 3 were rejected early",
     ]
 
 
@@ -222,7 +222,7 @@ def test_it_is_asked_anew_when_nobody_waits(
     world.allocate(1)
     assert world.line.blocked_ms() == 0
     store_works(world, 50)
-    assert caplog.messages[1:] == ["the log takes records again; 2 were refused early"]
+    assert caplog.messages[1:] == ["accepting appends again; 2 were rejected early"]
     assert fake(world, LATE, fails_fast=True).heard == [[(4096, 1)]]
 
 

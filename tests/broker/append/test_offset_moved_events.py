@@ -63,7 +63,7 @@ def test_a_slave_s_log_is_its_master_s(tmp_path: Path, caplog: pytest.LogCapture
     assert world.client().call(request).code == ResponseCode.PULL_OFFSET_MOVED
     world.turn()
     assert events(world) == []
-    expected = "group G: T@1: offset 9 is outside of the queue, corrected to 3"
+    expected = "group G: T@1: offset 9 is outside the queue, corrected to 3"
     assert expected in [record.getMessage() for record in caplog.records]
 
 
@@ -71,5 +71,5 @@ def test_what_the_log_refuses_is_said(tmp_path: Path, caplog: pytest.LogCaptureF
     world = filled(tmp_path)
     world.counters[RUNNING_FLAGS] = 16
     world.client().call(pull_request(topic="T", queueId="1", consumerGroup="G", queueOffset="9"))
-    expected = "group G: its corrected pull is not in the log: the disk is full"
+    expected = "group G: could not store the event of a corrected pull: the disk is full"
     assert expected in [record.getMessage() for record in caplog.records]

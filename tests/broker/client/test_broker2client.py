@@ -164,7 +164,7 @@ def test_a_silent_consumer_is_a_timeout() -> None:
     found = refusal(lambda: world.clients.call_consumer(code, "g", "c", request_of(309)))
     assert found == (
         ResponseCode.CONSUME_MSG_TIMEOUT,
-        f"consumer <g> <c> Timeout: {client.remote_address}: no answer within 1 ms",
+        f"consumer <g> <c> Timeout: {client.remote_address}: no response within 1 ms",
     )
     assert len(world.responses) == 0
 

@@ -77,10 +77,10 @@ def test_without_an_expression_there_is_no_filter(
 @pytest.mark.parametrize(
     ("subscription", "reason"),
     [
-        (sql("T", "a ="), "the expression ends before it is complete"),
+        (sql("T", "a ="), "the expression is incomplete"),
         (
             SubscriptionData(topic="T", sub_string="a", expression_type="JS"),
-            "filters of type JS are unknown, use TAG or SQL92",
+            "unknown filter type JS, use TAG or SQL92",
         ),
     ],
 )
@@ -135,7 +135,7 @@ def test_an_older_or_the_same_version_is_ignored(
     assert state(manager) == ("a > 5", 7, NOW, 0)
     assert manager.changes == changes
     assert caplog.messages[-1] == (
-        f"group G, topic T: 'a > 6' of version {version} is ignored, version 7 is known: 'a > 5'"
+        f"group G, topic T: ignored 'a > 6' of version {version}, the current version is 7: 'a > 5'"
     )
 
 
@@ -334,9 +334,9 @@ def test_a_changed_bloom_filter_keeps_the_table(
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ('"expression":"a >","expressionType":"SQL92"', "'a >': the expression ends before it is"),
-        ('"expression":"a > 5"', "'a > 5': filters of type  are unknown, use TAG or SQL92"),
-        ('"expressionType":"SQL92"', "None: the expression ends before it is complete"),
+        ('"expression":"a >","expressionType":"SQL92"', "'a >': the expression is"),
+        ('"expression":"a > 5"', "'a > 5': unknown filter type , use TAG or SQL92"),
+        ('"expressionType":"SQL92"', "None: the expression is incomplete"),
     ],
 )
 def test_a_row_that_cannot_be_compiled_is_left_out(

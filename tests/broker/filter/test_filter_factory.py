@@ -47,19 +47,19 @@ def test_a_wrong_text_is_compiled_once_and_refused_each_time(compiled: list[str]
         errors.append(refused.value)
     assert compiled == ["a ="]
     assert errors[0] is not errors[1]
-    assert [str(error) for error in errors] == ["the expression ends before it is complete"] * 2
+    assert [str(error) for error in errors] == ["the expression is incomplete"] * 2
 
 
 @pytest.mark.parametrize("text", [None, ""])
 def test_no_text_is_no_expression(text: str | None) -> None:
-    with pytest.raises(InvalidSelectorError, match="the expression ends before it is complete"):
+    with pytest.raises(InvalidSelectorError, match="the expression is incomplete"):
         FilterFactory().compile("SQL92", text)
 
 
 def test_other_types_are_unknown() -> None:
     with pytest.raises(InvalidSelectorError) as refused:
         FilterFactory().compile("sql92", "a = 5")
-    assert str(refused.value) == "filters of type sql92 are unknown, use TAG or SQL92"
+    assert str(refused.value) == "unknown filter type sql92, use TAG or SQL92"
 
 
 def test_what_is_kept_has_a_limit(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,7 @@ def test_a_number_with_a_zero_in_front_ends_behind_it() -> None:
 
 TOO_LONG = "a = 5 " + " " * (MAX_LENGTH - 5)
 ORDER_RULE = (
-    " compares numbers and properties only; texts, TRUE, FALSE and conditions can be compared with "
+    " compares numbers and properties only; compare strings, TRUE, FALSE and conditions with "
     "= and <>"
 )
 
@@ -206,25 +206,25 @@ ORDER_RULE = (
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("", "the expression ends before it is complete"),
-        (" -- c\n", "the expression ends before it is complete"),
-        ("a = ", "the expression ends before it is complete"),
-        ("(a = 5", "the expression ends before it is complete"),
+        ("", "the expression is incomplete"),
+        (" -- c\n", "the expression is incomplete"),
+        ("a = ", "the expression is incomplete"),
+        ("(a = 5", "the expression is incomplete"),
         ("a and between 2 and 10", "'between' at line 1, column 7 cannot stand there"),
         ("a =\n= 5", "'=' at line 2, column 1 cannot stand there"),
         ("(a = 5 b)", "'b' at line 1, column 8 cannot stand there"),
         ("a in ()", "')' at line 1, column 7 cannot stand there"),
         ("a in (5)", "'5' at line 1, column 7 cannot stand there"),
         ("a not b", "'b' at line 1, column 7 cannot stand there"),
-        ("a = NOT", "the expression ends before it is complete"),
+        ("a = NOT", "the expression is incomplete"),
         ("a is 5", "'5' at line 1, column 6 cannot stand there"),
         ("a = 5 ;", "';' at line 1, column 7 is no part of the language"),
         ("a = 5 \x0b", "'\\x0b' at line 1, column 7 is no part of the language"),
         ("é = 5", "'é' at line 1, column 1 is no part of the language"),
         ("a = 5 /* c", "'/' at line 1, column 7 is no part of the language"),
         ('a = "x"', "'\"' at line 1, column 5 is no part of the language"),
-        ("a = 'x", "the text that begins at line 1, column 5 is not closed by a '"),
-        ("a = 'x''", "the text that begins at line 1, column 8 is not closed by a '"),
+        ("a = 'x", "the string starting at line 1, column 5 has no closing '"),
+        ("a = 'x''", "the string starting at line 1, column 8 has no closing '"),
         ("a > 'x'", f"at its end: >{ORDER_RULE}"),
         ("a >= TRUE", f"at its end: >={ORDER_RULE}"),
         ("NULL < a", f"at its end: <{ORDER_RULE}"),
@@ -234,23 +234,23 @@ ORDER_RULE = (
         ("a between 'x' and 'y'", f"at its end: >={ORDER_RULE}"),
         (
             "a between 10 and 9.5",
-            "at its end: BETWEEN needs the smaller number first, 10 is greater than 9.5",
+            "at its end: BETWEEN needs the smaller number first: 10 is greater than 9.5",
         ),
         ("a = NULL", "at its end: NULL cannot be compared, use IS NULL or IS NOT NULL"),
         ("NULL <> a", "at its end: NULL cannot be compared, use IS NULL or IS NOT NULL"),
         (
             "TRUE = 5",
-            "at its end: TRUE and FALSE cannot be compared with a text or number behind them",
+            "at its end: TRUE and FALSE cannot be compared with a string or number on their right",
         ),
         (
             "FALSE = 'false'",
-            "at its end: TRUE and FALSE cannot be compared with a text or number behind them",
+            "at its end: TRUE and FALSE cannot be compared with a string or number on their right",
         ),
         ("5", "at its end: a text or number is no condition, compare it with something"),
         ("-a", "at its end: a text or number is no condition, compare it with something"),
         ("'x' or a", "at its end: a text or number is no condition, compare it with something"),
-        ("'x' in ('x')", "at its end: IN needs a property before it"),
-        ("-a not in ('x')", "at its end: IN needs a property before it"),
+        ("'x' in ('x')", "at its end: IN needs a property on its left"),
+        ("-a not in ('x')", "at its end: IN needs a property on its left"),
         (
             "a > 9223372036854775808",
             "at its end: the number 9223372036854775808 is greater than 9223372036854775807",
@@ -263,7 +263,7 @@ ORDER_RULE = (
         ("a > 0.0", "at its end: the number 0.0 is less than 4.9E-324; write 0 for zero"),
         (
             TOO_LONG,
-            f"the expression has {MAX_LENGTH + 1} characters, this broker takes {MAX_LENGTH}",
+            f"the expression has {MAX_LENGTH + 1} characters; the limit is {MAX_LENGTH}",
         ),
     ],
 )
@@ -285,7 +285,9 @@ def test_refusals(expression: str, message: str) -> None:
 def test_depth_is_limited(left: str, leaf: str, right: str) -> None:
     with pytest.raises(InvalidSelectorError) as refused:
         compile_selector(left * MAX_DEPTH + leaf + right * MAX_DEPTH)
-    assert "conditions are nested deeper than 100 levels, write it flatter" in str(refused.value)
+    assert "conditions are nested deeper than 100 levels; flatten the expression" in str(
+        refused.value
+    )
     half = MAX_DEPTH // 2
     compile_selector(left * half + leaf + right * half)
 

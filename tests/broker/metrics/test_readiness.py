@@ -55,7 +55,7 @@ def test_what_the_page_says(world: World) -> None:
     counters = world.page.counters
     assert world.reason() == ""
     for slot, value, reason in (
-        (RUNNING_FLAGS, 2, "the store refuses writes: see store.log"),
+        (RUNNING_FLAGS, 2, "the store rejects writes: see store.log"),
         (REMOTING_READY, 0, "remoting is not ready"),
         (STORE_STATE, StoreState.RECOVERING, "the store is not ready"),
     ):

@@ -16,7 +16,7 @@ import pytest
 
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
-from broker.metrics.replica_sight import ReplicaSight
+from broker.metrics.replica_sight import ReplicaView
 from broker.metrics.replication_snapshot import (
     UNKNOWN_VERSION,
     ReplicationSnapshot,
@@ -63,7 +63,7 @@ class Broker:
         ]
         self.options = StartupOptions.from_settings({**SETTINGS, **settings})
         self.changes_fd = ChangedSettings.create()
-        self.sight = ReplicaSight(self.reader, self.page, lambda: self.children, self.clock)
+        self.sight = ReplicaView(self.reader, self.page, lambda: self.children, self.clock)
         self.snapshot = ReplicationSnapshot(
             self.options,
             ChangedSettings(self.changes_fd),

@@ -156,7 +156,7 @@ def test_a_failed_collection_is_answered_and_logged(
     world.set(table.MESSAGES_IN, 3, *labels)
     status, text = world.get("/metrics")
     assert status == 500
-    assert text.startswith("metrics could not be collected: ValueError: rocketmq_messages_in_total")
+    assert text.startswith("metrics collection failed: ValueError: rocketmq_messages_in_total")
     assert "one label too few" in text
     assert "Traceback" in caplog.text
     world.slots.hide(table.MESSAGES_IN.name, labels)
@@ -232,7 +232,7 @@ def test_who_is_answered_keeps_its_place_before_who_is_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervisor_metrics, "_LEAVING_S", 0.001)
-    places = supervisor_metrics.Places()
+    places = supervisor_metrics.ConnectionSlots()
     pairs = [socket.socketpair() for _ in range(MAX_CONNECTIONS + 1)]
     ours = [pair[0] for pair in pairs]
     for sock in ours[:-1]:

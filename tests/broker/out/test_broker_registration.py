@@ -266,7 +266,7 @@ def test_a_slave_without_a_master_asks_often(
     world.registration.start()
     assert world.wait(0) == [103]
     assert [world.wait(pause) for pause in (999, 1, 1_999, 1, 3_999, 1)] == [[], [103]] * 3
-    assert caplog.text.count("asking again every") == 1
+    assert caplog.text.count("retrying every") == 1
     assert 103 in world.wait(3_000), "the regular one, at 10 s"
     assert world.wait(1_999) == []
     assert world.wait(1) == [103], "5 s after the one before"
@@ -274,7 +274,7 @@ def test_a_slave_without_a_master_asks_often(
     assert world.wait(5_000) == [103]
     assert world.masters[-1] == ("m:1", "m:2")
     assert world.wait(5_000) == [], "known now"
-    assert caplog.text.count("asking again every") == 1
+    assert caplog.text.count("retrying every") == 1
 
 
 def test_a_slave_whose_master_is_gone_asks_often_again(tmp_path: Path) -> None:

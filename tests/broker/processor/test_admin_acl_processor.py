@@ -21,7 +21,7 @@ IDENTITY = BrokerIdentity(
     cluster_name="c", broker_name="b", broker_id=0, broker_addr="10.0.0.1:10911", ha_server_addr="x"
 )
 ACCOUNT = "accounts:\n- accessKey: account-1\n  secretKey: secret-1\n"
-OFF = "access control is off on this broker, set aclEnable=true and restart it"
+OFF = "access control is off on this broker; set aclEnable=true and restart it"
 
 
 class World:
@@ -84,7 +84,7 @@ def test_an_account_of_mqadmin(world: World, caplog: pytest.LogCaptureFixture) -
         "topicPerms": ["a=PUB", "b=SUB"],
         "groupPerms": ["g=SUB"],
     }
-    assert caplog.messages[-1] == "account account-2: written, asked by 10.0.0.9:4711"
+    assert caplog.messages[-1] == "account account-2: saved, requested by 10.0.0.9:4711"
     assert "secret-2" not in caplog.text
 
 
@@ -115,7 +115,7 @@ def test_an_account_goes(world: World, caplog: pytest.LogCaptureFixture) -> None
         answer = world.ask(request_of(51, accessKey="account-1"))
     assert answer.code == ResponseCode.SUCCESS
     assert world.acl.table.is_empty
-    assert caplog.messages[-1] == "account account-1: deleted, asked by 10.0.0.9:4711"
+    assert caplog.messages[-1] == "account account-1: deleted, requested by 10.0.0.9:4711"
     again = world.ask(request_of(51, accessKey="account-1"))
     assert again.code == ResponseCode.DELETE_ACL_CONFIG_FAILED
     assert again.remark == (
@@ -136,7 +136,9 @@ def test_white_addresses(
     assert answer.code == ResponseCode.SUCCESS
     tree = yaml.safe_load(world.path.read_text())
     assert tree["globalWhiteRemoteAddresses"] == ["10.1.1.*", "10.2.2.{1,2}"]
-    assert caplog.messages[-1] == ("white addresses: 10.1.1.*,10.2.2.{1,2}, asked by 10.0.0.9:4711")
+    assert caplog.messages[-1] == (
+        "white addresses: 10.1.1.*,10.2.2.{1,2}, requested by 10.0.0.9:4711"
+    )
 
 
 def test_white_addresses_of_a_file_that_is_none(world: World) -> None:
@@ -144,8 +146,8 @@ def test_white_addresses_of_a_file_that_is_none(world: World) -> None:
     answer = world.ask(request)
     assert answer.code == ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
     assert answer.remark == (
-        "The globalWhiteAddresses[10.1.1.1] has been updated failed. /etc/passwd is none of the "
-        f"access files of this broker: {world.path}"
+        "The globalWhiteAddresses[10.1.1.1] has been updated failed. /etc/passwd is not one of the "
+        f"access file of this broker; expected one of {world.path}"
     )
 
 

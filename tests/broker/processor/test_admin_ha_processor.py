@@ -142,7 +142,7 @@ def test_status_of_a_slave_tells_of_its_metadata() -> None:
     }
 
 
-@pytest.mark.parametrize("status", [CommandError("ha_status: no answer from ha"), {"master": []}])
+@pytest.mark.parametrize("status", [CommandError("ha_status: no response from ha"), {"master": []}])
 def test_process_ha_does_not_answer(status: dict[str, Any] | CommandError) -> None:
     world = World()
     world.status = status

@@ -190,7 +190,7 @@ def test_attributes_are_kept_and_answered(tmp_path: Path) -> None:
         (
             "+cleanup.policy=COMPACTION",
             29,
-            "COMPACTION cleanup policy is not supported by this broker, which only deletes what "
+            "COMPACTION cleanup policy is not supported by this broker, which only deletes expired "
             "has expired: leave cleanup.policy out or set it to DELETE.",
         ),
         (
@@ -252,7 +252,7 @@ def test_a_deletion_that_failed_can_be_repeated(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.topic("t", 1)
     world.commit("g", "t", 2)
-    world.store.failure = TimeoutError("store process: no answer")
+    world.store.failure = TimeoutError("store process: no response")
     processor = world.admin_topic()
     with pytest.raises(TimeoutError):
         processor.process_request(world.connection, request_of(215, topic="t"))

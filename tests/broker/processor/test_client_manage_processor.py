@@ -178,22 +178,23 @@ NOT_HERE = "The broker does not support consumer to filter message by {}"
             "a > 'x'",
             True,
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            "at its end: > compares numbers and properties only; texts, TRUE, FALSE and conditions "
-            "can be compared with = and <>",
+            "at its end: > compares numbers and properties only; compare strings, TRUE, FALSE and "
+            "conditions "
+            "with = and <>",
         ),
         (
             "SQL92",
             "",
             True,
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            "the expression ends before it is complete",
+            "the expression is incomplete",
         ),
         (
             "JS",
             "a",
             True,
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            "filters of type JS are unknown, use TAG or SQL92",
+            "unknown filter type JS, use TAG or SQL92",
         ),
     ],
 )

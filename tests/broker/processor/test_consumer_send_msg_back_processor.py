@@ -253,7 +253,7 @@ def test_refusals(tmp_path: Path) -> None:
     backs.world.topics.update(replace(topic, perm=4))
     assert backs.refused() == (16, "the topic[%RETRY%G] sending message is forbidden")
     slave = SendBacks(tmp_path / "b", replace(SETTINGS, is_slave=True))
-    assert slave.refused() == (1, "this broker is a slave: send back to its master")
+    assert slave.refused() == (1, "this broker is a slave: send the message back to its master")
     closed = SendBacks(tmp_path / "c", replace(SETTINGS, broker_permission=4))
     assert closed.refused() == (16, "the broker[10.0.0.1] sending message is forbidden")
     strict = SendBacks(tmp_path / "d", config=replace(CONFIG, auto_create_subscription_group=False))

@@ -113,9 +113,9 @@ def test_a_commit_to_a_topic_that_was_deleted_is_refused_and_its_half_stays(
 ) -> None:
     half = world.prepare()
     world.hot.topics.delete("T")
-    remark = "topic[T] not exist: make it again and commit again, or roll back"
+    remark = "topic[T] not exist: create it again and repeat the commit, or roll back"
     assert answer_of(world.end(half, COMMIT)) == (17, remark)
-    assert f"half 0: its end could not be stored, it stays: {remark}" in caplog.messages
+    assert f"half 0: could not store its end, keeping the half: {remark}" in caplog.messages
     assert (world.delivered(), world.ops()) == ([], [])
     assert not world.halves.is_ended(0)
     world.hot.topic()
@@ -136,7 +136,7 @@ def test_an_end_that_comes_again_is_known_when_the_topic_is_gone(world: Transact
     world.hot.topics.delete("T")
     assert answer_of(world.end(half, COMMIT)) == (
         0,
-        "the transaction was ended before; nothing is done",
+        "the transaction has already ended; request ignored",
     )
 
 
@@ -178,9 +178,9 @@ def test_an_end_takes_as_long_as_it_waits_for_its_pool_and_the_loop(
 @pytest.mark.parametrize(
     ("decision", "from_check", "remark", "line"),
     [
-        (0, "true", "", ", when it was asked"),
+        (0, "true", "", ", after a check"),
         (0, "false", "boom", ": boom"),
-        (0, "true", "x", ", when it was asked: x"),
+        (0, "true", "x", ", after a check: x"),
     ],
 )
 def test_who_does_not_know_gets_no_answer_but_a_line_in_the_log(
@@ -209,7 +209,7 @@ def test_what_is_no_end_is_refused(world: TransactionWorld, decision: int) -> No
     with pytest.raises(RequestError) as caught:
         world.processor.process_request(world.connection, end_request(half, decision))
     words = f"commitOrRollback is {decision}, expected 8 (commit), 12 (rollback) or 0"
-    assert caught.value.remark == f"{words} (not known yet)"
+    assert caught.value.remark == f"{words} (not decided yet)"
     assert world.ops() == []
 
 
@@ -227,7 +227,7 @@ def test_a_store_host_of_either_kind(tmp_path: Path, host: str, flags: int) -> N
 
 def test_a_slave_ends_nothing(tmp_path: Path) -> None:
     world = TransactionWorld(tmp_path, is_slave=True)
-    remark = "this broker is a slave: its master ends transactions"
+    remark = "this broker is a slave: end the transaction on its master"
     half = Half(0, 0)
     assert refusal(world, end_request(half, COMMIT)) == (ResponseCode.SLAVE_NOT_AVAILABLE, remark)
     request = request_of(Code.RESUME_CHECK_HALF_MESSAGE, msgId="0" * 32)
@@ -337,8 +337,9 @@ def test_ends_wait_until_the_ends_of_before_are_known(
     monkeypatch.setattr(world.halves.known, "wait", wait)
     assert refusal(world, end_request(half, COMMIT)) == (
         ResponseCode.SYSTEM_BUSY,
-        "the broker has just started and still reads which transactions have ended; try again in "
-        "some seconds",
+        "the broker has just started and is still reading which transactions have ended; try again "
+        "in "
+        "a few seconds",
     )
     assert waited == [5.0]
 
@@ -354,7 +355,7 @@ def test_a_second_end_does_nothing(world: TransactionWorld, first: int, second: 
     records = world.hot.raw_records()
     assert answer_of(world.end(half, second)) == (
         0,
-        "the transaction was ended before; nothing is done",
+        "the transaction has already ended; request ignored",
     )
     assert world.hot.raw_records() == records
 
@@ -394,7 +395,7 @@ def test_an_op_that_cannot_be_stored_is_tried_again(
     world.hot.turn()
     world.turn()
     assert caplog.messages == [
-        "half 0: its op could not be stored (tried again every 1000 ms; if the broker stops "
+        "half 0: could not store its op (retrying every 1000 ms; if the broker stops "
         "before, the half may be ended once more): SYSTEM_ERROR: the next commit log file could "
         "not be created in time; see store.log"
     ], "said once, tried twice"
@@ -403,7 +404,7 @@ def test_an_op_that_cannot_be_stored_is_tried_again(
     with caplog.at_level(logging.INFO):
         again()
         world.turn()
-    assert caplog.messages[-1] == "half 0: its op is stored now"
+    assert caplog.messages[-1] == "half 0: op stored"
     assert (len(world.delivered()), world.ops()) == (1, [0])
 
 
@@ -558,7 +559,7 @@ def test_only_a_half_is_put_back(world: TransactionWorld) -> None:
         assert refusal(world, _resume(world, message)) == (
             ResponseCode.SYSTEM_ERROR,
             "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. There is no half message with "
-            f"the id {message_id}: those that were checked too often are in "
+            f"the id {message_id}; those that exceeded the number of checks are in "
             "TRANS_CHECK_MAX_TIME_TOPIC",
         )
     assert refusal(world, request_of(Code.RESUME_CHECK_HALF_MESSAGE, msgId="U")) == (

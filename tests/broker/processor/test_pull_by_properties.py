@@ -151,10 +151,10 @@ def refusal(answer: RemotingCommand) -> tuple[int, str | None]:
         ("SQL92", "a > 5", False, (1, OFF)),
         ("SQL92", "a >", False, (1, OFF)),
         ("JS", "a > 5", False, (1, OFF.replace("SQL92", "JS"))),
-        ("SQL92", "", False, (23, "the expression ends before it is complete")),
-        ("SQL92", "a >", True, (23, "the expression ends before it is complete")),
-        ("SQL92", None, True, (23, "the expression ends before it is complete")),
-        ("JS", "a > 5", True, (23, "filters of type JS are unknown, use TAG or SQL92")),
+        ("SQL92", "", False, (23, "the expression is incomplete")),
+        ("SQL92", "a >", True, (23, "the expression is incomplete")),
+        ("SQL92", None, True, (23, "the expression is incomplete")),
+        ("JS", "a > 5", True, (23, "unknown filter type JS, use TAG or SQL92")),
     ],
 )
 def test_a_pull_with_an_expression_is_checked(
@@ -176,8 +176,8 @@ def test_a_pull_after_a_heartbeat_is_checked_in_order(tmp_path: Path) -> None:
     assert client.call(pull(subVersion=8)).code == 25
     assert refusal(client.call(pull())) == (
         27,
-        "group G has no filter for topic T here: its expression could not be compiled, the "
-        "broker's log says why",
+        "group G has no filter for topic T: its expression could not be compiled, see the "
+        "broker's log",
     )
     world.filters.register("G", [replace(SQL, sub_version=6)])
     assert refusal(client.call(pull())) == (

@@ -175,7 +175,7 @@ def test_an_answer_that_is_not_stored(replies: Replies) -> None:
         (
             TEXT,
             None,
-            RemotingTimeoutError("10.0.0.9:4000", "no answer"),
+            RemotingTimeoutError("10.0.0.9:4000", "no response"),
             "push reply message to asker fail: ",
         ),
     ],

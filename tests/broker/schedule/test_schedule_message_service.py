@@ -255,7 +255,7 @@ def test_offsets_outside_of_the_queue_are_corrected(
     delays.world.schedule_offsets.update_offset(1, stored)
     service.start(Loop())
     assert delays.offsets[1] == first
-    words = [f"delay level 1: offset {stored} is outside of its queue [0, 3], corrected to {first}"]
+    words = [f"delay level 1: offset {stored} is outside its queue [0, 3], corrected to {first}"]
     assert caplog.messages == (words if stored != first else [])
     delays.step(1_000)
     assert len(delays.delivered()) == 3 - first
@@ -279,11 +279,11 @@ def put(delays: Delays, properties: bytes, topic: str = SCHEDULE) -> None:
 @pytest.mark.parametrize(
     ("properties", "why"),
     [
-        (b"DELAY\x011", "message at 0 has no topic to go to"),
-        (b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x01x", "message at 0 has no topic to go to"),
+        (b"DELAY\x011", "message at 0 has no real topic"),
+        (b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x01x", "message at 0 has no real topic"),
         (
             b"DELAY\x011\x02REAL_TOPIC\x01RMQ_SYS_TRANS_HALF_TOPIC\x02REAL_QID\x010",
-            "message at 0 has no topic to go to",
+            "message at 0 has no real topic",
         ),
         (
             b"DELAY\x011\x02REAL_QID\x010\x02REAL_TOPIC\x01" + b"t" * 128,
@@ -299,7 +299,7 @@ def test_a_message_without_home_holds_nobody_up(
     delays.step()
     delays.step(1_000)
     assert len(delays.delivered()) == 1
-    assert caplog.messages == [f"delay level 1: 1 message(s) from offset 0 passed over: {why}"]
+    assert caplog.messages == [f"delay level 1: skipped 1 message(s) from offset 0: {why}"]
     delays.flush()
     assert delays.offsets[1] == 2
 
@@ -318,7 +318,7 @@ def test_a_record_that_cannot_be_read_holds_nobody_up(
     delays.step(1_000)
     assert len(delays.delivered()) == 1
     assert caplog.messages == [
-        "delay level 1: 1 message(s) from offset 0 passed over: no delayed message at 0"
+        "delay level 1: skipped 1 message(s) from offset 0: no delayed message at 0"
     ]
 
 
@@ -417,7 +417,7 @@ def test_expired_messages_are_passed_over_in_words(
     delays.step(1_000)
     assert len(delays.delivered()) == 1
     assert caplog.messages == [
-        "delay level 1: 2 message(s) from offset 0 passed over: expired, undelivered"
+        "delay level 1: skipped 2 message(s) from offset 0: expired, undelivered"
     ]
 
 

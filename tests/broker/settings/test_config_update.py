@@ -180,7 +180,7 @@ def test_without_a_file_the_way_out_is_said(tmp_path: Path) -> None:
     remark = world.updates.update("longPollingEnable=false", WHO)
     path = tmp_path / "store" / "config" / "broker.properties"
     assert remark == (
-        f"applied now: longPollingEnable; saved to {path}, which counts only in a start with "
+        f"applied now: longPollingEnable; saved to {path}, which is used only when starting with "
         f"-c {path}"
     )
     assert path.read_text() == "longPollingEnable=false\n"
@@ -232,13 +232,13 @@ def test_refusals_say_why(
         f"Can not update config {key!r}: {reason}. Nothing is changed",
     )
     assert [(each.name, each.getMessage()) for each in caplog.records] == [
-        ("broker.audit", f"{WHO} tried to change {key!r}, refused: {reason}")
+        ("broker.audit", f"{WHO} tried to change {key!r}, rejected: {reason}")
     ]
 
 
 ROLE = (
     "Can not update config 'brokerRole': a broker becomes a slave, or a slave a master, by its "
-    "settings file before a start: brokerId and the data must fit. Nothing is changed"
+    "settings file before a start, together with brokerId and matching data. Nothing is changed"
 )
 
 
@@ -306,10 +306,12 @@ def test_a_value_that_cannot_be_taken(tmp_path: Path, text: str, remark: str) ->
 
 def test_a_store_that_does_not_answer(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.user.failures = [CommandError("change_retention: no answer from process store: timeout")]
+    world.user.failures = [
+        CommandError("change_retention: no response from process store: timeout")
+    ]
     assert world.refused("fileReservedTime=24") == (
         ResponseCode.SYSTEM_ERROR,
-        "change_retention: no answer from process store: timeout. Nothing is changed; try again",
+        "change_retention: no response from process store: timeout. Nothing is changed; try again",
     )
 
 
@@ -331,11 +333,12 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_store_that_does_not_take_it_back(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.path.with_name("broker.conf.tmp").mkdir()
-    world.user.failures = [None, CommandError("change_retention: no answer from process store")]
+    world.user.failures = [None, CommandError("change_retention: no response from process store")]
     assert world.refused("fileReservedTime=24") == (
         ResponseCode.SYSTEM_ERROR,
         f"{world.path}: the settings file cannot be written: Is a directory. Nothing is saved, but "
-        "the new values may count until a restart: change_retention: no answer from process store",
+        "the new values may count until a restart: change_retention: no response from process "
+        "store",
     )
 
 

@@ -147,11 +147,11 @@ def test_the_log_says_each_thing_once(world: World, caplog: pytest.LogCaptureFix
         (
             "INFO",
             f"HA link 10.0.0.1:4712: master {MASTER}: does not know announcements (a Java broker); "
-            "it knows this slave by its ip",
+            "it identifies this slave by IP",
         ),
         (
             "WARNING",
-            f"HA link 10.0.0.1:4713: master {MASTER}: refuses the announcement: NO_PERMISSION "
+            f"HA link 10.0.0.1:4713: master {MASTER}: rejected the announcement: NO_PERMISSION "
             "b:3 is no replica of c",
         ),
     ]

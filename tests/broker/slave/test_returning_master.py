@@ -87,7 +87,7 @@ def test_nobody_to_ask(world: World, members: list[MemberAddress] | None) -> Non
 
 @pytest.mark.parametrize(
     "trouble",
-    [RemotingTimeoutError("a", "no answer"), BrokerAnswerError("a: code 3"), b"{", b"{}", b"[]"],
+    [RemotingTimeoutError("a", "no response"), BrokerAnswerError("a: code 3"), b"{", b"{}", b"[]"],
 )
 def test_a_slave_that_does_not_answer_is_skipped_and_asked_again(
     world: World, trouble: bytes | Exception, caplog: pytest.LogCaptureFixture

@@ -317,7 +317,7 @@ def test_nothing_is_taken_over_before_the_logs_were_compared(world: World) -> No
     world.sync._compare_logs = lambda: world.compare() if next(answers) else None
     world.round()
     assert world.api.calls == []
-    assert "not compared with the master's yet" in str(world.status(TOPICS).last_error)
+    assert "not been compared with the master's yet" in str(world.status(TOPICS).last_error)
     world.round()
     world.round()
     assert len(world.api.calls) == 8
@@ -424,11 +424,11 @@ def test_the_same_failure_is_logged_once(world: World, caplog: pytest.LogCapture
     world.api.fail(DELAYS)
     for _ in range(3):
         world.round()
-    assert caplog.text.count("DELAY_OFFSETS not taken over") == 1
+    assert caplog.text.count("DELAY_OFFSETS not copied") == 1
     assert world.status(DELAYS).failures == 3
     world.api.answers.clear()
     world.round()
-    assert "DELAY_OFFSETS taken over" in caplog.text
+    assert "DELAY_OFFSETS copied" in caplog.text
 
 
 def test_the_page_outlives_the_process(world: World) -> None:

@@ -9,8 +9,8 @@ import pytest
 from broker.supervisor.descriptor_limit import raise_descriptor_limit
 
 FEW = (
-    "this broker may have 4096 descriptors, one for each client and each file: more clients "
-    "than that cannot connect; raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)"
+    "this broker may open only 4096 file descriptors, one for each client and file; further "
+    "clients cannot connect; raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)"
 )
 
 
@@ -63,6 +63,6 @@ def test_a_refusal_is_said(
     Limits(monkeypatch, 4_096, 524_288).refuses = True
     assert raise_descriptor_limit() == 4_096
     assert caplog.messages == [
-        "the limit of 4096 descriptors could not be raised: not allowed to raise maximum limit",
+        "could not raise the limit of 4096 file descriptors: not allowed to raise maximum limit",
         FEW,
     ]

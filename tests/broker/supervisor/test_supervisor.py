@@ -161,7 +161,7 @@ def test_children_start_in_order_and_stop_in_reverse(world: World) -> None:
         {"store": "runs", "ha": "runs", "remoting": "runs"},
         lambda _s: len(world.notes()) == 3,
     )
-    assert (code, supervisor.last_words) == (0, "")
+    assert (code, supervisor.stop_reason) == (0, "")
     notes = world.notes()
     assert sorted(notes[:3]) == ["start ha True", "start remoting True", "start store True"]
     assert notes[3:] == ["stop remoting", "stop ha", "stop store"]
@@ -204,7 +204,7 @@ def test_a_killed_child_is_started_again_and_the_others_are_left_alone(world: Wo
 def test_six_quick_deaths_stop_the_broker(world: World) -> None:
     supervisor, code = world.run({"remoting": "runs", "store": "exit7"}, lambda _s: False)
     assert code == 1
-    assert "process store ended 6 times within 60 s (last exit code 7)" in supervisor.last_words
+    assert "process store ended 6 times within 60 s (last exit code 7)" in supervisor.stop_reason
     assert world.notes().count("start store True") == 6
     assert world.notes()[-1] == "stop remoting"
 
@@ -221,7 +221,7 @@ def test_exits_that_a_restart_does_not_help(
 ) -> None:
     supervisor, ended = world.run({"store": f"exit{exit_code}"}, lambda _s: False)
     assert ended == code
-    assert words in supervisor.last_words
+    assert words in supervisor.stop_reason
     assert world.notes() == ["start store True"]
 
 
@@ -240,7 +240,7 @@ def test_a_child_without_beats_is_aborted_and_started_again(
     )
     assert code == 0
     assert supervisor.children()[1].restarts == 0
-    words = "no beat" if does == "beats once" else "no sign of progress in its start"
+    words = "no beat" if does == "beats once" else "no progress in its start"
     assert f"store: {words} for" in caplog.text
     assert "ended with code -6" in caplog.text
 
@@ -338,7 +338,7 @@ def test_the_first_words_are_the_last_words(world: World) -> None:
     supervisor = Supervisor([], world.page, SystemClock(), home=world.directory, hang_timeout_ms=1)
     supervisor.stop_with("first", 4)
     supervisor.stop_with("second", 1)
-    assert (supervisor.last_words, supervisor.run()) == ("first", 4)
+    assert (supervisor.stop_reason, supervisor.run()) == ("first", 4)
 
 
 def test_a_broker_that_serves_is_looked_at_seldom(world: World) -> None:
@@ -371,7 +371,7 @@ def test_all_but_the_name_server_stop_and_start_again(world: World) -> None:
         lambda _s: len(world.notes()) == 9,
         on_reopen=lambda: at_reopen.append(world.notes()),
     )
-    assert (code, supervisor.last_words) == (0, "")
+    assert (code, supervisor.stop_reason) == (0, "")
     assert len(at_reopen) == 1
     assert at_reopen[0][4:] == ["stop remoting", "stop store"]
     notes = world.notes()
@@ -403,7 +403,7 @@ def test_reopening_without_end_stops_the_broker(world: World) -> None:
         {"namesrv": "runs", "store": "runs", "ha": f"exit{EXIT_REOPEN}"}, lambda _s: False
     )
     assert code == 1
-    assert "process ha asked 6 times within 60 s to open the store anew" in supervisor.last_words
+    assert "process ha requested 6 store reopens within 60 s" in supervisor.stop_reason
     assert world.notes().count("start ha True") == 6
     assert world.notes()[-1] == "stop namesrv"
 
@@ -411,7 +411,7 @@ def test_reopening_without_end_stops_the_broker(world: World) -> None:
 def test_a_failed_flush_while_it_reopens_stops_the_broker(world: World) -> None:
     supervisor, code = world.run({"store": "fails", "ha": "once2"}, lambda _s: False)
     assert code == EXIT_FLUSH_FAILED
-    assert "fdatasync" in supervisor.last_words
+    assert "fdatasync" in supervisor.stop_reason
     assert world.notes().count("start store True") == 1
 
 
@@ -422,7 +422,7 @@ def test_a_child_that_does_not_stop_for_it_is_killed(world: World) -> None:
         lambda _s: world.notes().count("start store True") == 2,
         stop_timeout_ms=300,
     )
-    assert supervisor.last_words.startswith("process store ended with code -9 while")
+    assert supervisor.stop_reason.startswith("process store ended with code -9 while")
     assert code == 1
 
 
@@ -433,7 +433,7 @@ def test_a_stop_that_comes_while_it_reopens(world: World) -> None:
         lambda _s: False,
         on_reopen=lambda: reopened.append(True),
     )
-    assert (code, supervisor.last_words) == (0, "")
+    assert (code, supervisor.stop_reason) == (0, "")
     assert not reopened
     assert world.notes()[-1] == "stop namesrv"
     assert world.notes().count("start store True") == 1
@@ -442,4 +442,4 @@ def test_a_stop_that_comes_while_it_reopens(world: World) -> None:
 def test_a_child_that_asks_while_the_broker_stops(world: World) -> None:
     """What it asked for is done by the next start."""
     supervisor, code = world.run({"ha": "asks"}, lambda _s: bool(world.notes()))
-    assert (code, supervisor.last_words) == (0, "")
+    assert (code, supervisor.stop_reason) == (0, "")

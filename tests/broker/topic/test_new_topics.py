@@ -123,7 +123,7 @@ def test_a_registration_that_fails_is_over_too(caplog: pytest.LogCaptureFixture)
     world.round()
     assert world.went_on == ["first"]
     assert not world.new.busy
-    assert "topics ['a']: not registered now" in caplog.text
+    assert "topics ['a']: registration failed" in caplog.text
     assert "boom" in caplog.text
 
 

@@ -14,7 +14,7 @@ from broker.transaction.transaction_records import (
     halves_of_op,
     number_in,
     op_record,
-    waits_for_safety,
+    waits_for_durability,
     with_number,
 )
 from store.message import Message
@@ -126,4 +126,4 @@ def test_what_a_producer_is_shown() -> None:
     [(b"", True), (b"WAIT\x01true", True), (b"WAIT\x01false", False), (b"AWAIT\x01false", True)],
 )
 def test_waiting_is_the_senders_wish(properties: bytes, waits: bool) -> None:
-    assert waits_for_safety(half_with(properties)) is waits
+    assert waits_for_durability(half_with(properties)) is waits

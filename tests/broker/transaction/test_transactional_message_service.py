@@ -129,7 +129,7 @@ def test_a_dead_producer_is_survived(
     caplog.clear()
     world.round()
     assert caplog.messages == [
-        "producer group P: nobody is connected, 3 half message(s) wait for an answer"
+        "producer group P: no producer is connected, 3 undecided half message(s)"
     ]
     caplog.clear()
     second = world.connect()
@@ -150,7 +150,7 @@ def test_a_connection_that_closes_is_not_asked(
     producer.close("gone")
     world.round()
     assert producer.sent == []
-    assert caplog.messages[-1].startswith("producer group P: nobody is connected, 1 half")
+    assert caplog.messages[-1].startswith("producer group P: no producer is connected, 1 half")
 
 
 def test_halves_without_group_or_home_reach_the_discard_topic(
@@ -164,10 +164,9 @@ def test_halves_without_group_or_home_reach_the_discard_topic(
     assert producer.sent == []
     _, homeless, unstorable = world.messages(TRANS_HALF_TOPIC)[:3]
     assert caplog.messages[-3:] == [
-        f"half at {homeless.phy_offset}: it does not say which topic it belongs to",
-        f"half at {unstorable.phy_offset}: nobody can be asked about it: topic of 128 bytes "
-        "(limit 127)",
-        "producer group : nobody is connected, 1 half message(s) wait for an answer",
+        f"half at {homeless.phy_offset}: its real topic is missing",
+        f"half at {unstorable.phy_offset}: cannot be checked: topic of 128 bytes (limit 127)",
+        "producer group : no producer is connected, 1 undecided half message(s)",
     ]
     for _ in range(world.check_max):
         world.round()
@@ -337,7 +336,7 @@ def test_a_half_that_the_log_lacks_is_passed(
     world.round()
     assert [copy.queue_offset for copy in asked(producer)] == [2]
     assert half.queue_offset == 1
-    assert "half 0: the log lacks 1 up to 2" in caplog.messages
+    assert "half 0: 1 half message(s) up to 2 missing in the log" in caplog.messages
 
 
 def test_a_round_begins_within_the_queue(
@@ -378,7 +377,8 @@ def test_a_loop_that_does_not_answer_ends_the_round(
     world.round()
     assert (asked(producer), world.progress()) == ([], (None, None))
     assert caplog.messages[-1] == (
-        "half 0: the round ends, the next one goes on: 1 half messages were not stored again "
+        "half 0: check round ended, the next one continues here: 1 half messages were not stored "
+        "again "
         "within 50 ms"
     )
     (late,) = handed
@@ -540,7 +540,7 @@ def test_an_end_of_before_a_start_is_known(world: TransactionWorld) -> None:
     world.restart()
     answer = world.end(half, COMMIT)
     assert answer is not None
-    assert answer.remark == "the transaction was ended before; nothing is done"
+    assert answer.remark == "the transaction has already ended; request ignored"
 
 
 def test_a_start_waits_for_the_store(world: TransactionWorld) -> None:
@@ -598,7 +598,7 @@ def test_an_op_that_cannot_be_read_ends_nothing(
     world.halves._chunks.clear()
     assert world.service.recover()
     assert not world.halves.is_ended(0)
-    assert world.halves.pass_ops(0) == 1
+    assert world.halves.advance_ops(0) == 1
 
 
 def test_many_ended_halves_are_passed_in_one_round(

@@ -208,7 +208,7 @@ def test_tables_wait_for_the_first_comparison_and_make_it(
 
     monkeypatch.setattr(world.client, "invoke_sync", invoke_sync, raising=False)
     world.page.counters[MAX_PHY_OFFSET] = 500
-    assert "was not compared" in str(synchronize(world))
+    assert "has not been compared" in str(synchronize(world))
     assert tables.asked == []
     assert synchronize(world) is None
     assert synchronize(world) is None
@@ -230,7 +230,7 @@ def test_files_of_ours_that_cannot_be_read(
         raise StoreError("commitlog: damaged")
 
     monkeypatch.setattr(world.replication._inspector, "inspect", fail)
-    assert "was not compared" in str(synchronize(world))
+    assert "has not been compared" in str(synchronize(world))
     assert "commitlog: damaged" in caplog.text
 
 

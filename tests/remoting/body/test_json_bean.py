@@ -109,14 +109,14 @@ def test_members_of_5x() -> None:
     [
         (HeartbeatData, "{}", "clientID is missing"),
         (HeartbeatData, "[]", "a list where a HeartbeatData"),
-        (HeartbeatData, "{'clientID'", "no JSON in 11 bytes: a colon was expected"),
+        (HeartbeatData, "{'clientID'", "invalid JSON in 11 bytes: expected a colon"),
         (HeartbeatData, '{"clientID":"c","producerDataSet":{}}', "producerDataSet: groupName is m"),
         (HeartbeatData, '{"clientID":"c","producerDataSet":[5]}', "a int where a ProducerData"),
         (
             HeartbeatData,
             '{"clientID":"c","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
             '"consumeType":3}]}',
-            "consumerDataSet: consumeType: 3 is none of the 3 values",
+            "consumerDataSet: consumeType: 3 is not one of the 3 values",
         ),
         (
             TopicConfigSerializeWrapper,
@@ -129,11 +129,15 @@ def test_members_of_5x() -> None:
         (TopicConfig, '{"topicName":"T","perm":"5.5"}', "perm: 5.5 is not an integer"),
         (TopicConfig, '{"topicName":"T","perm":{}}', "perm: {} is not an integer"),
         (TopicConfig, '{"topicName":"T","order":"maybe"}', "order: maybe is not a boolean"),
-        (TopicConfig, '{"topicName":"T","topicFilterType":true}', "true is none of the 2 values"),
-        (TopicConfig, '{"topicName":"","topicFilterType":1.0}', "1.0 is none of the 2 values"),
+        (
+            TopicConfig,
+            '{"topicName":"T","topicFilterType":true}',
+            "true is not one of the 2 values",
+        ),
+        (TopicConfig, '{"topicName":"","topicFilterType":1.0}', "1.0 is not one of the 2 values"),
         (ConsumeStats, '{"consumeTps":[]}', "consumeTps: .* is not a number"),
         (ConsumeStats, '{"consumeTps":"x"}', "consumeTps: x is not a number"),
-        (ResetOffsetBody, '{"offsetTable":{"T":5}}', "offsetTable: T: a value was expected"),
+        (ResetOffsetBody, '{"offsetTable":{"T":5}}', "offsetTable: T: expected a value"),
         (ResetOffsetBody, '{"offsetTable":{"{}":5}}', "brokerName is missing"),
         (DelayOffsetSerializeWrapper, '{"offsetTable":{"x":5}}', "offsetTable: x: x is not an"),
         (DelayOffsetSerializeWrapper, '{"offsetTable":{"1":9223372036854775808}}', "out of range"),

@@ -100,7 +100,7 @@ def test_compressed_form_of_5x() -> None:
     ("inflated", "reason"),
     [
         (b"", "ends at byte 0"),
-        (blocks(2**31 - 1), "says 2147483647 bytes"),
+        (blocks(2**31 - 1), "claims 2147483647 bytes"),
         (struct.pack(">i", -1), "length -1 before byte 4"),
         (blocks(b"{}"), "ends at byte 6"),
         (blocks(b"{}", 1), "ends at byte 10"),
@@ -108,10 +108,10 @@ def test_compressed_form_of_5x() -> None:
         (blocks(b"{}", 0), "ends at byte 10"),
         (blocks(b"{}", 1, b"T 1 1 6", b"[]"), "4 words, not 5"),
         (blocks(b"{}", 1, b"T 1 x 6 SINGLE_TAG", b"[]"), "writeQueueNums: x is not an integer"),
-        (blocks(b"{}", 1, b"T 1 1 6 TAGS", b"[]"), "TAGS is no TopicFilterType"),
+        (blocks(b"{}", 1, b"T 1 1 6 TAGS", b"[]"), "TAGS is not a TopicFilterType"),
         (blocks(b"{}", 1, b"\xff 1 1 6 SINGLE_TAG", b"[]"), "utf-8"),
         (blocks(b"{}", 0, b"{}"), "not a list"),
-        (blocks(b"{", 0, b"[]"), "no JSON"),
+        (blocks(b"{", 0, b"[]"), "invalid JSON"),
         (blocks(b"[]", 0, b"[]"), "a list where a DataVersion"),
     ],
 )
@@ -123,7 +123,7 @@ def test_inflated_bodies_that_are_none(inflated: bytes, reason: str) -> None:
 def test_streams_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BodyError, match="incorrect header"):
         decode_register_broker_body(b"no zlib", compressed=True, version=V4_9_8)
-    with pytest.raises(BodyError, match="cut off"):
+    with pytest.raises(BodyError, match="truncated"):
         decode_register_broker_body(COMPRESSED[:-8], compressed=True, version=V4_9_8)
     monkeypatch.setattr(register_broker, "MAX_INFLATED", 1000)
     with pytest.raises(BodyError, match="more than 1000 bytes"):
