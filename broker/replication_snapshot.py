@@ -2,17 +2,15 @@
 
 The content of one line of the metrics dump (docs/metrics_dump.md), but for what says which line
 it is (`v` to `final`: broker/metrics_dump.py). Runs on the dump's thread in the supervisor. Reads
-metric slots, control page, children and changed settings; knows no file but setup.cfg, which says
-the version.
+metric slots, control page, children and changed settings; opens no file (the version is
+conf/installation.py's).
 """
 
 from __future__ import annotations
 
-import configparser
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,6 +22,7 @@ from broker.replica_sight import Rows
 from broker.startup_options import StartupOptions
 from broker.supervisor import ChildState
 from broker.sync_kind import SyncKind
+from conf.installation import software_version
 from ha.slave_progress import ReplicaState
 from store.clock import Clock
 from store.control_page import (
@@ -41,7 +40,6 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 STATES: Final = tuple(state.value for state in ReplicaState)
-UNKNOWN_VERSION: Final = "unknown"
 _DIGEST_DIGITS: Final = 12
 
 
@@ -57,19 +55,6 @@ def config_digest(settings: Mapping[str, str]) -> str:
     """12 hexadecimal digits that change with any setting; their order does not matter."""
     text = "".join(f"{key}={settings[key]}\n" for key in sorted(settings))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_DIGITS]
-
-
-def software_version(setup_file: Path | None = None) -> str:
-    """The version that setup.cfg names; UNKNOWN_VERSION, with a warning, where none can be read.
-    (The project is run from its directory, never installed: there is no other place.)"""
-    path = setup_file or Path(__file__).resolve().parents[1] / "setup.cfg"
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read_string(path.read_text(encoding="utf-8"))
-        return parser["metadata"]["version"]
-    except (OSError, KeyError, ValueError, configparser.Error) as error:
-        log.warning("%s: names no version: %s", path, error)
-        return UNKNOWN_VERSION
 
 
 class MetricsSource(Protocol):

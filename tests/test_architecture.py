@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from setuptools import find_packages
 
 from broker import broker_startup
 from conf.config_fields import field_specs
@@ -128,12 +129,12 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_packages_are_listed() -> None:
-    listed = set(setup_cfg()["options"]["packages"].split())
+def test_packages_are_installed() -> None:
+    include = setup_cfg()["options.packages.find"]["include"].split()
     there = {m.name for m in modules() if m.path.name == "__init__.py"}
     directories = {".".join(m.path.parent.relative_to(ROOT).parts) for m in modules()}
     assert directories - there == set(), "a package without __init__.py"
-    assert there - listed == set(), "not in setup.cfg"
+    assert set(find_packages(str(ROOT), include=include)) == there, "setup.cfg installs others"
 
 
 def test_door_plates() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -16,6 +17,7 @@ from typing import Final
 
 import click
 
+from conf.installation import enter_program
 from tools.command_line import CONTEXT_SETTINGS, TROUBLES, Surroundings, complain
 from tools.command_table import COMMANDS, find_command
 
@@ -106,6 +108,12 @@ def help_command(ctx: click.Context, name: str | None) -> None:
         raise click.UsageError(unknown_command(name), ctx.parent)
     with click.Context(load_command(found), parent=ctx.parent, info_name=found) as own:
         click.echo(own.get_help())
+
+
+def run() -> int:
+    """The console script `mqadmin` of an installed wheel."""
+    enter_program("mqadmin", sys.argv[1:], os.environ)
+    return main(sys.argv[1:])
 
 
 def main(arguments: Sequence[str], surroundings: Surroundings | None = None) -> int:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from conf.installation import enter_program
 from conf.pid_file import PidRecord, running
 
 KINDS: Final = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
@@ -26,6 +27,12 @@ WAIT_S: Final = 30.0
 """Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""
 _PAUSE_S: Final = 0.05
 _PAUSE: Final = threading.Event()
+
+
+def run() -> int:
+    """The console script `mqshutdown` of an installed wheel."""
+    enter_program("mqshutdown", sys.argv[1:], os.environ)
+    return main(sys.argv[1:])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 import os
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,12 +18,11 @@ from broker.config_update import BrokerConfigUpdate
 from broker.metrics_dump import MetricsDump, dump_settings
 from broker.replica_sight import ReplicaSight
 from broker.replication_snapshot import (
-    UNKNOWN_VERSION,
     ReplicationSnapshot,
     config_digest,
-    software_version,
 )
 from broker.startup_options import StartupOptions
+from conf.installation import software_version
 from store.control_page import (
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
@@ -377,12 +374,3 @@ def test_a_table_that_is_being_written(broker: Broker) -> None:
     changed.write({"brokerPermission": "4", "deleteWhen": "05"})
     expected = config_digest({**broker.options.settings(), **changed.read()})
     assert broker.snapshot.take()["config"] == expected != before
-
-
-def test_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+", software_version())
-    (tmp_path / "setup.cfg").write_text("no section\n")
-    with caplog.at_level(logging.WARNING):
-        assert software_version(tmp_path / "setup.cfg") == UNKNOWN_VERSION
-        assert software_version(tmp_path / "none") == UNKNOWN_VERSION
-    assert len(caplog.messages) == 2
