@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from conf.installation import enter_program
 from tools.command_line import CONTEXT_SETTINGS, TROUBLES, Surroundings, complain
@@ -38,6 +39,11 @@ class LazyGroup(click.Group):
         name = find_command(cmd_name)
         return super().get_command(ctx, cmd_name) if name is None else load_command(name)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, from the table alone (no module of a command is imported), and options."""
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*complete_command(ctx, None, incomplete), *options]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -59,6 +65,19 @@ def load_command(name: str) -> click.Command:
         for value in vars(module).values()
         if isinstance(value, click.Command) and value.name == name
     )
+
+
+def complete_command(
+    _ctx: click.Context, _parameter: click.Parameter | None, incomplete: str
+) -> list[CompletionItem]:
+    """The commands that begin with `incomplete`, in any case, for the shell to offer."""
+    described = {name: entry.description for name, entry in COMMANDS.items()}
+    described["help"] = "Show the help of a command."
+    return [
+        CompletionItem(name, help=text)
+        for name, text in described.items()
+        if name.lower().startswith(incomplete.lower())
+    ]
 
 
 def unknown_command(name: str) -> str:
@@ -96,7 +115,7 @@ def mqadmin(ctx: click.Context) -> None:
 
 
 @mqadmin.command("help", context_settings=CONTEXT_SETTINGS, help="Show the help of a command.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_command)
 @click.pass_context
 def help_command(ctx: click.Context, name: str | None) -> None:
     """Print the list of commands, or the options of one."""
