@@ -204,3 +204,32 @@ def test_commands_of_the_readme_exist() -> None:
     commands = set(re.findall(r"(?<![\w/])(?:bin/[\w-]+|\.ci/run)", text))
     assert {"bin/mqbroker", "bin/test"} <= commands
     assert [name for name in sorted(commands) if not os.access(ROOT / name, os.X_OK)] == []
+
+
+_PATHS = re.compile(
+    r"(?<![\w/.<$-])(?:conf|remoting|ipc|store|ha|namesrv|broker|tools|spark|tests|bin|packaging|docs)"
+    r"/[\w/.-]*\w\.(?:py|md|ya?ml|conf|properties|service|json|j2|png|rules)\b"
+)
+_MADE_LATER = {"conf/tools.yml", "conf/plain_acl.yml", "namesrv/kvConfig.json"}
+"""Files of an installation, not of the project."""
+
+
+def _documents() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("path", _documents(), ids=lambda path: path.name)
+def test_files_that_documents_name_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = set(_PATHS.findall(text)) - _MADE_LATER
+    links = {
+        link
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+        if not (path.parent / link).exists()
+    }
+    missing = {name for name in named if not (ROOT / name).exists() and "/out/" not in name}
+    assert missing | links == set()
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1_200
