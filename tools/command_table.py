@@ -1,7 +1,7 @@
 """Every command of mqadmin: its name, one line about it, and the module that holds it.
 
 Pure data, so that the list of commands and the search for a misspelt one import no command.
-Names and order by subject are the original's (Java: MQAdminStartup).
+Names and order by subject are RocketMQ's (Java: MQAdminStartup).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 
 
 ALIASES: Final[dict[str, str]] = {"deleteaccessconfig": "deleteAclConfig"}
-"""Other names, in lower case, that the original takes too."""
+"""Other names, in lower case, that RocketMQ takes too."""
 
 
 def find_command(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Sending messages the way the original's clients do: route, queue, unique key, SEND_MESSAGE_V2.
+"""Sending messages the way RocketMQ's clients do: route, queue, unique key, SEND_MESSAGE_V2.
 
 Runs in the command's main thread. One attempt for each message: an operator wants to see what
 happened, not what a retry made of it. (Java: DefaultMQProducerImpl, MessageClientIDSetter.)

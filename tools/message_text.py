@@ -1,4 +1,4 @@
-"""Messages as operators read them: the original's texts, and their JSON form.
+"""Messages as operators read them: RocketMQ's texts, and their JSON form.
 
 Pure functions but for save_body, which writes one file. Main thread. Bodies and properties are
 a stranger's text: control characters are shown as \\xNN.

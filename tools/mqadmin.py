@@ -1,4 +1,4 @@
-"""mqadmin: the operator's commands, with the names and option letters of the original.
+"""mqadmin: the operator's commands, with the names and option letters of RocketMQ.
 
 Runs as a short-lived program: `mqadmin <command> [options]`, `mqadmin help <command>`. Imports
 only the module of the command that was asked for. Trouble is one line on stderr. Exit codes:

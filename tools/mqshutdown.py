@@ -1,6 +1,6 @@
 """mqshutdown broker|namesrv: stops every broker or name server of this host.
 
-Runs as a short-lived program of the operator. The original greps `ps` and returns at once; here
+Runs as a short-lived program of the operator. RocketMQ greps `ps` and returns at once; here
 the pid files say who runs (`conf.pid_file`), and it returns when they have ended, so that a start
 may follow. Same words; exit code 1 where nothing runs, as in 5.x. SIGTERM only: what to do about
 one that does not stop is the operator's decision. Standard library only, so that it needs no

@@ -1,7 +1,7 @@
 """Settings as brokers and name servers send them: lines "key=value", nothing escaped.
 
 Pure functions. The broker writes them without Java's escapes, so a properties parser would eat
-the backslashes; a change goes out as the original sends it, without escapes too.
+the backslashes; a change goes out as RocketMQ sends it, without escapes too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def parse_lines(body: bytes) -> dict[str, str]:
 
 
 def properties_lines(properties: dict[str, str]) -> list[str]:
-    """The original's lines, sorted by key."""
+    """RocketMQ's lines, sorted by key."""
     return [f"{key:<50}=  {safe_line(properties[key])}" for key in sorted(properties)]
 
 

@@ -37,7 +37,7 @@ Reports = Report | Iterator[Report]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: heading as the original prints it, key in JSON, numbers to the right."""
+    """One column: heading as RocketMQ prints it, key in JSON, numbers to the right."""
 
     heading: str
     key: str

@@ -1,4 +1,4 @@
-"""What consumers tell of themselves: the original's text of it, and what looks wrong in it.
+"""What consumers tell of themselves: RocketMQ's text of it, and what looks wrong in it.
 
 Pure functions. Texts come from clients: each line loses its control characters. A client that
 leaves out what kind of consumer it is counts as a pull consumer, which nothing is wrong with.
@@ -28,7 +28,7 @@ BLOCKED_MS: Final = 60_000
 
 
 def format_running_info(info: ConsumerRunningInfo) -> str:
-    """All of it, in the original's six parts."""
+    """All of it, in RocketMQ's six parts."""
     lines = ["#Consumer Properties#"]
     lines += [f"{key:<40}: {value}" for key, value in info.properties.items()]
     lines += ["", "", "#Consumer Subscription#", *_subscription_lines(info)]

@@ -1,6 +1,6 @@
 """Which brokers a command means: -b one address, or -c a cluster.
 
-Runs in the command's main thread. The original takes the address in silence when both are given;
+Runs in the command's main thread. RocketMQ takes the address in silence when both are given;
 here that is wrong usage, as neither is. (Java: CommandUtil.)
 """
 

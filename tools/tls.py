@@ -1,4 +1,4 @@
-"""Whether mqadmin speaks TLS: -Dtls.enable=true in JAVA_OPT or JAVA_OPT_EXT, as with the original.
+"""Whether mqadmin speaks TLS: -Dtls.enable=true in JAVA_OPT or JAVA_OPT_EXT, as with RocketMQ.
 
 Read once per command in its main thread; where these variables say nothing of TLS, nothing of what
 makes it is imported. The other tls.client.* settings come from there, too, or from tls.config.file.

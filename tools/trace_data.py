@@ -6,7 +6,7 @@ Pure functions. The bytes come from clients: what does not fit is counted, never
     trace \\x02 trace \\x02 ...; a trace is fields separated by \\x01, by its first field:
     Pub       1 time, 3 group, 5 message id, 10 cost, 12 or 13 success
     SubAfter  2 message id, 3 cost, 4 success, 7 time, 8 group (7 and 8 since 4.8)
-    other kinds are left out, as the original leaves them out of its output
+    other kinds are left out, as RocketMQ leaves them out of its output
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _status_report(
 
 
 def _save(info: ConsumerRunningInfo, client_id: str, now_ms: int) -> Path:
-    """Write it to <now>/<client id> here, as the original does; a stranger's id stays inside."""
+    """Write it to <now>/<client id> here, as RocketMQ does; a stranger's id stays inside."""
     name = _UNSAFE_IN_NAME.sub("_", client_id)[:200]
     path = Path(str(now_ms)) / (f"_{name}" if name[:1] in ("", ".") else name)
     try:

@@ -1,6 +1,6 @@
 """A cluster on paper: exportConfigs, exportMetadata, exportMetrics write one JSON file each.
 
-The files' names, members and texts of numbers are the original's. (Java: ExportConfigsCommand,
+The files' names, members and texts of numbers are RocketMQ's. (Java: ExportConfigsCommand,
 ExportMetadataCommand, ExportMetricsCommand.)
 """
 

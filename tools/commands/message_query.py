@@ -50,7 +50,7 @@ def _check_pair(group: str | None, client_id: str | None) -> None:
 @_GROUP
 @_CLIENT
 @click.option("-s", "--sendMessage", "resend", type=bool, default=False, help="Send it again.")
-@click.option("-u", "--unitName", "unit", help="Accepted as in the original; not used.")
+@click.option("-u", "--unitName", "unit", help="Accepted as in RocketMQ; not used.")
 def query_msg_by_id(
     admin: AdminClient,
     msg_ids: str,

@@ -1,6 +1,6 @@
 """startMonitoring: rounds over all groups, what they have not consumed and what looks wrong.
 
-Prints what the original writes to its log. (Java: StartMonitoringSubCommand, MonitorService,
+Prints what RocketMQ writes to its log. (Java: StartMonitoringSubCommand, MonitorService,
 DefaultMonitorListener.)
 """
 

@@ -109,7 +109,7 @@ def skip_accumulated_message(admin: AdminClient, group: str, topic: str, force: 
 
 
 def _reset_offsets(admin: AdminClient, reset: _Reset) -> tuple[str, Report]:
-    """The original's name for the group in its heading, and the queues with their offsets."""
+    """RocketMQ's name for the group in its heading, and the queues with their offsets."""
     route = admin.route(reset.topic)
     try:
         return "group", _reset_online(admin, reset, route)
@@ -242,12 +242,12 @@ def _clone_question(source: str, destination: str, topic: str, offline: bool) ->
 @click.option("-d", "--destGroup", "destination", required=True, help="Group to copy to.")
 @_TOPIC
 @click.option(
-    "-o", "--offline", type=bool, default=False, help="Accepted as in the original; not used."
+    "-o", "--offline", type=bool, default=False, help="Accepted as in RocketMQ; not used."
 )
 def clone_group_offset(
     admin: AdminClient, source: str, destination: str, topic: str, offline: bool
 ) -> Report:
-    """Copy a group's offsets in one topic; the original copies its other topics along."""
+    """Copy a group's offsets in one topic; RocketMQ copies its other topics along."""
     route = admin.route(topic)
     found = {
         queue: stats.consumer_offset

@@ -82,7 +82,7 @@ def topic_cluster_list(admin: AdminClient, topic: str) -> Report:
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-l", "--list", "as_list", is_flag=True, help="Print a table.")
 def topic_route(admin: AdminClient, topic: str, as_list: bool) -> Report:
-    """The route in the original's JSON, or with -l as a table."""
+    """The route in RocketMQ's JSON, or with -l as a table."""
     route = admin.route(topic)
     data = msgspec.json.decode(route.to_standard_json_bytes())
     if as_list:
