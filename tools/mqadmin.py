@@ -1,7 +1,7 @@
 """mqadmin: the operator's commands, with the names and option letters of RocketMQ.
 
 Runs as a short-lived program: `mqadmin <command> [options]`, `mqadmin help <command>`. Imports
-only the module of the command that was asked for. Trouble is one line on stderr. Exit codes:
+only the module of the requested command. An error is one line on stderr. Exit codes:
 0 done, 1 refused or unreachable, 2 wrong usage, 130 interrupted.
 """
 
@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from conf.installation import enter_program
-from tools.command_line import CONTEXT_SETTINGS, TROUBLES, Surroundings, complain
+from tools.command_line import COMMAND_ERRORS, CONTEXT_SETTINGS, CommandContext, print_error
 from tools.command_table import COMMANDS, find_command
 
 EXIT_OK: Final = 0
@@ -81,7 +81,7 @@ def complete_command(
 
 
 def unknown_command(name: str) -> str:
-    """One line that there is no such command, with the nearest that is."""
+    """One line that there is no such command, with the nearest one."""
     folded = {known.lower(): known for known in (*COMMANDS, "help")}
     nearest = get_close_matches(name.lower(), folded, n=1, cutoff=0.4)
     hint = f"the nearest is {folded[nearest[0]]}" if nearest else "mqadmin help lists them all"
@@ -98,7 +98,7 @@ def command_list() -> str:
             *lines,
             "",
             "Every command takes -n ADDRESSES, --json, -h, and -i SECONDS to repeat (--interval",
-            "SECONDS where -i means something else); those that ask take --yes.",
+            "SECONDS where -i means something else); those that ask for confirmation take --yes.",
             "See 'mqadmin help <command>' for more information on a specific command.",
             "'mqadmin --version' prints the version.",
             "",
@@ -135,23 +135,25 @@ def run() -> int:
     return main(sys.argv[1:])
 
 
-def main(arguments: Sequence[str], surroundings: Surroundings | None = None) -> int:
+def main(arguments: Sequence[str], context: CommandContext | None = None) -> int:
     """Run one command; the exit code."""
-    logging.getLogger().addHandler(logging.NullHandler())  # its troubles come back as errors
+    logging.getLogger().addHandler(
+        logging.NullHandler()
+    )  # the client's problems are raised as errors
     name = find_command(arguments[0]) or "" if arguments else ""
     try:
         code = mqadmin.main(
-            list(arguments), prog_name="mqadmin", standalone_mode=False, obj=surroundings
+            list(arguments), prog_name="mqadmin", standalone_mode=False, obj=context
         )
     except click.UsageError as error:
         hint = f" (mqadmin help {name} lists its options)" if name else ""
-        complain(name, error.format_message() + hint)
+        print_error(name, error.format_message() + hint)
         return EXIT_USAGE
     except click.Abort:
-        complain(name, "stopped")
+        print_error(name, "stopped")
         return EXIT_INTERRUPTED
-    except TROUBLES as error:
-        complain(name, error)
+    except COMMAND_ERRORS as error:
+        print_error(name, error)
         return EXIT_FAILED
     return code if isinstance(code, int) else EXIT_OK
 

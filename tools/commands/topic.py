@@ -1,4 +1,5 @@
-"""What the name server and brokers know of topics: topicList, topicRoute, topicStatus and kin.
+"""Topics as the name server and brokers know them: topicList, topicRoute,
+topicStatus, topicClusterList, allocateMQ.
 
 (Java: TopicListSubCommand, TopicRouteSubCommand, TopicStatusSubCommand, TopicClusterSubCommand,
 AllocateMQSubCommand.)
@@ -117,7 +118,7 @@ def topic_status(admin: AdminClient, topic: str) -> Report:
     """One row for each queue: first and next offset, time of the newest message."""
     offsets = admin.topic_stats(topic).offset_table
     if not offsets:
-        raise AdminError(f"no broker has numbers of topic {topic}")
+        raise AdminError(f"no broker has statistics of topic {topic}")
     queues = sorted(offsets, key=lambda queue: (queue.broker_name, queue.queue_id))
     rows: list[Sequence[object]] = []
     data = []
