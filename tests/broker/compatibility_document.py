@@ -140,7 +140,7 @@ def faults(ours: Served) -> list[str]:
     used = BROKER_498 | BROKER_533 | NAMESRV_498 | NAMESRV_533 | TO_CLIENTS_498 | TO_CLIENTS_533
     unused = {code for codes, _ in UNUSED for code in codes}
     if wrong := unused ^ ((DEFINED_498 | DEFINED_533) - used):
-        found.append(f"answered by nobody, or not listed as that: {_listed(wrong)}")
+        found.append(f"answered by no program, or not listed as such: {_listed(wrong)}")
     if wrong := NOTES.keys() - ours.broker - ours.namesrv:
         found.append(f"notes on what ours does not answer: {_listed(wrong)}")
     return found
@@ -183,7 +183,7 @@ def _head() -> str:
     return f"""\
 # What RocketMQ 4.9.8 and 5.3.3 answer, and what ours does
 
-Made from our tables of routes and settings. To write it anew (a test compares):
+Made from our tables of routes and settings. To regenerate it (a test compares):
 
     {COMMAND}
 
