@@ -131,8 +131,8 @@ GAPS_533: Final = (
         "controller",
         frozenset({1007, 1008}),
         "There is no controller: an operator makes a slave the master (docs/replication.md). "
-        "mqadmin getBrokerEpoch (1007) shows code 3; no program sends 1008 to a broker that is in no "
-        "controller's table.",
+        "mqadmin getBrokerEpoch (1007) shows code 3; no program sends 1008 to a broker that is in "
+        "no controller's table.",
     ),
     Gap(
         "RocksDB",

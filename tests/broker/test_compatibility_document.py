@@ -118,7 +118,7 @@ def test_the_facts_about_constants_follow_ours(
     monkeypatch.setattr(compatibility_document, "DEFINED_533", DEFINED_533 | {7})
     assert faults(ours) == [
         "defined in only one of RequestCode and the facts: 7",
-        "answered by nobody, or not listed as that: 7",
+        "answered by no program, or not listed as such: 7",
     ]
 
 
