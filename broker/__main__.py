@@ -20,6 +20,7 @@ from broker.supervisor.descriptor_limit import raise_descriptor_limit
 from broker.supervisor.listening_sockets import PortTakenError
 from conf.command_line import check_home
 from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
+from conf.installation import enter_program
 from conf.logging_setup import configure_logging, log_directory
 from ipc.clock import SystemClock
 from store.errors import StoreError
@@ -28,6 +29,12 @@ _SECOND_BROKER: Final = (
     " (a second broker on this host: -n 127.0.0.1:9876 and a settings file with its own"
     " listenPort, storePathRootDir and metricsPort=0)"
 )
+
+
+def run() -> int:
+    """The console script `mqbroker` of an installed wheel."""
+    enter_program("mqbroker", sys.argv[1:], os.environ)
+    return main(sys.argv[1:])
 
 
 def main(arguments: list[str]) -> int:

@@ -19,6 +19,7 @@ from typing import Final
 
 from conf.command_line import check_home
 from conf.errors import EXIT_CANNOT_START, EXIT_OK, ConfigError, StartupExitError
+from conf.installation import enter_program
 from conf.logging_setup import configure_logging, log_directory
 from conf.pid_file import remove_pid_file, write_pid_file
 from namesrv.kv_config_manager import KVConfigError
@@ -31,6 +32,12 @@ log = logging.getLogger("namesrv")
 
 PROCESS_NAME: Final = "namesrv"
 PID_KIND: Final = "mqnamesrv"
+
+
+def run() -> int:
+    """The console script `mqnamesrv` of an installed wheel."""
+    enter_program("mqnamesrv", sys.argv[1:], os.environ)
+    return main()
 
 
 def main() -> int:

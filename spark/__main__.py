@@ -7,16 +7,29 @@ modules would hide others of their names; the checkout, or the zip of --py-files
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import os
 import sys
 import time
 from pathlib import Path
+from typing import Final
+
+_DISTRIBUTION: Final = "rocketmq-python-broker"
 
 
 def _own_path() -> None:
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
     sys.path.append(str(here.parent))
+
+
+def run() -> int:
+    """The console script `mqreport` of an installed wheel (bin/mqreport answers --version)."""
+    if sys.argv[1:2] == ["--version"]:
+        sys.stdout.write(f"mqreport {importlib.metadata.version(_DISTRIBUTION)}\n")
+        return 0
+    os.environ["PYTHONSAFEPATH"] = "1"  # for Spark's Python workers: no module of the directory
+    return _run()
 
 
 def _run() -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from setuptools import find_packages
 
 from broker import broker_startup
 from conf.config_fields import field_specs
@@ -216,12 +217,12 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_packages_are_listed() -> None:
-    listed = set(setup_cfg()["options"]["packages"].split())
+def test_packages_are_installed() -> None:
+    include = setup_cfg()["options.packages.find"]["include"].split()
     there = {m.name for m in modules() if m.path.name == "__init__.py"}
     directories = {".".join(m.path.parent.relative_to(ROOT).parts) for m in modules()}
     assert directories - there == set(), "a package without __init__.py"
-    assert there - listed == set(), "not in setup.cfg"
+    assert set(find_packages(str(ROOT), include=include)) == there, "setup.cfg installs others"
 
 
 def test_door_plates() -> None:
@@ -291,3 +292,32 @@ def test_commands_of_the_readme_exist() -> None:
     commands = set(re.findall(r"(?<![\w/])(?:bin/[\w-]+|\.ci/run)", text))
     assert {"bin/mqbroker", "bin/test"} <= commands
     assert [name for name in sorted(commands) if not os.access(ROOT / name, os.X_OK)] == []
+
+
+_PATHS = re.compile(
+    r"(?<![\w/.<$-])(?:conf|remoting|ipc|store|ha|namesrv|broker|tools|spark|tests|bin|packaging|docs)"
+    r"/[\w/.-]*\w\.(?:py|md|ya?ml|conf|properties|service|json|j2|png|rules)\b"
+)
+_MADE_LATER = {"conf/tools.yml", "conf/plain_acl.yml", "namesrv/kvConfig.json"}
+"""Files of an installation, not of the project."""
+
+
+def _documents() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("path", _documents(), ids=lambda path: path.name)
+def test_files_that_documents_name_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = set(_PATHS.findall(text)) - _MADE_LATER
+    links = {
+        link
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+        if not (path.parent / link).exists()
+    }
+    missing = {name for name in named if not (ROOT / name).exists() and "/out/" not in name}
+    assert missing | links == set()
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1_200

@@ -1,7 +1,7 @@
-"""As whom mqadmin asks: the account in $ROCKETMQ_HOME/conf/tools.yml, if there is one.
+"""The account that mqadmin signs its requests with: $ROCKETMQ_HOME/conf/tools.yml, if there is one.
 
-Read once per command in its main thread. Without the file nothing is signed, and nothing of what
-reads it is imported. (Java: AclUtils.getAclRPCHook.)
+Read once per command in its main thread. Without the file nothing is signed, and the modules
+that read it are not imported. (Java: AclUtils.getAclRPCHook.)
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tools.errors import AdminError
 def find_signer(home: str | None) -> RequestSigner | None:
     """The signer of <home>/conf/tools.yml; None without home, file or either key in it.
 
-    AdminError for a home that is not there and a file that cannot be read: unsigned requests would
-    be refused for another reason.
+    AdminError for a home that does not exist and a file that cannot be read: unsigned requests
+    would be refused with a misleading reason.
     """
     if home is None:
         return None
     if not Path(home).is_dir():
-        raise AdminError(f"ROCKETMQ_HOME: {home} is no directory: set it right, or unset it")
+        raise AdminError(f"ROCKETMQ_HOME: {home} is not a directory: correct it or unset it")
     directory = Path(home) / "conf"
     if not (directory / "tools.yml").exists():
         return None

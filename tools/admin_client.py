@@ -1,4 +1,4 @@
-"""AdminClient: what the operator's commands ask of name servers and brokers.
+"""AdminClient: the requests of the operator's commands to name servers and brokers.
 
 Runs in the command's main thread over one RemotingClient. Speaks the protocol and knows where to
 send what: route lookups, the master of a broker name, sums over brokers. It must not know how a
@@ -58,14 +58,14 @@ _ADDRESS: Final = re.compile(r"[^\s,;]+:[0-9]{1,5}")
 
 @dataclass(frozen=True, slots=True)
 class NameServers:
-    """Where name servers are, and whether anybody said so."""
+    """Addresses of name servers, and whether they are the default."""
 
     addresses: tuple[str, ...]
     is_default: bool = False
 
     @classmethod
     def parse(cls, text: str | None) -> NameServers:
-        """Read "host:port;host:port"; nothing at all means the default. Raises AdminError."""
+        """Read "host:port;host:port"; an empty text means the default. Raises AdminError."""
         addresses = tuple(part.strip() for part in (text or "").split(";") if part.strip())
         for address in addresses:
             if _ADDRESS.fullmatch(address) is None:
@@ -150,8 +150,8 @@ class AdminClient:
                 failures.append(str(error))
         reason = "; ".join(failures)
         if self.name_servers.is_default:
-            reason += " (the default: neither -n nor NAMESRV_ADDR names one)"
-        raise AdminError(f"no name server: {reason}")
+            reason += " (the default, as neither -n nor NAMESRV_ADDR is given)"
+        raise AdminError(f"no name server reachable: {reason}")
 
     def ask_every_name_server(
         self, code: RequestCode, header: CommandCustomHeader | None, body: bytes = b""
@@ -167,8 +167,8 @@ class AdminClient:
             done = ", ".join(address for address, _ in answers) or "none"
             reason = "; ".join(failures)
             if self.name_servers.is_default:
-                reason += " (the default: neither -n nor NAMESRV_ADDR names one)"
-            raise AdminError(f"name servers done: {done}; failed: {reason}")
+                reason += " (the default, as neither -n nor NAMESRV_ADDR is given)"
+            raise AdminError(f"succeeded at name servers: {done}; failed: {reason}")
         return answers
 
     # -- the cluster ---------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class AdminClient:
         return merged
 
     def groups_of_topic(self, topic: str, route: TopicRouteData) -> list[str]:
-        """Who consumes a topic, asked of the first broker that has it; sorted."""
+        """The groups that consume a topic, asked of the first broker that has it; sorted."""
         for address in addresses(route):
             header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
             response = self.call(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
@@ -280,7 +280,7 @@ class AdminClient:
     def find_consumer_connection(
         self, group: str, address: str | None = None
     ) -> ConsumerConnection | None:
-        """The live members of a group; None when nobody is online."""
+        """The live members of a group; None when no member is online."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         for target in [address] if address is not None else self.group_brokers(group):
             response = self.call(
@@ -298,7 +298,7 @@ class AdminClient:
     def consumer_running_info(
         self, group: str, client_id: str, *, with_jstack: bool = False
     ) -> ConsumerRunningInfo:
-        """What one live member tells of itself, relayed by the first broker that can reach it."""
+        """The running info of one live member, relayed by the first broker that can reach it."""
         header = GetConsumerRunningInfoRequestHeader(
             consumer_group=group, client_id=client_id, jstack_enable=with_jstack
         )
@@ -364,6 +364,6 @@ def addresses(route: TopicRouteData) -> list[str]:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """One line that a name is not there, with the nearest one that is."""
+    """One line that a name does not exist, with the nearest existing one."""
     nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"{kind} {name} does not exist" + (f"; the nearest is {nearest[0]}" if nearest else "")

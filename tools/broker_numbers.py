@@ -1,4 +1,4 @@
-"""Numbers out of the texts and tables that brokers send about themselves. Pure functions."""
+"""Parses numbers in the texts and tables that brokers send about themselves. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from remoting.body.stats import BrokerStatsData
 
 
 def number(text: str | None) -> float:
-    """A broker's number; 0 where it gave none or no number."""
+    """A broker's number; 0 if it is missing or malformed."""
     try:
         return float(text or 0)
     except ValueError:
@@ -26,5 +26,5 @@ def out_tps_key(info: Mapping[str, str]) -> str:
 
 
 def day_sum(item: BrokerStatsData) -> int:
-    """The longest span that counted something: a young broker has no day yet."""
+    """The longest span with a count: a broker that has just started has no full day yet."""
     return item.stats_day.sum or item.stats_hour.sum or item.stats_minute.sum

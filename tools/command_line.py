@@ -1,4 +1,4 @@
-"""What all commands of mqadmin share: common options, the question before a loss, repetition.
+"""What all commands of mqadmin share: common options, confirmation before data is lost, repetition.
 
 Runs once per command in the main thread. A command is a plain function from an AdminClient and
 its own options to reports; `command` makes a click command of it. It must not know any request.
@@ -30,8 +30,8 @@ from tools.tls import find_tls
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _CANNOT_REDRAW: Final = ("", "dumb", "unknown")
 """What TERM says of a terminal without cursor movements."""
-TROUBLES: Final = (AdminError, RemotingError, RequestError)
-"""Everything a command may end with; each has a message of one line."""
+COMMAND_ERRORS: Final = (AdminError, RemotingError, RequestError)
+"""Errors that may end a command; each has a message of one line."""
 
 
 def wall_clock_ms() -> int:
@@ -40,8 +40,8 @@ def wall_clock_ms() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a command takes from outside; tests replace it (click's context object)."""
+class CommandContext:
+    """Clock and waiting of a command; tests replace them (click's context object)."""
 
     wait: Callable[[float], bool] = field(default_factory=lambda: threading.Event().wait)
     """Waits seconds between repetitions; True ends them."""
@@ -67,9 +67,9 @@ def command(
 ) -> Callable[[Callable[..., Reports]], click.Command]:
     """A click command called `name` out of a function(admin, **options) that gives reports.
 
-    `asks` makes, from the options, the question to answer before anything is lost; None: these
-    options lose nothing. `every_s` is the interval of a command that repeats without being told.
-    `is_view`: its rounds are readings of one thing, each with its time; a terminal shows the last.
+    `asks` makes the question to confirm from the options; None: nothing is lost with these options.
+    `every_s` is the interval of a command that repeats by default. `is_view`: each round reads the
+    same thing; it is shown with its time, and a terminal shows only the latest.
     """
 
     def decorate(function: Callable[..., Reports]) -> click.Command:
@@ -129,35 +129,35 @@ def _common_options(
 
 
 def _ask(question: str) -> None:
-    """Go on only after a yes; without a terminal nobody can give one."""
+    """Continue only after a yes; without a terminal --yes is required."""
     if not sys.stdin.isatty():
-        raise AdminError(f"{question} Nobody can be asked here: say --yes")
+        raise AdminError(f"{question} Without a terminal, confirm with --yes")
     click.confirm(question, abort=True, err=True)
 
 
 def _run(
     name: str, function: Callable[[AdminClient], Reports], common: _Common, *, is_view: bool
 ) -> None:
-    """Run a command once, or over and over; only the first failure ends it."""
-    surroundings = click.get_current_context().find_object(Surroundings) or Surroundings()
+    """Run a command once or repeatedly; only a failure of the first round ends it."""
+    context = click.get_current_context().find_object(CommandContext) or CommandContext()
     servers = NameServers.parse(common.name_servers or os.environ.get("NAMESRV_ADDR"))
     signer = find_signer(os.environ.get("ROCKETMQ_HOME"))
     tls = find_tls(os.environ)
-    with AdminClient(servers, surroundings.now_ms, signer, tls) as admin, ExitStack() as stack:
+    with AdminClient(servers, context.now_ms, signer, tls) as admin, ExitStack() as stack:
         first = function(admin)
         show: Callable[[Reports], None] = functools.partial(print_reports, as_json=common.as_json)
         if is_view and common.interval is not None and not common.as_json:
-            show = _timed(_open_view(stack), surroundings.now_ms)
+            show = _timed(_open_view(stack), context.now_ms)
         show(first)
-        while common.interval is not None and not surroundings.wait(common.interval):
+        while common.interval is not None and not context.wait(common.interval):
             try:
                 show(function(admin))
-            except TROUBLES as error:
-                complain(name, error)
+            except COMMAND_ERRORS as error:
+                print_error(name, error)
 
 
 def _open_view(stack: ExitStack) -> Callable[[str], None]:
-    """What draws a text in place of the last one; elsewhere than on a terminal it prints it."""
+    """A function that redraws a text in place on a terminal, and prints it elsewhere."""
     if sys.stdout.isatty() and os.environ.get("TERM", "") not in _CANNOT_REDRAW:
         from tools.live_view import LiveView
 
@@ -166,7 +166,7 @@ def _open_view(stack: ExitStack) -> Callable[[str], None]:
 
 
 def _timed(draw: Callable[[str], None], now_ms: Callable[[], int]) -> Callable[[Reports], None]:
-    """Shows a command's findings below the time at which they were read."""
+    """Shows a command's results below the time at which they were read."""
 
     def show(reports: Reports) -> None:
         found = [reports] if isinstance(reports, Report) else list(reports)
@@ -175,7 +175,7 @@ def _timed(draw: Callable[[str], None], now_ms: Callable[[], int]) -> Callable[[
     return show
 
 
-def complain(name: str, error: object) -> None:
+def print_error(name: str, error: object) -> None:
     """One line on stderr about a command."""
     prefix = f"mqadmin {name}" if name else "mqadmin"
     print(f"{prefix}: {safe_line(str(error))}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """Every command of mqadmin: its name, one line about it, and the module that holds it.
 
 Pure data, so that the list of commands and the search for a misspelt one import no command.
-Names and order by subject are the original's (Java: MQAdminStartup).
+Names and order by subject are RocketMQ's (Java: MQAdminStartup).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 COMMANDS: Final[dict[str, Entry]] = {
     "updateTopic": Entry("topic_admin", "Update or create topic"),
     "deleteTopic": Entry("topic_admin", "Delete topic from broker and name servers (asks)"),
-    "updateTopicPerm": Entry("topic_admin", "Update what may be done with a topic"),
+    "updateTopicPerm": Entry("topic_admin", "Update the permissions of a topic"),
     "updateOrderConf": Entry("topic_admin", "Show, set or delete an order conf (asks)"),
     "updateSubGroup": Entry("group_admin", "Update or create subscription group"),
     "getConsumerConfig": Entry("group_admin", "Show the settings of a subscription group"),
@@ -28,13 +28,13 @@ COMMANDS: Final[dict[str, Entry]] = {
     "topicRoute": Entry("topic", "Show the route of a topic"),
     "topicStatus": Entry("topic", "Show the offsets of each queue of a topic"),
     "topicClusterList": Entry("topic", "Show the clusters that have a topic"),
-    "allocateMQ": Entry("topic", "Show who would get which queue of a topic"),
-    "brokerStatus": Entry("broker", "Show the runtime numbers of brokers"),
+    "allocateMQ": Entry("topic", "Show how the queues of a topic would be allocated"),
+    "brokerStatus": Entry("broker", "Show the runtime statistics of brokers"),
     "getBrokerConfig": Entry("broker", "Show the settings of brokers"),
     "updateBrokerConfig": Entry("broker", "Change a setting of brokers"),
     "brokerConsumeStats": Entry("consumer_progress", "Show all groups' progress at one broker"),
     "cleanExpiredCQ": Entry("broker", "Delete expired consume queue files (asks)"),
-    "cleanUnusedTopic": Entry("broker", "Delete the queues of topics that are gone (asks)"),
+    "cleanUnusedTopic": Entry("broker", "Delete the queues of deleted topics (asks)"),
     "deleteExpiredCommitLog": Entry("broker", "Delete expired commit log files (asks)"),
     "sendMsgStatus": Entry("send_time", "Send messages to one broker, show each result"),
     "queryMsgById": Entry("message_query", "Show a message by its offset id"),
@@ -47,24 +47,26 @@ COMMANDS: Final[dict[str, Entry]] = {
     "printMsgByQueue": Entry("message_read", "Print or count the messages of one queue"),
     "sendMessage": Entry("message_send", "Send a message"),
     "consumeMessage": Entry("message_read", "Read messages without moving any offset"),
-    "producerConnection": Entry("connection", "Show who is connected for a producer group"),
+    "producerConnection": Entry("connection", "Show the connections of a producer group"),
     "producer": Entry("connection", "Show all producers of one broker"),
-    "consumerConnection": Entry("connection", "Show who is connected for a consumer group"),
-    "consumerProgress": Entry("consumer_progress", "Show how far consumer groups are behind"),
-    "consumerStatus": Entry("consumer_status", "Show what consumers tell of themselves"),
-    "startMonitoring": Entry("monitoring", "Watch all groups, a round every minute"),
-    "resetOffsetByTime": Entry("offset", "Set the offsets of a group to a time (asks)"),
-    "skipAccumulatedMessage": Entry("offset", "Skip what a group has not consumed (asks)"),
+    "consumerConnection": Entry("connection", "Show the connections of a consumer group"),
+    "consumerProgress": Entry("consumer_progress", "Show the progress and lag of consumer groups"),
+    "consumerStatus": Entry("consumer_status", "Show the running info of consumers"),
+    "startMonitoring": Entry("monitoring", "Monitor all groups, once a minute"),
+    "resetOffsetByTime": Entry("offset", "Reset the offsets of a group to a time (asks)"),
+    "skipAccumulatedMessage": Entry(
+        "offset", "Skip the messages that a group has not consumed (asks)"
+    ),
     "cloneGroupOffset": Entry("offset", "Copy the offsets of a group to another (asks)"),
-    "haStatus": Entry("ha_status", "Show how replicas follow their masters"),
+    "haStatus": Entry("ha_status", "Show the replication status of brokers"),
     "clusterList": Entry("cluster", "List all clusters with their brokers"),
     "clusterRT": Entry("send_time", "Measure the response time of each broker of a cluster"),
     "checkMsgSendRT": Entry("send_time", "Measure the response time of sends to a topic"),
     "statsAll": Entry("stats", "Show rates and backlog of topics and groups"),
     "updateKvConfig": Entry("namesrv", "Create or update a name server's KV setting"),
     "deleteKvConfig": Entry("namesrv", "Delete a name server's KV setting (asks)"),
-    "wipeWritePerm": Entry("namesrv", "Take a broker's write permission in all name servers"),
-    "addWritePerm": Entry("namesrv", "Give a broker's write permission back in all name servers"),
+    "wipeWritePerm": Entry("namesrv", "Remove a broker's write permission in all name servers"),
+    "addWritePerm": Entry("namesrv", "Restore a broker's write permission in all name servers"),
     "getNamesrvConfig": Entry("namesrv", "Show the settings of name servers"),
     "updateNamesrvConfig": Entry("namesrv", "Change a setting of all name servers"),
     "updateAclConfig": Entry("acl", "Create or update an account of brokers"),
@@ -78,7 +80,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 
 
 ALIASES: Final[dict[str, str]] = {"deleteaccessconfig": "deleteAclConfig"}
-"""Other names, in lower case, that the original takes too."""
+"""Other names, in lower case, that RocketMQ accepts, too."""
 
 
 def find_command(name: str) -> str | None:

@@ -1,7 +1,7 @@
 """What can go wrong in an operator's command, apart from remoting's own errors.
 
-Pure data. `mqadmin` turns each into one line on stderr and an exit code; nobody else catches them
-all.
+Pure data. `mqadmin` turns each into one line on stderr and an exit code; no other code catches all
+of them.
 """
 
 from __future__ import annotations

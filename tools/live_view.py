@@ -34,7 +34,7 @@ class LiveView:
         return self
 
     def show(self, text: str) -> None:
-        """Draw this in place of what is there; longer lines are folded, not cut."""
+        """Draw this in place of the current text; longer lines are folded, not cut."""
         with _held_back(signal.SIGINT, signal.SIGTERM):
             self._live.update(Text(text, overflow="fold"), refresh=True)
 
@@ -50,18 +50,20 @@ class LiveView:
 
 @contextmanager
 def _held_back(*numbers: signal.Signals) -> Iterator[None]:
-    """These signals come after the block: half a drawing would be drawn over the lines above."""
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda n, _frame: came.append(n)) for number in numbers}
+    """Delivers these signals after the block: half a redraw would overwrite the lines above."""
+    received: list[int] = []
+    before = {
+        number: signal.signal(number, lambda n, _frame: received.append(n)) for number in numbers
+    }
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for found in came:
+    for found in received:
         signal.raise_signal(found)
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    """As a shell shows the end by a signal, after the contexts were left."""
+    """Exits with a shell's code for this signal, after the contexts have been left."""
     raise SystemExit(128 + number)

@@ -1,6 +1,6 @@
 """Stored messages as answers to 11, 12 and 33 carry them, back to back: bytes to MessageExt.
 
-Sans I/O, any thread. The bytes came from a peer: every length is checked before it is used and
+No I/O; any thread. The bytes came from a peer: every length is checked before it is used and
 inflated bodies are bounded. Knows nothing of queues, routes or printing. (Java: MessageDecoder.)
 
     4 total size | 4 magic | 4 body CRC | 4 queue id | 4 flag | 8 queue offset
@@ -66,7 +66,7 @@ class MessageExt:
     body_crc: int
     body: bytes
     body_note: str | None
-    """Why the body is shown as stored although the sender compressed it; None: it is whole."""
+    """Why the body is shown as stored although the sender compressed it; None: it is complete."""
     properties: dict[str, str]
     offset_msg_id: str
     broker_name: str = ""
@@ -78,7 +78,7 @@ class MessageExt:
 
 
 class _Reader:
-    """Takes checked pieces off one record. Owned by: decode_messages."""
+    """Reads one record field by field, checking each length. Owned by: decode_messages."""
 
     __slots__ = ("_data", "_end", "_start", "position")
 
@@ -120,7 +120,7 @@ class _Reader:
 def decode_messages(
     data: bytes, *, broker_name: str = "", max_body: int = MAX_INFLATED_BODY
 ) -> Iterator[MessageExt]:
-    """The messages of one answer. Raises MessageDecodeError at the first that does not fit."""
+    """The messages of one answer. Raises MessageDecodeError at the first malformed one."""
     view = memoryview(data)
     position = 0
     while position < len(view):
@@ -208,7 +208,7 @@ def decode_message_id(message_id: str) -> tuple[str, int]:
         raw = b""
     if len(raw) not in (16, 28):
         raise MessageDecodeError(
-            f"{message_id!r} is no offset message id (32 hex digits, 56 with IPv6): "
+            f"{message_id!r} is not an offset message id (32 hex digits, 56 with IPv6): "
             "for a unique key use queryMsgByUniqueKey"
         )
     (port,) = _INT.unpack_from(raw, len(raw) - 12)

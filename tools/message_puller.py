@@ -47,7 +47,7 @@ PULL_STATUS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """One answer: its status, where to go on, and the messages that matched."""
+    """One answer: its status, the next offset, and the messages that matched."""
 
     status: str
     next_begin_offset: int
@@ -139,7 +139,7 @@ class MessagePuller:
     ) -> Iterator[tuple[int, PullResult]]:
         """Pulls from `begin` up to `end` (not included), each with the offset it began at.
 
-        Ends early at the end of the queue; AdminError when the broker does not move on.
+        Ends early at the end of the queue; AdminError if the broker's next offset does not advance.
         """
         offset = begin
         while offset < end:

@@ -1,7 +1,7 @@
-"""Sending messages the way the original's clients do: route, queue, unique key, SEND_MESSAGE_V2.
+"""Sending messages the way RocketMQ's clients do: route, queue, unique key, SEND_MESSAGE_V2.
 
-Runs in the command's main thread. One attempt for each message: an operator wants to see what
-happened, not what a retry made of it. (Java: DefaultMQProducerImpl, MessageClientIDSetter.)
+Runs in the command's main thread. One attempt for each message: an operator wants to see the
+result of this attempt, not of a retry. (Java: DefaultMQProducerImpl, MessageClientIDSetter.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools.message_decoder import UNIQ_KEY, encode_properties
 from tools.message_text import KEYS, TAGS, queue_text
 
 TEMPLATE_TOPIC: Final = "TBW102"
-"""Its route is used for a topic that is not there yet; the broker then creates the topic."""
+"""Its route is used for a topic that does not exist yet; the broker then creates the topic."""
 
 DEFAULT_QUEUES: Final = 4
 
@@ -37,12 +37,12 @@ SEND_STATUS: Final = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
     ResponseCode.SLAVE_NOT_AVAILABLE: "SLAVE_NOT_AVAILABLE",
 }
-"""Answers that mean: stored. The text is Java's SendStatus."""
+"""Response codes of a message that was stored. The text is Java's SendStatus."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """What became of a message (Java: SendResult)."""
+    """The result of a send (Java: SendResult)."""
 
     send_status: str
     msg_id: str

@@ -1,7 +1,7 @@
-"""Messages as operators read them: the original's texts, and their JSON form.
+"""Messages as operators read them: RocketMQ's texts, and their JSON form.
 
 Pure functions but for save_body, which writes one file. Main thread. Bodies and properties are
-a stranger's text: control characters are shown as \\xNN.
+untrusted text: control characters are shown as \\xNN.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def detail_lines(message: MessageExt, body_path: str, *, with_offset_id: bool) -
 def save_body(message: MessageExt) -> Path:
     """Write the body to a file of its own and return its path.
 
-    In a directory of this user only. The id is a stranger's text: nothing of it but letters and
-    digits gets into the path, and a link that somebody laid there is not followed.
+    In a directory of this user only. The id is untrusted text: only its letters and digits
+    get into the path, and a symbolic link there is not followed.
     """
     directory = Path(tempfile.gettempdir()) / f"rocketmq-{os.getuid()}" / "msgbodys"
     name = _UNSAFE_IN_NAME.sub("_", message.msg_id)[:100]

@@ -1,6 +1,6 @@
 """Who has consumed a message: one answer for each group of its topic.
 
-Runs in the command's main thread. A guess from offsets and subscriptions, as in the original: it
+Runs in the command's main thread. A guess from offsets and subscriptions, as in RocketMQ: it
 does not prove that a listener succeeded. (Java: MQAdminExt.messageTrackDetail, MessageTrack.)
 """
 

@@ -1,7 +1,7 @@
-"""mqadmin: the operator's commands, with the names and option letters of the original.
+"""mqadmin: the operator's commands, with the names and option letters of RocketMQ.
 
 Runs as a short-lived program: `mqadmin <command> [options]`, `mqadmin help <command>`. Imports
-only the module of the command that was asked for. Trouble is one line on stderr. Exit codes:
+only the module of the requested command. An error is one line on stderr. Exit codes:
 0 done, 1 refused or unreachable, 2 wrong usage, 130 interrupted.
 """
 
@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
-from tools.command_line import CONTEXT_SETTINGS, TROUBLES, Surroundings, complain
+from conf.installation import enter_program
+from tools.command_line import COMMAND_ERRORS, CONTEXT_SETTINGS, CommandContext, print_error
 from tools.command_table import COMMANDS, find_command
 
 EXIT_OK: Final = 0
@@ -35,6 +38,11 @@ class LazyGroup(click.Group):
         """The command of this name in any case; None when there is none."""
         name = find_command(cmd_name)
         return super().get_command(ctx, cmd_name) if name is None else load_command(name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, from the table alone (no module of a command is imported), and options."""
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*complete_command(ctx, None, incomplete), *options]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -59,8 +67,21 @@ def load_command(name: str) -> click.Command:
     )
 
 
+def complete_command(
+    _ctx: click.Context, _parameter: click.Parameter | None, incomplete: str
+) -> list[CompletionItem]:
+    """The commands that begin with `incomplete`, in any case, for the shell to offer."""
+    described = {name: entry.description for name, entry in COMMANDS.items()}
+    described["help"] = "Show the help of a command."
+    return [
+        CompletionItem(name, help=text)
+        for name, text in described.items()
+        if name.lower().startswith(incomplete.lower())
+    ]
+
+
 def unknown_command(name: str) -> str:
-    """One line that there is no such command, with the nearest that is."""
+    """One line that there is no such command, with the nearest one."""
     folded = {known.lower(): known for known in (*COMMANDS, "help")}
     nearest = get_close_matches(name.lower(), folded, n=1, cutoff=0.4)
     hint = f"the nearest is {folded[nearest[0]]}" if nearest else "mqadmin help lists them all"
@@ -77,7 +98,7 @@ def command_list() -> str:
             *lines,
             "",
             "Every command takes -n ADDRESSES, --json, -h, and -i SECONDS to repeat (--interval",
-            "SECONDS where -i means something else); those that ask take --yes.",
+            "SECONDS where -i means something else); those that ask for confirmation take --yes.",
             "See 'mqadmin help <command>' for more information on a specific command.",
             "'mqadmin --version' prints the version.",
             "",
@@ -94,7 +115,7 @@ def mqadmin(ctx: click.Context) -> None:
 
 
 @mqadmin.command("help", context_settings=CONTEXT_SETTINGS, help="Show the help of a command.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_command)
 @click.pass_context
 def help_command(ctx: click.Context, name: str | None) -> None:
     """Print the list of commands, or the options of one."""
@@ -108,23 +129,31 @@ def help_command(ctx: click.Context, name: str | None) -> None:
         click.echo(own.get_help())
 
 
-def main(arguments: Sequence[str], surroundings: Surroundings | None = None) -> int:
+def run() -> int:
+    """The console script `mqadmin` of an installed wheel."""
+    enter_program("mqadmin", sys.argv[1:], os.environ)
+    return main(sys.argv[1:])
+
+
+def main(arguments: Sequence[str], context: CommandContext | None = None) -> int:
     """Run one command; the exit code."""
-    logging.getLogger().addHandler(logging.NullHandler())  # its troubles come back as errors
+    logging.getLogger().addHandler(
+        logging.NullHandler()
+    )  # the client's problems are raised as errors
     name = find_command(arguments[0]) or "" if arguments else ""
     try:
         code = mqadmin.main(
-            list(arguments), prog_name="mqadmin", standalone_mode=False, obj=surroundings
+            list(arguments), prog_name="mqadmin", standalone_mode=False, obj=context
         )
     except click.UsageError as error:
         hint = f" (mqadmin help {name} lists its options)" if name else ""
-        complain(name, error.format_message() + hint)
+        print_error(name, error.format_message() + hint)
         return EXIT_USAGE
     except click.Abort:
-        complain(name, "stopped")
+        print_error(name, "stopped")
         return EXIT_INTERRUPTED
-    except TROUBLES as error:
-        complain(name, error)
+    except COMMAND_ERRORS as error:
+        print_error(name, error)
         return EXIT_FAILED
     return code if isinstance(code, int) else EXIT_OK
 

@@ -1,10 +1,10 @@
 """mqshutdown broker|namesrv: stops every broker or name server of this host.
 
-Runs as a short-lived program of the operator. The original greps `ps` and returns at once; here
-the pid files say who runs (`conf.pid_file`), and it returns when they have ended, so that a start
-may follow. Same words; exit code 1 where nothing runs, as in 5.x. SIGTERM only: what to do about
-one that does not stop is the operator's decision. Standard library only, so that it needs no
-virtual environment.
+Runs as a short-lived program of the operator. RocketMQ greps `ps` and returns at once; here
+pid files name the running processes (`conf.pid_file`), and it returns when these have ended, so
+that a start may follow. Same output; exit code 1 if nothing runs, as in 5.x. SIGTERM only: what to
+do about a process that does not stop is the operator's decision. Standard library only, so that it
+needs no virtual environment.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from conf.installation import enter_program
 from conf.pid_file import PidRecord, running
 
 KINDS: Final = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
@@ -26,6 +27,12 @@ WAIT_S: Final = 30.0
 """Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""
 _PAUSE_S: Final = 0.05
 _PAUSE: Final = threading.Event()
+
+
+def run() -> int:
+    """The console script `mqshutdown` of an installed wheel."""
+    enter_program("mqshutdown", sys.argv[1:], os.environ)
+    return main(sys.argv[1:])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _wait(kind: str, told: Sequence[PidRecord]) -> list[PidRecord]:
-    """Those that still run at the end of the time."""
+    """The processes that still run at the deadline."""
     deadline = time.monotonic() + WAIT_S
     while left := [record for record in running(kind) if record in told]:
         if time.monotonic() >= deadline:

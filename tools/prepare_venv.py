@@ -1,10 +1,10 @@
-"""Makes the virtual environment that the launchers run in, or finds that it is ready.
+"""Creates the virtual environment that the launchers run in, unless it is ready.
 
 Run by `bin/setup-env.sh` before every start with a plain Python >= 3.11: standard library only,
-and nothing of ours may be imported. What to install is read from setup.cfg; a stamp inside the
-environment says what it was installed from, so that a changed list is installed again. A file
-lock lets one launcher work while others wait. Everything is told on stderr: stdout belongs to the
-boot line. Exit code 1 and one line that says what to do when it does not work.
+and no module of the project may be imported. What to install is read from setup.cfg; a stamp
+inside the environment records what was installed, so that a changed list is installed again. A
+file lock lets one launcher work while others wait. All messages go to stderr: stdout belongs to
+the boot line. On failure: exit code 1 and one line that says what to do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NETWORK_WORDS: Final = (
 
 
 class SetupError(Exception):
-    """What does not work, and the way out, in one line."""
+    """The problem and its remedy, in one line."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{given.program}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"{given.program}: interrupted; start again to go on", file=sys.stderr)
+        print(f"{given.program}: interrupted; start again to continue", file=sys.stderr)
         return 1
     return 0
 
@@ -74,7 +74,7 @@ def read_requirements(path: Path, extras: Sequence[str]) -> dict[str, list[str]]
 
 
 def prepare(venv: Path, groups: dict[str, list[str]], program: str) -> None:
-    """Brings `venv` to hold every group. Raises SetupError."""
+    """Installs every group into `venv`. Raises SetupError."""
     wanted = {name: _digest(lines) for name, lines in groups.items()}
     if _is_ready(venv, wanted):
         return
@@ -97,7 +97,7 @@ def _is_ready(venv: Path, wanted: dict[str, str]) -> bool:
         there = python.exists()
     except PermissionError as error:  # a link into a directory of another user
         way_out = (
-            "let this user read what it leads to, or set BROKER_VENV to a directory of your own"
+            "make its target readable for this user, or set BROKER_VENV to a directory of your own"
         )
         raise SetupError(f"cannot use {python}: {error.strerror}; {way_out}") from error
     return there and all(stamp.get(name) == value for name, value in wanted.items())
@@ -118,7 +118,7 @@ def _write_stamp(venv: Path, wanted: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def _locked(venv: Path, program: str) -> Iterator[None]:
-    """One launcher at a time; the lock ends with its process, however that ends."""
+    """One launcher at a time; the lock is released when its process ends, for whatever reason."""
     path = venv.with_name(venv.name + ".lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _create(venv: Path, program: str) -> None:
         return
     if venv.exists() and any(venv.iterdir()) and not (venv / "pyvenv.cfg").exists():
         way_out = "remove it yourself, or set BROKER_VENV to a new directory"
-        raise SetupError(f"{venv} is there and is no virtual environment; {way_out}")
+        raise SetupError(f"{venv} exists and is not a virtual environment; {way_out}")
     _say(program, f"creating {venv} with Python {sys.version.split()[0]}")
     command = [sys.executable, "-m", "venv", "--clear", str(venv)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -196,7 +196,7 @@ def _show_progress(program: str, line: str) -> None:
 
 
 def _install_failure(venv: Path, output: str) -> str:
-    where = f"all of pip's words are in {venv / PIP_LOG}"
+    where = f"pip's full output is in {venv / PIP_LOG}"
     if "No space left" in output:
         return f"the disk is full: make room for 1 GB in {venv} and start again; {where}"
     if any(word in output for word in _NETWORK_WORDS):

@@ -1,6 +1,6 @@
-"""Taking a topic away from a cluster: what deleteTopic and deleteSubGroup share.
+"""Deletes a topic from a cluster, for deleteTopic and deleteSubGroup.
 
-Runs in the command's main thread, after the operator said yes.
+Runs in the command's main thread, after the operator has confirmed.
 """
 
 from __future__ import annotations

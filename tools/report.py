@@ -1,8 +1,8 @@
-"""What a command found, as text for people or as JSON for programs.
+"""A command's results, as text for people or as JSON for programs.
 
-Runs in the command's main thread; writes to stdout only. A command hands over a Report (or several
-as they come) and never prints. Text from peers loses its control characters here, so that a
-message cannot drive the operator's terminal.
+Runs in the command's main thread; writes to stdout only. A command returns a Report (or yields
+several) and never prints. Text from peers loses its control characters here, so that a
+message cannot control the operator's terminal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_DATA: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One finding: its text, without the last line break, and its JSON value."""
+    """One result: its text, without the last line break, and its JSON value."""
 
     text: str
     data: Any = NO_DATA
@@ -37,7 +37,7 @@ Reports = Report | Iterator[Report]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: heading as the original prints it, key in JSON, numbers to the right."""
+    """One column: heading as RocketMQ prints it, key in JSON, numbers to the right."""
 
     heading: str
     key: str
@@ -108,7 +108,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def print_reports(reports: Reports, *, as_json: bool) -> None:
-    """Write a command's findings; JSON is one line with one value, a list when several come."""
+    """Write a command's results; JSON is one line with one value, a list when several come."""
     if isinstance(reports, Report):
         print(json_text(reports.data) if as_json else reports.text, flush=True)
     elif as_json:
@@ -119,7 +119,7 @@ def print_reports(reports: Reports, *, as_json: bool) -> None:
 
 
 def _print_json_list(reports: Iterable[Report]) -> None:
-    """Stays one valid JSON value when the command fails on the way; its exit code tells."""
+    """One valid JSON value even if the command fails midway; its exit code shows that."""
     separator = "["
     try:
         for report in reports:

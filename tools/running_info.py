@@ -1,7 +1,7 @@
-"""What consumers tell of themselves: the original's text of it, and what looks wrong in it.
+"""The running info of consumers: RocketMQ's text of it, and anomalies.
 
 Pure functions. Texts come from clients: each line loses its control characters. A client that
-leaves out what kind of consumer it is counts as a pull consumer, which nothing is wrong with.
+does not send its consume type counts as a pull consumer, for which nothing is reported.
 (Java: ConsumerRunningInfo.)
 """
 
@@ -21,14 +21,14 @@ CONSUME_ORDERLY: Final = "PROP_CONSUMEORDERLY"
 START_TIMESTAMP: Final = "PROP_CONSUMER_START_TIMESTAMP"
 
 SETTLED_MS: Final = 120_000
-"""A younger consumer may still wait for the others' subscriptions."""
+"""A consumer started more recently may still wait for the others' subscriptions."""
 
 BLOCKED_MS: Final = 60_000
-"""So long may cached messages wait for the listener."""
+"""Cached messages may wait this long for the listener."""
 
 
 def format_running_info(info: ConsumerRunningInfo) -> str:
-    """All of it, in the original's six parts."""
+    """All of it, in RocketMQ's six parts."""
     lines = ["#Consumer Properties#"]
     lines += [f"{key:<40}: {value}" for key, value in info.properties.items()]
     lines += ["", "", "#Consumer Subscription#", *_subscription_lines(info)]
@@ -99,9 +99,9 @@ def process_queue_text(state: ProcessQueueInfo) -> str:
 
 
 def same_subscription(infos: Mapping[str, ConsumerRunningInfo], now_ms: int) -> bool:
-    """Whether all members (by client id) subscribe to the same, and to something.
+    """Whether all members (by client id) have the same, non-empty subscription.
 
-    True for pull consumers, and while the first member is young.
+    True for pull consumers, and shortly after the first member's start.
     """
     members = [infos[client_id] for client_id in sorted(infos)]
     if not members or not _pushes(members[0]) or not _settled(members[0], now_ms):
@@ -120,7 +120,7 @@ def _settled(info: ConsumerRunningInfo, now_ms: int) -> bool:
 
 
 def queue_problems(client_id: str, info: ConsumerRunningInfo, now_ms: int) -> list[str]:
-    """One line for each queue whose messages do not move on."""
+    """One line for each queue whose messages make no progress."""
     if not _pushes(info):
         return []
     orderly = info.properties.get(CONSUME_ORDERLY, "").lower() == "true"

@@ -1,7 +1,7 @@
-"""Which brokers a command means: -b one address, or -c a cluster.
+"""The brokers that a command addresses: -b one address, or -c a cluster.
 
-Runs in the command's main thread. The original takes the address in silence when both are given;
-here that is wrong usage, as neither is. (Java: CommandUtil.)
+Runs in the command's main thread. RocketMQ silently prefers the address when both are given;
+here both or neither is a usage error. (Java: CommandUtil.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ADDRESS_OPTION = click.option("-b", "--brokerAddr", "address", help="Broker addr
 
 
 def need_one(address: str | None, cluster: str | None) -> None:
-    """Wrong usage unless exactly one is given."""
+    """A usage error unless exactly one is given."""
     if (address is None) == (cluster is None):
         raise click.UsageError("one of -b ADDRESS and -c CLUSTER is needed")
 
@@ -34,5 +34,5 @@ def member_targets(admin: AdminClient, address: str | None, cluster: str | None)
 
 
 def place_text(address: str | None, cluster: str | None) -> str:
-    """Where, for a question: one of the two is given."""
+    """The target, for a question: one of the two is given."""
     return f"broker {address}" if address is not None else f"cluster {cluster}"

@@ -1,7 +1,7 @@
-"""Whether mqadmin speaks TLS: -Dtls.enable=true in JAVA_OPT or JAVA_OPT_EXT, as with the original.
+"""Whether mqadmin speaks TLS: -Dtls.enable=true in JAVA_OPT or JAVA_OPT_EXT, as with RocketMQ.
 
-Read once per command in its main thread; where these variables say nothing of TLS, nothing of what
-makes it is imported. The other tls.client.* settings come from there, too, or from tls.config.file.
+Read once per command in its main thread; if these variables do not mention TLS, its modules
+are not imported. The other tls.client.* settings come from there, too, or from tls.config.file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tools.errors import AdminError
 
 
 def find_tls(environment: Mapping[str, str]) -> ClientSecurity | None:
-    """What makes TLS connections; None for plain ones. AdminError for settings that cannot be
+    """The factory of TLS connections; None for plain ones. AdminError for settings that cannot be
     used."""
     if not tls_options(environment):
         return None

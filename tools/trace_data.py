@@ -1,12 +1,12 @@
 """The bodies of trace messages: what producers and consumers wrote about one message.
 
-Pure functions. The bytes come from clients: what does not fit is counted, never raised.
+Pure functions. The bytes come from clients: malformed traces are counted, never raised.
 (Java: TraceDataEncoder, TraceView.)
 
     trace \\x02 trace \\x02 ...; a trace is fields separated by \\x01, by its first field:
     Pub       1 time, 3 group, 5 message id, 10 cost, 12 or 13 success
     SubAfter  2 message id, 3 cost, 4 success, 7 time, 8 group (7 and 8 since 4.8)
-    other kinds are left out, as the original leaves them out of its output
+    other kinds are left out, as RocketMQ leaves them out of its output
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIELD_SEPARATOR: Final = "\x01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceView:
-    """One client's part in the way of a message; times in milliseconds, timestamp 0: not told."""
+    """One client's part in a message's life; times in milliseconds, timestamp 0: not given."""
 
     kind: str
     group: str
@@ -35,7 +35,7 @@ class TraceView:
 
 
 def decode_traces(message_id: str, message: MessageExt) -> tuple[list[TraceView], int]:
-    """What a trace message says of one message id, and how many of its traces are damaged."""
+    """The traces of one message id in a trace message, and the number of malformed ones."""
     views, damaged = [], 0
     host = message.born_host.rpartition(":")[0]
     for trace in message.body.decode(errors="replace").split(TRACE_SEPARATOR):

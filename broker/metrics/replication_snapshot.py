@@ -2,17 +2,15 @@
 
 The content of one line of the metrics dump (docs/metrics_dump.md), except the fields that identify
 the line (`v` to `final`: broker/metrics/metrics_dump.py). Runs on the dump's thread in the
-supervisor. Reads metric slots, control page, children and changed settings; the only file it knows
-is setup.cfg, which has the version.
+supervisor. Reads metric slots, control page, children and changed settings; opens no file (the
+version is conf/installation.py's).
 """
 
 from __future__ import annotations
 
-import configparser
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,6 +22,7 @@ from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
+from conf.installation import software_version
 from ha.control_slots import REPLICATED_OFFSET
 from ha.slave_progress import ReplicaState
 from ipc.clock import Clock
@@ -36,7 +35,6 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 STATES: Final = tuple(state.value for state in ReplicaState)
-UNKNOWN_VERSION: Final = "unknown"
 _DIGEST_DIGITS: Final = 12
 
 
@@ -52,19 +50,6 @@ def config_digest(settings: Mapping[str, str]) -> str:
     """12 hexadecimal digits that change with any setting; their order does not matter."""
     text = "".join(f"{key}={settings[key]}\n" for key in sorted(settings))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_DIGITS]
-
-
-def software_version(setup_file: Path | None = None) -> str:
-    """The version that setup.cfg names; UNKNOWN_VERSION, with a warning, where none can be read.
-    (The project is run from its directory, never installed: there is no other place.)"""
-    path = setup_file or Path(__file__).resolve().parents[2] / "setup.cfg"
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read_string(path.read_text(encoding="utf-8"))
-        return parser["metadata"]["version"]
-    except (OSError, KeyError, ValueError, configparser.Error) as error:
-        log.warning("%s: cannot read the version: %s", path, error)
-        return UNKNOWN_VERSION
 
 
 class MetricsSource(Protocol):

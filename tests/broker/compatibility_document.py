@@ -1,4 +1,4 @@
-"""Writes docs/compatibility.md: our route tables beside the facts about the originals.
+"""Writes docs/compatibility.md: our route tables beside the facts about RocketMQ's releases.
 
 `.venv/bin/python -m tests.broker.compatibility_document` writes it anew; the test of it compares
 the whole text, and says what is wrong with the facts first (`faults`).
@@ -119,15 +119,15 @@ def faults(ours: Served) -> list[str]:
     if extra := (ours.broker | ours.namesrv) - known:
         found.append(f"answered by ours, but not in the facts: {_listed(extra)}")
     if extra := (ours.broker | ours.namesrv) - BROKER_533 - BROKER_498 - NAMESRV_533 - OURS:
-        found.append(f"answered by ours, by no original: {_listed(extra)}")
+        found.append(f"answered by ours, by no release of RocketMQ: {_listed(extra)}")
     if wrong := (ours.broker - ours.vip) ^ NOT_ON_VIP:
         found.append(f"not on the VIP port, in only one of routes and facts: {_listed(wrong)}")
     if missing := (TO_CLIENTS_498 | TO_CLIENTS_533) - ours.to_clients:
-        found.append(f"asked of clients by an original only: {_listed(missing)}")
+        found.append(f"asked of clients by RocketMQ only: {_listed(missing)}")
     used = BROKER_498 | BROKER_533 | NAMESRV_498 | NAMESRV_533 | TO_CLIENTS_498 | TO_CLIENTS_533
     unused = {code for codes, _ in UNUSED for code in codes}
     if wrong := unused ^ ((DEFINED_498 | DEFINED_533) - used):
-        found.append(f"answered by nobody, or not listed as that: {_listed(wrong)}")
+        found.append(f"answered by no program, or not listed as such: {_listed(wrong)}")
     if wrong := NOTES.keys() - ours.broker - ours.namesrv:
         found.append(f"notes on what ours does not answer: {_listed(wrong)}")
     return found
@@ -170,11 +170,11 @@ def _head() -> str:
     return f"""\
 # What RocketMQ 4.9.8 and 5.3.3 answer, and what ours does
 
-Made from our tables of routes and settings. To write it anew (a test compares):
+Made from our tables of routes and settings. To regenerate it (a test compares):
 
     {COMMAND}
 
-The columns of the originals are read off their sources: what their brokers and name servers
+The columns of 4.9.8 and 5.3.3 are read off their sources: what their brokers and name servers
 dispatch. "yes" says that there is an answer, not that it is the same byte for byte: what differs on
 purpose is in [decisions.md](decisions.md), [transactions.md](transactions.md),
 [filters.md](filters.md), [access.md](access.md) and [replication.md](replication.md)."""
@@ -187,7 +187,7 @@ def _broker(ours: Served) -> str:
 
 {_shares("broker", ours.broker, BROKER_498, BROKER_533)}
 
-An unknown code is answered as both originals do: code 3 (REQUEST_CODE_NOT_SUPPORTED), remark
+An unknown code is answered as both releases do: code 3 (REQUEST_CODE_NOT_SUPPORTED), remark
 ` request type N not supported`, in the header format of the request, on both ports; a oneway one
 is dropped, and the connection stays. With `aclEnable=true` that needs no account here.
 {_listed(NOT_ON_VIP)} are not answered on the VIP port (`listenPort` - 2), as there. Who may ask
@@ -315,7 +315,7 @@ def _settings() -> str:
     lines = [
         "## Settings",
         "",
-        "A settings file of the original works unchanged. Every key is known: honoured, or without",
+        "A settings file of RocketMQ works unchanged. Every key is known: honoured, or without",
         "effect, which a start says in one warning, or refused where ignoring it would break a",
         "promise. An unknown key stops the start and names the nearest one. What can be changed",
         "while a broker runs: [settings.md](settings.md). Keys without effect and why:",
@@ -347,7 +347,7 @@ def _commands() -> str:
 ## Operators' commands
 
 `bin/mqadmin` has the {len(COMMANDS) - 1} commands of 4.9.8, and `haStatus` of 5.x
-([mqadmin.md](mqadmin.md)). The original's own mqadmin works against ours."""
+([mqadmin.md](mqadmin.md)). RocketMQ's own mqadmin works against ours."""
 
 
 def main() -> None:

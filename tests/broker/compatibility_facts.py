@@ -131,8 +131,8 @@ GAPS_533: Final = (
         "controller",
         frozenset({1007, 1008}),
         "There is no controller: an operator makes a slave the master (docs/replication.md). "
-        "mqadmin getBrokerEpoch (1007) shows code 3; nobody sends 1008 to a broker that is in no "
-        "controller's table.",
+        "mqadmin getBrokerEpoch (1007) shows code 3; no program sends 1008 to a broker that is in "
+        "no controller's table.",
     ),
     Gap(
         "RocksDB",
@@ -176,9 +176,12 @@ NOTES: Final[dict[int, str]] = {
 """What is worth knowing of a code that ours answers."""
 
 UNUSED: Final[tuple[tuple[frozenset[int], str], ...]] = (
-    (frozenset({13, 22, 23, 27, *range(209, 215)}), "left over there, answered by nobody"),
+    (
+        frozenset({13, 22, 23, 27, *range(209, 215)}),
+        "left over in RocketMQ, answered by no program",
+    ),
     (frozenset({301, 302}), "filter servers, which 4.x no longer has"),
-    (frozenset({47}), "defined in 5.x, answered by nobody"),
+    (frozenset({47}), "defined in 5.x, answered by no program"),
     (frozenset({902, 903}), "a 5.x broker container answers them, which ours is not"),
     (frozenset({*range(1001, 1007), *range(1009, 1014)}), "a 5.x controller answers them"),
     (frozenset(range(1014, 1019)), "within a 5.x controller"),

@@ -75,7 +75,7 @@ def test_a_code_that_nobody_knows_is_a_fault(ours: Served) -> None:
     strange = replace(ours, broker=ours.broker | {4711}, vip=ours.vip | {4711})
     assert faults(strange) == [
         "answered by ours, but not in the facts: 4711",
-        "answered by ours, by no original: 4711",
+        "answered by ours, by no release of RocketMQ: 4711",
     ]
 
 
@@ -87,7 +87,7 @@ def test_a_code_on_the_wrong_port_is_a_fault(ours: Served) -> None:
 
 def test_what_ours_no_longer_asks_of_clients_is_a_fault(ours: Served) -> None:
     assert faults(replace(ours, to_clients=ours.to_clients - {39})) == [
-        "asked of clients by an original only: 39"
+        "asked of clients by RocketMQ only: 39"
     ]
 
 
@@ -112,7 +112,7 @@ def test_the_facts_about_constants_follow_ours(
     monkeypatch.setattr(compatibility_document, "DEFINED_533", DEFINED_533 | {7})
     assert faults(ours) == [
         "defined in only one of RequestCode and the facts: 7",
-        "answered by nobody, or not listed as that: 7",
+        "answered by no program, or not listed as such: 7",
     ]
 
 

@@ -1,4 +1,4 @@
-"""docs/mqadmin.md tells where the original's mqadmin prints something else against ours."""
+"""docs/mqadmin.md tells where RocketMQ's mqadmin prints something else against ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.interop.admin_differences import NOTHING_FOR, REFUSED_BY_THE_TOOL, as
 from tests.interop.admin_steps import BEYOND, PHASES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "mqadmin.md"
-SECTION = "## Side by side with the original's mqadmin\n"
+SECTION = "## Side by side with RocketMQ's mqadmin\n"
 
 
 def test_the_page_has_these_tables() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from setuptools import find_packages
 
 from broker.broker_startup import load_startup_options
 from broker.supervisor.supervisor import Supervisor
@@ -101,10 +102,11 @@ BROKER, REPORT = Stage("broker"), Stage("report")
 
 
 def rooms() -> set[str]:
-    """The top-level packages that setup.cfg lists."""
+    """The top-level packages that setup.cfg installs."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read(ROOT / "setup.cfg", encoding="utf-8")
-    return {name.partition(".")[0] for name in parser["options"]["packages"].split()}
+    include = parser["options.packages.find"]["include"].split()
+    return {name.partition(".")[0] for name in find_packages(str(ROOT), include=include)}
 
 
 def test_the_broker_is_built_when_no_target_is_named() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.tools.fake_cluster import MASTER, SLAVE, FakeCluster
-from tools.command_line import Surroundings
+from tools.command_line import CommandContext
 from tools.mqadmin import main
 
 OUTPUTS = Path(__file__).parent.parent / "golden" / "store-G" / "mqadmin-output"
@@ -47,8 +47,8 @@ class Bench:
     def run(self, *arguments: str, servers: str | None = None) -> Outcome:
         """Run one command."""
         where = ["-n", servers or self.cluster.address] if arguments else []
-        surroundings = Surroundings(wait=self._wait, now_ms=lambda: self.now_ms)
-        code = main([*arguments, *where], surroundings)
+        context = CommandContext(wait=self._wait, now_ms=lambda: self.now_ms)
+        code = main([*arguments, *where], context)
         printed = self._capsys.readouterr()
         return Outcome(code, printed.out, printed.err)
 

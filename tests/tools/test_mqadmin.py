@@ -123,7 +123,7 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["consumeMessage", "-t", "a", "-o", "1"], "mqadmin consumeMessage: -o OFFSET needs"),
         (["updateTopic", "-t", "a"], "mqadmin updateTopic: one of -b ADDRESS and -c CLUSTER"),
         (["queryMsgById", "-i", "00", "-g", "g"], "mqadmin queryMsgById: -g GROUP and -d CLIENT"),
-        (["printMsg", "-t", "a", "-c", "martian"], "mqadmin printMsg: -c: no charset is called"),
+        (["printMsg", "-t", "a", "-c", "martian"], "mqadmin printMsg: -c: unknown charset martian"),
         (["consumeMessage", "-t", "a", "-i", "1"], "mqadmin consumeMessage: -i QUEUE needs"),
         (["consumeMessage", "-t", "a", "-s", "2", "-e", "1"], "mqadmin consumeMessage: -s, -e:"),
         (["consumerProgress", "-t", "a"], "mqadmin consumerProgress: -t and -s need a group"),
@@ -154,7 +154,7 @@ def test_names_of_commands_in_any_case(mqadmin: Bench) -> None:
         (["topicStatus", "-t", "GTopik"], "topic GTopik does not exist; the nearest is GTopic"),
         (["clusterList", "-c", "Golden"], "cluster Golden does not exist"),
         (["wipeWritePerm", "-b", "broker-h"], "broker name broker-h does not exist; the"),
-        (["queryMsgById", "-i", "zz"], "'zz' is no offset message id (32 hex digits"),
+        (["queryMsgById", "-i", "zz"], "'zz' is not an offset message id (32 hex digits"),
         (["consumerConnection", "-g", "G_group"], "no consumer of group G_group is online"),
         (["consumeMessage", "-t", "GTopic", "-s", "noon"], "time 'noon' is neither milliseconds"),
         (["sendMessage", "-t", "GTopic", "-p", "x", "-b", "b"], "topic GTopic: broker name b does"),
@@ -198,7 +198,7 @@ class TestNameServers:
     def test_all_of_them_fail(self, mqadmin: Bench) -> None:
         outcome = mqadmin.run("topicList", servers=CLOSED)
         assert outcome.code == 1
-        assert outcome.err.startswith(f"mqadmin topicList: no name server: {CLOSED}: ")
+        assert outcome.err.startswith(f"mqadmin topicList: no name server reachable: {CLOSED}: ")
 
     def test_the_environment_names_them(
         self, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
@@ -213,7 +213,7 @@ class TestNameServers:
         assert main(["topicList"]) == 1
         err = capsys.readouterr().err
         assert err.count("\n") == 1
-        assert "the default: neither -n nor NAMESRV_ADDR names one" in err
+        assert "the default, as neither -n nor NAMESRV_ADDR is given" in err
 
     def test_what_is_no_address(self, mqadmin: Bench) -> None:
         outcome = mqadmin.run("topicList", servers="nonsense")
@@ -225,7 +225,7 @@ class TestNameServers:
             "updateKvConfig", "-s", "NS1", "-k", "k1", "-v", "v1", servers=servers
         )
         assert outcome.code == 1
-        assert f"name servers done: {cluster.address}; failed: {CLOSED}" in outcome.err
+        assert f"succeeded at name servers: {cluster.address}; failed: {CLOSED}" in outcome.err
 
 
 class TestJson:
@@ -297,7 +297,7 @@ class TestQuestions:
         not_a_terminal(monkeypatch)
         outcome = mqadmin.run(*self.LOSS)
         assert outcome.code == 1
-        assert "say --yes" in outcome.err
+        assert "confirm with --yes" in outcome.err
         assert cluster.requests == []
 
     @pytest.mark.parametrize(("answer", "code"), [("n", 130), ("y", 0)])
@@ -348,7 +348,7 @@ class TestQuestions:
     ) -> None:
         outcome = mqadmin.run(*arguments)
         assert outcome.err == (
-            f"mqadmin {arguments[0]}: {question} Nobody can be asked here: say --yes\n"
+            f"mqadmin {arguments[0]}: {question} Without a terminal, confirm with --yes\n"
         )
         assert cluster.requests == []
 

@@ -75,7 +75,7 @@ class TestDeleteAclConfig:
         outcome = mqadmin.run("deleteAclConfig", "-c", "GoldenCluster", "-a", "account1")
         assert outcome.err == (
             "mqadmin deleteAclConfig: Delete account account1 from cluster GoldenCluster? "
-            "Nobody can be asked here: say --yes\n"
+            "Without a terminal, confirm with --yes\n"
         )
         assert cluster.requests == []
 
@@ -154,7 +154,7 @@ class TestClusterAclConfigVersion:
         cluster.always(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, fields=fields)
         outcome = mqadmin.run("clusterAclConfigVersion", "-b", cluster.address)
         assert (outcome.code, outcome.out) == (1, "")
-        assert f"{cluster.address} answered no table of file versions: " in outcome.err
+        assert f"{cluster.address} did not answer with a table of file versions: " in outcome.err
 
     def test_no_file(self, mqadmin: Bench, cluster: FakeCluster) -> None:
         fields = {k: v for k, v in VERSIONS.items() if k != "allAclFileVersion"}
@@ -208,7 +208,7 @@ class TestAccount:
 
     def test_a_home_that_is_not_there(self, tmp_path: Path) -> None:
         home = tmp_path / "gone"
-        with pytest.raises(AdminError, match=f"ROCKETMQ_HOME: {home} is no directory"):
+        with pytest.raises(AdminError, match=f"ROCKETMQ_HOME: {home} is not a directory"):
             find_signer(str(home))
 
     def test_a_broken_file_is_an_error(self, tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ class TestExportMetadata:
     def test_halves_exclude_each_other(self, mqadmin: Bench, cluster: FakeCluster) -> None:
         outcome = mqadmin.run("exportMetadata", "-b", cluster.address, "-t", "-g")
         assert outcome.code == 2
-        assert "only one of -t and -g is possible" in outcome.err
+        assert "-t and -g exclude each other" in outcome.err
 
 
 RUNTIME = {

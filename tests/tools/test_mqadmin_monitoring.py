@@ -183,7 +183,7 @@ def test_a_delay_that_nobody_tells(mqadmin: Bench, world: World) -> None:
     world.cluster.always(RequestCode.GET_MAX_OFFSET, 1, "broken")
     outcome = mqadmin.run("startMonitoring")
     assert outcome.out.splitlines()[1] == UNDONE.replace("Mills=500", "Mills=0")
-    assert "group g: the delay in GTopic is not known: " in outcome.err
+    assert "group g: cannot determine the delay in GTopic: " in outcome.err
     assert "topic OFFSET_MOVED_EVENT: " in outcome.err
 
 

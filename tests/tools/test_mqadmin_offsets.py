@@ -68,7 +68,7 @@ def told(cluster: FakeCluster) -> dict[str, str]:
 def test_each_asks_first(mqadmin: Bench, cluster: FakeCluster, name: str) -> None:
     options, question = LOSSES[name]
     outcome = mqadmin.run(name, *options)
-    assert outcome.err == f"mqadmin {name}: {question} Nobody can be asked here: say --yes\n"
+    assert outcome.err == f"mqadmin {name}: {question} Without a terminal, confirm with --yes\n"
     assert cluster.requests == []
 
 
@@ -167,7 +167,7 @@ class TestResetOffsetByTime:
         cluster.always(RequestCode.GET_TOPIC_STATS_INFO, body=stats)
         outcome = mqadmin.run("resetOffsetByTime", *self.ONLINE)
         assert outcome.err == (
-            f"mqadmin resetOffsetByTime: {cluster.address} has no numbers of GTopic, "
+            f"mqadmin resetOffsetByTime: {cluster.address} has no statistics of GTopic, "
             "queues [1, 2, 3]\n"
         )
         assert told(cluster) == {}

@@ -120,7 +120,7 @@ class TestSendMessage:
     def test_no_trace_is_said(self, mqadmin: Bench, storing: FakeCluster) -> None:
         outcome = mqadmin.run(*SEND, "-m", "true")
         assert outcome.code == 0
-        assert "untraced" in outcome.err
+        assert "is not traced" in outcome.err
 
 
 class TestMeasuring:

@@ -65,7 +65,7 @@ class TestUpdateBrokerConfig:
         outcome = mqadmin.run("updateBrokerConfig", "-c", "c", "-k", "k", "-v", "v")
         assert (outcome.code, outcome.out) == (1, "")
         assert outcome.err.startswith(
-            f"mqadmin updateBrokerConfig: brokers done: {cluster.address}; failed: {CLOSED}"
+            f"mqadmin updateBrokerConfig: succeeded at brokers: {cluster.address}; failed: {CLOSED}"
         )
 
     def test_a_refusal_is_the_brokers_own(self, mqadmin: Bench, cluster: FakeCluster) -> None:
@@ -80,10 +80,10 @@ class TestUpdateBrokerConfig:
     @pytest.mark.parametrize(
         ("key", "value", "line"),
         [
-            ("a=b", "v", "-k: 'a=b' is no key of a setting"),
-            ("a b", "v", "-k: 'a b' is no key of a setting"),
-            ("", "v", "-k: '' is no key of a setting"),
-            ("a", "v\nrocketmqHome=/x", "-v: a value is one line"),
+            ("a=b", "v", "-k: 'a=b' is not a valid settings key"),
+            ("a b", "v", "-k: 'a b' is not a valid settings key"),
+            ("", "v", "-k: '' is not a valid settings key"),
+            ("a", "v\nrocketmqHome=/x", "-v: a value must be a single line"),
         ],
     )
     def test_only_one_setting_is_ever_sent(
@@ -146,7 +146,7 @@ class TestUpdateTopicPerm:
     def test_an_address_without_the_topic(self, mqadmin: Bench, cluster: FakeCluster) -> None:
         outcome = mqadmin.run("updateTopicPerm", "-t", "GTopic", "-b", CLOSED, "-p", "6")
         assert outcome.err == (
-            f"mqadmin updateTopicPerm: broker {CLOSED} is or has no master with this topic\n"
+            f"mqadmin updateTopicPerm: broker {CLOSED}: no master there has this topic\n"
         )
 
 

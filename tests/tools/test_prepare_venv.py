@@ -92,7 +92,7 @@ def test_a_directory_with_other_files_is_left_alone(
 ) -> None:
     (tmp_path / "precious").write_text("")
     assert run(tmp_path) == 1
-    assert "is no virtual environment" in capsys.readouterr().err
+    assert "is not a virtual environment" in capsys.readouterr().err
     assert (tmp_path / "precious").exists()
 
 
@@ -106,8 +106,8 @@ def test_an_interpreter_that_this_user_may_not_look_at(
     monkeypatch.setattr(Path, "exists", refuse)
     assert run(venv) == 1
     assert capsys.readouterr().err == (
-        f"mq: cannot use {venv}/bin/python: Permission denied; let this user read what it leads"
-        " to, or set BROKER_VENV to a directory of your own\n"
+        f"mq: cannot use {venv}/bin/python: Permission denied; make its target readable"
+        " for this user, or set BROKER_VENV to a directory of your own\n"
     )
 
 

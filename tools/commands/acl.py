@@ -53,7 +53,14 @@ _ACCESS_KEY = click.option("-a", "--accessKey", "access_key", required=True, hel
 @click.option("-u", "--defaultGroupPerm", "group_perm", help="DENY or SUB.")
 @click.option("-t", "--topicPerms", "topic_perms", help="topicA=DENY,topicD=SUB")
 @click.option("-g", "--groupPerms", "group_perms", help="groupA=DENY,groupD=SUB")
-@click.option("-m", "--admin", "is_admin", type=bool, default=False, help="May administer.")
+@click.option(
+    "-m",
+    "--admin",
+    "is_admin",
+    type=bool,
+    default=False,
+    help="Whether the account is an administrator (true|false).",
+)
 def update_acl_config(
     admin: AdminClient,
     address: str | None,
@@ -182,4 +189,6 @@ def _versions(target: str, text: str | None) -> dict[str, DataVersion]:
         tree = loads_lenient((text or "{}").encode())
         return {path: DataVersion.from_json(version) for path, version in tree.items()}
     except (ValueError, AttributeError) as error:
-        raise AdminError(f"{target} answered no table of file versions: {error}") from error
+        raise AdminError(
+            f"{target} did not answer with a table of file versions: {error}"
+        ) from error

@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 @ADDRESS_OPTION
 @click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
 def broker_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
-    """Every runtime number of one broker or of all brokers of a cluster."""
+    """All runtime statistics of one broker or of all brokers of a cluster."""
     targets = member_targets(admin, address, cluster)
     tables = {target: admin.runtime_info(target) for target in targets}
     lines = []
@@ -69,7 +69,7 @@ def get_broker_config(admin: AdminClient, address: str | None, cluster: str | No
 
 
 def _headings(admin: AdminClient, cluster: str) -> dict[str, str]:
-    """What stands above each broker of a cluster, by address; a master before its slaves."""
+    """The heading of each broker of a cluster, by address; a master before its slaves."""
     headings: dict[str, str] = {}
     masters: dict[str, str] = {}
     for broker in admin.brokers(cluster):
@@ -90,7 +90,7 @@ def _headings(admin: AdminClient, cluster: str) -> dict[str, str]:
 def update_broker_config(
     admin: AdminClient, address: str | None, cluster: str | None, key: str, value: str
 ) -> Report:
-    """Change a setting; a broker of a cluster that refuses does not keep it from the others."""
+    """Change a setting; a refusal by one broker of a cluster does not stop the others."""
     body = setting_body(key, value)
     lines, failures = [], []
     done: dict[str, str | None] = {}
@@ -107,7 +107,7 @@ def update_broker_config(
     if failures and not done:
         raise AdminError("; ".join(failures))
     if failures:
-        raise AdminError(f"brokers done: {', '.join(done)}; failed: {'; '.join(failures)}")
+        raise AdminError(f"succeeded at brokers: {', '.join(done)}; failed: {'; '.join(failures)}")
     data = {"brokerAddrs": list(done), "key": key, "value": value, "remarks": done}
     return Report("\n".join(lines), data)
 
@@ -122,7 +122,7 @@ def _question(what: str) -> Callable[..., str]:
 
 
 def _clean(name: str, code: RequestCode, what: str) -> click.Command:
-    """A command that tells one broker, a cluster, or everybody to clean up."""
+    """A command that has one broker, a cluster, or all clusters clean up."""
 
     @command(name, asks=_question(what))
     @ADDRESS_OPTION

@@ -10,7 +10,7 @@ import click
 from remoting.errors import RemotingError
 from tools.admin_client import AdminClient, BrokerAddress
 from tools.broker_numbers import first_number, number, out_tps_key
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.report import Column, Report, table
 
@@ -54,7 +54,7 @@ def _runtime_info(admin: AdminClient, broker: BrokerAddress) -> dict[str, str] |
     try:
         return admin.runtime_info(broker.address)
     except (RemotingError, AdminError) as error:
-        complain("clusterList", f"broker {broker.broker_name} {broker.broker_id}: {error}")
+        print_error("clusterList", f"broker {broker.broker_name} {broker.broker_id}: {error}")
         return None
 
 

@@ -66,7 +66,7 @@ def _client_row(client: Connection) -> tuple[str, str, str, str]:
 @command("producerConnection")
 @click.option("-g", "--producerGroup", "group", required=True, help="Producer group name.")
 @click.option(
-    "-t", "--topic", required=True, help="A topic they send to: says which broker to ask."
+    "-t", "--topic", required=True, help="A topic that they send to; selects the broker to ask."
 )
 def producer_connection(admin: AdminClient, group: str, topic: str) -> Report:
     """The live members of a producer group, numbered."""

@@ -19,7 +19,7 @@ from remoting.headers.admin import GetConsumeStatsInBrokerHeader
 from remoting.mq_version import version_name
 from remoting.request_code import RequestCode
 from tools.admin_client import RETRY_PREFIX, AdminClient
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_text import second_text
 from tools.report import Column, Report, table
@@ -109,7 +109,7 @@ def _queue_clients(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
         try:
             info = admin.consumer_running_info(group, client.client_id)
         except (AdminError, RemotingError, RequestError) as error:
-            complain("consumerProgress", error)
+            print_error("consumerProgress", error)
             continue
         holders |= dict.fromkeys(info.mq_table, client.client_id.partition("@")[0])
     return holders
@@ -117,7 +117,7 @@ def _queue_clients(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupConsumeInfo:
-    """One group in short; version, type and model are empty while nobody is online."""
+    """One group in short; version, type and model are empty while no member is online."""
 
     group: str
     count: int
@@ -142,7 +142,7 @@ def _all_groups(admin: AdminClient) -> Report:
 
 
 def _group_info(admin: AdminClient, group: str) -> GroupConsumeInfo:
-    """What the brokers say of a group; what they refuse to say stays empty, with a line."""
+    """Progress and members of a group; what brokers refuse stays empty, with a line on stderr."""
     tps, diff, connection = 0.0, 0, None
     try:
         stats = admin.consume_stats(group)
@@ -151,7 +151,7 @@ def _group_info(admin: AdminClient, group: str) -> GroupConsumeInfo:
         diff = sum(offset.broker_offset - offset.consumer_offset for offset in offsets)
         connection = admin.find_consumer_connection(group)
     except (AdminError, RemotingError, RequestError) as error:
-        complain("consumerProgress", f"group {group}: {error}")
+        print_error("consumerProgress", f"group {group}: {error}")
     if connection is None:
         return GroupConsumeInfo(group, 0, "OFFLINE", "", "", tps, diff)
     pulls = connection.consume_type == ConsumeType.CONSUME_ACTIVELY
@@ -177,12 +177,12 @@ def _group_info(admin: AdminClient, group: str) -> GroupConsumeInfo:
     default=BROKER_TIMEOUT_MS,
     help=f"How long to wait for the answer [{BROKER_TIMEOUT_MS}].",
 )
-@click.option("-l", "--level", type=int, default=0, help="Only queues at least so far behind [0].")
+@click.option("-l", "--level", type=int, default=0, help="Only queues with at least this lag [0].")
 @click.option("-o", "--order", type=bool, default=False, help="Only ordered topics (true|false).")
 def broker_consume_stats(
     admin: AdminClient, address: str, timeout_ms: int, level: int, order: bool
 ) -> Report:
-    """Every queue of every group at one broker, but for queues that nobody consumed from yet."""
+    """Every queue of every group at one broker, except queues without a consumer offset."""
     header = GetConsumeStatsInBrokerHeader(is_order=order)
     response = admin.call(
         address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms

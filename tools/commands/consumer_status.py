@@ -1,4 +1,4 @@
-"""consumerStatus: what the members of a group tell of themselves, and what looks wrong in it.
+"""consumerStatus: the running info of the members of a group, and anomalies in it.
 
 (Java: ConsumerStatusSubCommand.)
 """
@@ -17,7 +17,7 @@ from remoting.errors import RemotingError, RequestError
 from remoting.mq_version import version_name
 from remoting.remoting_serializable import JavaDouble
 from tools.admin_client import AdminClient
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.report import Column, Report, table
 from tools.running_info import format_running_info, queue_problems, same_subscription
@@ -33,7 +33,9 @@ _UNSAFE_IN_NAME: Final = re.compile(r"[^A-Za-z0-9@#._-]")
 
 @command("consumerStatus")
 @click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group name.")
-@click.option("-i", "--clientId", "client_id", help="Only this member, and here instead of a file.")
+@click.option(
+    "-i", "--clientId", "client_id", help="Only this member, printed instead of written to a file."
+)
 @click.option("-b", "--brokerAddr", "address", help="Ask this broker who is online (host:port).")
 @click.option("-s", "--jstack", "with_jstack", is_flag=True, help="With the members' threads.")
 def consumer_status(
@@ -43,7 +45,7 @@ def consumer_status(
     address: str | None,
     with_jstack: bool,
 ) -> Report:
-    """A file of running info for each member, and what looks wrong in them."""
+    """Write a file of running info for each member, and report anomalies."""
     if client_id is not None:
         info = admin.consumer_running_info(group, client_id, with_jstack=with_jstack)
         return Report(format_running_info(info), running_info_json(info))
@@ -58,7 +60,7 @@ def consumer_status(
 def _ask_members(
     admin: AdminClient, group: str, clients: list[Connection], *, with_jstack: bool
 ) -> dict[str, ConsumerRunningInfo]:
-    """By client id; who does not answer has a line on stderr. AdminError when nobody does."""
+    """By client id; a member that fails to answer gets a line on stderr. AdminError if all do."""
     infos = {}
     for client in clients:
         try:
@@ -66,9 +68,9 @@ def _ask_members(
                 group, client.client_id, with_jstack=with_jstack
             )
         except (AdminError, RemotingError, RequestError) as error:
-            complain("consumerStatus", error)
+            print_error("consumerStatus", error)
     if not infos:
-        raise AdminError(f"no member of group {group} tells its running info")
+        raise AdminError(f"no member of group {group} returned its running info")
     return infos
 
 
@@ -98,14 +100,16 @@ def _status_report(
 
 
 def _save(info: ConsumerRunningInfo, client_id: str, now_ms: int) -> Path:
-    """Write it to <now>/<client id> here, as the original does; a stranger's id stays inside."""
+    """Write it to <now>/<client id>, as RocketMQ does; an id cannot lead out of the directory."""
     name = _UNSAFE_IN_NAME.sub("_", client_id)[:200]
     path = Path(str(now_ms)) / (f"_{name}" if name[:1] in ("", ".") else name)
     try:
         path.parent.mkdir(exist_ok=True)
         path.write_text(format_running_info(info) + "\n", encoding="utf-8")
     except OSError as error:
-        raise AdminError(f"cannot write {path}: {error}: start mqadmin where it may") from error
+        raise AdminError(
+            f"cannot write {path}: {error}; run mqadmin in a writable directory"
+        ) from error
     return path
 
 

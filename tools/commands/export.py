@@ -1,6 +1,6 @@
-"""A cluster on paper: exportConfigs, exportMetadata, exportMetrics write one JSON file each.
+"""Export of a cluster: exportConfigs, exportMetadata, exportMetrics write one JSON file each.
 
-The files' names, members and texts of numbers are the original's. (Java: ExportConfigsCommand,
+The files' names, members and texts of numbers are RocketMQ's. (Java: ExportConfigsCommand,
 ExportMetadataCommand, ExportMetricsCommand.)
 """
 
@@ -25,7 +25,7 @@ from remoting.remoting_serializable import dumps_java_pretty
 from remoting.request_code import RequestCode
 from tools.admin_client import DLQ_PREFIX, MASTER_ID, RETRY_PREFIX, TIMEOUT_MS, AdminClient
 from tools.broker_numbers import day_sum, first_number, number, out_tps_key
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.properties_text import parse_lines
 from tools.report import Report
@@ -84,7 +84,7 @@ _DIRECTORY = click.option(
 
 
 def _write(directory: Path | None, name: str, tree: dict[str, Any]) -> Report:
-    """Write one file whole; a default directory of somebody else's is refused."""
+    """Write one file whole; a default directory of another user is refused."""
     path = (directory or Path(DEFAULT_DIRECTORY)) / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def _write(directory: Path | None, name: str, tree: dict[str, Any]) -> Report:
 @_CLUSTER
 @_DIRECTORY
 def export_configs(admin: AdminClient, cluster: str, directory: Path | None) -> Report:
-    """The masters' most telling settings and how large the cluster is: configs.json."""
+    """The masters' most important settings and the cluster's size: configs.json."""
     brokers = admin.brokers(cluster)
     masters = [broker for broker in brokers if broker.broker_id == MASTER_ID]
     configs = {}
@@ -142,7 +142,7 @@ def export_metadata(
 ) -> Report:
     """The topics and groups that users made, of one broker or a cluster: metadata.json."""
     if only_topics and only_groups:
-        raise click.UsageError("only one of -t and -g is possible: without them both are exported")
+        raise click.UsageError("-t and -g exclude each other; without them both are exported")
     targets = master_targets(admin, address, cluster)
     if address is not None and only_topics:
         tree = _user_topics(admin, address, special=special).to_json()
@@ -222,7 +222,7 @@ def _user_groups(admin: AdminClient, target: str) -> SubscriptionGroupWrapper:
 @_CLUSTER
 @_DIRECTORY
 def export_metrics(admin: AdminClient, cluster: str, directory: Path | None) -> Report:
-    """What the masters are loaded with, one by one and in sum: metrics.json."""
+    """The load of each master and the total: metrics.json."""
     report = {}
     tps = dict.fromkeys(("normalInTps", "normalOutTps", "scheduleInTps", "transInTps"), 0.0)
     day = dict.fromkeys(
@@ -293,13 +293,13 @@ def _yesterday(info: dict[str, str], counter: str) -> int:
 
 
 def _client_kinds(admin: AdminClient, groups: list[str]) -> list[str]:
-    """Language and version of all consumers; groups that nobody can tell of are left out."""
+    """Language and version of all consumers; groups whose brokers refuse are left out."""
     kinds = set()
     for group in groups:
         try:
             found = admin.find_consumer_connection(group)
         except (AdminError, RemotingError, RequestError) as error:
-            complain("exportMetrics", f"group {group}: {error}")
+            print_error("exportMetrics", f"group {group}: {error}")
             continue
         for client in found.connection_set if found is not None else ():
             kinds.add(f"{client.language}%{version_name(client.version)}")

@@ -1,4 +1,4 @@
-"""haStatus: how replicas follow their masters. (Java: HAStatusSubCommand.)
+"""haStatus: the replication status of masters and slaves. (Java: HAStatusSubCommand.)
 
 What only our brokers say (id, state, age of the lag, last error) is "-" for a Java broker.
 """
@@ -22,7 +22,7 @@ from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.errors import AdminError, BrokerAnswerError
 from tools.message_text import second_text
 from tools.report import Column, Report, safe_line, table
@@ -52,7 +52,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One broker's answer; `name` "" when nobody said which broker it is."""
+    """One broker's answer; `name` is "" when the broker's name is not known."""
 
     address: str
     name: str
@@ -70,7 +70,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a slave is behind; None where nobody knows."""
+    """How far a slave is behind; None where it is not known."""
 
     size: int | None = None
     seconds: float | None = None
@@ -85,7 +85,7 @@ class Lag:
 def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
     """Every replica of every master, and the slaves' own ends of their links."""
     if address is not None and cluster is not None:
-        raise click.UsageError("only one of -b ADDRESS and -c CLUSTER is possible")
+        raise click.UsageError("-b ADDRESS and -c CLUSTER exclude each other")
     if address is not None:
         answers, masters = _ask_one(admin, address)
     else:
@@ -120,12 +120,12 @@ def _ask(admin: AdminClient, address: str, name: str = "", broker_id: int = 0) -
 
 
 def _try_ask(admin: AdminClient, broker: BrokerAddress) -> Answer:
-    """As _ask, for one of many: who does not answer has a line, too."""
+    """As _ask, for one of many: a broker that does not answer gets a line, too."""
     name, broker_id = broker.broker_name, broker.broker_id
     try:
         return _ask(admin, broker.address, name, broker_id)
     except (RemotingError, AdminError) as error:
-        complain("haStatus", f"broker {name}:{broker_id}: {error}")
+        print_error("haStatus", f"broker {name}:{broker_id}: {error}")
         return Answer(broker.address, name, broker_id, None, None, str(error))
 
 
@@ -146,12 +146,12 @@ def _ask_one(admin: AdminClient, address: str) -> tuple[list[Answer], dict[str, 
                 return [answer], {} if status is None else {own.broker_name: status}
         raise AdminError(f"{own.broker_name} has no running master")
     except (RemotingError, AdminError) as error:
-        complain("haStatus", f"how far {address} is behind its master is not known: {error}")
+        print_error("haStatus", f"cannot determine how far {address} is behind its master: {error}")
     return [answer], {}
 
 
 def _slave_lag(answer: Answer, masters: dict[str, HARuntimeInfo]) -> Lag:
-    """What the master says of this slave, else the distance of their logs' ends."""
+    """The master's figures for this slave, else the distance between the ends of their logs."""
     if answer.info is None or answer.info.master or answer.name not in masters:
         return Lag()
     master, client = masters[answer.name], answer.info.ha_client_runtime_info
@@ -235,7 +235,7 @@ def _row(replica: HAConnectionRuntimeInfo) -> Sequence[object]:
 
 
 def _error(text: str | None, when_ms: int | None, *, is_over: bool) -> str:
-    """An error with its time; one that is over says so, since somebody looks for what is wrong."""
+    """An error with its time; one that is over is marked, so that nobody searches for it."""
     if not text:
         return NONE
     return (f"{second_text(when_ms)} " if when_ms else "") + text + (" (over)" if is_over else "")
@@ -268,7 +268,7 @@ def _progress(replica: HAConnectionRuntimeInfo, end: int) -> str:
 def _slave_lines(title: str, info: HARuntimeInfo, lag: Lag, now_ms: int) -> Iterator[str]:
     client = info.ha_client_runtime_info
     behind = NONE if lag.size is None else _size(lag.size, lag.size_exact)
-    yield f"{title}: slave of {safe_line(client.master_addr or 'nobody yet')} (HA port)"
+    yield f"{title}: slave of {safe_line(client.master_addr or 'no master yet')} (HA port)"
     yield f"  state       {_client_state(client)}"
     yield (
         f"  log ends at {client.max_offset}, behind its master {behind}, "

@@ -1,4 +1,4 @@
-"""Looking for single messages: queryMsgById, ByKey, ByUniqueKey, ByOffset.
+"""Queries for single messages: queryMsgById, ByKey, ByUniqueKey, ByOffset.
 
 (Java: QueryMsgByIdSubCommand, QueryMsgByKeySubCommand, QueryMsgByUniqueKeySubCommand,
 QueryMsgByOffsetSubCommand.)
@@ -42,7 +42,7 @@ _GROUP = click.option("-g", "--consumerGroup", "group", help="Consumer group nam
 
 def _check_pair(group: str | None, client_id: str | None) -> None:
     if (group is None) != (client_id is None):
-        raise click.UsageError("-g GROUP and -d CLIENT belong together")
+        raise click.UsageError("-g GROUP and -d CLIENT must be given together")
 
 
 @command("queryMsgById")
@@ -50,7 +50,7 @@ def _check_pair(group: str | None, client_id: str | None) -> None:
 @_GROUP
 @_CLIENT
 @click.option("-s", "--sendMessage", "resend", type=bool, default=False, help="Send it again.")
-@click.option("-u", "--unitName", "unit", help="Accepted as in the original; not used.")
+@click.option("-u", "--unitName", "unit", help="Accepted as in RocketMQ; not used.")
 def query_msg_by_id(
     admin: AdminClient,
     msg_ids: str,
@@ -101,7 +101,7 @@ def _detail(admin: AdminClient, message: MessageExt, *, with_offset_id: bool = T
 
 
 def _body_path(message: MessageExt) -> str:
-    """Where the body was saved, or why it was not: that is no reason to show nothing."""
+    """Where the body was saved, or why it was not; the message is shown in either case."""
     try:
         return str(save_body(message))
     except AdminError as error:
@@ -173,7 +173,7 @@ def query_msg_by_unique_key(
     client_id: str | None,
     show_all: bool,
 ) -> Iterator[Report]:
-    """Show the message a client sent under this id, or with -g -d have it consumed."""
+    """Show the message that a client sent with this id, or with -g -d have it consumed."""
     _check_pair(group, client_id)
     messages = query_messages(admin, topic, msg_id, MAX_BY_UNIQUE_KEY, unique=True)
     if not messages:

@@ -1,4 +1,4 @@
-"""consumeMessage, printMsg and printMsgByQueue: messages of a topic as they lie in its queues.
+"""consumeMessage, printMsg and printMsgByQueue: messages of a topic in the order of its queues.
 
 They read without moving any group's offset. (Java: ConsumeMessageCommand,
 PrintMessageSubCommand, PrintMessageByQueueCommand.)
@@ -80,11 +80,11 @@ def _times(admin: AdminClient, begin: str | None, end: str | None) -> tuple[int 
     end_ms = None if end is None else parse_time(end)
     now_ms = admin.now_ms()
     if begin_ms is not None and begin_ms > now_ms:
-        raise click.UsageError("-s: the begin lies in the future")
+        raise click.UsageError("-s: the begin time is in the future")
     if end_ms is not None and end_ms > now_ms:
-        raise click.UsageError("-e: the end lies in the future")
+        raise click.UsageError("-e: the end time is in the future")
     if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
-        raise click.UsageError("-s, -e: the begin lies behind the end")
+        raise click.UsageError("-s, -e: the begin time is after the end time")
     return begin_ms, end_ms
 
 
@@ -167,7 +167,7 @@ def _check_charset(charset: str) -> None:
     try:
         codecs.lookup(charset)
     except LookupError as error:
-        raise click.UsageError(f"-c: no charset is called {charset}") from error
+        raise click.UsageError(f"-c: unknown charset {charset}") from error
 
 
 def _print(

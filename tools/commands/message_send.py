@@ -8,7 +8,7 @@ import click
 
 from remoting.body.message_queue import MessageQueue
 from tools.admin_client import AdminClient
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.message_sender import MessageSender
 from tools.report import Column, Report, table
 
@@ -44,7 +44,7 @@ def send_message(
     if queue_id is not None and broker_name is None:
         raise click.UsageError("-i QUEUE needs the broker's name too: -b NAME")
     if trace:
-        complain("sendMessage", "-m true: this tool sends no trace, the message goes untraced")
+        print_error("sendMessage", "-m true: this tool sends no traces; the message is not traced")
     sender = MessageSender(admin, topic)
     queue = _choose(sender, topic, broker_name, queue_id)
     result = sender.send(body.encode(), queue, tags=tags, keys=keys)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from tools.admin_client import AdminClient
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_finder import MAX_BY_KEY, query_messages
 from tools.message_text import second_text
@@ -45,7 +45,7 @@ def query_msg_trace_by_id(admin: AdminClient, msg_id: str, topic: str) -> Report
         found, damaged = decode_traces(msg_id, message)
         views += found
         if damaged:
-            complain("queryMsgTraceById", f"{message.msg_id}: {damaged} damaged traces left out")
+            print_error("queryMsgTraceById", f"{message.msg_id}: {damaged} damaged traces left out")
     if not views:
         raise AdminError(f"topic {topic} has no trace of message {msg_id}")
     sent = [view for view in views if view.kind == PUB]

@@ -1,6 +1,6 @@
-"""startMonitoring: rounds over all groups, what they have not consumed and what looks wrong.
+"""startMonitoring: rounds over all groups: their backlog, and anomalies.
 
-Prints what the original writes to its log. (Java: StartMonitoringSubCommand, MonitorService,
+Prints what RocketMQ writes to its log. (Java: StartMonitoringSubCommand, MonitorService,
 DefaultMonitorListener.)
 """
 
@@ -18,7 +18,7 @@ from remoting.body.stats import OffsetWrapper
 from remoting.errors import RemotingError, RequestError
 from remoting.mq_version import V3_1_8_SNAPSHOT
 from tools.admin_client import RETRY_PREFIX, AdminClient
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_decoder import MessageExt
 from tools.message_puller import MessagePuller
@@ -29,18 +29,18 @@ from tools.running_info import queue_problems, same_subscription
 NAME: Final = "startMonitoring"
 ROUND_S: Final = 60
 EVENT_TOPIC: Final = "OFFSET_MOVED_EVENT"
-"""Where a broker writes that a group asked for an offset that is gone."""
+"""Topic to which a broker writes that a group asked for an offset that no longer exists."""
 
 PREFIX: Final = "[MONITOR] "
 NOTIFY: Final = PREFIX + " [NOTIFY] "
 RULER: Final = "=" * 41
-TROUBLES: Final = (AdminError, RemotingError, RequestError)
+COMMAND_ERRORS: Final = (AdminError, RemotingError, RequestError)
 _POSITIONS: Final = "tools.commands.monitoring.positions"
 
 
 @command(NAME, every_s=ROUND_S)
 def start_monitoring(admin: AdminClient) -> Iterator[Report]:
-    """One round; what a group's brokers or members refuse is left out with a line on stderr."""
+    """One round; what a group's brokers or members refuse is skipped with a line on stderr."""
     positions: dict[MessageQueue, int] = click.get_current_context().meta.setdefault(_POSITIONS, {})
     topics = admin.topic_names()
     retries = [topic for topic in topics if topic.startswith(RETRY_PREFIX)]
@@ -54,12 +54,12 @@ def _round(
     for group in groups:
         try:
             yield from _group_reports(admin, group)
-        except TROUBLES as error:
-            complain(NAME, f"group {group}: {error}")
+        except COMMAND_ERRORS as error:
+            print_error(NAME, f"group {group}: {error}")
     try:
         yield from _moved_offsets(admin, positions)
-    except TROUBLES as error:
-        complain(NAME, f"topic {EVENT_TOPIC}: {error}")
+    except COMMAND_ERRORS as error:
+        print_error(NAME, f"topic {EVENT_TOPIC}: {error}")
     yield Report(f"{PREFIX}{RULER}endRound")
 
 
@@ -67,7 +67,7 @@ def _round(
 
 
 def _group_reports(admin: AdminClient, group: str) -> Iterator[Report]:
-    """Nothing while nobody of the group is online."""
+    """Nothing while no member of the group is online."""
     connection = admin.find_consumer_connection(group)
     if connection is None:
         return
@@ -81,8 +81,8 @@ def _group_reports(admin: AdminClient, group: str) -> Iterator[Report]:
         if client.version >= V3_1_8_SNAPSHOT:
             try:
                 infos[client.client_id] = admin.consumer_running_info(group, client.client_id)
-            except TROUBLES as error:
-                complain(NAME, f"group {group}: {error}")
+            except COMMAND_ERRORS as error:
+                print_error(NAME, f"group {group}: {error}")
     yield from _problems(group, infos, admin.now_ms())
 
 
@@ -119,8 +119,8 @@ def _delay_ms(
             if offset.last_timestamp > 0 and (end := puller.max_offset(queue)) > 0:
                 for message in puller.pull(queue, end - 1, 1).messages:
                     worst = max(worst, message.store_timestamp - offset.last_timestamp)
-    except TROUBLES as error:
-        complain(NAME, f"group {group}: the delay in {topic} is not known: {error}")
+    except COMMAND_ERRORS as error:
+        print_error(NAME, f"group {group}: cannot determine the delay in {topic}: {error}")
     return worst
 
 

@@ -29,7 +29,7 @@ from tools.message_text import parse_time
 from tools.report import Column, Report, table
 
 END: Final = -1
-"""The timestamp that means: behind the newest message."""
+"""The timestamp that stands for the end of the queue."""
 
 RESET_COLUMNS: Final = (
     Column("#brokerName", "brokerName"),
@@ -48,13 +48,13 @@ ROLLBACK_COLUMNS: Final = (
 _GROUP = click.option("-g", "--group", required=True, help="Consumer group name.")
 _TOPIC = click.option("-t", "--topic", required=True, help="Topic name.")
 _FORCE = click.option(
-    "-f", "--force", type=bool, default=True, help="false: only back, never forward [true]."
+    "-f", "--force", type=bool, default=True, help="false: move offsets back only [true]."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Reset:
-    """What shall happen to a group's offsets; timestamp in milliseconds or END."""
+    """The requested reset of a group's offsets; timestamp in milliseconds or END."""
 
     group: str
     topic: str
@@ -84,7 +84,7 @@ def _reset_question(group: str, topic: str, timestamp: str, force: bool, cplus: 
 def reset_offset_by_time(
     admin: AdminClient, group: str, topic: str, timestamp: str, force: bool, cplus: bool
 ) -> Report:
-    """Through the consumers while they are online, else in the broker's table."""
+    """Reset through the consumers while they are online, else in the broker's table."""
     time_ms = END if timestamp == "now" else parse_time(timestamp)
     reset = _Reset(group, topic, time_ms, force, for_cpp=cplus)
     name, report = _reset_offsets(admin, reset)
@@ -109,7 +109,7 @@ def skip_accumulated_message(admin: AdminClient, group: str, topic: str, force: 
 
 
 def _reset_offsets(admin: AdminClient, reset: _Reset) -> tuple[str, Report]:
-    """The original's name for the group in its heading, and the queues with their offsets."""
+    """RocketMQ's name for the group in its heading, and the queues with their offsets."""
     route = admin.route(reset.topic)
     try:
         return "group", _reset_online(admin, reset, route)
@@ -120,7 +120,7 @@ def _reset_offsets(admin: AdminClient, reset: _Reset) -> tuple[str, Report]:
 
 
 def _reset_online(admin: AdminClient, reset: _Reset, route: TopicRouteData) -> Report:
-    """Each broker tells the live members of the group, which then go on from there."""
+    """Each broker notifies the live members of the group, which then continue from there."""
     header = ResetOffsetRequestHeader(
         topic=reset.topic,
         group=reset.group,
@@ -152,7 +152,7 @@ def _data(reset: _Reset, queues: Any, *, online: bool) -> dict[str, Any]:
 
 
 def _reset_offline(admin: AdminClient, reset: _Reset, route: TopicRouteData) -> Report:
-    """Nobody is online: the offsets are set in the broker; consumers find them when they start."""
+    """No member is online: set the offsets in the broker, where consumers find them at start."""
     puller = MessagePuller(admin, reset.topic)
     rows = [
         _roll_back(admin, puller, reset, address, queue, offset)
@@ -167,9 +167,9 @@ def _reset_offline(admin: AdminClient, reset: _Reset, route: TopicRouteData) -> 
 def _known_offsets(
     admin: AdminClient, reset: _Reset, route: TopicRouteData, address: str, broker_name: str
 ) -> list[tuple[MessageQueue, OffsetWrapper]]:
-    """The group's progress at one broker; who consumed nothing yet stands at every queue's start.
+    """The group's progress at one broker; without progress, the start of every queue.
 
-    AdminError when the broker leaves out a queue that the route promises.
+    AdminError when the broker's answer lacks a queue of the route.
     """
     stats_header = GetConsumeStatsRequestHeader(consumer_group=reset.group)
     body = admin.call(address, RequestCode.GET_CONSUME_STATS, stats_header).body
@@ -183,7 +183,7 @@ def _known_offsets(
     queues = [q for q in readable_queues(route, reset.topic) if q.broker_name == broker_name]
     missing = [queue.queue_id for queue in queues if queue not in offsets]
     if missing:
-        raise AdminError(f"{address} has no numbers of {reset.topic}, queues {missing}")
+        raise AdminError(f"{address} has no statistics of {reset.topic}, queues {missing}")
     return [
         (
             queue,
@@ -203,7 +203,7 @@ def _roll_back(
     queue: MessageQueue,
     offset: OffsetWrapper,
 ) -> tuple[Any, ...]:
-    """Set one queue's offset unless that would go forward unforced; the row of the table."""
+    """Set one queue's offset, but forward only with `force`; the row of the table."""
     if reset.timestamp_ms == END:
         target = puller.max_offset(queue)
     else:
@@ -242,12 +242,12 @@ def _clone_question(source: str, destination: str, topic: str, offline: bool) ->
 @click.option("-d", "--destGroup", "destination", required=True, help="Group to copy to.")
 @_TOPIC
 @click.option(
-    "-o", "--offline", type=bool, default=False, help="Accepted as in the original; not used."
+    "-o", "--offline", type=bool, default=False, help="Accepted as in RocketMQ; not used."
 )
 def clone_group_offset(
     admin: AdminClient, source: str, destination: str, topic: str, offline: bool
 ) -> Report:
-    """Copy a group's offsets in one topic; the original copies its other topics along."""
+    """Copy a group's offsets in one topic; RocketMQ copies its other topics along."""
     route = admin.route(topic)
     found = {
         queue: stats.consumer_offset

@@ -24,7 +24,9 @@ RULER: Final = "=" * 38
 @click.option("-i", "--index", type=click.IntRange(0), required=True, help="First queue offset.")
 @click.option("-c", "--count", type=click.IntRange(1), default=10, help="How many [10].")
 @click.option("-b", "--broker", "address", help="Broker address [default: the topic's first].")
-@click.option("-g", "--consumer", "group", help="Say too whether this group's filter wants each.")
+@click.option(
+    "-g", "--consumer", "group", help="Also show whether this group's filter matches each."
+)
 def query_cq(
     admin: AdminClient,
     topic: str,
@@ -34,7 +36,7 @@ def query_cq(
     address: str | None,
     group: str | None,
 ) -> Report:
-    """Where the messages lie in the commit log, and their tags' hash codes."""
+    """Positions of the messages in the commit log, and their tags' hash codes."""
     target = address if address is not None else _first_broker(admin, topic)
     header = QueryConsumeQueueRequestHeader(
         topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group

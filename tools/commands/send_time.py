@@ -1,4 +1,4 @@
-"""How long sends take: checkMsgSendRT, clusterRT, sendMsgStatus.
+"""Measures the latency of sends: checkMsgSendRT, clusterRT, sendMsgStatus.
 
 These store real messages. (Java: CheckMsgSendRTCommand, CLusterSendMsgRTCommand,
 SendMsgStatusCommand.)
@@ -15,13 +15,13 @@ import click
 
 from remoting.errors import RemotingError, RequestError
 from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
-from tools.command_line import command, complain
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_sender import MessageSender
 from tools.message_text import second_text
 from tools.report import Column, Report, heading_report, row_report, table
 
-TROUBLES: Final = (AdminError, RemotingError, RequestError)
+COMMAND_ERRORS: Final = (AdminError, RemotingError, RequestError)
 SEND_COLUMNS: Final = (
     Column("#Broker Name", "brokerName", width=24),
     Column("#QID", "queueId"),
@@ -60,8 +60,8 @@ def _check(sender: MessageSender, amount: int, body: bytes) -> Iterator[Report]:
         try:
             sender.send(body, queue)
             success = True
-        except TROUBLES as error:
-            complain("checkMsgSendRT", error)
+        except COMMAND_ERRORS as error:
+            print_error("checkMsgSendRT", error)
             success = False
         times.append(_clock_ms() - start)
         row = (queue.broker_name, queue.queue_id, str(success).lower(), round(times[-1]))
@@ -75,7 +75,7 @@ def _clock_ms() -> float:
 
 
 def _average(times: list[float]) -> float:
-    """Without the first send, which also made the connection; alone it is all there is."""
+    """Without the first send, which includes connecting, unless it is the only one."""
     counted = times[1:] or times
     return sum(counted) / len(counted)
 
@@ -113,10 +113,10 @@ def _measure(
         start = _clock_ms()
         try:
             sender.send(body, queue)
-        except TROUBLES as error:
+        except COMMAND_ERRORS as error:
             failed += 1
             if failed == 1:
-                complain("clusterRT", error)
+                print_error("clusterRT", error)
         times.append(_clock_ms() - start)
     average = _average(times)
     return master.cluster, master.broker_name, average, amount - failed, failed

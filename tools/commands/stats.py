@@ -32,7 +32,7 @@ class Flow(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One topic and one of its groups; group and out None: nobody consumes it."""
+    """One topic and one of its groups; group and out are None for a topic without consumers."""
 
     topic: str
     group: str | None
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 @click.option("-a", "--activeTopic", "active_only", is_flag=True, help="Only topics with traffic.")
 @click.option("-t", "--topic", "wanted", help="Only this topic.")
 def stats_all(admin: AdminClient, active_only: bool, wanted: str | None) -> Report:
-    """A row for each topic and group; a topic that nobody consumes has a row too."""
+    """A row for each topic and group; a topic without consumers has a row, too."""
     names = admin.topic_names()
     if wanted is not None and wanted not in names:
         raise AdminError(unknown("topic", wanted, names))
@@ -94,6 +94,6 @@ def _topic_rows(admin: AdminClient, topic: str) -> Iterator[Row]:
 
 
 def _flow(admin: AdminClient, brokers: Sequence[str], name: str, key: str) -> Flow:
-    """Sum over the brokers; one that has no such item yet counts as nothing."""
+    """Sum over the brokers; a broker without this item counts as 0."""
     items = [item for address in brokers if (item := admin.find_stats(address, name, key))]
     return Flow(sum(item.stats_minute.tps for item in items), sum(map(day_sum, items)))

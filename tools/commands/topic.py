@@ -1,4 +1,5 @@
-"""What the name server and brokers know of topics: topicList, topicRoute, topicStatus and kin.
+"""Topics as the name server and brokers know them: topicList, topicRoute,
+topicStatus, topicClusterList, allocateMQ.
 
 (Java: TopicListSubCommand, TopicRouteSubCommand, TopicStatusSubCommand, TopicClusterSubCommand,
 AllocateMQSubCommand.)
@@ -82,7 +83,7 @@ def topic_cluster_list(admin: AdminClient, topic: str) -> Report:
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-l", "--list", "as_list", is_flag=True, help="Print a table.")
 def topic_route(admin: AdminClient, topic: str, as_list: bool) -> Report:
-    """The route in the original's JSON, or with -l as a table."""
+    """The route in RocketMQ's JSON, or with -l as a table."""
     route = admin.route(topic)
     data = msgspec.json.decode(route.to_standard_json_bytes())
     if as_list:
@@ -117,7 +118,7 @@ def topic_status(admin: AdminClient, topic: str) -> Report:
     """One row for each queue: first and next offset, time of the newest message."""
     offsets = admin.topic_stats(topic).offset_table
     if not offsets:
-        raise AdminError(f"no broker has numbers of topic {topic}")
+        raise AdminError(f"no broker has statistics of topic {topic}")
     queues = sorted(offsets, key=lambda queue: (queue.broker_name, queue.queue_id))
     rows: list[Sequence[object]] = []
     data = []

@@ -98,7 +98,7 @@ def _set_order(
     address: str | None,
     masters: Sequence[BrokerAddress],
 ) -> str:
-    """Tell the name servers where an ordered topic's queues are: "broker:count;broker:count"."""
+    """Tell the name servers the queues of an ordered topic: "broker:count;broker:count"."""
     if address is None:
         conf = {master.broker_name: str(writes) for master in masters}
     else:
@@ -119,7 +119,7 @@ def _order_conf(admin: AdminClient, topic: str) -> dict[str, str]:
 
 
 def _order_conf_text(admin: AdminClient, topic: str) -> str | None:
-    """What the name server has; None when it has nothing."""
+    """The name server's value; None if it has none."""
     response = admin.ask_name_server(
         RequestCode.GET_KV_CONFIG,
         GetKVConfigRequestHeader(namespace=ORDER_NAMESPACE, key=topic),
@@ -175,7 +175,7 @@ def _perm_text(perm: int) -> str:
 def update_topic_perm(
     admin: AdminClient, address: str | None, cluster: str | None, topic: str, perm: int
 ) -> Report:
-    """Change what may be done with a topic; its queue counts stay as each broker has them."""
+    """Change the permissions of a topic; each broker keeps its queue counts."""
     need_one(address, cluster)
     route = admin.route(topic)
     lines, data = [], []
@@ -211,7 +211,7 @@ def _masters_with_topic(
         if queues.broker_name in masters
     ]
     if not found:
-        raise AdminError(f"{place_text(address, cluster)} is or has no master with this topic")
+        raise AdminError(f"{place_text(address, cluster)}: no master there has this topic")
     return sorted(found, key=lambda item: item[0])
 
 

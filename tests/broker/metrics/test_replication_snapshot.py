@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 import os
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,16 +15,12 @@ import pytest
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.replica_sight import ReplicaView
-from broker.metrics.replication_snapshot import (
-    UNKNOWN_VERSION,
-    ReplicationSnapshot,
-    config_digest,
-    software_version,
-)
+from broker.metrics.replication_snapshot import ReplicationSnapshot, config_digest
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS
+from conf.installation import software_version
 from ha.control_slots import REPLICATED_OFFSET
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
@@ -373,12 +367,3 @@ def test_a_table_that_is_being_written(broker: Broker) -> None:
     changed.write({"brokerPermission": "4", "deleteWhen": "05"})
     expected = config_digest({**broker.options.settings(), **changed.read()})
     assert broker.snapshot.take()["config"] == expected != before
-
-
-def test_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+", software_version())
-    (tmp_path / "setup.cfg").write_text("no section\n")
-    with caplog.at_level(logging.WARNING):
-        assert software_version(tmp_path / "setup.cfg") == UNKNOWN_VERSION
-        assert software_version(tmp_path / "none") == UNKNOWN_VERSION
-    assert len(caplog.messages) == 2
