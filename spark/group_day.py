@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from spark.distributions import (
+    Weights,
     ack_figures,
     distribution,
     largest,
@@ -57,7 +58,8 @@ def spoken(stream: Stream, day: Day) -> list[tuple[int, int, Sample]]:
 class GroupFigures:
     """What is the same for all replicas of the group. `segments`: see `spoken`; `minute_of`: of
     each segment the number of the minute that it lies in, -1 for one that lies in several;
-    `counters`: of the window; `written` and `msgs_in` by minute."""
+    `at_risk`, `oldest`: exposure, value -> ms; `counters`: of the window; `written` and `msgs_in`
+    by minute."""
 
     def __init__(self, samples: GroupSamples, day: Day) -> None:
         self.stream: Final = samples.masters
@@ -65,19 +67,34 @@ class GroupFigures:
         self.segments: Final = spoken(self.stream, day)
         self.first_minute: Final = day.w0_ms - day.w0_ms % MINUTE_MS
         self.minutes: Final = -(-(day.w1_ms - self.first_minute) // MINUTE_MS)
-        self.minute_of: Final = self._minutes_of_segments()
+        self.minute_of: Final[list[int]] = []
+        self.at_risk: Final[dict[int, int]] = {}
+        self.oldest: Final[dict[int, int]] = {}
         self.msgs_in: Final = [0] * self.minutes
         self.written: Final = [False] * self.minutes
         self.counters: Final = self._count()
-        self.columns: Final = _sample_counts(samples, self.segments, day)
+        self.columns: Final = _sample_counts(samples) | {"expected": self._expected()}
 
-    def _minutes_of_segments(self) -> list[int]:
-        first = self.first_minute
-        found = []
-        for start_ms, end_ms, _ in self.segments:
+    def _expected(self) -> int:
+        """How many samples there should be; the segments' minutes and exposure on the way."""
+        first, at_risk, oldest = self.first_minute, self.at_risk, self.oldest
+        spoken_ms = millionths = 0
+        # Whole millionths of a sample: their sum does not depend on the order.
+        for start_ms, end_ms, sample in self.segments:
+            line, ms = sample.line, end_ms - start_ms
             minute, within_ms = divmod(start_ms - first, MINUTE_MS)
-            found.append(minute if within_ms + end_ms - start_ms <= MINUTE_MS else -1)
-        return found
+            self.minute_of.append(minute if within_ms + ms <= MINUTE_MS else -1)
+            spoken_ms += ms
+            millionths += int(ms * _MILLION / line.interval_ms + 0.5)
+            size, age = line.unreplicated_bytes, line.oldest_unreplicated_ms
+            if size is not None:
+                at_risk[size] = at_risk.get(size, 0) + ms
+            if age is not None:
+                oldest[age] = oldest.get(age, 0) + ms
+        silent_ms = self.day.window_ms - spoken_ms
+        interval_ms = _interval_ms(self.stream.inside)
+        millionths += math.floor(silent_ms * _MILLION / interval_ms + 0.5)
+        return math.floor(millionths / _MILLION + 0.5)
 
     def _count(self) -> Row:
         """What the counters of sends counted; `msgs_in` and `written` on the way."""
@@ -116,21 +133,14 @@ class GroupFigures:
         return row | {"msgs_in": sum(msgs_in), "bytes_in": bytes_in}
 
 
-def _sample_counts(
-    samples: GroupSamples, segments: Sequence[tuple[int, int, Sample]], day: Day
-) -> Row:
+def _interval_ms(inside: Sequence[Sample]) -> int:
+    return inside[-1].line.interval_ms if inside else _DEFAULT_INTERVAL_MS
+
+
+def _sample_counts(samples: GroupSamples) -> Row:
     inside = samples.masters.inside
-    interval_ms = inside[-1].line.interval_ms if inside else _DEFAULT_INTERVAL_MS
-    spoken_ms = millionths = 0
-    # Whole millionths of a sample: their sum does not depend on the order.
-    for start_ms, end_ms, each in segments:
-        spoken_ms += end_ms - start_ms
-        millionths += int((end_ms - start_ms) * _MILLION / each.line.interval_ms + 0.5)
-    silent_ms = day.window_ms - spoken_ms
-    millionths += math.floor(silent_ms * _MILLION / interval_ms + 0.5)
     return {
-        "interval_s": interval_ms / 1000,
-        "expected": math.floor(millionths / _MILLION + 0.5),
+        "interval_s": _interval_ms(inside) / 1000,
         "received": len(inside),
         "duplicates": sum([sample.duplicates for sample in inside]),
         "conflicts": sum([sample.conflict for sample in inside]),
@@ -164,7 +174,7 @@ def group_columns(group: GroupFigures) -> Row:
     inside = group.stream.inside
     row: Row = {"samples": len(inside), "closed": bool(group.stream.closing)}
     row["role"] = inside[-1].line.role if inside else None
-    row |= _exposure(group.segments)
+    row |= _exposure(group.at_risk, group.oldest)
     if not inside:
         return {**row, "exposure_covered_s": None}
     row |= {**group.counters, **_latency(inside)}
@@ -173,16 +183,7 @@ def group_columns(group: GroupFigures) -> Row:
     return row
 
 
-def _exposure(segments: Iterable[tuple[int, int, Sample]]) -> Row:
-    at_risk: dict[int, int] = {}
-    oldest: dict[int, int] = {}
-    for start_ms, end_ms, sample in segments:
-        line = sample.line
-        size, age = line.unreplicated_bytes, line.oldest_unreplicated_ms
-        if size is not None:
-            at_risk[size] = at_risk.get(size, 0) + end_ms - start_ms
-        if age is not None:
-            oldest[age] = oldest.get(age, 0) + end_ms - start_ms
+def _exposure(at_risk: Weights, oldest: Weights) -> Row:
     row = distribution("unreplicated_bytes", at_risk, P99)
     row |= distribution("oldest_unreplicated_ms", oldest, P99)
     row["exposure_covered_s"] = sum(at_risk.values()) / 1000

@@ -104,7 +104,7 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
     """Decodes the lines of one group and puts its samples in order."""
     w0_ms, w1_ms = day.w0_ms, day.w1_ms
     places: dict[tuple[int, str, int], int] = {}
-    lines: list[Line] = []
+    samples: list[Sample] = []
     texts: list[bytes] = []
     again: dict[int, list[bytes]] = {}
     bad: list[tuple[str, str, str]] = []
@@ -123,15 +123,15 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
             if before is not None:
                 _share(line, before)
             before = line
-            place = places.setdefault((line.broker_id, line.boot, line.seq), len(lines))
-            if place == len(lines):
-                lines.append(line)
+            place = places.setdefault((line.broker_id, line.boot, line.seq), len(samples))
+            if place == len(samples):
+                samples.append(Sample(line, line.ts, _by_id(line.replicas)))
                 texts.append(text)
                 continue
             again.setdefault(place, [texts[place]]).append(text)
             if text < texts[place]:
-                lines[place], texts[place] = line, text
-    samples = [Sample(line, line.ts, _by_id(line.replicas)) for line in lines]
+                samples[place] = Sample(line, line.ts, _by_id(line.replicas))
+                texts[place] = text
     for place, same in again.items():
         samples[place].duplicates, samples[place].conflict = len(same) - 1, len(set(same)) > 1
     masters: list[Sample] = []
@@ -150,8 +150,8 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
 
 
 def _share(line: Line, before: Line) -> None:
-    """What hardly ever changes is kept once. A day of lines is read again and again: half of it
-    fits into twice as much of a processor's cache."""
+    """What hardly ever changes is kept once: the smaller a day of lines is, the less the passes
+    over it wait for memory."""
     if line.boot == before.boot:
         line.boot = before.boot
     if line.config == before.config:
@@ -192,29 +192,34 @@ def _digest(texts: Sequence[bytes]) -> str:
 
 
 def in_order(samples: Iterable[Sample], day: Day) -> Stream:
-    """A stream: what each sample follows, and the time laid out between them."""
+    """A stream: what each sample follows, and the time laid out between them. Of the samples behind
+    the window those are in it that come right behind one of the others: they tell how the window
+    ended."""
     w0_ms, w1_ms = day.w0_ms, day.w1_ms
-    ordered = _without_later(
-        sorted(samples, key=lambda s: (s.line.boot_ts, s.line.boot, s.line.seq)), w1_ms
-    )
+    stream = Stream([], [], [])
     lives: list[list[Sample]] = []
     before: Sample | None = None
     boot = None
-    for sample in ordered:
-        line = sample.line
-        sample.in_window = w0_ms <= sample.ts < w1_ms
+    for sample in sorted(samples, key=lambda s: (s.line.boot_ts, s.line.boot, s.line.seq)):
+        if sample.ts >= w1_ms:
+            if before is not None and before.ts >= w1_ms:
+                continue
+            stream.closing.append(sample)
+        elif sample.ts >= w0_ms:
+            sample.in_window = True
+            stream.inside.append(sample)
+        stream.samples.append(sample)
         sample.predecessor = before
-        if line.boot == boot:
+        if sample.line.boot == boot:
             sample.same_boot, sample.boot_predecessor = True, before
             lives[-1].append(sample)
         else:
-            boot = line.boot
+            boot = sample.line.boot
             lives.append([sample])
             _begin_boot(sample, before, w0_ms)
         before = sample
     _lay_out(lives, w1_ms)
-    inside = [sample for sample in ordered if sample.in_window]
-    return Stream(ordered, inside, [sample for sample in ordered if sample.ts >= w1_ms])
+    return stream
 
 
 def _begin_boot(sample: Sample, before: Sample | None, w0_ms: int) -> None:
@@ -228,19 +233,6 @@ def _begin_boot(sample: Sample, before: Sample | None, w0_ms: int) -> None:
         and line.prev_boot == before.line.boot
         and line.prev_seq == before.line.seq
     )
-
-
-def _without_later(ordered: Sequence[Sample], w1_ms: int) -> list[Sample]:
-    """Of the samples behind the window those stay that come right behind one of the others: they
-    tell how the window ended."""
-    found: list[Sample] = []
-    was_later = False
-    for sample in ordered:
-        is_later = sample.ts >= w1_ms
-        if not (was_later and is_later):
-            found.append(sample)
-        was_later = is_later
-    return found
 
 
 def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
