@@ -18,6 +18,7 @@ from spark.result_tables import HISTOGRAM_BASE
 ACK_QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 NANOSECONDS: Final = 1_000_000_000
 _LOG_BASE: Final = math.log(HISTOGRAM_BASE)
+_BELOW_THE_END: Final = 1 - 1e-9
 
 Weights = Mapping[int, int]
 """Value -> ms."""
@@ -26,13 +27,20 @@ Weights = Mapping[int, int]
 def percentiles(weights: Weights, names: Mapping[str, int]) -> dict[str, int | None]:
     """The smallest value up to which lies at least that share (thousandths) of the weight, for each
     name; None without weight. Whole numbers: 0.99 as a double may come out above the share."""
+    return _percentiles(weights, sorted(weights), names)
+
+
+def _percentiles(
+    weights: Weights, values: Sequence[int], names: Mapping[str, int]
+) -> dict[str, int | None]:
+    """`values`: the weights', ascending."""
     found: dict[str, int | None] = dict.fromkeys(names)
     whole = sum(weights.values())
     if not whole:
         return found
     wanted = sorted(names.items(), key=lambda item: item[1])
     so_far, place = 0, 0
-    for value in sorted(weights):
+    for value in values:
         so_far += weights[value]
         while place < len(wanted) and so_far * 1000 >= whole * wanted[place][1]:
             found[wanted[place][0]] = value
@@ -49,11 +57,21 @@ def largest(weights: Weights) -> int | None:
 
 def histogram(weights: Weights) -> dict[int, int] | None:
     """Bucket -> ms, ascending; None without weight."""
+    return _histogram(weights, sorted(weights))
+
+
+def _histogram(weights: Weights, values: Iterable[int]) -> dict[int, int] | None:
+    """`values`: the weights', ascending."""
     found: dict[int, int] = {}
-    for value in sorted(weights):
-        if weights[value]:
-            bucket = bucket_of(value)
-            found[bucket] = found.get(bucket, 0) + weights[value]
+    bucket = last = 0
+    for value in values:
+        weight = weights[value]
+        if weight:
+            if value > last:
+                bucket = bucket_of(value)
+                # Up to there no rounding reaches the next bucket: no logarithm for each value.
+                last = int(math.pow(HISTOGRAM_BASE, bucket) * _BELOW_THE_END)
+            found[bucket] = found.get(bucket, 0) + weight
     return found or None
 
 
@@ -64,11 +82,12 @@ def bucket_of(value: int) -> int:
 
 def distribution(measure: str, weights: Weights, names: Mapping[str, int]) -> dict[str, Any]:
     """`<measure>_<name>` of `names`, `<measure>_max` and `<measure>_hist`."""
-    figures = percentiles(weights, names)
+    values = sorted(weights)
+    figures = _percentiles(weights, values, names)
     return {
         **{f"{measure}_{name}": value for name, value in figures.items()},
         f"{measure}_max": largest(weights),
-        f"{measure}_hist": histogram(weights),
+        f"{measure}_hist": _histogram(weights, values),
     }
 
 

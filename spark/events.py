@@ -47,20 +47,24 @@ class _Life:
 
 def _lives(known: Iterable[Sample]) -> list[_Life]:
     lives: dict[tuple[int, str], _Life] = {}
+    life: _Life | None = None
     for sample in known:
         line = sample.line
-        life = lives.get((line.broker_id, line.boot))
-        is_master = line.role in MASTER_ROLES
+        is_same = life is not None and sample.boot_predecessor is life.last
+        if life is None or not is_same or line.broker_id != life.broker_id:
+            life = lives.get((line.broker_id, line.boot))
         if life is None:
-            life = _Life(line.broker_id, sample, sample, sample.ts, is_master)
+            life = _Life(line.broker_id, sample, sample, sample.ts, line.role in MASTER_ROLES)
             lives[line.broker_id, line.boot] = life
             continue
         if line.seq < life.first.line.seq:
             life.first = sample
         if line.seq > life.last.line.seq:
             life.last = sample
-        life.latest_ts = max(life.latest_ts, sample.ts)
-        life.is_master |= is_master
+        if sample.ts > life.latest_ts:
+            life.latest_ts = sample.ts
+        if not life.is_master:
+            life.is_master = line.role in MASTER_ROLES
     return sorted(lives.values(), key=lambda life: (life.order, life.broker_id))
 
 

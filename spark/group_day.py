@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from spark.distributions import (
+    Weights,
     ack_figures,
     distribution,
     largest,
@@ -29,7 +30,6 @@ Row = dict[str, Any]
 _MILLION: Final = 1_000_000
 _DEFAULT_INTERVAL_MS: Final = 5_000
 P99: Final = {"p99": PERCENTILES["p99"]}
-_EXPOSED: Final = ("unreplicated_bytes", "oldest_unreplicated_ms")
 
 
 def risen(sample: Sample, now: int, before: int | None) -> int:
@@ -43,63 +43,126 @@ def risen(sample: Sample, now: int, before: int | None) -> int:
 def spoken(stream: Stream, day: Day) -> list[tuple[int, int, Sample]]:
     """(start_ms, end_ms, sample): segments that have a part in the window, clipped to it."""
     found = []
+    w0_ms, w1_ms = day.w0_ms, day.w1_ms
     for sample in stream.samples:
-        start_ms, end_ms = max(sample.spoken_ms, day.w0_ms), min(sample.ts, day.w1_ms)
+        start_ms, end_ms = sample.spoken_ms, sample.ts
+        if start_ms < w0_ms:
+            start_ms = w0_ms
+        if end_ms > w1_ms:
+            end_ms = w1_ms
         if start_ms < end_ms:
             found.append((start_ms, end_ms, sample))
     return found
 
 
 class GroupFigures:
-    """What is the same for all replicas of the group. `segments`: see `spoken`; `written` and
-    `msgs_in` by minute."""
+    """What is the same for all replicas of the group. `segments`: see `spoken`; `minute_of`: of
+    each segment the number of the minute that it lies in, -1 for one that lies in several;
+    `at_risk`, `oldest`: exposure, value -> ms; `counters`: of the window; `written` and `msgs_in`
+    by minute."""
 
     def __init__(self, samples: GroupSamples, day: Day) -> None:
         self.stream: Final = samples.masters
         self.day: Final = day
         self.segments: Final = spoken(self.stream, day)
-        self.columns: Final = _sample_counts(samples, self.segments, day)
         self.first_minute: Final = day.w0_ms - day.w0_ms % MINUTE_MS
         self.minutes: Final = -(-(day.w1_ms - self.first_minute) // MINUTE_MS)
+        self.minute_of: Final[list[int]] = []
+        self.at_risk: Final[dict[int, int]] = {}
+        self.oldest: Final[dict[int, int]] = {}
         self.msgs_in: Final = [0] * self.minutes
         self.written: Final = [False] * self.minutes
+        self.counters: Final = self._count()
+        self.columns: Final = _sample_counts(samples) | {"expected": self._expected()}
+
+    def _expected(self) -> int:
+        """How many samples there should be; the segments' minutes and exposure on the way."""
+        first, at_risk, oldest = self.first_minute, self.at_risk, self.oldest
+        spoken_ms = millionths = 0
+        # Whole millionths of a sample: their sum does not depend on the order.
+        for start_ms, end_ms, sample in self.segments:
+            line, ms = sample.line, end_ms - start_ms
+            minute, within_ms = divmod(start_ms - first, MINUTE_MS)
+            self.minute_of.append(minute if within_ms + ms <= MINUTE_MS else -1)
+            spoken_ms += ms
+            millionths += int(ms * _MILLION / line.interval_ms + 0.5)
+            size, age = line.unreplicated_bytes, line.oldest_unreplicated_ms
+            if size is not None:
+                at_risk[size] = at_risk.get(size, 0) + ms
+            if age is not None:
+                oldest[age] = oldest.get(age, 0) + ms
+        silent_ms = self.day.window_ms - spoken_ms
+        interval_ms = _interval_ms(self.stream.inside)
+        millionths += math.floor(silent_ms * _MILLION / interval_ms + 0.5)
+        return math.floor(millionths / _MILLION + 0.5)
+
+    def _count(self) -> Row:
+        """What the counters of sends counted; `msgs_in` and `written` on the way."""
+        first, msgs_in, written = self.first_minute, self.msgs_in, self.written
+        bytes_in = sync_ok = 0
+        others = dict.fromkeys(SYNC_RESULTS[1:], 0)
         for sample in self.stream.inside:
-            minute = (sample.ts - self.first_minute) // MINUTE_MS
-            before = sample.boot_predecessor
-            past = before.line.msgs_in if before is not None else None
-            self.msgs_in[minute] += risen(sample, sample.line.msgs_in, past)
-            if before is not None and sample.line.max_offset > before.line.max_offset:
-                self.written[minute] = True
+            line, before = sample.line, sample.boot_predecessor
+            minute = (sample.ts - first) // MINUTE_MS
+            if before is None:
+                msgs_in[minute] += risen(sample, line.msgs_in, None)
+                bytes_in += risen(sample, line.bytes_in, None)
+                sync_ok += risen(sample, line.sync.ok, None)
+                for name in others:
+                    others[name] += risen(sample, getattr(line.sync, name), None)
+                continue
+            past = before.line
+            if line.max_offset > past.max_offset:
+                written[minute] = True
+            if line.msgs_in > past.msgs_in:
+                msgs_in[minute] += line.msgs_in - past.msgs_in
+            if line.bytes_in > past.bytes_in:
+                bytes_in += line.bytes_in - past.bytes_in
+            now, then = line.sync, past.sync
+            if now.ok > then.ok:
+                sync_ok += now.ok - then.ok
+            if (
+                now.flush_slave_timeout != then.flush_slave_timeout
+                or now.slave_not_available != then.slave_not_available
+                or now.flush_disk_timeout != then.flush_disk_timeout
+            ):
+                for name in others:
+                    others[name] += max(0, getattr(now, name) - getattr(then, name))
+        sync = {"ok": sync_ok, **others}
+        row: Row = {f"sync_{name}": count for name, count in sync.items()}
+        return row | {"msgs_in": sum(msgs_in), "bytes_in": bytes_in}
 
 
-def _sample_counts(
-    samples: GroupSamples, segments: Sequence[tuple[int, int, Sample]], day: Day
-) -> Row:
+def _interval_ms(inside: Sequence[Sample]) -> int:
+    return inside[-1].line.interval_ms if inside else _DEFAULT_INTERVAL_MS
+
+
+def _sample_counts(samples: GroupSamples) -> Row:
     inside = samples.masters.inside
-    interval_ms = inside[-1].line.interval_ms if inside else _DEFAULT_INTERVAL_MS
-    spoken_ms = sum(end_ms - start_ms for start_ms, end_ms, _ in segments)
-    # Whole millionths of a sample: their sum does not depend on the order.
-    parts = [(end_ms - start_ms, each.line.interval_ms) for start_ms, end_ms, each in segments]
-    parts.append((day.window_ms - spoken_ms, interval_ms))
-    millionths = sum(math.floor(ms * _MILLION / interval + 0.5) for ms, interval in parts)
     return {
-        "interval_s": interval_ms / 1000,
-        "expected": math.floor(millionths / _MILLION + 0.5),
+        "interval_s": _interval_ms(inside) / 1000,
         "received": len(inside),
-        "duplicates": sum(sample.duplicates for sample in inside),
-        "conflicts": sum(sample.conflict for sample in inside),
-        "out_of_order": sum(sample.out_of_order for sample in inside),
+        "duplicates": sum([sample.duplicates for sample in inside]),
+        "conflicts": sum([sample.conflict for sample in inside]),
+        "out_of_order": sum([sample.out_of_order for sample in inside]),
         "clock_skew_ms": _clock_skew_ms(inside),
         "input_digest": samples.digest,
     }
 
 
 def _clock_skew_ms(inside: Iterable[Sample]) -> int | None:
-    ends: dict[str, tuple[int, int]] = {}
+    ends: dict[str, list[int]] = {}
+    boot, of_boot = None, [0, 0]
     for sample in inside:
-        skew = sample.ts - sample.line.mono
-        low, high = ends.get(sample.line.boot, (skew, skew))
-        ends[sample.line.boot] = (min(low, skew), max(high, skew))
+        line = sample.line
+        skew = line.ts - line.mono
+        if line.boot != boot:
+            boot = line.boot
+            of_boot = ends.setdefault(boot, [skew, skew])
+        if skew < of_boot[0]:
+            of_boot[0] = skew
+        elif skew > of_boot[1]:
+            of_boot[1] = skew
     return max((high - low for low, high in ends.values()), default=None)
 
 
@@ -111,39 +174,21 @@ def group_columns(group: GroupFigures) -> Row:
     inside = group.stream.inside
     row: Row = {"samples": len(inside), "closed": bool(group.stream.closing)}
     row["role"] = inside[-1].line.role if inside else None
-    for name in _EXPOSED:
-        weights: dict[int, int] = {}
-        for start_ms, end_ms, sample in group.segments:
-            value = getattr(sample.line, name)
-            if value is not None:
-                weights[value] = weights.get(value, 0) + end_ms - start_ms
-        row |= distribution(name, weights, P99)
-        if name == "unreplicated_bytes":
-            row["exposure_covered_s"] = sum(weights.values()) / 1000
-            exposure = sum(value * ms for value, ms in weights.items())
-            row["exposure_byte_s"] = exposure / 1000 if weights else None
+    row |= _exposure(group.at_risk, group.oldest)
     if not inside:
         return {**row, "exposure_covered_s": None}
-    row |= _sends(inside)
+    row |= {**group.counters, **_latency(inside)}
+    row["sync_ok_ratio"] = send_ratio(row)
     row["restarts"] = sum(map(_is_restart, inside))
     return row
 
 
-def _sends(inside: Sequence[Sample]) -> Row:
-    msgs_in = bytes_in = 0
-    sync = dict.fromkeys(SYNC_RESULTS, 0)
-    for sample in inside:
-        line, before = sample.line, sample.boot_predecessor
-        past = before.line if before is not None else None
-        msgs_in += risen(sample, line.msgs_in, past.msgs_in if past else None)
-        bytes_in += risen(sample, line.bytes_in, past.bytes_in if past else None)
-        if past is None or line.sync != past.sync:
-            for name in SYNC_RESULTS:
-                earlier = getattr(past.sync, name) if past else None
-                sync[name] += risen(sample, getattr(line.sync, name), earlier)
-    row: Row = {f"sync_{name}": count for name, count in sync.items()}
-    row |= {"msgs_in": msgs_in, "bytes_in": bytes_in, **_latency(inside)}
-    row["sync_ok_ratio"] = send_ratio(row)
+def _exposure(at_risk: Weights, oldest: Weights) -> Row:
+    row = distribution("unreplicated_bytes", at_risk, P99)
+    row |= distribution("oldest_unreplicated_ms", oldest, P99)
+    row["exposure_covered_s"] = sum(at_risk.values()) / 1000
+    exposure = sum(size * ms for size, ms in at_risk.items())
+    row["exposure_byte_s"] = exposure / 1000 if at_risk else None
     return row
 
 

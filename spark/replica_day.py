@@ -19,11 +19,8 @@ from spark.result_tables import PERCENTILES
 from spark.sample_stream import Sample
 
 _MILLION: Final = 1_000_000
-_COUNTERS: Final = {
-    "transferred_bytes": "transferred",
-    "reconnects": "reconnects",
-    "rejected_acks": "rejected_acks",
-}
+_SELDOM: Final = ("reconnects", "rejected_acks")
+"""Counters that hardly ever count."""
 
 
 class ReplicaDay:
@@ -112,40 +109,43 @@ class ReplicaDay:
 
     def _weigh_lags(self) -> None:
         name, excluded, lag_bytes = self._replica, self._excluded, self._lag_bytes
-        first, lag_ms_max = self._group.first_minute, self._minute_lags
+        lag_ms_max = self._minute_lags
         hour, of_hour = -1, self._lags.setdefault(-1, {})
-        for start_ms, end_ms, sample in self._group.segments:
+        for (start_ms, end_ms, sample), minute in zip(
+            self._group.segments, self._group.minute_of, strict=True
+        ):
             row = sample.rows.get(name)
             if row is None:
                 continue
-            ms = end_ms - start_ms
-            if excluded:
-                ms -= _overlap_ms(excluded, start_ms, end_ms)
-                if not ms:
-                    continue
-            lag = row.lag_ms
-            lag_bytes[row.lag_bytes] = lag_bytes.get(row.lag_bytes, 0) + ms
-            last_minute = (end_ms - 1 - first) // MINUTE_MS
-            for minute in range((start_ms - first) // MINUTE_MS, last_minute + 1):
-                if lag > lag_ms_max[minute] and (
-                    not excluded or self._counts(minute, start_ms, end_ms)
-                ):
-                    lag_ms_max[minute] = lag
-            if start_ms // HOUR_MS == (end_ms - 1) // HOUR_MS:
-                if start_ms // HOUR_MS != hour:
-                    hour = start_ms // HOUR_MS
-                    of_hour = self._lags.setdefault(hour, {})
-                of_hour[lag] = of_hour.get(lag, 0) + ms
+            if excluded or minute < 0:
+                self._weigh_with_care(row, start_ms, end_ms)
                 continue
-            for each in range(start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS + 1):
-                begin_ms, until_ms = (
-                    max(start_ms, each * HOUR_MS),
-                    min(end_ms, (each + 1) * HOUR_MS),
-                )
-                part_ms = until_ms - begin_ms - _overlap_ms(excluded, begin_ms, until_ms)
-                if part_ms:
-                    weights = self._lags.setdefault(each, {})
-                    weights[lag] = weights.get(lag, 0) + part_ms
+            ms, lag = end_ms - start_ms, row.lag_ms
+            lag_bytes[row.lag_bytes] = lag_bytes.get(row.lag_bytes, 0) + ms
+            if lag > lag_ms_max[minute]:
+                lag_ms_max[minute] = lag
+            if start_ms // HOUR_MS != hour:
+                hour = start_ms // HOUR_MS
+                of_hour = self._lags.setdefault(hour, {})
+            of_hour[lag] = of_hour.get(lag, 0) + ms
+
+    def _weigh_with_care(self, row: ReplicaRow, start_ms: int, end_ms: int) -> None:
+        """A segment of which a part may be excluded, or which lies in several minutes."""
+        first, lag, lag_bytes = self._group.first_minute, row.lag_ms, self._lag_bytes
+        ms = end_ms - start_ms - _overlap_ms(self._excluded, start_ms, end_ms)
+        if not ms:
+            return
+        lag_bytes[row.lag_bytes] = lag_bytes.get(row.lag_bytes, 0) + ms
+        last_minute = (end_ms - 1 - first) // MINUTE_MS
+        for minute in range((start_ms - first) // MINUTE_MS, last_minute + 1):
+            if lag > self._minute_lags[minute] and self._counts(minute, start_ms, end_ms):
+                self._minute_lags[minute] = lag
+        for hour in range(start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS + 1):
+            begin_ms, until_ms = max(start_ms, hour * HOUR_MS), min(end_ms, (hour + 1) * HOUR_MS)
+            part_ms = until_ms - begin_ms - _overlap_ms(self._excluded, begin_ms, until_ms)
+            if part_ms:
+                weights = self._lags.setdefault(hour, {})
+                weights[lag] = weights.get(lag, 0) + part_ms
 
     def _counts(self, minute: int, start_ms: int, end_ms: int) -> bool:
         """Whether a part of [start_ms, end_ms) that lies in the minute is not excluded."""
@@ -243,28 +243,27 @@ class ReplicaDay:
 
     def _of_counters(self) -> Row:
         name = self._replica
-        sums = dict.fromkeys(_COUNTERS, 0)
-        run_ms = run_bytes = longest_ms = all_ms = all_bytes = 0
+        sums = dict.fromkeys(_SELDOM, 0)
+        transferred = run_ms = run_bytes = longest_ms = all_ms = all_bytes = 0
         for sample in self._group.stream.inside:
-            row = sample.rows.get(name)
-            past = _row_before(sample, name)
+            row, before = sample.rows.get(name), sample.boot_predecessor
+            past = before.rows.get(name) if before is not None else None
             if row is not None:
-                sums["transferred_bytes"] += risen(
-                    sample, row.transferred, past.transferred if past else None
-                )
-                if row.reconnects or row.rejected_acks:
-                    sums["reconnects"] += risen(
-                        sample, row.reconnects, past.reconnects if past else None
-                    )
-                    sums["rejected_acks"] += risen(
-                        sample, row.rejected_acks, past.rejected_acks if past else None
-                    )
-                if row.state == CATCHING_UP and past is not None and past.state == CATCHING_UP:
-                    before = sample.boot_predecessor
-                    if before is not None:
+                if past is None or before is None:
+                    transferred += risen(sample, row.transferred, None)
+                    for counter in _SELDOM:
+                        sums[counter] += risen(sample, getattr(row, counter), None)
+                else:
+                    if row.transferred > past.transferred:
+                        transferred += row.transferred - past.transferred
+                    if row.reconnects > past.reconnects:
+                        sums["reconnects"] += row.reconnects - past.reconnects
+                    if row.rejected_acks > past.rejected_acks:
+                        sums["rejected_acks"] += row.rejected_acks - past.rejected_acks
+                    if row.state == past.state == CATCHING_UP:
                         run_ms += sample.line.mono - before.line.mono
                         run_bytes += max(0, row.ack_offset - past.ack_offset)
-                    continue
+                        continue
             if run_ms or run_bytes:
                 longest_ms, all_ms = max(longest_ms, run_ms), all_ms + run_ms
                 all_bytes += run_bytes
@@ -274,6 +273,7 @@ class ReplicaDay:
         seconds = all_ms / 1000
         return {
             **sums,
+            "transferred_bytes": transferred,
             "catch_up_s": seconds,
             "catch_up_longest_s": longest_ms / 1000,
             "catch_up_bytes": all_bytes,

@@ -78,12 +78,12 @@ def _seen(group: tuple[str, str], stream: Stream, w1_ms: int) -> tuple[dict[str,
     gone: dict[str, int] = {}
     for place, sample in enumerate(looked_at):
         before = sample.boot_predecessor
-        if before is not None and before.rows.keys() - sample.rows.keys():
+        if before is not None and not before.rows.keys() <= sample.rows.keys():
             for name in _renamed(group, before, sample):
                 gone[name] = place
         for name in sample.rows:
             last[name] = place
-            if sample.ts < since.get(name, sample.ts + 1):
+            if name not in since or sample.ts < since[name]:
                 since[name] = sample.ts
     names = {name: ts for name, ts in since.items() if last[name] > gone.get(name, -1)}
     return names, gone.keys() - names.keys()

@@ -85,8 +85,7 @@ class ReplicaTime:
 def replica_time(stream: Stream, asked: Asked, day: Day) -> ReplicaTime:
     """The whole window of one replica."""
     builder = _Builder(stream, asked, day)
-    for sample in stream.samples:
-        builder.add(sample)
+    builder.add_all(stream.samples)
     found = ReplicaTime(builder.whole(), builder.extras)
     _exclude(found, asked)
     return found
@@ -112,7 +111,27 @@ class _Builder:
         self._known: list[Piece] = []
         self.extras: list[Extra] = []
 
-    def add(self, sample: Sample) -> None:
+    def add_all(self, samples: Iterable[Sample]) -> None:
+        """The samples in their order. Nearly all of them lengthen the good piece before them."""
+        replica, w1_ms = self._asked.replica, self._day.w1_ms
+        good: Piece | None = None
+        for sample in samples:
+            row, before = sample.rows.get(replica), sample.boot_predecessor
+            row_before = before.rows.get(replica) if before is not None else None
+            if (
+                good is not None
+                and good.end_ms == sample.start_ms
+                and sample.ts <= w1_ms
+                and row is not None
+                and row_before is not None
+                and self._is_calm(sample, row, row_before)
+            ):
+                good.end_ms = sample.ts
+                continue
+            self._add(sample, row, row_before)
+            good = self._known[-1] if self._known and self._known[-1].quality == GOOD else None
+
+    def _add(self, sample: Sample, row: ReplicaRow | None, row_before: ReplicaRow | None) -> None:
         """One sample's down time and interval."""
         if sample.down_ms is not None:
             end_ms = min(sample.line.boot_ts, sample.ts)
@@ -121,29 +140,19 @@ class _Builder:
             self._put(sample.down_ms, end_ms, quality, state, sample)
         if sample.ts <= self._day.w0_ms:
             return
-        row = sample.rows.get(self._asked.replica)
         if row is None:
             self._add_without_row(sample)
-            return
-        before = sample.boot_predecessor
-        row_before = before.rows.get(self._asked.replica) if before is not None else None
-        if (
-            before is not None
-            and row_before is not None
-            and self._is_calm(sample, row, before, row_before)
-        ):
+        elif row_before is not None and self._is_calm(sample, row, row_before):
             self._put(sample.start_ms, sample.ts, GOOD, IN_SYNC, sample)
-            return
-        if row.state == DISCONNECTED and self._is_elsewhere(sample):
+        elif row.state == DISCONNECTED and self._is_elsewhere(sample):
             self._put(sample.start_ms, sample.ts, UNKNOWN, None, sample)
-            return
-        self._add_counted(sample, row, before, row_before)
+        else:
+            self._add_counted(sample, row, row_before)
 
-    def _is_calm(
-        self, sample: Sample, row: ReplicaRow, before: Sample, row_before: ReplicaRow
-    ) -> bool:
+    def _is_calm(self, sample: Sample, row: ReplicaRow, row_before: ReplicaRow) -> bool:
         """The way of nearly all samples, in one look: nothing but in sync, and never late."""
         now, past, limit_ms = row.state_ms, row_before.state_ms, self._asked.limit_ms
+        start_ms = sample.start_ms
         if (
             row.state != IN_SYNC
             or row_before.state != IN_SYNC
@@ -151,18 +160,22 @@ class _Builder:
             or now.catching_up != past.catching_up
             or row.lag_ms > limit_ms
             or (row.lag_bytes and not row.lag_exact)
-            or sample.spoken_ms != sample.start_ms
+            or sample.spoken_ms != start_ms
         ):
             return False
         counted_ms, span_ms = now.in_sync - past.in_sync, sample.span_ms
-        length_ms = sample.ts - sample.start_ms
-        if not max(0, length_ms - _REST_MS) <= counted_ms <= span_ms + _BOOKED_LATE_MS:
+        length_ms = sample.ts - start_ms
+        if counted_ms < 0 or not length_ms - _REST_MS <= counted_ms <= span_ms + _BOOKED_LATE_MS:
             return False
         if limit_ms < sample.line.interval_ms:
             return True
-        is_sure = row_before.lag_exact or not row_before.lag_bytes
-        grown_ms = row_before.lag_ms + max(counted_ms, span_ms, length_ms)
-        return is_sure and grown_ms <= limit_ms
+        room_ms = limit_ms - row_before.lag_ms
+        return (
+            (row_before.lag_exact or not row_before.lag_bytes)
+            and counted_ms <= room_ms
+            and span_ms <= room_ms
+            and length_ms <= room_ms
+        )
 
     def _is_elsewhere(self, sample: Sample) -> bool:
         other = self._other
@@ -175,13 +188,7 @@ class _Builder:
         self._put(sample.start_ms, sample.spoken_ms, UNKNOWN, None, sample)
         self._put(sample.spoken_ms, sample.ts, BAD, DISCONNECTED, sample)
 
-    def _add_counted(
-        self,
-        sample: Sample,
-        row: ReplicaRow,
-        before: Sample | None,
-        row_before: ReplicaRow | None,
-    ) -> None:
+    def _add_counted(self, sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> None:
         counted = _counted(sample, row, row_before)
         start_ms = sample.start_ms
         taken = _taken(counted, row.state, sample.ts - start_ms)
@@ -190,8 +197,7 @@ class _Builder:
                 if counted[state] > taken[state]:
                     self.extras.append(Extra(sample.ts, counted[state] - taken[state], state))
         judge = _LagJudge(sample, row, row_before, self._asked.limit_ms)
-        is_same_boot = before is not None
-        untold_ms = max(0, sample.span_ms - sum(counted.values())) if is_same_boot else 0
+        untold_ms = max(0, sample.span_ms - sum(counted.values())) if sample.same_boot else 0
         parts: list[tuple[int, int, str, str | None]] = []
         end_ms = sample.ts
         for state in _from_the_end(row.state, row_before.state if row_before else None):
