@@ -75,13 +75,13 @@ def proved(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
-    """Workers that share the machine have their limits multiplied: limits are for what hangs."""
+    """Workers that share the machine have longer limits: those are for what hangs."""
     if WORKERS > 1:
         items[:] = _in_turn(items)
     for item in items:
         marker = item.get_closest_marker("timeout")
         limit_s = float(marker.args[0] if marker else config.getini("timeout"))
-        item.add_marker(pytest.mark.timeout(limit_s * (1 + WORKERS)), append=False)
+        item.add_marker(pytest.mark.timeout(limit_s * (1 + WORKERS) / 2), append=False)
 
 
 def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
