@@ -237,8 +237,11 @@ _KILLED: list[Case] = [("SYNC_MASTER", kinds) for kinds in pairs()]
 _OURS_KILLED = [case for case in _KILLED if set(case[1]) == {"ours"}]
 
 
+_LONG_RUN = (pytest.mark.long, pytest.mark.timeout(1800))
+
+
 @pytest.mark.parametrize(
-    "count", [pytest.param(4, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.long)]
+    "count", [pytest.param(4, marks=pytest.mark.slow), pytest.param(40, marks=_LONG_RUN)]
 )
 def test_many_kills(
     run: Callable[[Case], Running], count: int, proved: Callable[[str], None]
@@ -248,7 +251,7 @@ def test_many_kills(
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.long)]
+    "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(8, marks=_LONG_RUN)]
 )
 def test_kills_of_every_mixed_pair(run: Callable[[Case], Running], count: int) -> None:
     """Both sides are killed, and two pairs at a time: a Java slave needs up to 11 s until it
