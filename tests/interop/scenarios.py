@@ -345,7 +345,7 @@ class Stage:
         }
         driver = self.side.driver
         where = {"namesrv": self.side.namesrv, **self._account(a)}
-        driver.call("scenario.consume", name=name, **where, **settings)
+        driver.call("scenario.consume", name=name, **{**where, **settings})
         self._ends.append(("scenario.stop", name))
         return self._received(a) if "count" in a else True
 
