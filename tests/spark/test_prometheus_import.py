@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from broker import metrics_table as table
+from broker.metrics import metrics_table as table
 from spark import prometheus_import, prometheus_metrics
 from spark.arguments import UsageError
 from spark.dump_files import read_lines
