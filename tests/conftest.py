@@ -1,27 +1,50 @@
-"""What holds for every test: a home of its own, no interop test skipped in silence, a second
-chance, never a silent one, for tests whose peers are processes, and order and limits for workers
-that share a machine (docs/testing.md)."""
+"""What holds for every test: a home of its own, no interop test skipped in silence, order and
+limits for workers that share a machine, and what a run tells at its end (docs/testing.md)."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from tests.support.stolen_time import WORKERS
 
-# No example has a deadline of its own: a busy host would fail what is right.
-hypothesis.settings.register_profile("house", deadline=None)
-hypothesis.settings.load_profile("house")
+# No example has a deadline of its own: a busy host would fail what is right. The small profile
+# has the same examples in every run; bin/test --long takes the large one, with new ones each time.
+_SMALL, _LARGE = "small", "large"
+hypothesis.settings.register_profile(
+    _SMALL, deadline=None, max_examples=30, derandomize=True, database=None
+)
+hypothesis.settings.register_profile(
+    _LARGE, deadline=None, max_examples=1_000, derandomize=False, database=None
+)
+hypothesis.settings.load_profile(_SMALL)
+
+# Minutes each (docs/testing.md), the longest first.
+_LONGEST = (
+    "test_replication_pairs",
+    "test_replication_joins",
+    "test_scenarios",
+    "test_command_line",
+    "test_replication_attributes",
+    "test_report_scale",
+    "test_transactions",
+    "test_store_exchange",
+    "test_sla_report",
+    "test_killed_processes",
+)
 
 _SKIPPED_INTEROP: list[str] = []
-_SECOND_CHANCES: list[pytest.TestReport] = []
-_MOST_SECOND_CHANCES = 5
+_PROVED: list[str] = []
+_LEFT_OUT: set[str] = set()
+_LEFT_OUT_KEY = "left_out"
+_PROVED_KEY = "proved"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,6 +56,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("ROCKETMQ_RUN_DIR", str(home / "run"))
         for name in ("ROCKETMQ_HOME", "NAMESRV_ADDR", "JAVA_OPT_EXT"):
             patch.delenv(name, raising=False)
+        # A broker is five processes: without compiled files each start takes four times as long.
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         yield
 
 
@@ -43,24 +68,26 @@ def hangup_as_usual() -> None:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test against real processes may fail for the machine's reasons: it is run once more.
+@pytest.fixture
+def proved(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Takes a sentence on what the test has shown; the run tells it at its end if it passes."""
+    return lambda text: request.node.user_properties.append((_PROVED_KEY, text))
 
-    Workers that share the machine have their limits multiplied.
-    """
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Workers that share the machine have longer limits: those are for what hangs."""
     if WORKERS > 1:
         items[:] = _in_turn(items)
     for item in items:
         marker = item.get_closest_marker("timeout")
         limit_s = float(marker.args[0] if marker else config.getini("timeout"))
-        item.add_marker(pytest.mark.timeout(limit_s * WORKERS), append=False)
-        if "interop" in item.keywords or "tests/faults/" in item.path.as_posix():
-            item.add_marker(pytest.mark.flaky(reruns=1))
+        item.add_marker(pytest.mark.timeout(limit_s * (1 + WORKERS) / 2), append=False)
 
 
 def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
-    """For several workers: files that compute and files that wait for processes take turns, so that
-    workers seldom want the same; the scale test, which takes longest, is first."""
+    """For several workers: the files that take longest come first, so that none is left over when
+    all others are done; of the rest, files that compute and files that wait for processes take
+    turns, so that workers seldom want the same."""
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -68,40 +95,50 @@ def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
     def of(*rooms: str) -> list[Path]:
         return [path for path in files if path.parent.name in rooms]
 
-    turns = itertools.zip_longest(of("spark"), of("interop", "faults"))
-    order = [*of("bench"), *(path for turn in turns for path in turn if path), *files]
+    longest = [path for name in _LONGEST for path in files if path.stem == name]
+    turns = itertools.zip_longest(of("spark", "bench"), of("interop", "faults"))
+    order = [*longest, *(path for turn in turns for path in turn if path), *files]
     return [item for path in dict.fromkeys(order) for item in files[path]]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Notes interop tests that did not run, and those that failed and run again."""
+    """Notes interop tests that did not run, and what the others have proved."""
     if report.skipped and "interop" in report.keywords:
         _SKIPPED_INTEROP.append(report.nodeid)
-    if report.outcome == "rerun":
-        _SECOND_CHANCES.append(report)
+    if report.when == "call" and report.passed:
+        _PROVED.extend(str(text) for name, text in report.user_properties if name == _PROVED_KEY)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Notes which of the long tests are left out."""
+    long = (item for item in items if item.get_closest_marker("long"))
+    _LEFT_OUT.update(item.nodeid.partition("[")[0] for item in long)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In CI a skipped interop test is a failure: there the Java peers must be there.
-
-    So are more second chances than a machine's mood explains.
-    """
-    skipped = _SKIPPED_INTEROP and os.environ.get("CI") == "true"
-    if skipped or len(_SECOND_CHANCES) > _MOST_SECOND_CHANCES:
+    """In CI a skipped interop test is a failure: there the Java peers must be there."""
+    if _SKIPPED_INTEROP and os.environ.get("CI") == "true":
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[_LEFT_OUT_KEY] = sorted(_LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker of xdist has ended: only workers know what they left out."""
+    _LEFT_OUT.update(getattr(node, "workeroutput", {}).get(_LEFT_OUT_KEY, ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says why the run failed, and what failed first in those that got a second chance."""
-    for report in _SECOND_CHANCES:
-        terminalreporter.write_sep("_", f"run again: {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)
-    if len(_SECOND_CHANCES) > _MOST_SECOND_CHANCES:
-        terminalreporter.write_line(
-            f"{len(_SECOND_CHANCES)} tests had to run again, {_MOST_SECOND_CHANCES} may: "
-            "the run fails",
-            red=True,
-        )
+    """What was proved by what a test counted itself, what was left out, and why the run failed."""
+    for title, lines in (
+        ("proved", sorted(_PROVED)),
+        ("left out: bin/test --long runs these", sorted(_LEFT_OUT)),
+    ):
+        if lines:
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.write_line(line)
     if _SKIPPED_INTEROP and os.environ.get("CI") == "true":
         terminalreporter.write_line(
             f"CI=true and {len(_SKIPPED_INTEROP)} interop tests were skipped: install java and mvn",

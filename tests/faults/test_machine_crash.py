@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -72,8 +72,11 @@ def lose_pages(root: Path, flushed: Path, chance: random.Random) -> None:
     (root / "abort").write_text("another boot")
 
 
+@pytest.mark.parametrize("cuts", [10, pytest.param(400, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dispatched", [True, False], ids=["dispatched", "behind"])
-def test_power_cut(world: World, dispatched: bool) -> None:
+def test_power_cut(
+    world: World, dispatched: bool, cuts: int, proved: Callable[[str], None]
+) -> None:
     desk = StoreDesk(world).open()
     writer = Writer(world).open()
     writer.log.now_ms -= 1_000 * STEP_MS
@@ -92,7 +95,7 @@ def test_power_cut(world: World, dispatched: bool) -> None:
     written = world.root.with_name("written")
     world.root.rename(written)
     seed = random.randrange(1 << 32)
-    for number in range(seed, seed + 25):
+    for number in range(seed, seed + cuts):
         shutil.rmtree(world.root, ignore_errors=True)
         shutil.copytree(written, world.root)
         lose_pages(world.root, flushed, random.Random(number))
@@ -101,6 +104,7 @@ def test_power_cut(world: World, dispatched: bool) -> None:
         except BaseException as error:
             error.add_note(f"seed {number}")
             raise
+    proved(f"{cuts} power cuts, {'dispatched' if dispatched else 'behind'}: flushed is there")
 
 
 def assert_recovers(world: World, flushed_end: int) -> None:

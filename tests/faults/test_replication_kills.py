@@ -58,6 +58,7 @@ class Replicated:
             namesrvAddr=namesrv,
             haMasterAddress=f"127.0.0.1:{port + 1}",
             haReconnectInterval=500,
+            slaveSyncInterval=1_000,
             processHangTimeoutMillis=4_000,
         )
 
@@ -171,11 +172,17 @@ def test_replication_processes_killed(replicated: Replicated) -> None:
     replicated.assert_whole(ledger)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_every_process_killed_twice(replicated: Replicated) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(PROCESSES[3:], marks=pytest.mark.slow, id="the others"),
+        pytest.param([*PROCESSES, *reversed(PROCESSES)] * 3, marks=pytest.mark.long, id="often"),
+    ],
+)
+@pytest.mark.timeout(480)
+def test_every_process_killed(replicated: Replicated, names: list[tuple[str, str]]) -> None:
     ledger = Ledger()
-    kill_each(replicated, ledger, [*PROCESSES, *reversed(PROCESSES)])
+    kill_each(replicated, ledger, names)
     replicated.assert_whole(ledger)
 
 
@@ -185,11 +192,16 @@ def crash_slave(replicated: Replicated) -> None:
     replicated.slave.start()
 
 
-@pytest.mark.slow
-def test_whole_brokers_killed(replicated: Replicated) -> None:
+@pytest.mark.parametrize(
+    "times", [pytest.param(1, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.long)]
+)
+@pytest.mark.timeout(480)
+def test_whole_brokers_killed(
+    replicated: Replicated, times: int, proved: Callable[[str], None]
+) -> None:
     """In the moment in which the master dies, the slave has everything that was answered with 0."""
     promises = Promises()
-    for _ in range(3):
+    for _ in range(times):
         under_load(replicated, promises, lambda: crash_slave(replicated))
         replicated.assert_same_log()
         wait_until(lambda: knows_topic(replicated.slave), _CATCH_UP_S)
@@ -202,6 +214,7 @@ def test_whole_brokers_killed(replicated: Replicated) -> None:
         replicated.wait_in_sync()
         replicated.assert_same_log()
     replicated.assert_whole(promises)
+    proved(f"{times} deaths of master and slave: the slave had each of {len(promises)} messages")
 
 
 def test_slave_whose_ha_stands_still(replicated: Replicated) -> None:

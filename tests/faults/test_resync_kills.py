@@ -117,8 +117,10 @@ def test_killed_at_every_step(theatre: Theatre, action: ResyncAction) -> None:
     assert theatre.each_step(scene.prepare, "resync", ended(scene)) > 30
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "stride", [pytest.param(23, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("action", list(ResyncAction))
-def test_killed_at_every_line(theatre: Theatre, action: ResyncAction) -> None:
+def test_killed_at_lines(theatre: Theatre, action: ResyncAction, stride: int) -> None:
     scene = Scene(action)
-    assert theatre.each_step(scene.prepare, "resync", ended(scene), lines=True, stride=7) > 30
+    assert theatre.each_step(scene.prepare, "resync", ended(scene), lines=True, stride=stride) > 10

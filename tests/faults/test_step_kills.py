@@ -352,21 +352,42 @@ def test_recovery_itself(theatre: Theatre) -> None:
     assert steps > 30
 
 
-@pytest.mark.slow
-def test_more_steps(theatre: Theatre) -> None:
+@pytest.mark.long
+def test_every_step(theatre: Theatre, proved: Callable[[str], None]) -> None:
     """The quick tests leave steps out."""
-    theatre.each_step(busy_store, "store", store_is_replaced, stride=2, stop=False)
-    theatre.each_step(busy_store, "store", everything_is_restarted, stride=2, stop=True)
-    theatre.each_step(crashed_broker, "store", everything_is_restarted, stride=3, stop=True)
+    steps = sum(
+        theatre.each_step(prepare, "store", judge, stop=stop)
+        for prepare, judge, stop in (
+            (busy_store, store_is_replaced, False),
+            (busy_store, everything_is_restarted, True),
+            (crashed_broker, everything_is_restarted, True),
+        )
+    )
+    proved(f"the store killed at each of {steps} steps: nothing published is lost")
 
 
-@pytest.mark.slow
-def test_every_line_of_the_writer(theatre: Theatre) -> None:
-    for judge in (writer_is_replaced, everything_is_restarted):
-        theatre.each_step(running_store, "writer", judge, lines=True, stride=11, **WRITES)
+def some_or_many(some: int, many: int) -> pytest.MarkDecorator:
+    """How many lines are passed over between two at which the actor dies."""
+    params = (
+        pytest.param(some, marks=pytest.mark.slow),
+        pytest.param(many, marks=[pytest.mark.long, pytest.mark.timeout(1200)]),
+    )
+    return pytest.mark.parametrize("stride", params)
 
 
-@pytest.mark.slow
-def test_every_line_of_the_store(theatre: Theatre) -> None:
-    for judge in (store_is_replaced, everything_is_restarted):
-        theatre.each_step(busy_store, "store", judge, lines=True, stride=67, stop=True)
+@some_or_many(31, 3)
+def test_lines_of_the_writer(theatre: Theatre, stride: int, proved: Callable[[str], None]) -> None:
+    steps = sum(
+        theatre.each_step(running_store, "writer", judge, lines=True, stride=stride, **WRITES)
+        for judge in (writer_is_replaced, everything_is_restarted)
+    )
+    proved(f"the writer killed at {steps} lines of its code: nothing published is lost")
+
+
+@some_or_many(211, 23)
+def test_lines_of_the_store(theatre: Theatre, stride: int, proved: Callable[[str], None]) -> None:
+    steps = sum(
+        theatre.each_step(busy_store, "store", judge, lines=True, stride=stride, stop=True)
+        for judge in (store_is_replaced, everything_is_restarted)
+    )
+    proved(f"the store killed at {steps} lines of its code: nothing published is lost")

@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ha.record_validator import RecordValidator
@@ -40,7 +40,6 @@ def test_all_records_that_are_whole_are_good(tmp_path: Path) -> None:
 
 
 @given(cuts=st.lists(st.integers(1, 400), min_size=1, max_size=60))
-@settings(max_examples=50)
 def test_pieces_that_end_anywhere_say_the_same(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
 ) -> None:
@@ -185,7 +184,6 @@ def judge(file: bytearray, received: int, *, many: bool) -> tuple[str | None, in
     cut=st.floats(0.5, 1),
     blank=st.booleans(),
 )
-@settings(max_examples=200)
 def test_columns_say_what_check_record_says(
     kinds: list[str],
     odd: str | None,

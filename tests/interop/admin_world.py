@@ -29,6 +29,7 @@ from tests.interop.admin_steps import (
     RETRY_QUEUES,
     SENT,
     TOPIC,
+    TRACE_TOPIC,
     Phase,
     Step,
 )
@@ -37,6 +38,7 @@ from tests.interop.processes import PeerError, free_port, wait_until
 
 CLUSTER: Final = "InteropCluster"
 _LIMIT_MS: Final = 30_000
+_TRACE_S: Final = 5.0
 _ACCOUNTS: Final = "globalWhiteRemoteAddresses:\n- 127.0.0.1\naccounts: []\n"
 """Access control is on, for its commands, and lets everybody here in."""
 _LOG_LINES: Final = re.compile(r"\[(?:MONITOR|NOTIFY)\].*")
@@ -133,11 +135,7 @@ class AdminWorld:
 
     def stop(self) -> None:
         self._driver.close()
-        if self.kind == "ours":
-            self._broker.stop()
-        else:
-            # Nobody reads its store, and a 5.3.3 broker takes ten seconds to stop.
-            self._broker.kill()
+        self._broker.end()
         if self._namesrv is not None:
             self._namesrv.stop()
 
@@ -250,6 +248,8 @@ class AdminWorld:
 
         def is_there() -> bool:
             answer.update(self._mqadmin(arguments, step.lines))
+            if step.traced:
+                return self._has_trace(_ID.findall(answer["out"])[-1])
             return re.search(step.until, answer["out"]) is not None
 
         # What it prints at last is compared, so nothing is lost when it never comes.
@@ -261,6 +261,20 @@ class AdminWorld:
         if step.file:
             raw += self._exported(step.file)
         return Output(step, raw, self._plain(step, raw), answer["ended"])
+
+    def _has_trace(self, message_id: str) -> bool:
+        """Whether the trace of a message is stored within some seconds; else it was lost."""
+        asked = ["queryMsgTraceById", "-n", self._facts["namesrv"], "-i", message_id]
+        asked += shlex.split(TRACE_TOPIC)
+
+        def is_stored() -> bool:
+            return "Pub" in self._mqadmin(asked)["out"]
+
+        try:
+            wait_until(is_stored, "a stored trace", _TRACE_S, poll_s=0.2)
+        except PeerError:
+            return False
+        return True
 
     def _mqadmin(self, arguments: Sequence[str], lines: int = 0) -> dict[str, Any]:
         home = str(self._directory / "java-home")

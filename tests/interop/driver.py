@@ -19,7 +19,8 @@ from typing import Any
 from tests.interop.java_peers import QUICK_JVM, driver_classpath, java_command
 from tests.interop.processes import wait_until
 
-_CALL_TIMEOUT_S = 60.0
+_CALL_TIMEOUT_S = 180.0
+_MQADMIN_MS = 60_000
 # The default is 20 s: an orderly 4.9.8 consumer takes over a queue only at its next regular round.
 _REBALANCE = ("-Drocketmq.client.rebalance.waitInterval=4000",)
 
@@ -113,12 +114,23 @@ class Driver:
         """Run an operation and give its answer."""
         return self.submit(op, **arguments).result(_CALL_TIMEOUT_S)
 
-    def close(self) -> None:
+    def mqadmin(self, *arguments: str) -> str:
+        """What the mqadmin of its release prints, within this JVM: one of its own would take a
+        second of both cores. Raises DriverError when it does not end."""
+        home = self._directory / "mqadmin"
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
+        answer = self.call("mqadmin", home=home, args=arguments, lines=0, limit_ms=_MQADMIN_MS)
+        if not answer["ended"]:
+            raise DriverError(f"mqadmin {arguments} does not end: {answer['out']}{answer['err']}")
+        return str(answer["out"])
+
+    def close(self, timeout_s: float = 5.0) -> None:
         """End the JVM (its stdin ends)."""
         if self._popen.stdin is not None:
             self._popen.stdin.close()
         try:
-            self._popen.wait(5)
+            self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()

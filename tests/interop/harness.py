@@ -28,8 +28,14 @@ _DISK_FLAGS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
 )
-# So that several brokers of ours find free ports.
-_ONLY_OURS = {"metricsPort": "0", "metricsAddress": "127.0.0.1", "embeddedNamesrvPort": "0"}
+# So that several brokers of ours find free ports; a slave asks for the tables every ten seconds
+# otherwise.
+_ONLY_OURS = {
+    "metricsPort": "0",
+    "metricsAddress": "127.0.0.1",
+    "embeddedNamesrvPort": "0",
+    "slaveSyncInterval": "1000",
+}
 # The threads of its timers for arbitrary delays, which nobody uses here, never sleep for long.
 _ONLY_5_3 = {"timerWheelEnable": "false"}
 _LOGBACK = """<configuration>
@@ -127,7 +133,14 @@ class Broker:
         """SIGKILL of every process of the broker."""
         self.process.kill()
 
-    def client(self, timeout_s: float = 10.0) -> FrameClient:
+    def end(self) -> None:
+        """The end of a test: ours in order. Java's, which takes 8 (4.9) or 12 s (5.3), by kill."""
+        if self.kind == "ours":
+            self.stop()
+        else:
+            self.kill()
+
+    def client(self, timeout_s: float = 60.0) -> FrameClient:
         """A connection to its port."""
         return FrameClient(("127.0.0.1", self._port), timeout_s)
 

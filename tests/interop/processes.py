@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.our_broker import is_running, stands_still
-from tests.support.stolen_time import own_s
+from tests.support.stolen_time import OwnTime
 
 _POLL_S = 0.02
 
@@ -37,9 +37,9 @@ def wait_until(
 
     poll_s: the time between two polls, longer where each one costs the brokers something.
     """
-    deadline = own_s() + timeout_s
+    clock = OwnTime()
     while not condition():
-        if own_s() > deadline:
+        if clock.s() > timeout_s:
             raise PeerError(f"not within {timeout_s:.0f} s: {what}")
         time.sleep(poll_s)
 

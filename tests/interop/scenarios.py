@@ -166,7 +166,7 @@ class Stage:
     def _step(self, step: Mapping[str, Any]) -> Any:
         options = dict(step)
         verb, arguments = next(iter(options.items()))
-        until = options.get("until")
+        until, again = options.get("until"), options.get("again")
         outcome: list[Any] = []
 
         def attempt() -> Any:
@@ -175,13 +175,15 @@ class Stage:
             return found
 
         def holds() -> bool:
+            if again:
+                self._step(again)
             leaves = dict(_leaves(self._plain(attempt())))
             wanted = self._filled(until)
             return all(leaves.get(place) == value for place, value in wanted.items())
 
         if until:
             try:
-                wait_until(holds, f"{until}", _WAIT_S, poll_s=0.1)
+                wait_until(holds, f"{until}", _WAIT_S, poll_s=1.0 if again else 0.1)
             except PeerError as error:
                 raise PeerError(f"{error}; last: {self._plain(outcome[0])}") from None
         else:
@@ -343,7 +345,7 @@ class Stage:
         }
         driver = self.side.driver
         where = {"namesrv": self.side.namesrv, **self._account(a)}
-        driver.call("scenario.consume", name=name, **where, **settings)
+        driver.call("scenario.consume", name=name, **{**where, **settings})
         self._ends.append(("scenario.stop", name))
         return self._received(a) if "count" in a else True
 

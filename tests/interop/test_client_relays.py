@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import GetConsumerStatusBody
 from remoting.remoting_serializable import loads_lenient
-from tests.interop import harness
 from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Consumer, Driver
 from tests.interop.processes import wait_until
@@ -26,12 +24,6 @@ _QUEUES = 4
 _COUNT = 40
 _RESET_TIMEOUT_S = 60.0
 """A client that is told to reset waits ten seconds before it pulls again."""
-
-
-@pytest.fixture
-def line(client: Client) -> str:
-    """Whose mqadmin asks: the one of the client's release."""
-    return "4.9" if client.driver.version.startswith("4.9") else "5.3"
 
 
 def client_id(client: Client, group: str) -> str:
@@ -129,23 +121,22 @@ def asked(client: Client, asked_consumers: Callable[[str], Consumer]) -> Consume
     return asked_consumers(client.driver.version)
 
 
-def admin(client: Client, line: str, directory: Path, command: str, *arguments: str) -> str:
-    return harness.java_admin(line, directory, command, "-n", client.namesrv, *arguments)
+def admin(client: Client, command: str, *arguments: str) -> str:
+    """What the mqadmin of the client's release prints."""
+    return client.driver.mqadmin(command, "-n", client.namesrv, *arguments)
 
 
-def test_running_info(client: Client, asked: Consumer, tmp_path: Path, line: str) -> None:
+def test_running_info(client: Client, asked: Consumer) -> None:
     who = client_id(client, asked.group)
-    text = admin(client, line, tmp_path, "consumerStatus", "-g", asked.group, "-i", who)
+    text = admin(client, "consumerStatus", "-g", asked.group, "-i", who)
     assert re.search(rf"{asked.topic}\s", text), text
     assert "PROP_CONSUME_TYPE" in text
 
 
-def test_running_info_of_a_client_that_is_gone(
-    client: Client, asked: Consumer, tmp_path: Path, line: str
-) -> None:
+def test_running_info_of_a_client_that_is_gone(client: Client, asked: Consumer) -> None:
     client_id(client, asked.group)
     arguments = ("consumerStatus", "-g", asked.group, "-i", "10.0.0.9@nobody")
-    text = admin(client, line, tmp_path, *arguments)
+    text = admin(client, *arguments)
     assert "#Consumer MQ Detail#" not in text
 
 
@@ -159,15 +150,13 @@ def test_where_the_members_are(client: Client, asked: Consumer) -> None:
     assert sum(table[who].values()) == _COUNT
 
 
-def test_a_message_is_consumed_directly(
-    client: Client, asked: Consumer, tmp_path: Path, line: str
-) -> None:
+def test_a_message_is_consumed_directly(client: Client, asked: Consumer) -> None:
     who = client_id(client, asked.group)
     before = asked.received()
     entry = before[7]
-    topic = ("-t", asked.topic) if line == "5.3" else ()
+    topic = ("-t", asked.topic) if client.driver.version.startswith("5") else ()
     arguments = ("-i", entry.offset_msg_id, "-g", asked.group, "-d", who, *topic)
-    text = admin(client, line, tmp_path, "queryMsgById", *arguments)
+    text = admin(client, "queryMsgById", *arguments)
     assert "CR_SUCCESS" in text, text
     received = asked.wait_for(len(before) + 1)
     assert [each.seq for each in received[len(before) :]] == [entry.seq]
@@ -175,12 +164,12 @@ def test_a_message_is_consumed_directly(
 
 
 @pytest.mark.slow
-def test_a_reset_of_an_online_group(client: Client, tmp_path: Path, line: str) -> None:
+def test_a_reset_of_an_online_group(client: Client) -> None:
     """Everything comes a second time, and what is committed afterwards is the end again."""
     consumer = consumed(client)
     client_id(client, consumer.group)
     arguments = ("-g", consumer.group, "-t", consumer.topic, "-s", "0")
-    text = admin(client, line, tmp_path, "resetOffsetByTime", *arguments)
+    text = admin(client, "resetOffsetByTime", *arguments)
     rows = re.findall(rf"^{client.cluster.broker.name}\s+(\d)\s+(\d+)\s*$", text, re.MULTILINE)
     assert sorted(rows) == [(str(queue_id), "0") for queue_id in range(_QUEUES)], text
     received = consumer.wait_for(2 * _COUNT, _RESET_TIMEOUT_S)
@@ -191,21 +180,21 @@ def test_a_reset_of_an_online_group(client: Client, tmp_path: Path, line: str) -
     )
 
 
-def test_a_reset_of_a_group_that_is_not_online(client: Client, tmp_path: Path, line: str) -> None:
+def test_a_reset_of_a_group_that_is_not_online(client: Client) -> None:
     """The broker says so (206), and mqadmin commits the offsets itself."""
     consumer = consumed_and_gone(client)
     arguments = ("-g", consumer.group, "-t", consumer.topic, "-s", "0")
-    admin(client, line, tmp_path, "resetOffsetByTime", *arguments)
+    admin(client, "resetOffsetByTime", *arguments)
     assert committed(client, consumer.group, consumer.topic) == [0] * _QUEUES
 
 
-def test_one_queue_by_mqadmin_of_5_x(client: Client, tmp_path: Path) -> None:
+def test_one_queue_by_mqadmin_of_5_x(client: Client, clients: Callable[[str], Client]) -> None:
     """-b, -q and -o: the other queues stay where they are."""
     consumer = consumed_and_gone(client)
     before = committed(client, consumer.group, consumer.topic)
     where = ("-b", client.cluster.broker.address, "-q", "2", "-o", "3", "-s", "0")
     arguments = ("-g", consumer.group, "-t", consumer.topic, *where)
-    text = admin(client, "5.3", tmp_path, "resetOffsetByTime", *arguments)
+    text = admin(clients("5.3.3"), "resetOffsetByTime", *arguments)
     assert "reset consumer offset to 3" in text, text
     after = [*before[:2], 3, *before[3:]]
     assert committed(client, consumer.group, consumer.topic) == after

@@ -136,7 +136,7 @@ def _shown(kind: str, directory: Path, driver: Driver) -> Series:
         finally:
             client.end()
     finally:
-        broker.stop()
+        broker.end()
         namesrv.stop()
 
 

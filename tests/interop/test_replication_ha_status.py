@@ -46,12 +46,16 @@ def group(
 
 @pytest.mark.parametrize("whose", ["java", "ours"])
 def test_both_tools_show_the_slave(
-    group: Group, whose: str, tmp_path: Path, namesrv: harness.NameServer
+    group: Group,
+    whose: str,
+    tmp_path: Path,
+    namesrv: harness.NameServer,
+    drivers: Callable[[str], Driver],
 ) -> None:
     (connection,) = ha_status(group.master)["haConnectionInfo"]
     arguments = ("haStatus", "-n", namesrv.address, "-b", group.master.address)
     if whose == "java":
-        text = harness.java_admin("5.3", tmp_path, *arguments)
+        text = drivers("5.3.3").mqadmin(*arguments)
         assert re.search(r"#MasterAddr\s+" + re.escape(group.master.address), text), text
     else:
         text = harness.our_admin(tmp_path, *arguments)

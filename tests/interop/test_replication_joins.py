@@ -68,10 +68,10 @@ Histories = Callable[[str], History]
 @pytest.fixture(scope="module")
 def histories(tmp_path_factory: pytest.TempPathFactory, namesrv: harness.NameServer) -> Histories:
     made: dict[str, History] = {}
-    lock = threading.Lock()
+    locks = {kind: threading.Lock() for kind in harness.KINDS}
 
     def get(kind: str) -> History:
-        with lock:
+        with locks[kind]:
             if kind not in made:
                 directory = tmp_path_factory.mktemp(f"history-{kind}")
                 made[kind] = History(kind, directory, namesrv.address)

@@ -42,7 +42,7 @@ _CONF = {
     "slaveTimeout": "1000",
 }
 _QUICK = 5_000
-_SLOW = 100_000
+_SLOW, _LONG = 15_000, 100_000
 # Our master has all three kinds of slaves at once, and with a SYNC_MASTER each has to have it.
 _GROUPS = pairs([("ours", "ours", "java-4.9", "java-5.3"), *PAIRS[3:]])
 
@@ -167,12 +167,18 @@ def test_metadata_is_equal(running: Running, group: Group) -> None:
             wait_same_tables(group.master, slave, 25)
 
 
-@pytest.mark.slow
-def test_hundred_thousand_messages(running: Running, group: Group) -> None:
+@pytest.mark.parametrize(
+    ("count", "first"),
+    [
+        pytest.param(_SLOW, _QUICK, marks=pytest.mark.slow),
+        pytest.param(_LONG, _QUICK + _SLOW, marks=pytest.mark.long),
+    ],
+)
+def test_many_messages(running: Running, group: Group, count: int, first: int) -> None:
     """A 5.3.3 slave asks for the metadata for the first time a minute after its start."""
-    sent = send_to_all(running.client, running.topics, _SLOW, _QUICK, _MOSTLY_ASYNC)
+    sent = send_to_all(running.client, running.topics, count, first, _MOSTLY_ASYNC)
     assert {entry.note for entry in sent} == {SEND_OK}
-    assert_replicated(group, _SLOW)
+    assert_replicated(group, count)
     for slave in group.slaves:
         wait_same_tables(group.master, slave, 80)
 
@@ -231,13 +237,24 @@ _KILLED: list[Case] = [("SYNC_MASTER", kinds) for kinds in pairs()]
 _OURS_KILLED = [case for case in _KILLED if set(case[1]) == {"ours"}]
 
 
-@pytest.mark.slow
-def test_twenty_kills(run: Callable[[Case], Running]) -> None:
-    at_once(lambda case: kill_and_end(run(case), 20), _OURS_KILLED)
+_LONG_RUN = (pytest.mark.long, pytest.mark.timeout(1800))
 
 
-@pytest.mark.slow
-def test_three_kills_of_every_mixed_pair(run: Callable[[Case], Running]) -> None:
-    """Two pairs at a time: a Java slave needs up to 11 s until it reports again."""
+@pytest.mark.parametrize(
+    "count", [pytest.param(4, marks=pytest.mark.slow), pytest.param(40, marks=_LONG_RUN)]
+)
+def test_many_kills(
+    run: Callable[[Case], Running], count: int, proved: Callable[[str], None]
+) -> None:
+    at_once(lambda case: kill_and_end(run(case), count), _OURS_KILLED)
+    proved(f"{count} kills of a pair of ours in turn: nothing acknowledged lost, equal logs")
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(8, marks=_LONG_RUN)]
+)
+def test_kills_of_every_mixed_pair(run: Callable[[Case], Running], count: int) -> None:
+    """Both sides are killed, and two pairs at a time: a Java slave needs up to 11 s until it
+    reports again."""
     mixed = [case for case in _KILLED if case not in _OURS_KILLED]
-    at_once(lambda case: kill_and_end(run(case), 3), mixed, most=2)
+    at_once(lambda case: kill_and_end(run(case), count), mixed, most=2)

@@ -21,6 +21,7 @@ from tests.interop.clients import wait_registered
 from tests.interop.driver import Driver
 from tests.interop.java_peers import CLIENT_VERSIONS
 from tests.interop.processes import PeerError
+from tests.interop.replication import start_all
 from tests.interop.scenarios import CLUSTER, Scenario, Side, Stage, differences, load
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -73,12 +74,12 @@ class Brokers:
 
     def start(self) -> None:
         self.namesrv.start()
-        for broker in [*self.brokers.values(), *self.slaves.values()]:
-            broker.start()
+        start_all(self.brokers.values())
+        start_all(self.slaves.values())
 
     def stop(self) -> None:
         for broker in [*self.slaves.values(), *self.brokers.values()]:
-            broker.stop()
+            broker.end()
         self.namesrv.stop()
 
 

@@ -93,6 +93,7 @@ def test_commits_come_and_rollbacks_do_not(client: Client, checking: harness.Bro
     open_ = producer.send(topic, 1, UNKNOWN, first=100)
     producer.wait_checked(open_, 2)
     commits = [entry for entry in sent if entry.seq % 2 == 0]
+    consumer.wait_for(len(commits))
     assert content(consumer.stop()) == content(commits)
     assert {check["seq"] for check in producer.checks()} == {100}
     producer.stop()

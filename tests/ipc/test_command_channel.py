@@ -25,6 +25,8 @@ from tests.broker.broker_fakes import FakeClock
 from tests.support.deadline import wait_until
 
 TIMEOUT_MS = 5_000
+SENT_MS = 300
+"""Too short for an answer that nobody gives; enough for the request to be on its way."""
 
 
 class World:
@@ -127,7 +129,7 @@ def test_a_request_that_is_too_large_is_not_sent(world: World) -> None:
 
 def test_a_late_answer_is_not_taken_for_the_next_ones(world: World) -> None:
     with pytest.raises(CommandError):
-        world.client.call("late", 10)
+        world.client.call("late", SENT_MS)
     assert world.server.step()
     world.start()
     assert world.client.call("echo", TIMEOUT_MS, n=1) == {"echo": {"n": 1}}
@@ -137,8 +139,8 @@ def test_a_request_whose_deadline_has_passed_is_dropped(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(CommandError):
-        world.client.call("echo", 10)
-    world.server_clock.monotonic = SystemClock().monotonic_ms() + 1_000
+        world.client.call("echo", SENT_MS)
+    world.server_clock.monotonic = SystemClock().monotonic_ms() + 10 * SENT_MS
     assert world.server.step()
     assert world.seen == []
     assert "echo: dropped" in caplog.text
@@ -147,7 +149,7 @@ def test_a_request_whose_deadline_has_passed_is_dropped(
 
 def test_a_restarted_client_does_not_take_its_predecessors_answers(world: World) -> None:
     with pytest.raises(CommandError):
-        world.client.call("late", 10)
+        world.client.call("late", SENT_MS)
     world.server.step()
     world.start()
     again = CommandClient(world.asking, "store", SystemClock())

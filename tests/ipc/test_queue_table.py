@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipc import queue_table
@@ -175,7 +175,6 @@ def test_an_overrun_is_told_and_does_not_last(table: Table, moves: int, known: b
     assert table.reader.take_moves() == [5]
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(0, 40_000), max_size=8))
 def test_the_ring_goes_round(batches: list[int]) -> None:
     """Nothing is ever missed silently: the moves as they were made, or None."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.route_bodies import RouteBodies
@@ -514,7 +514,6 @@ def routes_of(manager: RouteInfoManager) -> dict[str, dict[str, dict[int, str]]]
     return found
 
 
-@settings(max_examples=150)
 @given(st.lists(steps, max_size=40))
 def test_any_sequence_gives_what_a_naive_model_gives(sequence: list[tuple[Any, ...]]) -> None:
     manager, model, now = RouteInfoManager(), NaiveModel(), 0

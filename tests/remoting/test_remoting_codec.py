@@ -176,14 +176,14 @@ def test_unknown_serialize_type(serialize_type: int) -> None:
     ],
 )
 def test_json_header_that_is_none(header: bytes) -> None:
-    before = time.monotonic()
+    before = time.thread_time()
     assert "JSON header" in refusal(frame_of(header))
-    assert time.monotonic() - before < 2
+    assert time.thread_time() - before < 2
 
 
 def test_too_many_ext_fields_in_bounded_time() -> None:
     fields = {f"k{i}": "v" for i in range(100_000)}
-    before = time.monotonic()
+    before = time.thread_time()
     assert f"limit {MAX_EXT_FIELDS}" in refusal(
         frame_of(json.dumps({"extFields": fields}).encode())
     )
@@ -191,7 +191,7 @@ def test_too_many_ext_fields_in_bounded_time() -> None:
     assert f"limit {MAX_EXT_FIELDS}" in refusal(frame_of(loose.encode()))
     huge = ("{'extFields':{" + ",".join(f"k{i}:1" for i in range(100_000)) + "}}").encode()
     assert "JSON header of" in refusal(frame_of(huge))
-    assert time.monotonic() - before < 5
+    assert time.thread_time() - before < 5
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ def test_too_many_ext_fields_in_bounded_time() -> None:
     ],
 )
 def test_lenient_header_reader_has_no_slow_input(text: str, limit: float) -> None:
-    before = time.monotonic()
+    before = time.thread_time()
     refusal(frame_of(text.encode()))
-    assert time.monotonic() - before < limit
+    assert time.thread_time() - before < limit
 
 
 @given(header=st.binary(max_size=300), serialize_type=st.sampled_from([0, 1]))

@@ -124,12 +124,12 @@ def test_errors_say_where() -> None:
 @pytest.mark.parametrize("opening", ["[", "{a:", '{"a":', "{{", "[{a:"])
 @pytest.mark.parametrize("depth", [129, 100_000])
 def test_deep_nesting(opening: str, depth: int) -> None:
-    before = time.monotonic()
+    before = time.thread_time()
     with pytest.raises(JsonError):
         loads_lenient(opening * depth)
     with pytest.raises(JsonError, match="nested too deep"):
         LenientReader(opening * depth).read()
-    assert time.monotonic() - before < 2
+    assert time.thread_time() - before < 2
 
 
 def test_depth_that_is_allowed() -> None:

@@ -147,7 +147,7 @@ def test_a_handshake_says_what_it_waits_for(
     assert ends.client.handshake() == EVENT_WRITE
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chunks=st.lists(st.integers(1, 5000), min_size=1, max_size=20),
     capacity=st.integers(100, 100_000),

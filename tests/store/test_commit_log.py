@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog
@@ -311,7 +311,6 @@ def test_a_record_larger_than_a_file_changes_nothing(world: World, first: bool) 
     assert len(world.walk()) == 1 + first
 
 
-@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.one_of(

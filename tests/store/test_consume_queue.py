@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE, ConsumeQueue
@@ -201,7 +201,6 @@ def test_files_that_do_not_join_are_left_out(tmp_path: Path) -> None:
     assert (queue.min_offset, queue.max_offset) == (20, 35)
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 45), st.integers(0, 46), st.integers(0, 30))
 def test_truncation_is_prefix(
     tmp_path_factory: pytest.TempPathFactory, count: int, keep: int, first: int

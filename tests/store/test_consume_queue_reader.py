@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE, ConsumeQueue
@@ -94,7 +94,6 @@ def test_empty_unreadable_and_removed(tmp_path: Path) -> None:
     assert by_time(tmp_path, [100, 110, 120, 130], 105, min_phy=9) == 3
 
 
-@settings(max_examples=80)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=45), st.integers(-2, 35))
 def test_against_a_model(
     tmp_path_factory: pytest.TempPathFactory, times: list[int], timestamp: int

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import WrongFileSizeError
@@ -60,7 +60,6 @@ ENTRIES = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(st.lists(ENTRIES, min_size=1, max_size=4), st.booleans())
 def test_batches_give_the_bytes_of_single_puts(
     tmp_path_factory: pytest.TempPathFactory,

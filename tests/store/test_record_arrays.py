@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store import record_arrays
@@ -130,7 +130,6 @@ MESSAGES = st.builds(
 )
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(MESSAGES, st.booleans(), st.sampled_from([1, 2, 5, 40])), max_size=12))
 def test_any_mixture_is_read_as_field_by_field(
     parts: list[tuple[Message, bool, int]],
@@ -142,7 +141,6 @@ def test_any_mixture_is_read_as_field_by_field(
     check_log(log)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(NAMES, VALUES), min_size=1, max_size=4),
     st.lists(st.integers(0, 1 << 62), min_size=30, max_size=200),

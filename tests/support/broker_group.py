@@ -23,6 +23,7 @@ SLAVE: Final[dict[str, object]] = {
     "brokerRole": "SLAVE",
     "brokerId": 1,
     "haReconnectInterval": 200,
+    "slaveSyncInterval": 1_000,
 }
 TOPIC: Final = "TBW102"
 

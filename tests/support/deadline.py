@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
-from tests.support.stolen_time import own_s
+from tests.support.stolen_time import OwnTime
 
+_T = TypeVar("_T")
 _PAUSE = threading.Event()
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """Returns as soon as `condition` holds; AssertionError at the deadline (of the machine's own
-    time)."""
-    deadline = own_s() + timeout_s
+def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> float:
+    """Returns as soon as `condition` holds, with the seconds that it took; AssertionError at the
+    deadline. Both are of the machine's own time."""
+    clock = OwnTime()
     while not condition():
-        assert own_s() < deadline, f"not within {timeout_s} s"
+        assert clock.s() < timeout_s, f"not within {timeout_s} s"
         _PAUSE.wait(0.002)
+    return clock.s()
+
+
+def within(timeout_s: float, action: Callable[[], _T]) -> _T:
+    """What `action` gives or raises, run by a thread of its own; AssertionError when it takes more
+    of the machine's own time."""
+    done: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(action())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    wait_until(done.done, timeout_s)
+    return done.result()

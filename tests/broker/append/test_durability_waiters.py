@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.append.durability_waiters import Answer, DurabilityWaiters
@@ -153,7 +153,6 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=80)
 @given(flush=st.booleans(), steps=_steps)
 def test_nobody_is_told_ok_too_early_nor_forgotten(
     flush: bool, steps: list[tuple[str, int]]

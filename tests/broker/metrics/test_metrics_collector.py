@@ -343,10 +343,9 @@ def test_a_hundred_thousand_hostile_groups(tmp_path: Path) -> None:
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert used < 40 << 20
-    began = time.monotonic()
+    began = time.thread_time()  # What others take of the machine is not counted.
     text = world.text(OPENMETRICS)
-    took = time.monotonic() - began
-    assert took < 2
+    assert time.thread_time() - began < 2
     found = samples_of(text, is_openmetrics=True)
     assert len(found[metric.name]) == 10_001
     assert found[metric.name][OVERFLOW, OVERFLOW, OVERFLOW] == 90_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipc.queue_table import RING_SIZE, QueueTableWriter
@@ -419,7 +419,6 @@ def test_tags_of_the_heartbeat(world: HotPathWorld, client: Client) -> None:
     assert client.call(pull_request(**request)).body == b"".join(raw)
 
 
-@settings(max_examples=60)
 @given(
     tags=st.lists(st.sampled_from(["A", "B", "C", NEGATIVE_TAG, ""]), min_size=1, max_size=50),
     wanted=st.frozensets(st.sampled_from(["A", "B", NEGATIVE_TAG]), min_size=1),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.processor.send_header import V1_NAMES
@@ -142,7 +142,6 @@ def twins() -> Iterator[Twins]:
         twins.general.close()
 
 
-@settings(max_examples=120)
 @given(fields=_legal, body=st.binary(max_size=40))
 def test_both_paths_store_the_same_record_and_give_the_same_answer(
     twins: Twins, fields: dict[str, Any], body: bytes
@@ -161,7 +160,6 @@ def forms_client() -> Iterator[Client]:
         world.close()
 
 
-@settings(max_examples=40)
 @given(fields=_legal, body=st.binary(max_size=40), serialize=st.sampled_from([JSON, BINARY]))
 def test_every_form_of_a_single_send_stores_the_same(
     forms_client: Client, fields: dict[str, Any], body: bytes, serialize: SerializeType

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.schedule.schedule_message_service import ScheduleMessageService
@@ -496,7 +496,6 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(_steps)
 def test_any_history(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

@@ -72,8 +72,10 @@ while True:
         time.sleep(0.01)
 '''
 INDEX = {name.name.lower(): name for name in ProcessIndex}
-START_S = "2.5"
-"""How long a slow start takes: several times the limit of the tests."""
+START_S = "4"
+"""How long a slow start takes: more than twice BUSY_MS."""
+BUSY_MS = 1_500
+"""A limit that a child keeps on a busy machine, too."""
 
 
 class World:
@@ -115,7 +117,7 @@ class World:
         on_reopen: Callable[[], None] = lambda: None,
     ) -> tuple[Supervisor, int]:
         """Runs a supervisor until the condition holds, then stops it orderly."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
 
         def tick() -> None:
             if until(supervisor):
@@ -226,7 +228,7 @@ def test_exits_that_a_restart_does_not_help(
 
 
 @pytest.mark.parametrize(
-    ("does", "start_timeout_ms"), [("beats once", 60_000), ("never beats", 400)]
+    ("does", "start_timeout_ms"), [("beats once", 60_000), ("never beats", BUSY_MS)]
 )
 def test_a_child_without_beats_is_aborted_and_started_again(
     world: World, caplog: pytest.LogCaptureFixture, does: str, start_timeout_ms: int
@@ -235,7 +237,7 @@ def test_a_child_without_beats_is_aborted_and_started_again(
     supervisor, code = world.run(
         {"store": does, "remoting": "runs"},
         lambda s: s.children()[0].restarts >= 1,
-        hang_timeout_ms=400,
+        hang_timeout_ms=BUSY_MS,
         start_timeout_ms=start_timeout_ms,
     )
     assert code == 0
@@ -254,8 +256,8 @@ def test_a_slow_start_that_makes_progress_is_left_alone(
     supervisor, code = world.run(
         {"store": does},
         lambda s: s.children()[0].last_beat > 0 or s.children()[0].restarts > 0,
-        hang_timeout_ms=500,
-        start_timeout_ms=500,
+        hang_timeout_ms=BUSY_MS,
+        start_timeout_ms=BUSY_MS,
     )
     assert (code, supervisor.children()[0].restarts) == (0, 0)
     assert "no beat" not in caplog.text

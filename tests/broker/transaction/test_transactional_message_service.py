@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.topic.system_topics import (
@@ -768,13 +768,11 @@ def play(steps: list[tuple[str, Any, Any]]) -> None:
             histories.world.hot.close()
 
 
-@settings(max_examples=60)
 @given(st.lists(st.one_of(_prepare, _end, _end, _round), max_size=25))
 def test_exactly_once_without_a_restart(steps: list[tuple[str, Any, Any]]) -> None:
     play(steps)
 
 
-@settings(max_examples=60)
 @given(st.lists(st.one_of(_prepare, _end, _round, _restart), max_size=25))
 def test_at_least_once_with_restarts(steps: list[tuple[str, Any, Any]]) -> None:
     play(steps)
