@@ -21,7 +21,7 @@ def _own_path() -> None:
 
 def _run() -> int:
     try:
-        from spark.command_line import main
+        from spark.command.command_line import main
     except ImportError as error:
         # Python's own exit code for it is 1, "breached"; whoever names 3 may be what is missing.
         with contextlib.suppress(OSError):

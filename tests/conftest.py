@@ -19,6 +19,7 @@ from tests.support.stolen_time import WORKERS
 hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
 
+_HERE = Path(__file__).resolve().parent
 _SKIPPED_INTEROP: list[str] = []
 _SECOND_CHANCES: list[pytest.TestReport] = []
 _MOST_SECOND_CHANCES = 5
@@ -66,7 +67,7 @@ def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
         files.setdefault(item.path, []).append(item)
 
     def of(*rooms: str) -> list[Path]:
-        return [path for path in files if path.parent.name in rooms]
+        return [path for path in files if path.relative_to(_HERE).parts[0] in rooms]
 
     turns = itertools.zip_longest(of("spark"), of("interop", "faults"))
     order = [*of("bench"), *(path for turn in turns for path in turn if path), *files]
