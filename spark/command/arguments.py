@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
 import difflib
 import re
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
+from spark.command.output import PROGRAM
 from spark.command.webhook import AddressError, Webhook
 from spark.config.objectives import EXIT_POLICIES, SlaConfig
 from spark.config.sla_config import default_sla, read_sla
 from spark.job.spark_submit import is_under_spark_submit
 
-PROGRAM: Final = "mqreport"
 DEFAULT_MASTER: Final = "local[*]"
 NOTIFY_VARIABLE: Final = "MQREPORT_NOTIFY_URL"
 _MOST_DAYS: Final = 400
@@ -131,9 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="results: PATH/parquet and PATH/report/dt=DATE/report.html",
     )
-    paths.add_argument(
-        "--sla", metavar="FILE", help="objectives (default: conf/sla.yaml of the installation)"
-    )
+    add_sla_option(paths)
     when = parser.add_argument_group("which dates")
     when.add_argument(
         "--date", default="yesterday", help="YYYY-MM-DD, today (so far) or yesterday (default)"
@@ -230,6 +229,21 @@ def _webhook(given: str | None, environment: Mapping[str, str]) -> Webhook | Non
         return None if address is None else Webhook(address)
     except AddressError as error:
         raise UsageError(f"{source}: {error}") from error
+
+
+def date_type(text: str) -> datetime.date:
+    """A date of the command line, for argparse."""
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: write YYYY-MM-DD (UTC)") from error
+
+
+def add_sla_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """--sla; `find_sla` reads what it names."""
+    parser.add_argument(
+        "--sla", metavar="FILE", help="objectives (default: conf/sla.yaml of the installation)"
+    )
 
 
 def find_sla(path: str | None, environment: Mapping[str, str]) -> SlaConfig:

@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Final
 
 from spark.command import compact_command, import_command, openslo_command, rules_command
-from spark.command.arguments import PROGRAM, Options, UsageError, parse_arguments
-from spark.command.output import say
+from spark.command.arguments import Options, UsageError, parse_arguments
+from spark.command.output import PROGRAM, complain, say
 from spark.command.progress import Reporter, make_reporter
 from spark.command.webhook import message_of_failure
 from spark.config.sla_config import SlaError
@@ -43,18 +43,18 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
             return compact_command.main(arguments[1:], now_ms)
         return _report(parse_arguments(arguments, os.environ), now_ms)
     except UsageError as error:
-        _complain(f"{error} ({PROGRAM} --help)")
+        complain(f"{error} ({PROGRAM} --help)")
     except SlaError as error:
         for problem in error.problems:
-            _complain(problem)
+            complain(problem)
     except KeyboardInterrupt:
-        _complain("interrupted: whatever was not finished keeps its old result")
+        complain("interrupted: whatever was not finished keeps its old result")
         return EXIT_INTERRUPTED
     except ImportError as error:
-        _complain(f"{error}; what it needs: docs/nightly.md")
+        complain(f"{error}; what it needs: docs/nightly.md")
     except Exception:  # noqa: BLE001 - a bug; Python's own exit code would say "breached"
         say(sys.stderr, traceback.format_exc().rstrip())
-        _complain("this is a defect of mqreport: please report it with the lines above")
+        complain("this is a defect of mqreport: please report it with the lines above")
     return EXIT_ERROR
 
 
@@ -97,7 +97,3 @@ def worst(codes: Iterable[int]) -> int:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _complain(text: str) -> None:
-    say(sys.stderr, f"{PROGRAM}: {text}")

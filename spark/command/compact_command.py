@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from spark.command.arguments import PROGRAM, RaisingParser, UsageError
-from spark.command.output import say
+from spark.command.arguments import RaisingParser, UsageError, date_type
+from spark.command.output import PROGRAM, complain, say
 from spark.dumps.compaction import Compacted, compact
 from spark.figures.report_data import EXIT_ERROR
 
@@ -40,10 +40,10 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
                 for place in sorted(day.glob("cluster=*/broker=*")):
                     compact(place, now, done)
     except OSError as error:
-        say(sys.stderr, f"{PROGRAM}: {error.filename}: {error.strerror}")
+        complain(f"{error.filename}: {error.strerror}")
         return EXIT_ERROR
     for note in done.notes:
-        say(sys.stderr, f"{PROGRAM}: {note}")
+        complain(note)
     left = f"; {len(done.notes)} left as they are" if done.notes else ""
     say(sys.stdout, f"{done.files} files became {done.merged}{left}")
     return 0
@@ -83,15 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         "--date",
         action="append",
         default=[],
-        type=_date,
+        type=date_type,
         metavar="YYYY-MM-DD",
         help="only this date (UTC); may be given again (default: all that are over)",
     )
     return parser
-
-
-def _date(text: str) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text}: write YYYY-MM-DD (UTC)") from error

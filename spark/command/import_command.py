@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from spark.command.arguments import PROGRAM, RaisingParser, UsageError
-from spark.command.output import say
+from spark.command.arguments import RaisingParser, UsageError, date_type
+from spark.command.output import PROGRAM, complain, say
 from spark.figures.report_data import EXIT_ERROR
 from spark.prometheus_import.dump_writer import write_dumps
 from spark.prometheus_import.lines import Imported, lines_of
@@ -45,13 +45,13 @@ def main(arguments: Sequence[str]) -> int:
         imported = lines_of(read_responses(given.files), dict(given.broker_id))
         count = write_dumps(Path(given.out), imported.lines)
     except ResponseError as error:
-        say(sys.stderr, f"{PROGRAM}: {error}")
+        complain(str(error))
         return EXIT_ERROR
     except OSError as error:
-        say(sys.stderr, f"{PROGRAM}: {error.filename}: {error.strerror}")
+        complain(f"{error.filename}: {error.strerror}")
         return EXIT_ERROR
     for note in imported.notes:
-        say(sys.stderr, f"{PROGRAM}: {note}")
+        complain(note)
     say(sys.stdout, f"{given.out}: {_summary(imported, count)}")
     return 0
 
@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--date",
-        type=_date,
+        type=date_type,
         metavar="YYYY-MM-DD",
         default=None,
         help="for --print-queries (default: yesterday)",
@@ -131,13 +131,6 @@ def _broker_id(text: str) -> tuple[str, int]:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text}: write INSTANCE=ID, such as 10.0.0.7:5557=1")
     return match[1], int(match[2])
-
-
-def _date(text: str) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text}: write YYYY-MM-DD (UTC)") from error
 
 
 def _matcher(text: str) -> str:

@@ -7,12 +7,10 @@ spark/config/openslo_documents.py.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from spark.command.arguments import PROGRAM, RaisingParser, find_sla
-from spark.command.output import say
+from spark.command.arguments import RaisingParser, add_sla_option, find_sla
+from spark.command.output import PROGRAM, complain, deliver
 from spark.config.openslo_documents import documents_text, read_sla_of
 from spark.config.openslo_reader import OpenSloError
 from spark.config.sla_text import sla_text
@@ -27,16 +25,13 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             text = documents_text(find_sla(given.sla, environment))
         else:
             text = sla_text(read_sla_of(given.files))
-        if given.out is None:
-            say(sys.stdout, text.rstrip("\n"))
-        else:
-            Path(given.out).write_text(text, encoding="utf-8")
+        deliver(text, given.out)
     except OpenSloError as error:
         for problem in error.problems:
-            say(sys.stderr, f"{PROGRAM}: {problem}")
+            complain(problem)
         return EXIT_ERROR
     except OSError as error:
-        say(sys.stderr, f"{PROGRAM}: {error.filename}: {error.strerror}")
+        complain(f"{error.filename}: {error.strerror}")
         return EXIT_ERROR
     return 0
 
@@ -50,9 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="export|import")
     export = commands.add_parser("export", help="write OpenSLO documents", allow_abbrev=False)
-    export.add_argument(
-        "--sla", metavar="FILE", help="objectives (default: conf/sla.yaml of the installation)"
-    )
+    add_sla_option(export)
     back = commands.add_parser("import", help="write an sla.yaml", allow_abbrev=False)
     back.add_argument("files", nargs="+", metavar="FILE", help="YAML documents, separated by ---")
     for command in (export, back):

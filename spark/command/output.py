@@ -1,13 +1,17 @@
 """Lines for stdout and stderr, which may be closed, full, or a pipe that nobody reads.
 
-Called on the driver's main thread by whatever tells something. Knows nothing of what is told. What
-cannot be written must not decide the exit code, which is the verdict.
+Called on the main thread by the commands. A line that cannot be written must not decide the exit
+code, which is the verdict. Knows nothing of what the lines say.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TextIO
+import sys
+from pathlib import Path
+from typing import Final, TextIO
+
+PROGRAM: Final = "mqreport"
 
 
 def say(stream: TextIO | None, line: str) -> bool:
@@ -27,3 +31,16 @@ def say(stream: TextIO | None, line: str) -> bool:
             stream.close()
         return False
     return True
+
+
+def complain(text: str) -> None:
+    """An error or a note, on stderr."""
+    say(sys.stderr, f"{PROGRAM}: {text}")
+
+
+def deliver(text: str, path: str | None) -> None:
+    """The text that a command was asked for: to a file, else to stdout. Raises OSError."""
+    if path is None:
+        say(sys.stdout, text.rstrip("\n"))
+    else:
+        Path(path).write_text(text, encoding="utf-8")

@@ -7,12 +7,10 @@ spark/config/prometheus_rules.py.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from spark.command.arguments import PROGRAM, RaisingParser, find_sla
-from spark.command.output import say
+from spark.command.arguments import RaisingParser, add_sla_option, find_sla
+from spark.command.output import PROGRAM, complain, deliver
 from spark.config.prometheus_rules import rules_text
 from spark.figures.report_data import EXIT_ERROR
 
@@ -21,13 +19,10 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Runs `mqreport rules`; returns its exit code. Raises UsageError and SlaError."""
     given = _parser().parse_args(list(arguments))
     text = rules_text(find_sla(given.sla, environment))
-    if given.out is None:
-        say(sys.stdout, text.rstrip("\n"))
-        return 0
     try:
-        Path(given.out).write_text(text, encoding="utf-8")
+        deliver(text, given.out)
     except OSError as error:
-        say(sys.stderr, f"{PROGRAM}: --out {given.out}: cannot be written: {error.strerror}")
+        complain(f"--out {given.out}: cannot be written: {error.strerror}")
         return EXIT_ERROR
     return 0
 
@@ -39,8 +34,6 @@ def _parser() -> argparse.ArgumentParser:
         description="Prometheus recording and alert rules for the objectives of sla.yaml."
         " More: docs/monitoring.md",
     )
-    parser.add_argument(
-        "--sla", metavar="FILE", help="objectives (default: conf/sla.yaml of the installation)"
-    )
+    add_sla_option(parser)
     parser.add_argument("--out", metavar="FILE", help="where the rules go (default: stdout)")
     return parser

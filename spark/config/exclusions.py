@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-DAY_MS: Final = 86_400_000
+from spark.vocabulary import DAY_MS
+
 WEEK_MS: Final = 7 * DAY_MS
 WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _FIRST_MONDAY_MS: Final = 4 * DAY_MS

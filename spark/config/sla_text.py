@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from spark.config.exclusions import DAY_MS, WEEKDAYS, Exclusion
+from spark.config.exclusions import WEEKDAYS, Exclusion
 from spark.config.objectives import DEFAULT_WINDOWS, EXIT_POLICIES, Objective, SlaConfig
 from spark.config.sla_values import SWITCHED_OFF
+from spark.vocabulary import DAY_MS
 
 _PATTERNS: Final = ("cluster", "broker", "replica")
 

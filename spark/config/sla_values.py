@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from spark.config.exclusions import DAY_MS, WEEKDAYS
+from spark.config.exclusions import WEEKDAYS
+from spark.vocabulary import DAY_MS
 
 _MAX_BYTES: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")

@@ -29,7 +29,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from spark.dumps.durable_files import naming, sync_directory
+from spark.dumps.durable_files import naming, replace_file, sync_directory
 
 MOST_BYTES: Final = 100_000_000
 """Of a merged file, about: a gz file is read by one task."""
@@ -173,7 +173,8 @@ def _merge(target: Path, sources: Sequence[_Source]) -> None:
             if source.path != target
         ],
     }
-    _write_journal(target.parent, json.dumps(journal))
+    replace_file(target.parent / _JOURNAL, json.dumps(journal).encode())
+    sync_directory(target.parent)
     os.replace(hidden, target)
     sync_directory(target.parent)
     _complete(target.parent)
@@ -199,17 +200,6 @@ def _remove_unchanged(path: Path, size: int, changed_ns: int) -> None:
         facts = path.stat()
         if (facts.st_size, facts.st_mtime_ns) == (size, changed_ns):
             path.unlink()
-
-
-def _write_journal(place: Path, text: str) -> None:
-    """There whole or not at all."""
-    hidden = place / f"{_JOURNAL}.new"
-    with naming(hidden), open(hidden, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(hidden, place / _JOURNAL)
-    sync_directory(place)
 
 
 def _content(paths: Iterable[Path]) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,27 @@ def sync_directory(place: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Writes a file that is there whole or not at all, and synced; its directory is not synced yet.
+
+    While it is written it has a hidden name that begins like `path`'s. Raises OSError that names
+    `path`.
+    """
+    with naming(path):
+        prefix = f".{path.name.removeprefix('.')}-"
+        descriptor, hidden = tempfile.mkstemp(dir=path.parent, prefix=prefix)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(descriptor, 0o644)
+                os.fsync(descriptor)
+            os.replace(hidden, path)
+        except BaseException:
+            os.unlink(hidden)
+            raise
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spark.figures import wording
+from spark.vocabulary import MINUTE_MS
 
-MINUTE_MS = 60_000
 DAY_MINUTES = 1440
 _LAG_TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 360_000_000)
 Anchor = Literal["start", "middle", "end"]

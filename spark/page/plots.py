@@ -16,7 +16,6 @@ from spark.figures import wording
 from spark.figures.result_tables import HISTOGRAM_BASE
 from spark.page.plot_shapes import (
     DAY_MINUTES,
-    MINUTE_MS,
     Anchor,
     Band,
     Data,
@@ -35,6 +34,7 @@ from spark.page.plot_shapes import (
     steps,
     thinned,
 )
+from spark.vocabulary import MINUTE_MS
 
 _TEXT_PX = 14
 """Two labels of an axis need this distance."""

@@ -19,9 +19,9 @@ from spark.figures.report_data import (
     key_of,
 )
 from spark.page import plots
-from spark.page.plot_shapes import MINUTE_MS, Plot, Span
+from spark.page.plot_shapes import Plot, Span
+from spark.vocabulary import HOUR_MS, MINUTE_MS
 
-_HOUR_MS = 3_600_000
 _MAX_DAYS = 30
 """ReportData has the hours and days of so many dates."""
 _LABELS = {
@@ -133,7 +133,7 @@ def _period(day: str, of_days: Mapping[str, Row]) -> plots.Period:
 
 def _day(day: str, hours: Mapping[int, Row]) -> list[plots.Hour | None]:
     start_ms = int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * 1000
-    return [_hour(hours.get(start_ms + hour * _HOUR_MS)) for hour in range(24)]
+    return [_hour(hours.get(start_ms + hour * HOUR_MS)) for hour in range(24)]
 
 
 def _hour(row: Row | None) -> plots.Hour | None:

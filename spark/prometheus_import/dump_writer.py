@@ -11,15 +11,13 @@ import datetime
 import gzip
 import hashlib
 import json
-import os
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from spark.dumps.durable_files import naming, sync_directory
+from spark.dumps.durable_files import replace_file, sync_directory
 from spark.prometheus_import.lines import Line
 
 _MOST_CHARACTERS: Final = 247
@@ -46,7 +44,7 @@ def write_dumps(directory: Path, lines: Iterable[Line]) -> int:
         boot = f"{first['boot'][:8]}-{first['seq']:08d}"
         name = f"{_moment(first):%H%M}-{first['broker_id']}-{boot}.jsonl.gz"
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in some)
-        _write(place / name, gzip.compress(text.encode(), mtime=0))
+        replace_file(place / name, gzip.compress(text.encode(), mtime=0))
     for place in changed:
         sync_directory(place)
     return len(files)
@@ -57,21 +55,6 @@ def _make_directories(place: Path) -> set[Path]:
     made = [path for path in (place, *place.parents) if not path.exists()]
     place.mkdir(parents=True, exist_ok=True)
     return {place, *(path.parent for path in made)}
-
-
-def _write(path: Path, data: bytes) -> None:
-    with naming(path):
-        descriptor, hidden = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fchmod(descriptor, 0o644)
-                os.fsync(descriptor)
-            os.replace(hidden, path)
-        except BaseException:
-            os.unlink(hidden)
-            raise
 
 
 def _moment(line: Line) -> datetime.datetime:

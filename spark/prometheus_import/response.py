@@ -7,17 +7,45 @@ be misread is refused: a response of another kind, an error, NaN, moments of dif
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 _RANGE_QUERY: Final = "ask /api/v1/query_range with start, end and step"
 _YEAR_9999_S: Final = 253_370_764_800
 _NO_NUMBER_OF_OURS: Final = 2**63
 _SHOWN_BYTES: Final = 80
 """Of an answer that is not one: what a proxy or a server that starts says."""
+
+
+class _Data(msgspec.Struct):
+    resultType: str = "text"  # noqa: N815 - Prometheus' name
+    result: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Answer(msgspec.Struct):
+    """What /api/v1/query_range gives, also when it refuses a query."""
+
+    status: str
+    data: _Data = msgspec.field(default_factory=_Data)
+    errorType: str = "error"  # noqa: N815 - Prometheus' name
+    error: str = "no reason given"
+    warnings: list[str] | None = None
+
+
+class _Item(msgspec.Struct):
+    """One series of a matrix: labels, then moments in seconds with values as text."""
+
+    metric: dict[str, str]
+    values: list[tuple[float, str]] = []
+    histograms: list[msgspec.Raw] = []
+
+
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+_ITEMS: Final = msgspec.json.Decoder(list[_Item])
 
 
 class ResponseError(Exception):
@@ -50,10 +78,10 @@ def read_responses(paths: Sequence[Path]) -> Grid:
     moments: dict[Path, set[int]] = {}
     notes: list[str] = []
     for path in paths:
-        answer = _answer(path)
-        notes += _warnings(path, answer)
+        items, warnings = _answer(path)
+        notes += warnings
         moments[path] = set()
-        for series in _series(path, answer["data"]["result"]):
+        for series in _series(path, items):
             key = (series.name, frozenset(series.labels.items()))
             _merge(path, together.setdefault(key, Series(series.name, series.labels, path)), series)
             moments[path].update(series.points)
@@ -63,81 +91,61 @@ def read_responses(paths: Sequence[Path]) -> Grid:
     return Grid(_step_ms(moments), tuple(together.values()), tuple(notes))
 
 
-def _answer(path: Path) -> dict[str, Any]:
+def _answer(path: Path) -> tuple[list[_Item], list[str]]:
+    """The series of a file, and what the server warned of."""
+    content = b""
     try:
         content = path.read_bytes()
-        answer = json.loads(content)
+        answer = _ANSWER.decode(content)
+        if answer.status != "success":
+            raise ResponseError(
+                f"{path}: Prometheus refused the query: {answer.errorType}: {answer.error}"
+            )
+        kind = answer.data.resultType
+        if kind != "matrix":
+            raise ResponseError(f"{path}: holds a {kind}, not a matrix; {_RANGE_QUERY}")
+        warnings = [f"{path}: Prometheus warns: {text}" for text in answer.warnings or ()]
+        return _ITEMS.decode(answer.data.result), warnings
     except OSError as error:
         raise ResponseError(f"{path}: cannot be read: {error.strerror}") from error
-    except json.JSONDecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         begin = content[:_SHOWN_BYTES].decode(errors="replace")
         raise ResponseError(
-            f"{path}:{error.lineno}: is not JSON: {error.msg}; it begins with {begin!r}"
+            f"{path}: is not an answer of a Prometheus server: {error}; it begins with {begin!r};"
+            f" {_RANGE_QUERY}"
         ) from error
-    except UnicodeDecodeError as error:
-        raise ResponseError(f"{path}: is not JSON: {error.reason} at byte {error.start}") from error
-    except (ValueError, RecursionError) as error:  # thousands of digits, thousands of brackets
-        raise ResponseError(f"{path}: is no answer of a Prometheus server: {error}") from error
-    if not isinstance(answer, dict) or "status" not in answer:
-        raise ResponseError(f"{path}: is no answer of a Prometheus server; {_RANGE_QUERY}")
-    if answer["status"] != "success":
-        reason = f"{answer.get('errorType', 'error')}: {answer.get('error', 'no reason given')}"
-        raise ResponseError(f"{path}: Prometheus refused the query: {reason}")
-    data = answer.get("data")
-    kind = data.get("resultType") if isinstance(data, dict) else None
-    if data is None or kind != "matrix" or not isinstance(data.get("result"), list):
-        raise ResponseError(f"{path}: holds a {kind or 'text'}, not a matrix; {_RANGE_QUERY}")
-    return answer
 
 
-def _warnings(path: Path, answer: dict[str, Any]) -> list[str]:
-    warnings = answer.get("warnings") or []
-    if not isinstance(warnings, list):
-        raise ResponseError(f"{path}: its warnings are no list; {_RANGE_QUERY}")
-    return [f"{path}: Prometheus warns: {text}" for text in warnings]
-
-
-def _series(path: Path, result: list[Any]) -> Iterator[Series]:
-    for number, item in enumerate(result):
-        where = f"{path}: series {number}"
-        if not isinstance(item, dict) or not isinstance(item.get("metric"), dict):
-            raise ResponseError(f"{where}: has no labels; {_RANGE_QUERY}")
-        labels = dict(item["metric"])
-        if not all(_is_text(text) for pair in labels.items() for text in pair):
-            raise ResponseError(f"{where}: has a label that is no text in UTF-8")
-        name = labels.pop("__name__", "")
+def _series(path: Path, items: list[_Item]) -> Iterator[Series]:
+    for number, item in enumerate(items):
+        name = item.metric.pop("__name__", "")
         if not name:
             raise ResponseError(
-                f"{where} {labels}: has no name: a function took it; use the queries of"
-                " `mqreport import --print-queries`"
+                f"{path}: series {number} {item.metric}: has no name: a function removed it; use"
+                " the queries of `mqreport import --print-queries`"
             )
-        if item.get("histograms"):
-            raise ResponseError(f"{path}: {name}: native histograms are not understood")
-        # Taken out, and let go: an answer may have millions of points.
-        points = _points(f"{path}: {name}{labels}", item.pop("values", None))
-        yield Series(name, labels, path, points)
+        if item.histograms:
+            raise ResponseError(f"{path}: {name}: native histograms are not supported")
+        points = _points(f"{path}: {name}{item.metric}", item.values)
+        item.values = []  # an answer may have millions of points
+        yield Series(name, item.metric, path, points)
 
 
-def _is_text(label: Any) -> bool:
-    """JSON may hold half a character (a lone surrogate), of which no UTF-8 can be made."""
-    return isinstance(label, str) and not any("\ud800" <= char <= "\udfff" for char in label)
-
-
-def _points(where: str, values: Any) -> dict[int, float]:
+def _points(where: str, values: list[tuple[float, str]]) -> dict[int, float]:
     points: dict[int, float] = {}
-    try:
-        for moment_s, text in values:
-            moment, value = float(moment_s), float(text)
-            if not 0 <= moment < _YEAR_9999_S:
-                raise ResponseError(f"{where}: {moment_s} is no moment in seconds since 1970")
-            if not abs(value) < _NO_NUMBER_OF_OURS:  # nor is NaN
-                raise ResponseError(
-                    f"{where}: is {text} at {moment_s}: no broker writes that; leave this series"
-                    " out of the query, or the time around it"
-                )
-            points[round(moment * 1000)] = value
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ResponseError(f"{where}: values are no [moment, text] pairs: {error}") from error
+    for moment, text in values:
+        if not 0 <= moment < _YEAR_9999_S:
+            raise ResponseError(f"{where}: {moment:.15g} is not a time in seconds since 1970")
+        try:
+            value = float(text)
+        except ValueError as error:
+            raise ResponseError(f"{where}: is {text!r} at {moment:.15g}: not a number") from error
+        if not abs(value) < _NO_NUMBER_OF_OURS:  # nor is NaN
+            raise ResponseError(
+                f"{where}: is {text} at {moment:.15g}: no broker writes that; leave this series"
+                " out of the query, or the time around it"
+            )
+        points[round(moment * 1000)] = value
     return points
 
 

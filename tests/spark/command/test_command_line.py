@@ -128,7 +128,7 @@ def test_a_mistake_that_cannot_be_told_is_no_verdict(arguments: list[str], stder
 
 @pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
 def test_a_defect_that_cannot_be_told_is_no_verdict(stderr: str) -> None:
-    program = "import sys; from spark import command_line as c; c._report = None\n"
+    program = "import sys; from spark.command import command_line as c; c._report = None\n"
     program += "sys.exit(c.main(['--dumps', 'd', '--out', 'o'], lambda: 0))"
     assert _exit_code_with(stderr, [sys.executable, "-c", program]) == 3
 

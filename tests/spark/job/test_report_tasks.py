@@ -101,18 +101,21 @@ def test_bad_lines_are_counted_by_reason() -> None:
 
 def test_executors_need_the_standard_library_and_msgspec() -> None:
     """So a cluster's nodes need a Python with msgspec and nothing else (docs/sla_at_scale.md)."""
-    left = ["report_tasks"]
+    left = ["job.report_tasks"]
     seen: set[str] = set()
     libraries: set[str] = set()
     while left:
         name = left.pop()
         seen.add(name)
-        tree = ast.parse((ROOT / "spark" / f"{name}.py").read_text(encoding="utf-8"))
+        tree = ast.parse(
+            (ROOT / "spark" / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")
+        )
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module == "spark":
-                names = [each.name for each in node.names]
-            elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("spark."):
-                names = [str(node.module).partition(".")[2]]
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("spark"):
+                package = str(node.module).partition(".")[2]
+                path = ROOT / "spark" / package.replace(".", "/")
+                inside = [f"{package}.{each.name}".lstrip(".") for each in node.names]
+                names = inside if path.is_dir() else [package]
             else:
                 names = []
                 if isinstance(node, ast.ImportFrom):
@@ -121,4 +124,4 @@ def test_executors_need_the_standard_library_and_msgspec() -> None:
                     libraries |= {each.name.partition(".")[0] for each in node.names}
             left += [each for each in names if each not in seen]
     assert libraries - set(sys.stdlib_module_names) == {"msgspec"}
-    assert {"group_report", "verdicts", "windows", "events"} <= seen
+    assert {f"figures.{each}" for each in ("group_report", "verdicts", "windows", "events")} <= seen

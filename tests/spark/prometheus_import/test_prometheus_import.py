@@ -535,9 +535,15 @@ def test_parts_in_several_files_are_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", r"a\.json:1: is not JSON"),
-        ("<html>", r"a\.json:1: is not JSON"),
-        ("[]", r"a\.json: is no answer of a Prometheus server; ask /api/v1/query_range"),
+        ("", r"a\.json: is not an answer of a Prometheus server: Input data was truncated"),
+        (
+            "<html>",
+            r"a\.json: is not an answer of .* it begins with '<html>'; ask /api/v1/query_ra",
+        ),
+        (
+            "[]",
+            r"a\.json: is not an answer .*: Expected `object`, got `array`; .* ask /api/v1/query_",
+        ),
         (
             '{"status":"error","errorType":"bad_data","error":"exceeded maximum resolution"}',
             r"a\.json: Prometheus refused the query: bad_data: exceeded maximum resolution",
@@ -546,7 +552,7 @@ def test_parts_in_several_files_are_one(tmp_path: Path) -> None:
             '{"status":"success","data":{"resultType":"vector","result":[]}}',
             r"a\.json: holds a vector, not a matrix; ask /api/v1/query_range with start, end and",
         ),
-        ('{"status":"success","data":["a"]}', r"a\.json: holds a text, not a matrix"),
+        ('{"status":"success","data":["a"]}', r"a\.json: is not an answer .*`\$\.data`"),
         (
             '{"status":"success","data":{"resultType":"matrix","result":[]}}',
             r"a\.json: no series at all; was anything scraped in that time\?",
@@ -554,45 +560,49 @@ def test_parts_in_several_files_are_one(tmp_path: Path) -> None:
         (
             '{"status":"success","data":{"resultType":"matrix","result":'
             '[{"metric":{"cluster":"c"},"values":[[1,"2"]]}]}}',
-            r"series 0 .*: has no name: a function took it; use the queries of `mqreport import",
+            r"series 0 .*: has no name: a function removed it; use the queries of `mqreport import",
         ),
         (
             '{"status":"success","data":{"resultType":"matrix","result":'
             '[{"metric":{"__name__":"x"},"values":[1]}]}}',
-            r"x\{\}: values are no \[moment, text\] pairs",
+            r"a\.json: is not an answer .*`\$\[0\]\.values\[0\]`",
         ),
         (
             '{"status":"success","data":{"resultType":"matrix","result":'
             '[{"metric":{"__name__":"x"},"histograms":[[1,{}]]}]}}',
-            r"native histograms are not understood",
+            r"native histograms are not supported",
         ),
-        ("[" * 100_000, r"a\.json: is no answer of a Prometheus server: maximum recursion"),
-        ("9" * 5000, r"a\.json: is no answer of a Prometheus server: Exceeds the limit"),
+        ("[" * 100_000, r"a\.json: is not an answer .*: Expected `object`, got `array`"),
+        ("9" * 5000, r"a\.json: is not an answer .*: Number out of range"),
         (
             '{"status":"success","warnings":5,"data":{"resultType":"matrix","result":[]}}',
-            r"a\.json: its warnings are no list",
+            r"a\.json: is not an answer .*`\$\.warnings`",
         ),
         *(
             (
                 '{"status":"success","data":{"resultType":"matrix","result":'
                 f'[{{"metric":{{"__name__":"x"}},"values":[[{moment},"1"]]}}]}}}}',
-                rf"a\.json: x\{{\}}: {reason}",
+                rf"a\.json: {reason}",
             )
             for moment, reason in (
-                ("Infinity", "inf is no moment in seconds since 1970"),
-                ("NaN", "nan is no moment"),
-                ("-1", "-1 is no moment"),
-                ("1e20", r"1e\+20 is no moment"),
-                ("1" + "0" * 400, r"values are no \[moment, text\] pairs: int too large"),
+                ("Infinity", "is not an answer .*: JSON is malformed"),
+                ("NaN", "is not an answer .*: JSON is malformed"),
+                ("-1", r"x\{\}: -1 is not a time in seconds since 1970"),
+                ("1e20", r"x\{\}: 1e\+20 is not a time"),
+                ("1" + "0" * 400, "is not an answer .*: Number out of range"),
             )
         ),
         *(
             (
                 '{"status":"success","data":{"resultType":"matrix","result":'
                 f'[{{"metric":{{"__name__":"x",{label}}},"values":[[1,"1"]]}}]}}}}',
-                r"a\.json: series 0: has a label that is no text in UTF-8",
+                rf"a\.json: is not an answer .*: {reason}",
             )
-            for label in (r'"node_id":"b\ud800"', r'"\udfff":"b"', '"node_id":5')
+            for label, reason in (
+                (r'"node_id":"b\ud800"', "JSON is malformed: "),
+                (r'"\udfff":"b"', "JSON is malformed: "),
+                ('"node_id":5', "Expected `str`, got `int`"),
+            )
         ),
     ],
 )
@@ -824,7 +834,7 @@ def test_the_script_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
             b' too many samples into memory"}',
             "Prometheus refused the query: execution: query processing would load too many",
         ),
-        (503, b"Service Unavailable", "is not JSON: Expecting value; it begins with 'Service Un"),
+        (503, b"Service Unavailable", "is not an answer of a Prometheus server: JSON is malformed"),
     ],
 )
 def test_a_refused_query_says_why(
@@ -833,7 +843,7 @@ def test_a_refused_query_says_why(
     with answering(status, body) as server:
         done = run_script(tmp_path, capsys, server)
     assert done.returncode == 3
-    assert f"broker-2026-03-10-1.json:1: {reason}" in done.stderr.replace("json: ", "json:1: ")
+    assert f"broker-2026-03-10-1.json: {reason}" in done.stderr
 
 
 def test_the_script_ends_where_no_server_is(
