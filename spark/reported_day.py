@@ -1,6 +1,6 @@
 """The date and window that are reported on, and how far around it lines matter.
 
-Plain values for the driver and the executors. docs/sla_report.md tells what is computed from them.
+Plain values for the driver and the executors. docs/sla_report.md says what is computed from them.
 Must not know where dumps lie or what the figures are.
 """
 
@@ -13,8 +13,8 @@ from typing import Final
 from spark.vocabulary import DAY_MS, HOUR_MS
 
 REACH_MS: Final = 2 * HOUR_MS
-"""Lines so long before the window tell what its first samples follow, and so long after it how it
-ended: two lines of the longest interval."""
+"""How far lines around the window are read: those before it show what its first samples follow,
+those after it how it ended. Two lines of the longest interval."""
 
 
 class InputError(Exception):

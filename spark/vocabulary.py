@@ -1,8 +1,7 @@
-"""The words that metrics dumps use for states, results and roles (docs/metrics_dump.md), the names
-that a replica goes by, and lengths of time.
+"""The vocabulary of metrics dumps: states, results and roles (docs/metrics_dump.md), the names of a
+replica, and lengths of time.
 
-Plain data for every stage of the report; it must not know Spark, as the page and the import from
-Prometheus do without it.
+Plain data for every package; imports nothing.
 """
 
 from __future__ import annotations

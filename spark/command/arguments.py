@@ -1,6 +1,6 @@
 """The arguments of the report's command, checked before anything is started.
 
-Knows sla.yaml (it is read here, so that its mistakes come first), and nothing of Spark.
+Reads sla.yaml, so that its mistakes are reported first; knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         type=_path,
         metavar="PATH",
-        help="metricsDumpPath of one or more brokers; may be given again",
+        help="metricsDumpPath of one or more brokers; may be repeated",
     )
     paths.add_argument(
         "--out",
@@ -148,19 +148,19 @@ def _parser() -> argparse.ArgumentParser:
         "--catch-up",
         type=_count,
         metavar="DAYS",
-        help="of that many days up to --date, all that have no result in --out yet",
+        help="report every one of the last DAYS dates up to --date without a result in --out",
     )
-    told = parser.add_argument_group("who is told")
-    told.add_argument(
+    notification = parser.add_argument_group("notification")
+    notification.add_argument(
         "--exit-on",
         choices=EXIT_POLICIES,
-        help="whose verdict the exit code tells (default: exit_on in sla.yaml, else day)",
+        help="which verdict sets the exit code (default: exit_on in sla.yaml, else day)",
     )
-    told.add_argument(
+    notification.add_argument(
         "--notify",
         metavar="URL",
-        help=f"POST the verdict there as JSON; @FILE reads the address from a file, and"
-        f" {NOTIFY_VARIABLE} gives one, so that ps does not show it",
+        help=f"POST the verdict to this URL as JSON; to keep it out of ps, give @FILE, a file that"
+        f" holds it, or set {NOTIFY_VARIABLE}",
     )
     engine = parser.add_argument_group("Spark (under spark-submit these are its own options)")
     engine.add_argument("--master", help="local[*] (default), local[2], yarn, k8s://...")
@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_setting,
         metavar="KEY=VALUE",
-        help="a setting of Spark, such as spark.driver.memory=4g; may be given again",
+        help="a setting of Spark, such as spark.driver.memory=4g; may be repeated",
     )
     return parser
 
@@ -184,14 +184,14 @@ def _path(text: str) -> str:
 def _minutes(text: str) -> int:
     match = _CLOCK_TIME.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text} is no time of day; write HH:MM, up to 24:00")
+        raise argparse.ArgumentTypeError(f"{text} is not a time of day; write HH:MM, up to 24:00")
     return 24 * 60 if match[1] is None else int(match[1]) * 60 + int(match[2])
 
 
 def _between(first: int, last: int) -> tuple[int, int]:
     if first >= last:
         raise UsageError(
-            "--between: the first time has to be before the second; a night takes two runs, one for"
+            "--between: the first time has to be before the second; a night needs two runs, one for"
             " each date"
         )
     return first, last
@@ -199,14 +199,14 @@ def _between(first: int, last: int) -> tuple[int, int]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_DAYS:
-        raise argparse.ArgumentTypeError(f"{text} is no number of days from 1 to {_MOST_DAYS}")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of days from 1 to {_MOST_DAYS}")
     return int(text)
 
 
 def _setting(text: str) -> tuple[str, str]:
     match = re.fullmatch(r"(spark\.[^=\s]+)=(.*)", text, re.DOTALL)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting: write spark.some.key=value")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a setting: write spark.some.key=value")
     if match[1] in _TAKEN_SETTINGS:
         raise argparse.ArgumentTypeError(f"{match[1]}: {_TAKEN_SETTINGS[match[1]]}")
     return match[1], match[2]

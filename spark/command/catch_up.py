@@ -1,11 +1,11 @@
-"""What one --catch-up makes, and which verdicts found before it its exit code has to tell.
+"""The dates that --catch-up reports, and the earlier verdicts that its exit code must include.
 
-Run on the driver. Asks the results for what is there already and the dumps for their first date,
-through a small interface; must not know Spark.
+Runs on the driver. Asks the results for what is stored and the dumps for their first date, through
+a small interface; must not know Spark.
 
-A run that ends before all of its dates are made (an error, a kill) has told no verdict by its exit
-code. So it leaves a mark, the dates that it meant to make; the run that makes the rest counts them
-all, and removes the mark: each verdict is in the exit code of one run that came to its end.
+A run that ends before all of its dates are done (an error, a kill) has reported no verdict by its
+exit code. So it first writes a mark, the dates that it is going to compute; the run that completes
+them counts them all and removes the mark: each verdict is in the exit code of one completed run.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class CatchUp:
     """Of `count` dates up to `last` (both main thread only, oldest first):
 
     - `missing`: those without a result for the whole date. Dates before the first dump are left
-      out: nobody watched then. Without any dump it is `last` alone, so that a lost directory is
-      not passed over in silence.
+      out: nothing was recorded then. Without any dump it is `last` alone, so that a lost
+      directory is noticed.
     - `untold`: date -> exit code of those that an earlier run made which did not end well.
     """
 

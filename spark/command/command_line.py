@@ -1,8 +1,8 @@
-"""The report's command: arguments, Spark, one report for each date, exit code.
+"""The command `mqreport`: arguments, Spark, one report for each date, exit code.
 
-Run on the driver by spark/__main__.py, that is by bin/mqreport or by spark-submit. What the
-figures are is the pipeline's (spark/job/sla_report.py). stdout gets one line for each report: the
-verdict, why, and where the page is; everything else goes to stderr.
+Runs on the driver, called by spark/__main__.py, that is by bin/mqreport or spark-submit. stdout
+gets one line for each report: the verdict, why, and where the page is; everything else goes to
+stderr. What the figures are is the business of spark/job and spark/figures.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
         for problem in error.problems:
             complain(problem)
     except KeyboardInterrupt:
-        complain("interrupted: whatever was not finished keeps its old result")
+        complain("interrupted: dates that were not finished keep their previous result")
         return EXIT_INTERRUPTED
     except ImportError as error:
-        complain(f"{error}; what it needs: docs/nightly.md")
+        complain(f"{error}; requirements: docs/nightly.md")
     except Exception:  # noqa: BLE001 - a bug; Python's own exit code would say "breached"
         say(sys.stderr, traceback.format_exc().rstrip())
-        complain("this is a defect of mqreport: please report it with the lines above")
+        complain("this is a bug in mqreport: please report it with the lines above")
     return EXIT_ERROR
 
 
@@ -85,7 +85,7 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
         notify(options.notify, message_of_failure(date, str(error)), reporter)
         return EXIT_ERROR
     except Exception:  # a bug, which main shows
-        notify(options.notify, message_of_failure(date, "a defect of mqreport"), reporter)
+        notify(options.notify, message_of_failure(date, "a bug in mqreport"), reporter)
         raise
 
 

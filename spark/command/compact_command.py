@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         action="extend",
         required=True,
         metavar="PATH",
-        help="local metricsDumpPath of one or more brokers; may be given again",
+        help="local metricsDumpPath of one or more brokers; may be repeated",
     )
     parser.add_argument(
         "--date",
@@ -85,6 +85,6 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=date_type,
         metavar="YYYY-MM-DD",
-        help="only this date (UTC); may be given again (default: all that are over)",
+        help="only this date (UTC); may be repeated (default: all that are over)",
     )
     return parser

@@ -1,6 +1,6 @@
-"""--date and --between turned into windows; what --catch-up adds is spark/command/catch_up.py's.
+"""--date and --between as windows; the dates of --catch-up come from spark/command/catch_up.py.
 
-Run on the driver, before Spark is started. All dates and times are UTC.
+Runs on the driver, before Spark is started. All dates and times are UTC.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def parse_date(text: str, now_ms: int) -> datetime.date:
         date = datetime.date.fromisoformat(text)
     except ValueError as error:
         way_out = "write YYYY-MM-DD (UTC), today or yesterday"
-        raise InputError(f"--date {text}: is no date; {way_out}") from error
+        raise InputError(f"--date {text}: is not a date; {way_out}") from error
     if date > today:
-        raise InputError(f"--date {text}: is to come; in UTC it is {today} now")
+        raise InputError(f"--date {text}: is in the future; today is {today} in UTC")
     if date < _FIRST_DATE:
-        raise InputError(f"--date {text}: there are no dumps from before {_FIRST_DATE}")
+        raise InputError(f"--date {text}: no dumps are older than {_FIRST_DATE}")
     return date
 
 
@@ -48,5 +48,5 @@ def window(date: datetime.date, between: tuple[int, int] | None, now_ms: int) ->
     w1_ms = min(w1_ms, now_ms)
     if w0_ms >= w1_ms:
         begins = datetime.datetime.fromtimestamp(w0_ms / 1000, datetime.UTC)
-        raise InputError(f"the window of {date} begins at {begins:%H:%M} UTC: that is to come")
+        raise InputError(f"the window of {date} begins at {begins:%H:%M} UTC, in the future")
     return Day(date, w0_ms, w1_ms)

@@ -33,14 +33,14 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(list(arguments))
     if given.print_queries:
         if given.files:
-            raise UsageError("--print-queries takes no files: it says how to get them")
+            raise UsageError("--print-queries takes no files: it prints how to get them")
         commands = _commands(given.server, given.date, given.step, given.match)
         say(sys.stdout, "\n".join(commands))
         return 0
     if not given.files or given.out is None:
         raise UsageError("import needs --out DUMPS and the files with Prometheus' answers")
     if given.match:
-        raise UsageError("--match goes with --print-queries: it says what to ask")
+        raise UsageError("--match is only for --print-queries")
     try:
         imported = lines_of(read_responses(given.files), dict(given.broker_id))
         count = write_dumps(Path(given.out), imported.lines)
@@ -60,8 +60,8 @@ def _summary(imported: Imported, files: int) -> str:
     count = imported.left_out
     left_out = f"; {count} target{'s' if count > 1 else ''} left out" if count else ""
     return (
-        f"{len(imported.lines)} lines in {files} files; {imported.missing} moments have no usable"
-        f" scrape and stay missing{left_out}"
+        f"{len(imported.lines)} lines in {files} files; {imported.missing} timestamps have no"
+        f" usable scrape and stay missing{left_out}"
     )
 
 
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_matcher,
         metavar="MATCHER",
-        help="for --print-queries: only such series, as 'node_id=\"broker-a\"'; may be given again",
+        help="for --print-queries: only such series, as 'node_id=\"broker-a\"'; may be repeated",
     )
     return parser
 

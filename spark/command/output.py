@@ -18,7 +18,7 @@ def say(stream: TextIO | None, line: str) -> bool:
     """Writes a line at once; whether it could be written.
 
     `stream` is None when the program was started without it (`2>&-`). One that fails is closed:
-    Python would try once more at its end what is left in it, and then exit with 120.
+    at exit Python would write again what is left in it, and then exit with 120.
     """
     if stream is None:
         return False

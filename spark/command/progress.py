@@ -1,7 +1,7 @@
-"""Where the report is: named stages on stderr, as a bar on a terminal, else as plain lines.
+"""Progress of a report: named stages on stderr, as a bar on a terminal, otherwise as plain lines.
 
-Run on the driver. A stage is whatever the pipeline says it is; the bar also shows the tasks of
-Spark's jobs, asked for by a callable, so nothing here knows Spark.
+Runs on the driver. The bar also shows the tasks of running jobs, through a callable: nothing here
+knows Spark or what the stages are.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ Tasks = Callable[[], tuple[int, int]]
 
 
 class Reporter(Protocol):
-    """What the command tells a user of a run."""
+    """What a user sees of a run."""
 
     def stage(self, name: str, number: int, count: int) -> None:
         """The stage `number` (1 to `count`) begins; `name` says in a few words what it does."""
 
     def note(self, text: str) -> None:
-        """Tells something that stays."""
+        """Writes a line that stays."""
 
     def heading(self, text: str) -> None:
-        """What the next stages are about: the date."""
+        """Sets what the next stages are about: the date."""
 
     def watch(self, tasks: Tasks) -> None:
         """Shows the tasks of running jobs from now on."""
 
     def pause(self) -> None:
-        """Takes the bar away, so that stdout may be written; the next stage shows it again."""
+        """Hides the bar, so that stdout may be written; the next stage shows it again."""
 
     def close(self) -> None:
-        """Ends the bar for good; may be called twice."""
+        """Removes the bar; may be called twice."""
 
 
 def make_reporter(program: str, stream: TextIO | None) -> Reporter:
@@ -74,7 +74,7 @@ class LineReporter:
         """Lines do not show tasks."""
 
     def pause(self) -> None:
-        """Lines are in nobody's way."""
+        """Lines need no pause."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,7 +1,7 @@
 """One run of the command: Java, Spark, the lock of --out, then a report for each date.
 
-Run on the driver. What Spark throws becomes one line that says what to do; its log stays only when
-it is needed. What is computed is the pipeline's (spark/job/sla_report.py).
+Runs on the driver. An exception of Spark becomes one line with the cause and the way out; its log
+is kept only when it is needed. What is computed is the business of spark/job/sla_report.py.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ class ReportRun:
         self._open.__exit__(*failure)
 
     def exit_codes(self, last: datetime.date) -> list[int]:
-        """Makes the reports that were asked for; their exit codes, and those of results that no
-        exit code has told yet (spark/command/catch_up.py).
+        """Computes the reports that were requested; returns their exit codes, and those of earlier
+        results that no exit code has reported yet (spark/command/catch_up.py).
 
-        Raises InputError and FilesError, which another date would, too.
+        Raises InputError and FilesError, which would affect every other date as well.
         """
         options, count = self._options, self._options.catch_up
         if count is None:
@@ -99,12 +99,12 @@ class ReportRun:
         catch_up = CatchUp(self._files, options.dumps, options.out, last, count)
         for date, code in catch_up.untold.items():
             self._reporter.note(
-                f"{date}: its exit code {code} counts, too: made by a run that did not come to its"
-                f" end; {summary_path(options.out, date)}"
+                f"{date}: its exit code {code} counts as well: the run that computed it did not"
+                f" finish; {summary_path(options.out, date)}"
             )
         if not catch_up.missing:
             self._reporter.note(
-                f"nothing to catch up with: of {count} dates up to {last} none lacks its result"
+                f"nothing to catch up: none of the {count} dates up to {last} lacks a result"
             )
         catch_up.begin()
         codes = [code for date in catch_up.missing for code in self._report(date)]
@@ -113,8 +113,8 @@ class ReportRun:
         return [*catch_up.untold.values(), *codes]
 
     def _report(self, date: datetime.date) -> list[int]:
-        """Makes one date's report and prints its line; returns its exit code, and that of the day
-        before where what the date's first lines prove revises it (docs/sla_report.md)."""
+        """Computes one date's report and prints its line; returns its exit code, and that of the
+        day before if the date's first lines revise it (docs/sla_report.md)."""
         data = self._made(date)
         codes = []
         before = date - datetime.timedelta(days=1)
@@ -122,7 +122,7 @@ class ReportRun:
             groups = groups_to_revise(self._spark, self._options.out, data)
             if groups:
                 self._reporter.note(
-                    f"{before} is reported once more, then {date}: there are lines now that tell"
+                    f"reporting {before} again, then {date}: there are lines now that show"
                     f" how it ended for {_listed(groups)}"
                 )
                 revised = self._made(before)
@@ -131,14 +131,13 @@ class ReportRun:
         return [*codes, self._told(data)]
 
     def _made(self, date: datetime.date) -> ReportData | None:
-        """One date's report; None when Spark cannot do it, which is told: the next date may go
-        better."""
+        """One date's report; None, after a note, when Spark fails: the next date may succeed."""
         self._reporter.heading(str(date))
         try:
             return self._compute(date)
         except SPARK_ERRORS as error:
             self._keep_log = True
-            why = f"Spark gave up: {explain(error, self._log)}"
+            why = f"Spark failed: {explain(error, self._log)}"
             self._reporter.note(f"{date}: {why}")
             notify(self._options.notify, message_of_failure(str(date), why), self._reporter)
             return None
@@ -151,7 +150,7 @@ class ReportRun:
         page = self._page(datetime.date.fromisoformat(data.date))
         line = verdict_line(data, page)
         if not say(sys.stdout, line):
-            self._reporter.note(f"stdout cannot be written: {line}")
+            self._reporter.note(f"cannot write to stdout: {line}")
         notify(self._options.notify, message_of(data, page), self._reporter)
         return data.exit_code
 
@@ -169,7 +168,7 @@ class ReportRun:
         if options.master is not None:
             java = find_java(os.environ)
             for reason in java.passed_over:
-                self._reporter.note(f"passed over: {reason}")
+                self._reporter.note(f"skipped: {reason}")
             self._reporter.note(f"starting Spark on Java {java.version} ({java.origin})")
             os.environ["JAVA_HOME"] = str(java.home)
             spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
@@ -189,7 +188,7 @@ class ReportRun:
             stop_session(spark)
             return
         if self._has_reported:
-            text = "keeping Spark's classes, once: from now on it starts more quickly"
+            text = "archiving Spark's classes (once): later runs start faster"
             self._reporter.note(text)
             stop_session(spark, _ARCHIVE_S)
         else:
@@ -200,7 +199,7 @@ class ReportRun:
         return f"{report_directory(str(self._local_out or self._options.out), date)}/report.html"
 
     def _look_at(self, *failure: *_Failure) -> None:
-        """Whatever fails may have its reason in Spark's log, but for what we refuse ourselves."""
+        """Keeps Spark's log after a failure, unless the failure is one that we raise ourselves."""
         if isinstance(failure[1], Exception) and not isinstance(failure[1], RunError):
             self._keep_log = True
 
@@ -212,10 +211,10 @@ class ReportRun:
 
 
 def notify(webhook: Webhook | None, message: Mapping[str, Any], reporter: Reporter) -> None:
-    """Tells the address that was asked for, if any. A failure is a note and nothing else."""
+    """Posts to the webhook, if there is one. A failure is only noted."""
     failure = webhook.find_failure(message) if webhook is not None else None
     if failure is not None:
-        reporter.note(f"{message['date']}: nobody was notified: {failure}")
+        reporter.note(f"{message['date']}: notification failed: {failure}")
 
 
 def _scratch_directory() -> Path:
@@ -223,7 +222,8 @@ def _scratch_directory() -> Path:
         return Path(tempfile.mkdtemp(prefix="mqreport-"))
     except OSError as error:
         raise RunError(
-            f"no scratch directory: {error.strerror}; make room, or set TMPDIR to another directory"
+            f"cannot create a scratch directory: {error.strerror}; make room, or set TMPDIR to"
+            " another directory"
         ) from error
 
 
@@ -279,7 +279,8 @@ def _locked(out: Path | None) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RunError(
-                f"--out {out}: another mqreport is writing to it; wait for its end, or give another"
+                f"--out {out}: another mqreport is writing to it; wait until it ends, or use"
+                " another"
             ) from error
         yield
 

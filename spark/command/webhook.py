@@ -1,8 +1,8 @@
-"""Tells somebody what a report came to: one POST of JSON to an address that the user gave.
+"""Sends a report's verdict to a webhook: one POST of JSON to an address that the user gave.
 
-Run on the driver, after the report is written. Whatever goes wrong here is a note and never the
-report's failure. An address may hold secrets (`https://user:password@host`, or a path that nobody
-else knows): no text that is shown, and no `repr`, has more of it than scheme and host.
+Runs on the driver, after the report is written. A failure here is a note and never the report's
+failure. An address may hold secrets (`https://user:password@host`, or a secret path): no text that
+is shown, and no `repr`, has more of it than scheme and host.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _ALLOWED: Final = "/%:@!$&'()*+,;=~-._?"
 
 
 class AddressError(ValueError):
-    """What cannot be used as an address; the text does not repeat it."""
+    """An address that cannot be used; the text does not repeat it."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """What was meant for one address goes to no other: an answer 3xx counts as refused."""
+    """The message goes to the given address only: an answer 3xx counts as a refusal."""
 
     def redirect_request(self, *_: Any) -> None:
         """See HTTPRedirectHandler."""
@@ -60,8 +60,8 @@ class Webhook:
     def find_failure(self, message: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> str | None:
         """Posts `message`; None when it was accepted, else why not.
 
-        Waits `timeout_s` at most, whatever the other side does: what is late then goes on in a
-        thread that does not hold the program up.
+        Waits `timeout_s` at most, whatever the other side does: a late POST continues in a
+        daemon thread.
         """
         outcome: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(

@@ -1,7 +1,7 @@
 """Time that is agreed not to count: one-off and weekly maintenance, as intervals in UTC.
 
 Plain values that sla.yaml becomes (spark/config/sla_config.py) and the report's core asks;
-picklable, so that executors may ask, too. Knows no YAML, no Spark and no figure: what excluded time
+picklable, so that executors have them. Knows no YAML, no Spark and no figure: what excluded time
 means for a verdict is said in docs/sla_report.md.
 """
 

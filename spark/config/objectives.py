@@ -1,4 +1,4 @@
-"""Objectives, and the replicas that they are about: the values that sla.yaml stands for.
+"""Objectives, and the replicas that they are about: the values of an sla.yaml.
 
 Plain values for the driver and the executors; who reads the file is spark/config/sla_config.py.
 What each means for the verdict is said in docs/sla_report.md. Must not know YAML, dumps or Spark.
@@ -16,8 +16,8 @@ from spark.config.exclusions import Exclusion
 DEFAULT_WINDOWS: Final = (7, 30)
 """Days of the windows that end with the date of the report."""
 DEFAULT_SYNC_OK_PERCENT: Final = 99.9
-"""What groups with a SYNC_MASTER have without being told: who waits for replicas promises that they
-answer, and as often as replicas are promised to be in sync."""
+"""Applies to groups with a SYNC_MASTER unless sla.yaml says otherwise: a master that waits for
+replicas promises that they answer, as often as they are promised to be in sync."""
 EXIT_POLICIES: Final = ("day", "window", "both")
 """Whose verdict the exit code tells: the day's, the longest window's, or the worse of the two."""
 
@@ -75,7 +75,7 @@ class ReplicaName:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPattern:
-    """Replicas that are no longer there on purpose: three patterns (`pattern_regex`)."""
+    """Replicas that were removed on purpose: three patterns (`pattern_regex`)."""
 
     cluster: str = "*"
     broker: str = "*"

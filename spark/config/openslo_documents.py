@@ -4,7 +4,7 @@ Plain Python, run as its own command; starts no Spark. Written is an SLO for eac
 availability and one for its synchronous sends, with Prometheus queries over the broker's own
 counters. What OpenSLO has no word for is kept in annotations `mqreport.rocketmq/…`: an objective's
 other promises with its SLO, what belongs to the whole file with the Service. Reading is strict:
-whatever would be lost or judged otherwise is refused, by the document's name.
+what would be lost or judged differently is refused, naming the document.
 """
 
 from __future__ import annotations

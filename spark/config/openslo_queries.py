@@ -22,7 +22,7 @@ Matcher = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What is counted, how good and bad are told apart, and which patterns it knows."""
+    """What is counted, how good and bad are distinguished, and which patterns it knows."""
 
     title: str
     description: str
@@ -86,7 +86,7 @@ def _query(metric: str, own: Patterns, others: Sequence[Patterns], *fixed: str) 
 def find_criterion(queries: Mapping[str, str]) -> tuple[str, Patterns] | None:
     """Which criterion, and the patterns of whose replicas: of `good` or `bad`, and `total`.
 
-    None for queries that are not about one of ours. Whether the `unless` parts fit the objectives
+    None for queries about anything else. Whether the `unless` parts fit the objectives
     before this one, `is_written_for` says.
     """
     total = _parsed(queries.get("total", ""))
@@ -102,8 +102,8 @@ def find_criterion(queries: Mapping[str, str]) -> tuple[str, Patterns] | None:
 def is_written_for(
     criterion: str, patterns: Sequence[Patterns], queries: Mapping[str, str]
 ) -> bool:
-    """Whether the queries are those of `queries_of`, whatever the order of their matchers; without
-    any `unless` they are, too."""
+    """Whether the queries are those of `queries_of`, in any order of their matchers, with or
+    without the `unless` parts."""
     what = CRITERIA[criterion]
     for which in (patterns, patterns[-1:]):
         expected = queries_of(criterion, which)

@@ -100,13 +100,15 @@ class _Documents:
         return {"objectives": objectives, **self._sections, **self._windows(found)}
 
     def _checked(self, place: str, document: Any) -> tuple[str, str]:
-        """Label and kind of a document that may be one of ours."""
+        """Label and kind of a document of a kind that is read."""
         if not isinstance(document, Mapping):
-            raise _RefusedError("is no OpenSLO document: write apiVersion, kind, metadata and spec")
+            raise _RefusedError(
+                "is not an OpenSLO document: write apiVersion, kind, metadata and spec"
+            )
         kind, metadata = document.get("kind"), document.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         if not isinstance(name, str) or not isinstance(document.get("spec"), Mapping | None):
-            raise _RefusedError(f"{kind} lacks metadata.name, or its spec is no mapping")
+            raise _RefusedError(f"{kind} lacks metadata.name, or its spec is not a mapping")
         label = f"{place}, {kind} {name!r}"
         if document.get("apiVersion") != self._api_version:
             raise _RefusedError(
@@ -114,7 +116,7 @@ class _Documents:
                 f" {self._api_version} is read"
             )
         if str(kind).startswith("Alert"):
-            raise _RefusedError(f"{kind} {name!r}: alerts come from `mqreport rules`; take it out")
+            raise _RefusedError(f"{kind} {name!r}: alerts come from `mqreport rules`; remove it")
         if kind not in _KINDS:
             raise _RefusedError(f"{kind} {name!r}: only {', '.join(_KINDS)} are read")
         return label, str(kind)
@@ -123,7 +125,7 @@ class _Documents:
         try:
             for key, value in self._annotations(document, _OF_FILE).items():
                 if key in self._sections:
-                    raise _RefusedError(f"{self._prefix}{key} is there twice")
+                    raise _RefusedError(f"{self._prefix}{key} is given twice")
                 self._sections[key] = value
         except _RefusedError as refused:
             self._problems.append(f"{label}: {refused}")
@@ -132,7 +134,7 @@ class _Documents:
         """Ours, without the prefix; those of others mean nothing to us."""
         annotations = document["metadata"].get("annotations") or {}
         if not isinstance(annotations, Mapping):
-            raise _RefusedError("metadata.annotations is no mapping")
+            raise _RefusedError("metadata.annotations is not a mapping")
         found = {}
         for full_key, text in annotations.items():
             if not str(full_key).startswith(self._prefix):
@@ -158,7 +160,7 @@ class _Documents:
             raise _RefusedError(f"spec.{unknown[0]} is not known")
         if spec.get("alertPolicies"):
             raise _RefusedError(
-                "spec.alertPolicies: alerts come from `mqreport rules`; take them out"
+                "spec.alertPolicies: alerts come from `mqreport rules`; remove them"
             )
         if spec.get("budgetingMethod") != "Occurrences":
             raise _RefusedError(
@@ -282,7 +284,7 @@ def _percent(objectives: Any) -> float:
         raise _RefusedError("spec.objectives needs exactly one entry")
     (objective,) = objectives
     if not isinstance(objective, Mapping):
-        raise _RefusedError("spec.objectives has an entry that is no mapping")
+        raise _RefusedError("spec.objectives has an entry that is not a mapping")
     if unknown := sorted(set(objective) - _OBJECTIVE_KEYS):
         raise _RefusedError(f"spec.objectives: {unknown[0]} is not judged")
     targets = [objective[key] for key in ("target", "targetPercent") if key in objective]

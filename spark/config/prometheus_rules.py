@@ -71,7 +71,7 @@ def rules_text(sla: SlaConfig) -> str:
 
 
 def _time_groups(sla: SlaConfig) -> Iterator[list[str]]:
-    """Each replica's share of bad time, without `instance`: whoever is its master.
+    """Each replica's share of bad time, without `instance`: whichever broker is its master.
 
     The rules of a group are evaluated in order, each sees what those before it recorded.
     """
@@ -182,7 +182,7 @@ def _lag_alert(sla: SlaConfig, index: int) -> list[str]:
 
 
 def _send_alerts(sla: SlaConfig, index: int) -> Iterator[str]:
-    """Of groups with a replica of this objective; what is default asks for a SYNC_MASTER, too."""
+    """Of groups with a replica of this objective; the default applies only to a SYNC_MASTER."""
     objective = sla.objectives[index]
     percent = objective.sync_ok_wanted(is_sync_master=True)
     if percent is None:

@@ -1,8 +1,8 @@
 """Reads sla.yaml: which objective a replica has, who is expected or retired, what does not count.
 
-Run on the driver before Spark is started; knows YAML and nothing of Spark or dumps. Every mistake
-is told at once, each with file:line and the way out. What each value means for the verdict is said
-in docs/sla_report.md.
+Run on the driver before Spark is started; knows YAML and nothing of Spark or dumps. All mistakes
+are reported at once, each with file:line and the way out. What each value means for the verdict is
+said in docs/sla_report.md.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Reader(ValueReader):
         """Key and value nodes of a mapping by key; unknown and repeated keys are problems."""
         if not isinstance(node, yaml.MappingNode):
             expected = ", ".join(f"{key}:" for key in known)
-            self.problem(node, f"{where}{shown(node)} stands where keys are expected: {expected}")
+            self.problem(node, f"{where}{shown(node)} is not a mapping; expected keys: {expected}")
             return {}
         found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key_node, value in node.value:
@@ -166,7 +166,7 @@ class _Reader(ValueReader):
                 first = found[key][0].start_mark.line + 1
                 self.problem(
                     key_node,
-                    f"{where}{key} stands twice, first in line {first}; remove one of them",
+                    f"{where}{key} is given twice, first in line {first}; remove one of them",
                 )
             else:
                 found[key] = (key_node, value)
@@ -184,7 +184,7 @@ class _Reader(ValueReader):
             return
         if not isinstance(node, yaml.SequenceNode):
             self.problem(
-                node, f"{section} is {shown(node)}: write a list, each entry begins with a dash"
+                node, f"{section} is {shown(node)}: write a list; each entry begins with a dash"
             )
             return
         for entry in node.value:
@@ -207,8 +207,8 @@ class _Reader(ValueReader):
             return objectives
         for objective, entry in found:
             if objective.name == DEFAULT_NAME:
-                text = f"the name {DEFAULT_NAME!r} belongs to the objective that matches everything"
-                self.problem(entry, f"{text}; give this one another")
+                text = f"the name {DEFAULT_NAME!r} is reserved for the objective that matches"
+                self.problem(entry, f"{text} everything; rename this one")
         return (*objectives, Objective(DEFAULT_NAME))
 
     def _check_objective(
@@ -221,14 +221,14 @@ class _Reader(ValueReader):
         for other, node in before:
             line = node.start_mark.line + 1
             if other.name == objective.name:
-                text = f"the name {name} is taken by the objective in line {line}"
+                text = f"the name {name} is already used by the objective in line {line}"
                 self.problem(entry, f"{text}; give each its own")
             if _covers(other.patterns, objective.patterns):
                 text = f"objective {name} can never match: {other.name!r} in line {line} matches"
                 self.problem(entry, f"{text} all of it; put this one before it")
         if objective.metadata_required and objective.metadata_age_seconds is None:
-            text = "metadata_required: true judges nothing without metadata_age_seconds"
-            self.problem(entry, f"{text}; set that, too")
+            text = "metadata_required: true has no effect without metadata_age_seconds"
+            self.problem(entry, f"{text}; set it as well")
 
     def _windows(self, node: yaml.Node | None) -> tuple[int, ...]:
         """Days of each window, ascending."""
@@ -239,7 +239,7 @@ class _Reader(ValueReader):
             self.problem(node, f"windows is {shown(node)}: {example}")
             return DEFAULT_WINDOWS
         if not 1 <= len(node.value) <= _MAX_WINDOWS:
-            text = f"windows has {len(node.value)} entries: it has to have 1 to {_MAX_WINDOWS}"
+            text = f"windows has {len(node.value)} entries: it must have 1 to {_MAX_WINDOWS}"
             self.problem(node, f"{text}; {example}")
         found: dict[int, int] = {}
         for item in node.value:
@@ -248,7 +248,7 @@ class _Reader(ValueReader):
                 continue
             if not 2 <= days <= _MAX_WINDOW_DAYS or days != int(days):
                 limits = f"a whole number of days, at least 2 and at most {_MAX_WINDOW_DAYS}"
-                self.problem(item, f"windows has {item.value}: it has to be {limits}")
+                self.problem(item, f"windows has {item.value}: it must be {limits}")
             elif int(days) in found:
                 text = f"windows has {int(days)} twice, first in line {found[int(days)]}"
                 self.problem(item, f"{text}; remove one of them")
@@ -264,7 +264,7 @@ class _Reader(ValueReader):
                 self.problem(entry, "maintenance: this entry needs from and to, or weekly alone")
             once = (values["from"], values["to"]) if {"from", "to"} <= values.keys() else None
             if once and once[0] >= once[1]:
-                self.problem(entry, "maintenance: from has to be before to")
+                self.problem(entry, "maintenance: from must be before to")
             cluster, broker, replica = (values.get(name, "*") for name in _PATTERNS)
             patterns = (cluster, broker, replica)
             reason = values.get("reason", "")
@@ -312,7 +312,7 @@ def _nearest(key: str, known: Sequence[str]) -> str:
 
 
 def _covers(earlier: Sequence[str], later: Sequence[str]) -> bool:
-    """Whether everything that the patterns `later` match is matched by `earlier`, too."""
+    """Whether `earlier` also matches everything that the patterns `later` match."""
     return all(
         any(_glob_covers(wide, narrow) for wide in alternatives(first))
         for first, second in zip(earlier, later, strict=True)

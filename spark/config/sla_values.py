@@ -75,7 +75,7 @@ def number(low: float, high: float, unit: str, *, open_end: str = "") -> Parser:
             first = "above" if open_end in ("low", "both") else "at least"
             last = "below" if open_end in ("high", "both") else "at most"
             limits = f"{first} {low:,.0f} and {last} {high:,.0f} {unit}"
-            reader.problem(node, f"{key} is {node.value}: it has to be {limits}")
+            reader.problem(node, f"{key} is {node.value}: it must be {limits}")
             return None
         return value
 
@@ -90,7 +90,7 @@ def whole_bytes(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
     # int() comes last: 1e999 is a number, too.
     if not 0 <= value < _MAX_BYTES or value != int(value):
         limits = f"a whole number of bytes, >= 0 and below {_MAX_BYTES:,}"
-        reader.problem(node, f"{key} is {node.value}: it has to be {limits}")
+        reader.problem(node, f"{key} is {node.value}: it must be {limits}")
         return None
     return int(value)
 
@@ -104,7 +104,7 @@ def exact_name(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
     """A name without wildcards."""
     name = reader.text(key, node)
     if name is not None and re.search(r"[*?|]", name):
-        reader.problem(node, f"{key} is {name!r}: what is expected needs exact names, no patterns")
+        reader.problem(node, f"{key} is {name!r}: expect needs exact names, not patterns")
         return None
     return name
 
@@ -113,7 +113,7 @@ def pattern(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
     """See `objectives.pattern_regex`."""
     pattern = reader.text(key, node)
     if pattern is not None and "" in pattern.split("|"):
-        reader.problem(node, f"{key} is {pattern!r}: nothing stands beside the |; remove it")
+        reader.problem(node, f"{key} is {pattern!r}: an empty alternative; remove the |")
         return None
     return pattern
 

@@ -1,13 +1,12 @@
-"""`mqreport compact`: the many files of a dump directory's dates become few.
+"""Merges the many dump files of one broker process on one date into few.
 
-Plain Python, run as its own command; starts no Spark. Merges the closed files of one life of a
-broker on one date (docs/metrics_dump.md, "Files") into the first of them, without looking into
-lines. At every moment each line is in at least one file that readers see; a run that was killed is
-completed by the next one:
+Plain Python for `mqreport compact`; starts no Spark and does not look into lines. The closed files
+of one broker and boot (docs/metrics_dump.md, "Files") go into the first of them. At every moment
+each line is in at least one file that readers see; the next run completes one that was killed:
 
     1. hidden file with all lines, synced, read again and compared
-    2. hidden journal: what the merged file is, and which files are in it, synced
-    3. the hidden file takes the place of the first one: from here on lines are seen twice
+    2. hidden journal: which merged file, and which files are in it, synced
+    3. the hidden file replaces the first one: from here on readers see lines twice
     4. the other files are removed, then the journal
 """
 
@@ -69,7 +68,7 @@ def compact(place: Path, now: datetime.datetime, done: Compacted) -> None:
     file."""
     with contextlib.ExitStack() as locks:
         if not _lock(place, locks):
-            done.notes.append(f"{place}: another run compacts it")
+            done.notes.append(f"{place}: another run is compacting it")
             return
         _complete(place)
         for sources in _mergeable(place, now, done, locks):
@@ -78,7 +77,7 @@ def compact(place: Path, now: datetime.datetime, done: Compacted) -> None:
                 target = target.with_name(f"{target.name}.gz")
             try:
                 _merge(target, sources)
-            except _DamagedError as error:  # It was whole a moment ago: somebody is at it.
+            except _DamagedError as error:  # It was whole a moment ago: it is being changed.
                 done.notes.append(f"{place}: kept: a file of {target.name}: {error}")
                 continue
             done.files += len(sources)
@@ -95,7 +94,7 @@ def _mergeable(
             continue
         name = _NAME.fullmatch(path.name)
         if name is None:
-            done.notes.append(f"{path}: kept: no broker names its files so")
+            done.notes.append(f"{path}: kept: not the name of a file that a broker writes")
         elif not _is_closed(path, name, now, locks):
             done.notes.append(f"{path}: kept: it is still being written")
         else:
@@ -126,8 +125,8 @@ def _if_several(part: list[_Source]) -> Iterator[list[_Source]]:
 def _is_closed(
     path: Path, name: re.Match[str], now: datetime.datetime, locks: contextlib.ExitStack
 ) -> bool:
-    """Whether nobody writes it. A plain one stays locked until all is done, so that no supervisor
-    compresses it meanwhile; where a copy has no writer, that of the current hour may still grow."""
+    """Whether nothing writes it any more. A plain file stays locked until the end, so that no
+    supervisor compresses it meanwhile; the current hour's may still grow, even in a copy."""
     if name["gz"]:
         return True
     date = path.parent.parent.parent.name.removeprefix("dt=")
@@ -135,7 +134,7 @@ def _is_closed(
 
 
 def _lock(path: Path, locks: contextlib.ExitStack) -> bool:
-    """Take the lock, which `locks` gives back; False: another process has it."""
+    """Takes the lock, which `locks` releases; False: another process holds it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     locks.callback(os.close, descriptor)
     try:
@@ -163,7 +162,7 @@ def _merge(target: Path, sources: Sequence[_Source]) -> None:
         os.fsync(raw.fileno())
     if _digest([hidden]) != _digest(paths):
         hidden.unlink()
-        raise OSError(None, "differs from the files it was made of; they are kept", str(target))
+        raise OSError(None, "differs from its source files, which are kept", str(target))
     journal = {
         "target": target.name,
         "sha256": _file_digest(hidden),
@@ -212,7 +211,7 @@ def _content(paths: Iterable[Path]) -> Iterator[bytes]:
                 last = data
                 yield data
         if not last.endswith(b"\n"):
-            raise _DamagedError("its last line breaks off")
+            raise _DamagedError("its last line is incomplete")
 
 
 def _opened(path: Path) -> gzip.GzipFile | BufferedReader:

@@ -1,7 +1,6 @@
-"""What writing dumps durably needs: directories on the disk, and errors that name their file.
+"""Durable writes of dump files: whole or not at all, directories synced, errors that name the file.
 
-Called by the commands that write dumps (`mqreport import`, `mqreport compact`), no Spark. Must not
-know what the files hold.
+Used by `mqreport import` and `mqreport compact`, without Spark. Must not know what files hold.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def replace_file(path: Path, data: bytes) -> None:
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
     """An OSError of a read, a write or an fsync names no file, one of a temporary file another one:
-    here it names `path`. A damaged gzip file is no trouble with the disk, and stays what it is."""
+    here it names `path`. BadGzipFile passes: the file is damaged, the disk is not."""
     try:
         yield
     except gzip.BadGzipFile:

@@ -108,7 +108,7 @@ def _bucket_end(bucket: int | None, top: float | None) -> float | None:
 
 
 def send_count(row: Mapping[str, Any]) -> int | None:
-    """All sends that had to wait, whatever became of them; None where nothing is known."""
+    """All sends that had to wait, with any result; None where nothing is known."""
     counts = [row[f"sync_{result}"] for result in SYNC_RESULTS]
     return None if None in counts else sum(counts)
 
@@ -157,5 +157,5 @@ def whole_ms(seconds: float | None) -> int:
 
 
 def sum_of_seconds(seconds: Iterable[float | None]) -> float:
-    """A sum with whole ms; the same whatever the order."""
+    """A sum in whole ms; the same in any order."""
     return sum(map(whole_ms, seconds)) / 1000

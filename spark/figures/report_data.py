@@ -24,7 +24,7 @@ ReplicaKey = tuple[str, str, str]
 BREACHED, INSUFFICIENT, MET = "breached", "insufficient data", "met"
 EXIT_CODES = {MET: 0, BREACHED: 1, INSUFFICIENT: 2}
 EXIT_ERROR = 3
-"""Of the command, where there is no verdict."""
+"""Exit code of the command when there is no verdict."""
 SEVERITY = {BREACHED: 0, INSUFFICIENT: 1, MET: 2}
 MAX_PLOTTED = 30
 """So many replicas get plots, the worst; `minutes`, `hours` and `days` have only their rows."""
@@ -134,7 +134,7 @@ class ReportData:
 
     @property
     def longest_window(self) -> int:
-        """Days of the window whose verdict stands beside the day's."""
+        """Days of the window whose verdict is shown beside the day's."""
         return max(self.window_days)
 
     @property

@@ -1,7 +1,7 @@
 """The columns of the result tables: what a Parquet partition holds, in this order and type.
 
 Plain data for the stages that write or read results and for the files that people read; it must
-not know Spark. What each column means stands in docs/report_files.md, how it is computed in
+not know Spark. What each column means is in docs/report_files.md, how it is computed in
 docs/sla_report.md. `dt` (text, YYYY-MM-DD) is the name of a partition and not in its files.
 """
 
@@ -180,7 +180,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 }
 """Table -> column -> Spark SQL type."""
 # `reports` has one row for each date that was reported, also for one without any replica: without
-# it nobody could tell late data from a first report.
+# it late data could not be told from a first report.
 
 
 def ddl(table: str, *, with_date: bool = True) -> str:

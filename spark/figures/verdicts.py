@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Criterion:
-    """`breach` says by what it is breached, `told` how it was met, `gap` what is not known."""
+    """`breach`: by what it is breached; `told`: how it was met; `gap`: what is not known."""
 
     verdict: str
     breach: str
@@ -58,7 +58,7 @@ def worst_of(verdicts: Iterable[str]) -> str:
 
 
 def waiting_groups(groups: Iterable[Row], replicas: Iterable[Row]) -> list[Row]:
-    """The groups of a date whose master waits for slaves and has none: nothing could be met."""
+    """Groups of a date whose SYNC_MASTER has no slave: nothing could be met."""
     with_replicas = {tuple(row[name] for name in GROUP) for row in replicas}
     return [
         row
@@ -251,7 +251,7 @@ def _whole(number: int | None) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """As on the page, with plain blanks: it is read by programs, too."""
+    """As on the page, with plain blanks: programs read it as well."""
     return wording.duration(seconds).replace("\u00a0", " ")
 
 

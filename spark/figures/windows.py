@@ -215,7 +215,7 @@ class _Incidents:
     end_ms: int = 0
 
     def add(self, day: Row) -> None:
-        """A day's incidents: one that goes on over midnight counts once."""
+        """A day's incidents: one that continues over midnight counts once."""
         carried_ms, until_ms = day["carried_start_ms"], day["carried_end_ms"]
         is_silent = not day["good_s"] and not day["incidents"]
         self.count += day["incidents"] or 0
@@ -228,7 +228,7 @@ class _Incidents:
             self.count -= 1
             self.all_ms += carried_ms - self.end_ms
             self.longest_ms = max(self.longest_ms, joined_ms)
-            if day["open_start_ms"] == carried_ms:  # it goes on
+            if day["open_start_ms"] == carried_ms:  # it continues
                 self.end_ms = day["open_end_ms"]
                 return
             self.ended_ms += joined_ms - (until_ms - carried_ms)

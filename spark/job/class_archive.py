@@ -1,10 +1,10 @@
-"""An archive of the classes that a report's JVM loads, so that later runs start with it.
+"""A class data sharing archive of the classes that a report's JVM loads, for faster starts.
 
-Run on the driver. Java reads and checks some 15,000 classes of Spark at each start, a third of what
-a small report costs; with class data sharing it maps them from a file. The second run on a machine
-makes that file when it ends, as one that never has a second run (a fresh container each night)
-would only pay for it. It is a help and nothing else: without it, or when Java refuses it, the run
-is the same. Knows Java's options, nothing of reports.
+Runs on the driver. At each start Java loads and verifies some 15,000 classes of Spark, a third of
+the time of a small report; from an archive they are mapped. The second run on a machine writes it
+at its end: a machine with only one run (a fresh container each night) would only pay for it. An
+optimization only: without the archive, or when Java rejects it, the run is the same. Knows Java's
+options, nothing of reports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 _UNUSED_S: Final = 60 * 86_400.0
-"""Archives of a Java or Spark that was replaced go when nobody has used them for so long."""
+"""An archive that has not been used for so long (its Java or Spark was replaced) is deleted."""
 _QUIET: Final = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -39,11 +39,11 @@ class ClassArchive:
 
     @property
     def is_being_made(self) -> bool:
-        """Whether the JVM writes it when it exits; that takes it a while."""
+        """Whether the JVM writes it on exit, which takes a while."""
         return self._new is not None
 
     def java_options(self) -> str:
-        """For the JVM that is about to start."""
+        """For the JVM that is about to start; "" without a usable archive."""
         if self._path is None:
             return ""
         seen = self._path.with_suffix(".seen")

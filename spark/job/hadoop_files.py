@@ -66,7 +66,7 @@ class HadoopFiles:
     def rename(self, source: str, target: str) -> None:
         """Moves a directory or file to a name that is free."""
         if self.exists(target):
-            raise FilesError(f"{target}: is there already, {source} cannot take its name")
+            raise FilesError(f"{target}: already exists; {source} cannot be renamed to it")
         moved = self._do(source, lambda system, place: system.rename(place, self._path(target)))
         if not moved:
             raise FilesError(f"{source}: could not be renamed to {target}")
@@ -103,7 +103,7 @@ class HadoopFiles:
             return self._act(path, action)
         except (Py4JError, ConnectionError) as error:
             raise FilesError(
-                f"{path}: Spark's JVM does not answer, its log tells more: {error}"
+                f"{path}: Spark's JVM does not answer; see its log: {error}"
             ) from error
 
     def _act(self, path: str, action: Any) -> Any:

@@ -54,7 +54,7 @@ class _Probed:
 
 
 class _UnusableError(Exception):
-    """A candidate that does not run, or is no Java; the text says why."""
+    """A candidate that does not run or is not a Java; the text says why."""
 
 
 def find_java(environment: Mapping[str, str], cache: Path | None = None) -> JavaHome:
@@ -155,7 +155,7 @@ def _probe(java: Path, environment: Mapping[str, str]) -> _Probed:
         r"^\s*java\.specification\.version = (?:1\.)?(\d+)", result.stdout, re.MULTILINE
     )
     if home is None or version is None:
-        raise _UnusableError("does not say its version: it is no Java")
+        raise _UnusableError("does not report a version: it is not a Java")
     return _Probed(Path(home[1].strip()), int(version[1]), with_module.returncode == 0)
 
 
@@ -175,7 +175,7 @@ def _run(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise _UnusableError(f"gave no answer within {_PROBE_SECONDS:.0f} s") from error
+        raise _UnusableError(f"did not answer within {_PROBE_SECONDS:.0f} s") from error
     except OSError as error:
         raise _UnusableError(f"cannot be run: {error.strerror}") from error
 

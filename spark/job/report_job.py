@@ -54,7 +54,7 @@ _READING_FAILED: Final = re.compile(
     r"FAILED_READ_FILE\S* Encountered error while reading file (\S+)\."
 )
 _NOT_FOUND: Final = re.compile(r"PATH_NOT_FOUND\S* Path does not exist: (\S+)\.")
-"""Spark's words for whatever happens while it reads a file or a directory."""
+"""Spark's messages when reading a file or a directory fails."""
 
 
 class GroupTables:
@@ -170,20 +170,20 @@ def compute(
                 raise
             if files.exists(file) or attempt == _ATTEMPTS:
                 raise InputError(f"{_shown(file)}: cannot be read: {_cause(error)}") from error
-            _LOG.warning("%s went while it was to be read: reading again", _shown(file))
+            _LOG.warning("%s disappeared before it was read; reading all files again", _shown(file))
     raise AssertionError("not reached")
 
 
 def _check(path: str, files: HadoopFiles) -> None:
     if _PATTERN_SIGNS.intersection(path):
         raise InputError(
-            f"{path}: Spark takes a name with one of {' '.join(sorted(_PATTERN_SIGNS))} for a"
-            " pattern; give the directory another name, or --dumps a link to it"
+            f"{path}: Spark reads a name with one of {' '.join(sorted(_PATTERN_SIGNS))} as a"
+            " pattern; rename the directory, or give --dumps a link to it"
         )
     if not files.exists(path):
         raise InputError(
-            f"{path}: there is no such directory; --dumps names what metricsDumpPath of the"
-            " brokers is (or a copy of it), the directory that holds dt=YYYY-MM-DD"
+            f"{path}: there is no such directory; --dumps is the metricsDumpPath of the"
+            " brokers (or a copy of it), the directory that holds dt=YYYY-MM-DD"
         )
 
 

@@ -27,7 +27,7 @@ from spark.vocabulary import REPLICA
 
 _HISTORY_DAYS: Final = 30
 _MOST_ROWS: Final = 100_000
-"""Of incidents and of events: more than anybody reads."""
+"""Of incidents and of events: more than a person reads."""
 
 
 def report_data(

@@ -1,9 +1,8 @@
-"""The nightly report of one date: from dumps to stored tables, and to the files people read.
+"""The nightly report of one date: from dumps to stored tables and to the files that people read.
 
-The driver's part of the pipeline: names the stages and hands values from one to the next. What is
-about one broker group is computed by one job (spark/job/report_job.py), what is about several here.
-Who starts Spark, and what happens to the exit code, is the command line's matter
-(spark/command/command_line.py).
+Runs on the driver: names the stages and hands values from one to the next. What is about one broker
+group is computed by one job (spark/job/report_job.py), what is about several here. Starting Spark
+and the exit code are the command's business (spark/command).
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def groups_to_revise(spark: SparkSession, out: str, data: ReportData) -> list[st
 
 
 class _Pipeline:
-    """One run. `cleanup` gives up what lies on disk for the later stages."""
+    """One run. `cleanup` frees what is kept on disk for the later stages."""
 
     def __init__(
         self,

@@ -30,13 +30,13 @@ from spark.job.spark_submit import is_under_spark_submit
 _LOG: Final = logging.getLogger(__name__)
 
 ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
-"""What the figures rely on."""
+"""Settings that the figures rely on."""
 NO_CALL_SITES: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
-"""Else the JVM is told of every column which line of Python made it, for the texts of errors: half
-of all that passes between the two."""
+"""Otherwise PySpark sends the JVM, for error messages, the line of Python that made each column:
+half of all calls between the two."""
 PLAIN_PLANS: Final = {
     # The JVM moves bytes between files and Python, and writes tables by plans of two steps: nothing
     # is worth generating code for, or planning twice.
@@ -59,8 +59,8 @@ LOCAL: Final = {
 }
 """Further settings of a local master: two cores and 1 GB do a day of 200 broker groups."""
 DISK_FULL: Final = (
-    "make room where --out is and for scratch files (/tmp), or set SPARK_LOCAL_DIRS to a larger"
-    " directory for these"
+    "free space where --out is and for scratch files (/tmp), or set SPARK_LOCAL_DIRS to a"
+    " larger directory for scratch files"
 )
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _GONE: Final = "Answer from Java side is empty"
@@ -74,7 +74,7 @@ _REMEDIES: Final = {
 }
 STOP_S: Final = 20.0
 SPARK_ERRORS: Final = (PySparkException, Py4JError, ConnectionError)
-"""What any call of Spark may raise; the last one when its JVM died."""
+"""What any call of Spark may raise; ConnectionError when its JVM died."""
 
 
 class SessionError(Exception):
@@ -100,7 +100,7 @@ def start_session(
     try:
         spark = SparkSession(_context(conf, log))
     except SPARK_ERRORS as error:
-        raise SessionError(f"Spark does not start: {explain(error, log)}") from error
+        raise SessionError(f"Spark failed to start: {explain(error, log)}") from error
     _keep_off_stderr(spark.sparkContext)
     # A context that was there before us (spark-submit's) has not read our conf: the session has to.
     for name, value in (PLAIN_PLANS | dict(settings) | ALWAYS).items():
@@ -114,8 +114,8 @@ def start_session(
 
 
 def _keep_off_stderr(context: SparkContext) -> None:
-    """The server that hears of Python workers' accumulators tells on stderr that the JVM ended;
-    who waits for a job tells that, too."""
+    """The accumulator server would write to stderr that the JVM ended; the failed job reports
+    that."""
     server: Any = context._accumulatorServer
     server.handle_error = lambda _request, _address: _LOG.debug("no accumulators", exc_info=True)
 
@@ -145,8 +145,7 @@ def ship_modules(spark: SparkSession, scratch: Path) -> None:
 
 
 def stop_session(spark: SparkSession, wait_s: float = STOP_S) -> None:
-    """Ends the session; a JVM of our own has ended, too, when this returns: it gets so long to do
-    it by itself."""
+    """Ends the session. A JVM that we started has `wait_s` to exit by itself, then it is killed."""
     gateway: Any = SparkContext._gateway
     with contextlib.suppress(*SPARK_ERRORS):  # a JVM that died cannot be stopped
         spark.stop()
@@ -181,13 +180,13 @@ def _not_launched(error: OSError) -> str:
     """PySpark makes a scratch directory, then runs a script of Spark's."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         way_out = "make room, or set TMPDIR to another directory"
-        return f"no scratch directory: {error.filename}: {error.strerror}; {way_out}"
+        return f"cannot create a scratch directory: {error.filename}: {error.strerror}; {way_out}"
     way_out = "unset SPARK_HOME, or set it to a Spark of the version of PySpark"
     return f"cannot run {error.filename}: {error.strerror}; {way_out}"
 
 
 def _last_words(log: Path) -> str:
-    """The last lines of the JVM's log that tell of trouble, as one line; "" when there is none."""
+    """The last lines of the JVM's log that look like errors, as one line; "" when there is none."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -197,8 +196,8 @@ def _last_words(log: Path) -> str:
 
 
 def count_tasks(spark: SparkSession) -> tuple[int, int]:
-    """Finished and all tasks of the jobs that run now; (0, 0) when none does, or the JVM died:
-    whoever waits for a job tells that."""
+    """Finished and all tasks of the running jobs; (0, 0) without any, or when the JVM died: the
+    failed job reports that."""
     try:
         tracker = spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]

@@ -60,7 +60,7 @@ def window_headline(data: ReportData) -> Headline:
 
 
 def reasons_of(row: Row) -> list[str]:
-    """Why a replica has its verdict; stored with its day, told by the figures for a window."""
+    """Why a replica has its verdict: stored with its day, derived from the figures for a window."""
     stored = row.get("reasons")
     return list(stored) if stored is not None else [_window_reason(row)]
 

@@ -293,14 +293,14 @@ _HEAT_PARTS = (("heat1", 0.01), ("heat2", 0.1), ("heat3", 1.0))
 _BAD_PART = 0.01
 """What p99 leaves out: with more bad time it is above the objective, or the lag is not known."""
 _MARKS = {"heat4": "m0 {h}l9 -{h}", "heat5": "l9 {h}m-9 0l9 -{h}"}
-"""Strokes over a cell with bad time, so that it can be told without colour."""
+"""Strokes over a cell with bad time, so that it can be seen without colour."""
 
 
 def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: float) -> Plot:
     """Hour by day: p99 of each hour's lag as a class of the objective, bad hours crossed.
 
     `days` are (date, 24 hours), the newest last; None is an hour without any row. A hatch over the
-    colour tells of unknown time.
+    colour shows unknown time.
     """
     row_px = 14
     cells: dict[str, list[str]] = {style: [] for style, _ in HEAT_CLASSES}

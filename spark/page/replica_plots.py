@@ -75,7 +75,7 @@ class ReplicaPlots:
     def _burn_down(
         self, dates: Sequence[str], of_days: Mapping[str, Row], availability_percent: float
     ) -> Plot:
-        """Of the longest window, but for what nobody has the days of."""
+        """Of the longest window, as far as its days are stored."""
         length = min(max(self._data.window_days), _MAX_DAYS)
         budget_s = (1 - availability_percent / 100) * length * 86_400
         periods = [_period(day, of_days) for day in dates[-length:]]

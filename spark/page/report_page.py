@@ -1,7 +1,7 @@
 """The report for people: one self-contained HTML page.
 
 Called on the driver by spark/job/sla_report.py with the finished ReportData; gives bytes and opens
-no file but its own templates. Every name in it was chosen by others: the templates escape all, and
+no file but its own templates. Users chose the names in it: the templates escape all of them, and
 the page's policy allows no script, no request and no style but its own. It must not know Spark.
 """
 

@@ -4,7 +4,7 @@ Plain Python, no Spark; knows the names of broker/metrics_table.py and docs/metr
 file. What Prometheus does not know is derived so that missing data stay missing (docs/nightly.md,
 "From Prometheus"): a boot is a process start or a counter that went back, `seq` counts the steps
 of the grid, so that a moment without a scrape is a hole. Scrapes that failed before a boot that
-follows, or before nothing at all, are lines of a master whose replicas nobody serves.
+follows, or before nothing at all, are lines of a master that serves no replica.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def lines_of(grid: Grid, broker_ids: Mapping[str, int]) -> Imported:
     """The lines of every broker in `grid`. `broker_ids`: of slaves, by their label `instance`.
 
     A target that lacks metrics is left out, with a note. Raises ResponseError when no line comes of
-    it all, or when it cannot be told which of several series a broker's is.
+    it all, or when it is unclear which of several series is a broker's.
     """
     targets = targets_of(grid)
     lacking = [(target, _lacking(target)) for target in targets]
@@ -119,7 +119,7 @@ def lines_of(grid: Grid, broker_ids: Mapping[str, int]) -> Imported:
 
 
 def _lacking(target: Target) -> list[str]:
-    """What every broker of ours shows and this one does not."""
+    """Metrics that every broker shows and this one does not."""
     wanted = [READY, STORE_OFFSET, PROCESS_UP]
     if not target.has(CLIENT_CONNECTED):
         wanted += [UNREPLICATED, OLDEST_UNREPLICATED]
@@ -157,7 +157,7 @@ class _Spoken:
     def add(self, target: str, moment: int, line: Line) -> None:
         """A broker that moved may be seen at both places at one moment: the later scrape counts.
 
-        Raises ResponseError when that goes on.
+        Raises ResponseError when that continues.
         """
         broker = (line["cluster"], line["broker"], line["broker_id"])
         said = self._said[broker]
@@ -190,7 +190,7 @@ class _Spoken:
 
 @dataclass
 class _Boot:
-    """One life of a broker, as far as it can be told. `first_seq` is that of `first_ts`."""
+    """One boot of a broker, as far as it is known. `first_seq` is that of `first_ts`."""
 
     start_ms: int
     digest: str
@@ -269,7 +269,7 @@ class _LineMaker:
             return boot
         else:
             # Not known when it began. After a fall it was since the moment before, and its counters
-            # count from 0; of the first life nobody knows what it counted before.
+            # count from 0; what the first boot counted before is unknown.
             start_ms = scraped_ms
             first_seq = 1 if boot is not None else max(2, ts // self.step_ms)
         target = self.target
@@ -296,7 +296,7 @@ class _LineMaker:
         if replicas is None or unreplicated is None or oldest_s is None or ack_latency is None:
             return None
         role = "SLAVE" if is_slave else self._role(ts)
-        # What is a bound is not told as a fact: as in a broker's own dumps.
+        # A bound is not reported as a fact: as in a broker's own dumps.
         is_known = is_slave or self.target.value(UNREPLICATED_EXACT, ts) != 0
         return {
             "v": 1,
@@ -368,7 +368,7 @@ class _LineMaker:
         ]
 
     def _replicas(self, boot: _Boot, ts: int) -> list[dict[str, Any]] | None:
-        """A row for each replica; None when one lacks a gauge: such a moment is no sample."""
+        """A row for each replica; None when one lacks a gauge: such a moment is not a sample."""
         gauges = {
             m: self.target.by("replica", m, ts)
             for m in (IN_SYNC, ACK_OFFSET, LAG_BYTES, LAG_SECONDS)
@@ -417,7 +417,7 @@ class _LineMaker:
 
 def _without_master(before: Line, at_ms: int, seq: int, *, is_lost: bool) -> Line:
     """The line of a scrape that failed at `at_ms`. `is_lost`: so did the one of `before`, else
-    nobody knows when in between the master died."""
+    it is unknown when in between the master died."""
     passed_ms = at_ms - before["ts"]
     lost_ms = passed_ms if is_lost else 0
     rows = [

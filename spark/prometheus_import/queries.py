@@ -18,8 +18,8 @@ from spark.prometheus_import.metrics import (
 
 
 def queries(matchers: Sequence[str] = ()) -> dict[str, str]:
-    """File name to query: all that a line is made of. `matchers` narrow each that asks for metrics
-    of ours."""
+    """File name to query: all that a line is made of. `matchers` narrow each that asks for the
+    broker's metrics."""
 
     def select(*conditions: str) -> str:
         return "{" + ",".join((*conditions, *matchers)) + "}" if conditions or matchers else ""

@@ -1,7 +1,8 @@
 """Reads what a Prometheus server answered to range queries: series on one grid of moments.
 
-Plain Python, no Spark; knows the JSON of /api/v1/query_range and no metric of ours. Whatever could
-be misread is refused: a response of another kind, an error, NaN, moments of different steps.
+Plain Python, no Spark; knows the JSON of /api/v1/query_range and no metric of the broker. What
+could be misread is refused: a response of another kind, an error, NaN, timestamps of different
+steps.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _RANGE_QUERY: Final = "ask /api/v1/query_range with start, end and step"
 _YEAR_9999_S: Final = 253_370_764_800
 _NO_NUMBER_OF_OURS: Final = 2**63
 _SHOWN_BYTES: Final = 80
-"""Of an answer that is not one: what a proxy or a server that starts says."""
+"""Of a file that is not an answer: what a proxy or a starting server says."""
 
 
 class _Data(msgspec.Struct):
@@ -49,7 +50,7 @@ _ITEMS: Final = msgspec.json.Decoder(list[_Item])
 
 
 class ResponseError(Exception):
-    """A file that is no usable answer; the text names the file, what is wrong, and the way out."""
+    """A file that cannot be used as an answer; names the file, what is wrong, and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def _merge(path: Path, known: Series, more: Series) -> None:
         if known.points.setdefault(moment, value) != value:
             raise ResponseError(
                 f"{path}: {more.name}{dict(more.labels)} at {moment / 1000} is {value}, another"
-                f" file says {known.points[moment]}: the files are of different servers or times"
+                f" file says {known.points[moment]}: the files come from different servers or times"
             )
 
 

@@ -85,7 +85,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class _Entered:
-    """A series with its labels told apart. `own`: without BASE_LABELS."""
+    """A series with its labels by origin. `own`: the broker's, without BASE_LABELS."""
 
     series: Series
     base: Mapping[str, str]
@@ -94,9 +94,9 @@ class _Entered:
 
 
 def targets_of(grid: Grid) -> list[Target]:
-    """Every target that shows a metric of ours; series of other metrics are left aside.
+    """Every target that shows a broker's metric; series of other metrics are ignored.
 
-    Raises ResponseError when it cannot be told what a series is, or which of several counts.
+    Raises ResponseError when it is unclear what a series is, or which of several counts.
     """
     found: dict[tuple[str, str, str, str], list[_Entered]] = defaultdict(list)
     failed: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
@@ -121,7 +121,7 @@ def targets_of(grid: Grid) -> list[Target]:
 
 
 def _enter(series: Series) -> _Entered:
-    """Where a target has a label of the name of ours, Prometheus calls ours `exported_…`."""
+    """Where a target has a label of the same name, Prometheus calls the broker's `exported_…`."""
     foreign = dict(series.labels)
 
     def take(label: str) -> str:
@@ -134,7 +134,7 @@ def _enter(series: Series) -> _Entered:
         if not own[label]:
             raise ResponseError(f"{_describe(series)}: lacks the label {label}; {_PLAIN}")
     if series.name == ACK_BUCKET and not _is_bound(own["le"]):
-        raise ResponseError(f'{_describe(series)}: le="{own["le"]}" is no number; {_PLAIN}')
+        raise ResponseError(f'{_describe(series)}: le="{own["le"]}" is not a number; {_PLAIN}')
     return _Entered(series, base, own, foreign)
 
 

@@ -66,10 +66,13 @@ def test_the_worst_of_several_dates_counts() -> None:
         ([], "mqreport: the following arguments are required: --dumps, --out (mqreport --help)"),
         (["--dmps", "x"], "mqreport: unknown argument --dmps; did you mean --dumps?"),
         (["--dumps", "d", "--out", "o", "--date", "x"], "mqreport: --date x: is no date"),
-        (["--dumps", "d", "--out", "o", "--date", "2999-01-01"], "is to come; in UTC it is 2026-"),
+        (
+            ["--dumps", "d", "--out", "o", "--date", "2999-01-01"],
+            "is in the future; today is 2026-",
+        ),
         (
             ["--dumps", "d", "--out", "o", "--date", "today", "--between", "23:59", "24:00"],
-            "mqreport: the window of 2026-03-13 begins at 23:59 UTC: that is to come",
+            "mqreport: the window of 2026-03-13 begins at 23:59 UTC, in the future",
         ),
         (["import", "--out", "x"], "mqreport: import needs --out DUMPS and the files"),
         (
@@ -149,7 +152,7 @@ def test_a_library_that_is_missing_is_no_verdict(missing: str) -> None:
     )
     assert result.returncode == 3
     assert missing in result.stderr
-    assert result.stderr.endswith("; what it needs: docs/nightly.md\n")
+    assert result.stderr.endswith("; requirements: docs/nightly.md\n")
 
 
 def test_help_needs_no_spark() -> None:
@@ -221,7 +224,7 @@ def test_nights_that_were_missed(tmp_path: Path) -> None:
 
     nothing = run(*arguments)
     assert (nothing.returncode, nothing.stdout) == (0, "")
-    assert "nothing to catch up with: of 30 dates up to 2026-03-12 none lacks" in nothing.stderr
+    assert "nothing to catch up: none of the 30 dates up to 2026-03-12 lacks" in nothing.stderr
 
 
 @pytest.mark.slow
@@ -242,8 +245,8 @@ def test_input_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "expected"),
     [
-        (["--conf", "spark.driver.memory=1k"], {}, "Spark does not start: "),
-        (["--master", "nonsense"], {}, "Spark does not start: "),
+        (["--conf", "spark.driver.memory=1k"], {}, "Spark failed to start: "),
+        (["--master", "nonsense"], {}, "Spark failed to start: "),
         (
             [],
             {"SPARK_HOME": "/nowhere"},
@@ -293,7 +296,7 @@ def test_a_stdout_that_cannot_be_written_loses_no_report(tmp_path: Path, stdout:
     result = subprocess.run(["sh", "-c", script, "sh", *words], cwd=ROOT, capture_output=True,
                             text=True, timeout=MOST_S)  # fmt: skip
     lines = result.stderr.splitlines()
-    unwritten = "mqreport: stdout cannot be written: 2026-03-1"
+    unwritten = "mqreport: cannot write to stdout: 2026-03-1"
     assert [line[len(unwritten) :][:9] for line in lines if line.startswith(unwritten)] == [
         "0 breache",
         "1 met: 1 ",
@@ -351,7 +354,7 @@ def test_a_jvm_that_is_killed_is_an_error(tmp_path: Path) -> None:
             os.kill(child, signal.SIGKILL)
         assert process.wait(60) == 3
     lines = log.read_text().splitlines()
-    assert "2026-03-10: Spark gave up: " in lines[-2]
+    assert "2026-03-10: Spark failed: " in lines[-2]
     assert "the JVM was killed: is the machine short of memory?" in lines[-2]
     assert lines[-1].startswith("mqreport: Spark's log: ")
     assert "Traceback" not in log.read_text()

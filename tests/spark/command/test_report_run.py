@@ -214,11 +214,11 @@ def test_a_second_try_tells_the_breach_that_the_first_one_found(
     codes, told = attempt()
     assert (codes, made) == ([1, 0], ["2026-03-09", "2026-03-10", "2026-03-10"])
     (note,) = told
-    assert note.startswith("2026-03-09: its exit code 1 counts, too: ")
+    assert note.startswith("2026-03-09: its exit code 1 counts as well: ")
     assert note.endswith("/report/dt=2026-03-09/summary.json")
     codes, told = attempt()
     assert codes == []
-    assert told[0].startswith("nothing to catch up with: of 7 dates up to 2026-03-10 none")
+    assert told[0].startswith("nothing to catch up: none of the 7 dates up to 2026-03-10")
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_day_before_is_revised_by_the_lines_that_tell_its_end(
     run._spark = None  # type: ignore[assignment]
     assert run.exit_codes(DATE) == codes
     assert asked == made
-    again = f"{DAY_BEFORE} is reported once more, then {DATE}: there are lines now that tell how"
+    again = f"reporting {DAY_BEFORE} again, then {DATE}: there are lines now that show how"
     assert notes.told == ([f"{again} it ended for c/b"] if len(made) > 1 else [])
     told = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     dates = [DAY_BEFORE, DATE][-len(codes) :]

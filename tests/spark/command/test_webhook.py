@@ -199,7 +199,7 @@ def test_a_name_that_cannot_be_one_is_a_note_only(capsys: pytest.CaptureFixture[
     name = "a" * 70
     notify(Webhook(f"http://{name}ß/x"), MESSAGE, LineReporter("mqreport", sys.stderr))
     told = capsys.readouterr().err
-    assert told.startswith(f"mqreport: 2026-03-14: nobody was notified: http://{name}ß/…: ")
+    assert told.startswith(f"mqreport: 2026-03-14: notification failed: http://{name}ß/…: ")
 
 
 def test_where_the_address_may_come_from(tmp_path: Path) -> None:
@@ -281,5 +281,5 @@ def test_a_report_that_cannot_be_told_of_is_the_same_report(
         code = main([*asked, "--notify", receiver.address("/secret")], lambda: 1_772_000_000_000)
     assert code == main(asked, lambda: 1_772_000_000_000) == 3
     told = capsys.readouterr().err
-    assert f"nobody was notified: http://127.0.0.1:{receiver.port}/…: answered 500" in told
+    assert f"notification failed: http://127.0.0.1:{receiver.port}/…: answered 500" in told
     assert "secret" not in told

@@ -247,13 +247,13 @@ def changed(old: str, new: str) -> str:
         ),
         (
             changed("service: mq", "service: mq\n  alertPolicies: [page]"),
-            "spec.alertPolicies: alerts come from `mqreport rules`; take them out",
+            "spec.alertPolicies: alerts come from `mqreport rules`; remove them",
         ),
         (changed("service: mq", "sevice: mq"), "SLO 'orders': spec.sevice is not known"),
         (
             HAND_WRITTEN + "---\napiVersion: openslo/v1\nkind: AlertPolicy\n"
             "metadata: {name: page}\nspec: {}\n",
-            "slo.yaml: document 4: AlertPolicy 'page': alerts come from `mqreport rules`; take it",
+            "slo.yaml: document 4: AlertPolicy 'page': alerts come from `mqreport rules`; remove it",
         ),
         (
             HAND_WRITTEN.replace("openslo/v1", "openslo/v1alpha"),
@@ -263,7 +263,7 @@ def changed(old: str, new: str) -> str:
             changed("kind: DataSource", "kind: Pod"),
             "document 1: Pod 'prom': only SLO, SLI, Service",
         ),
-        ("- 1", "slo.yaml: document 1: is no OpenSLO document: write apiVersion"),
+        ("- 1", "slo.yaml: document 1: is not an OpenSLO document: write apiVersion"),
         ("", "no SLO is among the documents"),
         ("a: [", "slo.yaml: not valid YAML"),
         (

@@ -204,9 +204,9 @@ objectives:
         ),
         (
             "objectives:\n- name: a\n  broker: b\n\n  broker: c",
-            "sla.yaml:5: objectives: broker stands twice, first in line 3; remove one of them",
+            "sla.yaml:5: objectives: broker is given twice, first in line 3; remove one of them",
         ),
-        ("expect: []\nexpect: []", "sla.yaml:2: expect stands twice, first in line 1;"),
+        ("expect: []\nexpect: []", "sla.yaml:2: expect is given twice, first in line 1;"),
         (
             "objectives:\n- name: a\n  lag_seconds: 10s",
             "sla.yaml:3: lag_seconds is '10s': write a plain number of seconds, without a unit",
@@ -219,55 +219,58 @@ objectives:
         ("objectives:\n- name: a\n  lag_seconds:", "sla.yaml:3: lag_seconds is empty"),
         (
             "objectives:\n- name: a\n  lag_seconds: 0",
-            "sla.yaml:3: lag_seconds is 0: it has to be above 0 and at most 2,678,400 seconds",
+            "sla.yaml:3: lag_seconds is 0: it must be above 0 and at most 2,678,400 seconds",
         ),
         (
             "objectives:\n- name: a\n  availability_percent: 100",
-            "sla.yaml:3: availability_percent is 100: it has to be above 0 and below 100 percent",
+            "sla.yaml:3: availability_percent is 100: it must be above 0 and below 100 percent",
         ),
         (
             "objectives:\n- name: a\n  min_coverage_percent: 101",
-            "sla.yaml:3: min_coverage_percent is 101: it has to be above 0 and at most 100 percent",
+            "sla.yaml:3: min_coverage_percent is 101: it must be above 0 and at most 100 percent",
         ),
         (
             "objectives:\n- name: a\n  rpo_bytes: 1.5",
-            "sla.yaml:3: rpo_bytes is 1.5: it has to be a whole number of bytes, >= 0 and below",
+            "sla.yaml:3: rpo_bytes is 1.5: it must be a whole number of bytes, >= 0 and below",
         ),
         *(
             (
                 f"objectives:\n- name: a\n  rpo_bytes: {value}",
-                f"sla.yaml:3: rpo_bytes is {value}: it has to be a whole number of bytes, >= 0 and"
+                f"sla.yaml:3: rpo_bytes is {value}: it must be a whole number of bytes, >= 0 and"
                 " below 9,223,372,036,854,775,807",
             )
             for value in ("1e999", "1e30", "9223372036854775808")
         ),
-        ("objectives:\n- name: a\n  rpo_bytes: -1", "sla.yaml:3: rpo_bytes is -1: it has to be"),
+        ("objectives:\n- name: a\n  rpo_bytes: -1", "sla.yaml:3: rpo_bytes is -1: it must be"),
         (
             "objectives:\n- name: a\n  broker: 007",
             "sla.yaml:3: broker is '007': write it in quotes: \"007\"",
         ),
         ("objectives:\n- name:", "sla.yaml:2: name is empty: write a text"),
-        ("objectives:\n- name: a\n  broker: a|", "sla.yaml:3: broker is 'a|': nothing stands"),
+        (
+            "objectives:\n- name: a\n  broker: a|",
+            "sla.yaml:3: broker is 'a|': an empty alternative",
+        ),
         (
             "objectives:\n- name: a\n  metadata_age_seconds: 1\n  metadata_required: maybe",
             "sla.yaml:4: metadata_required is 'maybe': write true or false",
         ),
         (
             "objectives:\n- name: a\n  metadata_required: true",
-            "sla.yaml:2: metadata_required: true judges nothing without metadata_age_seconds",
+            "sla.yaml:2: metadata_required: true has no effect without metadata_age_seconds",
         ),
         ("objectives:\n- broker: b", "sla.yaml:2: objectives: this entry lacks name"),
-        ("objectives:\n- name", "sla.yaml:2: objectives: 'name' stands where keys are expected"),
+        ("objectives:\n- name", "sla.yaml:2: objectives: 'name' is not a mapping; expected keys"),
         ("objectives: {name: a}", "sla.yaml:1: objectives is a mapping: write a list"),
-        ("- name: a", "sla.yaml:1: a list stands where keys are expected: objectives:, windows:"),
+        ("- name: a", "sla.yaml:1: a list is not a mapping; expected keys: objectives:, windows:"),
         ("expect:\nwindows: 7", "sla.yaml:2: windows is '7': write a list of days, like [7, 30]"),
         ("windows: {7: 30}", "sla.yaml:1: windows is a mapping: write a list of days"),
-        ("windows: []", "sla.yaml:1: windows has 0 entries: it has to have 1 to 4; write a list"),
-        ("windows: [2, 3, 4, 5, 6]", "sla.yaml:1: windows has 5 entries: it has to have 1 to 4;"),
+        ("windows: []", "sla.yaml:1: windows has 0 entries: it must have 1 to 4; write a list"),
+        ("windows: [2, 3, 4, 5, 6]", "sla.yaml:1: windows has 5 entries: it must have 1 to 4;"),
         *(
             (
                 f"windows:\n- 7\n- {value}",
-                f"sla.yaml:3: windows has {value}: it has to be a whole number of days, at least 2"
+                f"sla.yaml:3: windows has {value}: it must be a whole number of days, at least 2"
                 " and at most 90",
             )
             for value in ("1", "91", "-7", "7.5", "1e999")
@@ -285,15 +288,15 @@ objectives:
         ),
         (
             "objectives:\n- {name: a, broker: x}\n- {name: a, broker: y}",
-            "sla.yaml:3: the name 'a' is taken by the objective in line 2; give each its own",
+            "sla.yaml:3: the name 'a' is already used by the objective in line 2; give each",
         ),
         (
             "objectives:\n- {name: default, broker: x}",
-            "sla.yaml:2: the name 'default' belongs to the objective that matches everything;",
+            "sla.yaml:2: the name 'default' is reserved for the objective that matches everything;",
         ),
         (
             "expect:\n- cluster: c\n  broker: b-*\n  replica: r",
-            "sla.yaml:3: broker is 'b-*': what is expected needs exact names, no patterns",
+            "sla.yaml:3: broker is 'b-*': expect needs exact names, not patterns",
         ),
         ("expect:\n- cluster: c", "sla.yaml:2: expect: this entry lacks broker and replica"),
         ("retired:\n- replica: '*'", "sla.yaml:2: retired: this entry matches every replica;"),
@@ -311,7 +314,7 @@ objectives:
         ),
         (
             "objectives:\n- name: a\n  first_copy_hours: 745",
-            "sla.yaml:3: first_copy_hours is 745: it has to be at least 0 and at most 744 hours",
+            "sla.yaml:3: first_copy_hours is 745: it must be at least 0 and at most 744 hours",
         ),
         *(
             (
@@ -340,7 +343,7 @@ objectives:
         ),
         (
             "maintenance:\n- {reason: a, from: 2026-12-01T02:00Z, to: 2026-12-01T02:00Z}",
-            "sla.yaml:2: maintenance: from has to be before to",
+            "sla.yaml:2: maintenance: from must be before to",
         ),
         *(
             (

@@ -179,8 +179,8 @@ def test_an_end_that_is_no_line_and_a_name_that_no_broker_gives(
     other = third.rename(third.with_name("other.jsonl.gz"))
     assert run(tmp_path) == 0
     err = capsys.readouterr().err
-    assert f"{second}: kept: its last line breaks off" in err
-    assert f"{other}: kept: no broker names its files so" in err
+    assert f"{second}: kept: its last line is incomplete" in err
+    assert f"{other}: kept: not the name of a file that a broker writes" in err
     assert names(tmp_path) == sorted(path.name for path in (first, second, other))
 
 
@@ -216,7 +216,7 @@ def test_two_runs_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert run(root) == 0
     finally:
         os.close(descriptor)
-    assert "another run compacts it" in capsys.readouterr().err
+    assert "another run is compacting it" in capsys.readouterr().err
     assert len(names(root)) == 9
 
 

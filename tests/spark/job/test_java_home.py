@@ -95,7 +95,7 @@ def test_no_java_at_all(tmp_path: Path) -> None:
     ("script", "reason"),
     [
         ("#!/bin/sh\necho crash >&2\nexit 3\n", "does not run, exit code 3: crash"),
-        ("#!/bin/sh\necho hello\n", "does not say its version: it is no Java"),
+        ("#!/bin/sh\necho hello\n", "does not report a version: it is not a Java"),
         ("no script", "cannot be run: Exec format error"),
     ],
 )

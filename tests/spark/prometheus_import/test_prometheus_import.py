@@ -616,8 +616,8 @@ def test_answers_that_cannot_be_used(tmp_path: Path, text: str, reason: str) -> 
     ("name", "labels", "reason"),
     [
         ("rocketmq_ha_ack_latency_seconds_bucket", {}, "lacks the label le; import it as the bro"),
-        ("rocketmq_ha_ack_latency_seconds_bucket", {"le": "x"}, 'le="x" is no number'),
-        ("rocketmq_ha_ack_latency_seconds_bucket", {"le": "NaN"}, 'le="NaN" is no number'),
+        ("rocketmq_ha_ack_latency_seconds_bucket", {"le": "x"}, 'le="x" is not a number'),
+        ("rocketmq_ha_ack_latency_seconds_bucket", {"le": "NaN"}, 'le="NaN" is not a number'),
         ("rocketmq_store_offset_bytes", {}, "lacks the label kind"),
         ("rocketmq_process_up", {}, "lacks the label process"),
         ("rocketmq_ha_state_seconds_total", {"replica": "b:1"}, "lacks the label state"),
@@ -761,7 +761,7 @@ def test_queries_can_be_narrowed(capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("node_id=b", 'node_id="b', 'node_id="b"} or {x="y"', "node_id", '="b"'):
         with pytest.raises(UsageError, match="--match"):
             run("--print-queries", "--match", text)
-    with pytest.raises(UsageError, match="--match goes with --print-queries"):
+    with pytest.raises(UsageError, match="--match is only for --print-queries"):
         run("--out", "x", "--match", 'a="b"', "a.json")
 
 
