@@ -65,7 +65,7 @@ def test_the_worst_of_several_dates_counts() -> None:
     [
         ([], "mqreport: the following arguments are required: --dumps, --out (mqreport --help)"),
         (["--dmps", "x"], "mqreport: unknown argument --dmps; did you mean --dumps?"),
-        (["--dumps", "d", "--out", "o", "--date", "x"], "mqreport: --date x: is no date"),
+        (["--dumps", "d", "--out", "o", "--date", "x"], "mqreport: --date x: is not a date"),
         (
             ["--dumps", "d", "--out", "o", "--date", "2999-01-01"],
             "is in the future; today is 2026-",

@@ -38,9 +38,7 @@ def test_what_is_no_date(text: str) -> None:
 
 
 def test_a_date_to_come() -> None:
-    with pytest.raises(
-        InputError, match="2026-03-11: is in the future; today is 2026-03-10 in UTC"
-    ):
+    with pytest.raises(InputError, match="03-11: is in the future; today is 2026-03-10 in UTC"):
         parse_date("2026-03-11", NOON)
 
 

@@ -253,7 +253,7 @@ def changed(old: str, new: str) -> str:
         (
             HAND_WRITTEN + "---\napiVersion: openslo/v1\nkind: AlertPolicy\n"
             "metadata: {name: page}\nspec: {}\n",
-            "slo.yaml: document 4: AlertPolicy 'page': alerts come from `mqreport rules`; remove it",
+            "slo.yaml: document 4: AlertPolicy 'page': alerts come from `mqreport rules`; remov",
         ),
         (
             HAND_WRITTEN.replace("openslo/v1", "openslo/v1alpha"),

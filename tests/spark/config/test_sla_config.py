@@ -249,7 +249,7 @@ objectives:
         ("objectives:\n- name:", "sla.yaml:2: name is empty: write a text"),
         (
             "objectives:\n- name: a\n  broker: a|",
-            "sla.yaml:3: broker is 'a|': an empty alternative",
+            "sla.yaml:3: broker is 'a|': an empty alternat",
         ),
         (
             "objectives:\n- name: a\n  metadata_age_seconds: 1\n  metadata_required: maybe",
