@@ -13,15 +13,15 @@ from typing import Final, TextIO
 import setproctitle
 
 from broker.broker_startup import load_startup_options
-from broker.descriptor_limit import raise_descriptor_limit
-from broker.listening_sockets import PortTakenError
 from broker.processes.supervising import BrokerProcess
-from broker.promotion import check_promotion, complete_promotion
-from broker.startup_options import StartupOptions
+from broker.settings.startup_options import StartupOptions
+from broker.slave.promotion import check_promotion, complete_promotion
+from broker.supervisor.descriptor_limit import raise_descriptor_limit
+from broker.supervisor.listening_sockets import PortTakenError
 from conf.command_line import check_home
 from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
 from conf.logging_setup import configure_logging, log_directory
-from store.clock import SystemClock
+from ipc.clock import SystemClock
 from store.errors import StoreError
 
 _SECOND_BROKER: Final = (

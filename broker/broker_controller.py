@@ -15,27 +15,28 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, TypeVar
 
+from ipc.bell import Bell
+
 from broker.acl.access import Access
-from broker.broker2client import Broker2Client, max_waiting_calls
-from broker.broker_gauges import BrokerGauges, GaugeSources
-from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
-from broker.broker_registration import BrokerRegistration
-from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
-from broker.changed_settings import ChangedSettings
-from broker.client_housekeeping_service import ClientHousekeepingService
-from broker.command_channel import CommandClient
-from broker.config_application import ConfigApplication
-from broker.config_update import BrokerConfigUpdate
-from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
-from broker.consumer_offset_manager import ConsumerOffsetManager
-from broker.durability_waiters import DurabilityWaiters
+from broker.append.durability_waiters import DurabilityWaiters
+from broker.client.broker2client import Broker2Client, max_waiting_calls
+from broker.client.client_housekeeping_service import ClientHousekeepingService
+from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
+from broker.client.producer_manager import ProducerManager
+from broker.client.rebalance_lock_manager import RebalanceLockManager
+from broker.client.slow_consumer_protection import SlowConsumerProtection
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.hot_path_stats import HotPathStats
 from broker.json_config_manager import JsonConfigManager
-from broker.memory_limit import memory_limit_bytes
-from broker.message_services import MessageParts, MessageServices
-from broker.outgoing_client import outgoing_client
-from broker.process_end import service_guard
+from broker.longpolling.pull_request_hold_service import SCAN_PERIOD_MS
+from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
+from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
+from broker.metrics.hot_path_stats import HotPathStats
+from broker.metrics.remoting_metrics import RemotingMetrics
+from broker.metrics.store_stats_service import StoreStatsService
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
+from broker.out.broker_registration import BrokerRegistration
+from broker.out.outgoing_client import outgoing_client
 from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -43,52 +44,49 @@ from broker.processor.pull_message_processor import (
     PullMessageProcessor,
 )
 from broker.processor.send_message_processor import SEND_V2_PREFIX
-from broker.processor_settings import pull_settings
-from broker.producer_manager import ProducerManager
-from broker.pull_request_hold_service import SCAN_PERIOD_MS
-from broker.rebalance_lock_manager import RebalanceLockManager
-from broker.remoting_metrics import RemotingMetrics
-from broker.replication import Replication, SharedParts
-from broker.routes import (
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.settings.changed_settings import ChangedSettings
+from broker.settings.config_update import BrokerConfigUpdate
+from broker.settings.memory_limit import memory_limit_bytes
+from broker.settings.startup_options import StartupOptions
+from broker.store_access.store_access import StoreAccess
+from broker.store_access.store_follower import StoreFollower
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.process_end import service_guard
+from broker.topic.system_topics import SCHEDULE_TOPIC, SystemTopics
+from broker.topic.topic_config_manager import TopicChange, TopicConfigManager
+from broker.wiring.config_application import ConfigApplication
+from broker.wiring.message_services import MessageParts, MessageServices
+from broker.wiring.processor_settings import pull_settings
+from broker.wiring.replication import Replication, SharedParts
+from broker.wiring.routes import (
     PROCESSOR_NAMES,
     REPLY_THREADS,
     SEND_BACK_POOL,
     RouteParts,
     build_routes,
 )
-from broker.runtime_source import RuntimeSource
-from broker.schedule_offset_manager import ScheduleOffsetManager
-from broker.scheduled_executor import ScheduledExecutor
-from broker.slow_consumer_protection import SlowConsumerProtection
-from broker.startup_options import StartupOptions
-from broker.store_access import StoreAccess
-from broker.store_follower import StoreFollower
-from broker.store_stats_service import StoreStatsService
-from broker.subscription_group_manager import SubscriptionGroupManager
-from broker.system_topics import SCHEDULE_TOPIC, SystemTopics
-from broker.topic_config_manager import TopicChange, TopicConfigManager
+from broker.wiring.runtime_source import RuntimeSource
+from ipc.clock import Clock
+from ipc.command_channel import CommandClient
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.metric_slots import MetricSlots
+from ipc.queue_table import QueueTableReader
+from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_server import RemotingServer
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
 from remoting.server_tls import ServerTls
-from store.clock import Clock
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
-from store.control_page import (
-    MAX_PHY_OFFSET,
-    REMOTING_READY,
-    Bell,
-    ControlPage,
-    ProcessIndex,
-)
+from store.control_slots import MAX_PHY_OFFSET
 from store.fresh_units import FreshUnits
 from store.index_service import IndexReader
 from store.message_codec import encode_host
 from store.message_store_config import BrokerRole, FlushDiskType
-from store.metric_slots import MetricSlots
-from store.queue_table import QueueTableReader
 from store.topic_queue_table import rebuild_topic_queue_table
 
 log = logging.getLogger(__name__)

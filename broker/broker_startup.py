@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from broker.acl.acl_files import merge, read_files
-from broker.broker_config import BrokerConfig
-from broker.startup_options import StartupOptions
-from broker.supervisor_config import SupervisorConfig
+from broker.settings.broker_config import BrokerConfig
+from broker.settings.startup_options import StartupOptions
+from broker.settings.supervisor_config import SupervisorConfig
 from conf.command_line import (
     CONFIG_FILE,
     HELP,

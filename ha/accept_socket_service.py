@@ -27,8 +27,8 @@ from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, SelectorFactory
 from ha.transport import Transport, open_transport
 from ha.trusted_peers import TrustedPeers
-from store.clock import Clock
-from store.service_thread import FailureHandler, ServiceThread
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from store.service_thread import ServiceThread
+from ipc.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
 

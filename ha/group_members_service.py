@@ -13,8 +13,8 @@ from typing import Final
 
 from ha.asking_service import AskingService
 from ha.known_members import KnownMembers, Members
-from store.clock import Clock
-from store.service_thread import FailureHandler
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler
 
 ASK_EVERY_MS: Final = 30_000
 ASK_PAUSE_MS: Final = 1_000

@@ -14,13 +14,15 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Final
 
+from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
 from ha.replica_registry import ReplicaRegistry
 from ha.slave_progress import REPORT_REFUSALS, ReplicaState, SlaveProgress
-from store.clock import Clock
-from store.control_page import MAX_PHY_OFFSET, REPLICA_COUNT, REPLICATED_OFFSET, ControlPage
-from store.service_thread import FailureHandler, ServiceThread
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.service_thread import FailureHandler, ServiceThread
+from store.control_slots import MAX_PHY_OFFSET
 
 log = logging.getLogger(__name__)
 

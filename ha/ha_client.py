@@ -36,11 +36,11 @@ from ha.renewed_inspection import RenewedInspection
 from ha.selector_factory import EVENT_WRITE, SelectorFactory
 from ha.transport import Transport, open_transport
 from ha.wait_notify_object import WaitNotifyObject
-from store.clock import Clock
-from store.control_page import ControlPage
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import StoreError
 from store.replica_log import ReplicaLog
-from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ from ha.slave_progress import SlaveProgress, first_report_objection, start_offse
 from ha.transport import Transport
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource, WriteSocketService
-from store.clock import Clock
-from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET
-from store.service_thread import FailureHandler
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 Runs in process `ha` on the thread that writes the metrics, with a CommitLogReader of its own. The
 age of a record is looked up in the log; the record that a replica waits for is not looked up again
-while it waits. It knows no metric names (broker/ha_metrics.py does).
+while it waits. It knows no metric names (broker/metrics/ha_metrics.py does).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Final, Protocol
 from ha.refusals import RefusalReason
 from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replication_lag import LagAge, LogSource, ReplicationLag
-from store.clock import Clock
-from store.control_page import MAX_PHY_OFFSET, STORE_TIMESTAMP, ControlPage
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from store.control_slots import MAX_PHY_OFFSET, STORE_TIMESTAMP
 
 NAMING_MS: Final = 5_000
 """So long a connected replica may go without a name before it is told of under its ip. Usually it

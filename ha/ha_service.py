@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ipc.bell import Bell
+
 from ha.accept_socket_service import AcceptSocketService
 from ha.group_members_service import GroupMembersService
 from ha.group_transfer_service import GroupTransferService
@@ -36,11 +38,12 @@ from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
-from store.clock import Clock
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
-from store.control_page import MAX_PHY_OFFSET, Bell, ControlPage
+from store.control_slots import MAX_PHY_OFFSET
 from store.replica_log import ReplicaLog
-from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from ha.last_error import SeenError
 from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replication_lag import ReplicationLag
 from ha.slave_progress import ReplicaState
-from store.clock import Clock
-from store.control_page import MAX_PHY_OFFSET, STORE_TIMESTAMP, ControlPage
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from store.control_slots import MAX_PHY_OFFSET, STORE_TIMESTAMP
 
 Json = dict[str, Any]
 

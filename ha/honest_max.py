@@ -15,7 +15,9 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from store.control_page import HIGHEST_SENT, LOG_OPENED, ControlPage
+from ha.control_slots import HIGHEST_SENT
+from ipc.control_page import ControlPage
+from store.control_slots import LOG_OPENED
 
 _MAX_ADDRESSES: Final = 1024
 _FIRST_BYTE: Final = 1

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from store.clock import Clock
+from ipc.clock import Clock
 from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)

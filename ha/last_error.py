@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from store.clock import Clock
+from ipc.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

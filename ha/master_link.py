@@ -20,13 +20,9 @@ from ha.ha_config import HaAckLevel, HaConfig
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import PlainTransport, Transport
-from store.clock import Clock
-from store.control_page import (
-    FLUSHED_OFFSET,
-    RUNNING_FLAGS,
-    SYNC_FLUSH_WANTED,
-    ControlPage,
-)
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from store.control_slots import FLUSHED_OFFSET, RUNNING_FLAGS, SYNC_FLUSH_WANTED
 from store.errors import StoreError
 from store.log_end import NextFileNotReadyError
 from store.mapped_file import file_name

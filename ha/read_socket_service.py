@@ -19,8 +19,8 @@ from ha.selector_factory import EVENT_READ, SelectorFactory
 from ha.slave_progress import SlaveProgress
 from ha.transport import Transport
 from ha.write_socket_service import EndLink
-from store.clock import Clock
-from store.service_thread import FailureHandler, ServiceThread
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
 
 _READ_SIZE: Final = 4096
 

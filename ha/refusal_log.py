@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import Final
 
 from ha.refusals import RefusalCounters, RefusalReason
-from store.clock import Clock
+from ipc.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ import enum
 import threading
 from typing import Final
 
-from store.control_page import HA_REFUSALS, ControlPage
+from ha.control_slots import HA_REFUSALS
+from ipc.control_page import ControlPage
 
 
 class RefusalReason(enum.IntEnum):

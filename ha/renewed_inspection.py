@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ha.inspection import Inspection, Verdict
 from ha.question import Question
-from store.clock import Clock
+from ipc.clock import Clock
 from store.errors import StoreError
 
 

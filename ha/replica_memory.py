@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from store.clock import Clock
-from store.service_thread import FailureHandler, ServiceThread
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.whole_file import write_whole
 
 log = logging.getLogger(__name__)

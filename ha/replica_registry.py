@@ -30,7 +30,7 @@ from ha.replica_clock import ReplicaClock
 from ha.replica_memory import KnownReplica
 from ha.replica_totals import ReplicaTotals, TotalsNow
 from ha.slave_progress import ReplicaState, SlaveProgress
-from store.clock import Clock
+from ipc.clock import Clock
 
 MAX_REMEMBERED: Final = 64
 """Replicas that left, and announcements of links that are not admitted yet: the newest so many."""

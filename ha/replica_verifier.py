@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ha.asking_service import AskingService
-from store.clock import Clock
-from store.service_thread import FailureHandler
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler
 
 log = logging.getLogger(__name__)
 

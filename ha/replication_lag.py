@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from store.clock import Clock
+from ipc.clock import Clock
 from store.errors import StoreError
 from store.message_codec import (
     MAGIC_BLANK,

@@ -1,6 +1,6 @@
 """WaitNotifyObject: many WriteSocketServices sleep on the one bell of process `ha`.
 
-The bell's sleep flag (store/control_page.py) belongs to the process, its eventfd wakes every
+The bell's sleep flag (ipc/control_page.py) belongs to the process, its eventfd wakes every
 selector that watches it, but one reader empties it for all: a thread that is on its way out of
 its selector could find it empty and sleep on. So each waiter has an eventfd of its own, and who
 empties the bell first wakes all who still count as asleep. The flag is 1 exactly while a waiter
@@ -20,8 +20,9 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
+from ipc.bell import Bell
+
 from ha.selector_factory import EVENT_READ
-from store.control_page import Bell
 
 Events = Iterable[tuple[selectors.SelectorKey, int]]
 

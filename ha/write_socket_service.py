@@ -25,12 +25,13 @@ from ha.selector_factory import EVENT_WRITE, SelectorFactory
 from ha.slave_progress import SlaveProgress
 from ha.transport import Transport
 from ha.wait_notify_object import WaitNotifyObject
-from store.clock import Clock
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
-from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.mapped_file import file_name
-from store.service_thread import FailureHandler, ServiceThread
 
 SENDFILE_FROM: Final = 64 << 10
 """Frames of this size and more go with sendfile: below, one copying sendmsg is cheaper than the

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import DiskFullError
 from store.mapped_file import MappedFile, create_allocated, file_name, sync_directory
 from store.running_flags import RunningFlag, RunningFlags
-from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

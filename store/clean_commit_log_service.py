@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from store.clock import Clock
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.disk_space import DiskUsage, used_ratio
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_store_config import MessageStoreConfig
 from store.running_flags import RunningFlag, RunningFlags
-from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

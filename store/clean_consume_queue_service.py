@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from store.service_thread import FailureHandler, ServiceThread
+from ipc.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

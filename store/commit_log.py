@@ -18,14 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from store.clock import Clock
-from store.control_page import (
-    APPEND_END,
-    MAX_PHY_OFFSET,
-    RUNNING_FLAGS,
-    STORE_TIMESTAMP,
-    ControlPage,
-)
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from store.control_slots import APPEND_END, MAX_PHY_OFFSET, RUNNING_FLAGS, STORE_TIMESTAMP
 from store.errors import MessageIllegalError
 from store.log_end import NextFileNotReadyError as NextFileNotReadyError
 from store.log_end import map_for_writing, zero_unpublished

@@ -10,7 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
+from ipc.control_page import ControlPage
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import RecordKind, check_record, read_store_timestamp
 

@@ -15,6 +15,12 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from ipc.bell import Bell
+
+from ipc.clock import Clock
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.queue_table import QueueTableWriter
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService, RetentionRules
 from store.clean_consume_queue_service import CleanConsumeQueueService
@@ -28,12 +34,11 @@ from store.clean_exit import (
     remove_clean_exit,
     write_clean_exit,
 )
-from store.clock import Clock
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT_SIZE
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
-from store.control_page import (
+from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
     DISPATCHED_OFFSET,
@@ -44,9 +49,6 @@ from store.control_page import (
     STORE_STATE,
     STORE_TIMESTAMP,
     SYNC_FLUSH_WANTED,
-    Bell,
-    ControlPage,
-    ProcessIndex,
     StoreState,
 )
 from store.errors import StoreError
@@ -59,7 +61,6 @@ from store.mapped_file import file_name, zero_range
 from store.mapped_file_queue import MappedFileQueue, list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_states import load_queue_states, save_queue_states
-from store.queue_table import QueueTableWriter
 from store.record_arrays import ScanEnd
 from store.record_properties import PropertyExtractor
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
@@ -70,7 +71,6 @@ from store.reput_message_service import (
     read_chunk,
 )
 from store.running_flags import RunningFlags
-from store.service_thread import FailureHandler, ServiceThread
 from store.store_checkpoint import StoreCheckpoint
 from store.store_sleeper import StoreSleeper
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from store.clock import Clock
-from store.service_thread import FailureHandler, ServiceThread
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
 
 
 class FlushableQueues(Protocol):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from store.clock import Clock
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.log_flusher import LogFlusher
 from store.message_store_config import MessageStoreConfig
-from store.service_thread import FailureHandler, ServiceThread
 
 _PAGE_SIZE: Final = 4096
 

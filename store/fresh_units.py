@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ipc.queue_table import QueueTableReader
 from store.consume_queue_reader import ConsumeQueueReader
-from store.queue_table import QueueTableReader
 
 
 class FreshUnits:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.log_flusher import LogFlusher
-from store.service_thread import FailureHandler, ServiceThread
 
 _INTERVAL_MS: Final = 10
 

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from store.clock import Clock
+from ipc.clock import Clock
 from store.errors import StoreError, WrongFileSizeError
 from store.index_file import IndexFile, Int64Array
 from store.java_hash import index_key_hash

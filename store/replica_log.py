@@ -13,13 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from store.control_page import (
-    ALLOCATED_END,
-    APPEND_END,
-    MAX_PHY_OFFSET,
-    MIN_PHY_OFFSET,
-    ControlPage,
-)
+from ipc.control_page import ControlPage
+from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.log_end import map_for_writing, zero_unpublished
 from store.mapped_file import MappedFile, file_name

@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.message_codec import SIZE_AND_MAGIC
 from store.record_arrays import RecordArrays, ScanEnd, parse_records
 from store.record_properties import PropertyExtractor
 from store.running_flags import RunningFlag, RunningFlags
-from store.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from store.clock import Clock
-from store.control_page import (
-    FLUSHED_OFFSET,
-    PULL_HELD_MS,
-    SYNC_FLUSH_WANTED,
-    Bell,
-    ControlPage,
-    ProcessIndex,
-)
+from ipc.bell import Bell
+
+from ipc.clock import Clock
+from ipc.control_page import ControlPage, ProcessIndex
+from store.control_slots import FLUSHED_OFFSET, PULL_HELD_MS, SYNC_FLUSH_WANTED
 
 _AWAITED_MS: Final = 1.0
 """While consumers wait; the original rests as long before every look."""

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from ipc.control_page import ControlPage
+from ipc.queue_table import QueueTableReader
 from store.commit_log import CommitLog
-from store.control_page import DISPATCHED_OFFSET, MAX_PHY_OFFSET, ControlPage
+from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import RecordDamagedError
 from store.message import Message
 from store.message_codec import (
@@ -23,7 +25,6 @@ from store.message_codec import (
     decode_record,
     is_blank_at,
 )
-from store.queue_table import QueueTableReader
 
 _COUNTED: Final = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 

@@ -13,14 +13,14 @@ from typing import Final
 from broker.acl.guarded_route import GuardedRoute
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.acl.request_guard import RequestGuard
-from broker.broker_config import BrokerConfig
-from broker.scheduled_executor import ScheduledExecutor
+from broker.settings.broker_config import BrokerConfig
 from conf.credentials import find_credentials
 from conf.errors import ConfigError
+from ipc.clock import Clock
+from ipc.scheduled_executor import ScheduledExecutor
 from remoting.address_patterns import parse_patterns
 from remoting.remoting_server import FastHandler
 from remoting.signature import RequestSigner
-from store.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.acl.permission import Permission, is_group
-from broker.system_topics import retry_topic
+from broker.topic.system_topics import retry_topic
 from remoting.body.heartbeat import CheckClientRequestBody, HeartbeatData
 from remoting.body.lock_batch import LockBatchRequestBody
 from remoting.remoting_command import RemotingCommand

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from broker.broker_outer_api import BrokerAnswerError
+from broker.out.broker_outer_api import BrokerAnswerError
 from conf.errors import ConfigError
 from remoting.body.acl_files import AclFiles
 from remoting.errors import RemotingError, RequestError

@@ -15,7 +15,7 @@ from broker.acl.access_resources import Resources
 from broker.acl.access_table import AccessRow, Who
 from broker.acl.permission import Permission, is_group, shown, suffices
 from broker.acl.plain_acl_file import Account
-from broker.system_topics import TRACE_TOPIC
+from broker.topic.system_topics import TRACE_TOPIC
 from remoting.address_patterns import NOBODY, AddressPatterns
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand

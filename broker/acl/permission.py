@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import Final
 
-from broker.system_topics import RETRY_GROUP_TOPIC_PREFIX
+from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 
 
 class Permission(IntFlag):

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeVar
 import yaml
 
 from broker.acl.permission import PERMISSIONS, Permission, parse_permission
-from broker.system_topics import retry_topic
+from broker.topic.system_topics import retry_topic
 from conf.errors import ConfigError
 from remoting.address_patterns import AddressPatterns, parse_pattern
 from remoting.body.data_version import DataVersion

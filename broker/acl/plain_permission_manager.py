@@ -38,12 +38,12 @@ from broker.acl.plain_acl_file import (
     PlainAclFile,
     split_permission,
 )
-from broker.scheduled_executor import ScheduledExecutor
 from conf.atomic_file import backup_path, write_atomic
 from conf.errors import ConfigError
+from ipc.clock import Clock
+from ipc.scheduled_executor import ScheduledExecutor
 from remoting.address_patterns import parse_pattern
 from remoting.body.data_version import DataVersion
-from store.clock import Clock
 
 log = logging.getLogger(__name__)
 

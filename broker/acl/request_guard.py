@@ -14,6 +14,7 @@ from typing import Protocol
 
 from broker.acl.access_table import ACCESS_TABLE, AccessRow, Who
 from broker.acl.acl_table import AclTable
+from ipc.clock import Clock
 from remoting.address_patterns import AddressPatterns, ip_of
 from remoting.errors import RequestError
 from remoting.operator_addresses import OperatorAddresses
@@ -22,7 +23,6 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import request_code_name
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -17,18 +17,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from broker.broker_config import BrokerConfig
 from broker.filter.bloom_filter import BloomFilter
 from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.selector_parser import InvalidSelectorError, Selector
 from broker.json_config_manager import JsonConfigManager
+from broker.settings.broker_config import BrokerConfig
+from ipc.clock import Clock
 from remoting.body.consumer_filter import (
     ConsumerFilterData,
     ConsumerFilterWrapper,
     FilterDataMapByTopic,
 )
 from remoting.body.heartbeat import SubscriptionData
-from store.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from broker.filter.message_filter import MessageFilter
-from broker.subscription_filter import tag_code
+from broker.filter.subscription_filter import tag_code
 from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE
 
 SCAN_LIMIT_MS: Final = 5

@@ -21,13 +21,15 @@ from typing import Final
 
 import msgspec
 import setproctitle
+from ipc.bell import Bell
 
-from broker.changed_settings import ChangedSettings
-from broker.command_channel import CommandServer
-from broker.process_end import end_process
+from broker.settings.changed_settings import ChangedSettings
+from broker.supervisor.process_end import end_process
 from conf.logging_setup import configure_logging
-from store.control_page import STORE_STATE, Bell, ControlPage, ProcessIndex, StoreState
-from store.metric_slots import MAX_SERIES, MetricSlots
+from ipc.command_channel import CommandServer
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.metric_slots import MAX_SERIES, MetricSlots
+from store.control_slots import STORE_STATE, StoreState
 
 log = logging.getLogger(__name__)
 

@@ -13,30 +13,26 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.command_channel import Arguments, CommandClient, CommandError, CommandServer
-from broker.ha_metrics import HaMetrics
-from broker.process_end import service_guard
+from broker.metrics.ha_metrics import HaMetrics
 from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_REOPEN, Child, ring_nobody, run_child
-from broker.startup_options import StartupOptions
+from broker.settings.startup_options import StartupOptions
+from broker.supervisor.process_end import service_guard
+from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ha.ha_service import HAService, Surroundings
 from ha.inspection import Inspection, Verdict
 from ha.known_members import FILE_NAME as MEMBERS_NAME
 from ha.replica_memory import FILE_NAME as MEMORY_NAME
 from ha.replica_memory import ReplicaMemory
 from ha.transport import HaTlsError
+from ipc.clock import SystemClock
+from ipc.command_channel import Arguments, CommandClient, CommandError, CommandServer
+from ipc.control_page import ProcessIndex
+from ipc.service_thread import ServiceThread
 from remoting.selector_seam import new_selector
-from store.clock import SystemClock
-from store.control_page import (
-    MAX_PHY_OFFSET,
-    MIN_PHY_OFFSET,
-    REPLICA_COUNT,
-    REPLICATED_OFFSET,
-    ProcessIndex,
-)
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.message_store_config import BrokerRole
 from store.resync_request import ResyncAction, ResyncRequest, write_request
-from store.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from broker.processes.child import EXIT_CANNOT_BOOT, Child, run_child
 from conf.config_loader import build
+from ipc.control_page import ProcessIndex
 from namesrv.kv_config_manager import KVConfigError
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.namesrv_controller import run_embedded
 from remoting.server_tls import ServerTls
 from remoting.tls_config import TlsConfig
-from store.control_page import ProcessIndex
 
 
 def main(child: Child) -> None:

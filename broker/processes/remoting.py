@@ -11,9 +11,9 @@ from typing import Final
 
 from broker.broker_controller import BrokerController
 from broker.processes.child import Child, run_child
-from broker.startup_options import StartupOptions
-from store.clock import SystemClock
-from store.control_page import REMOTING_READY
+from broker.settings.startup_options import StartupOptions
+from broker.supervisor.control_slots import REMOTING_READY
+from ipc.clock import SystemClock
 
 _CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha")
 

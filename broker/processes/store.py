@@ -10,9 +10,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from broker.changeable_keys import CHANGE_RETENTION
-from broker.command_channel import Arguments, CommandHandler, CommandServer
-from broker.process_end import EXIT_FAILED, service_guard
 from broker.processes.child import (
     EXIT_CANNOT_BOOT,
     EXIT_FLUSH_FAILED,
@@ -20,10 +17,13 @@ from broker.processes.child import (
     ring_nobody,
     run_child,
 )
-from broker.startup_options import StartupOptions
+from broker.settings.changeable_keys import CHANGE_RETENTION
+from broker.settings.startup_options import StartupOptions
+from broker.supervisor.process_end import EXIT_FAILED, service_guard
 from conf.config_loader import update
 from ha.ha_config import HaAckLevel
-from store.clock import SystemClock
+from ipc.clock import SystemClock
+from ipc.command_channel import Arguments, CommandHandler, CommandServer
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
 

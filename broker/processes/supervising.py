@@ -2,7 +2,7 @@
 
 Runs on the supervisor's main thread. `open` takes the store's lock and every port, makes the
 shared memory, bells and channels; each failing step is one clear error and undoes the others.
-`run` starts the children and watches them (broker/supervisor.py). No policy, no message handling.
+`run` starts the children and watches them (broker/supervisor/supervisor.py). No policy, no message handling.
 """
 
 from __future__ import annotations
@@ -15,27 +15,25 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from broker.changed_settings import ChangedSettings
-from broker.command_channel import create_channel
-from broker.listening_sockets import bind_listener, bind_remoting, port_of
-from broker.metrics_collector import BrokerCollector, StorageFacts
-from broker.metrics_dump import MetricsDump, dump_settings
+from ipc.bell import Bell
+
+from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
+from broker.metrics.metrics_dump import MetricsDump, dump_settings
+from broker.metrics.readiness import replicas_needed
+from broker.metrics.replication_snapshot import ReplicationSnapshot
+from broker.metrics.supervisor_metrics import SupervisorMetrics
 from broker.processes.child import BootInfo
-from broker.readiness import replicas_needed
-from broker.replication_snapshot import ReplicationSnapshot
-from broker.startup_options import StartupOptions
-from broker.supervisor import ChildSpec, Supervisor
-from broker.supervisor_metrics import SupervisorMetrics
+from broker.settings.changed_settings import ChangedSettings
+from broker.settings.startup_options import StartupOptions
+from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.listening_sockets import bind_listener, bind_remoting, port_of
+from broker.supervisor.supervisor import ChildSpec, Supervisor
 from conf.pid_file import remove_pid_file, write_pid_file
-from store.clock import Clock
-from store.control_page import (
-    REMOTING_READY,
-    Bell,
-    ControlPage,
-    ProcessIndex,
-)
-from store.metric_slots import MetricSlotsReader, create_metric_slots
-from store.queue_table import create_queue_table, reset_queue_table
+from ipc.clock import Clock
+from ipc.command_channel import create_channel
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.metric_slots import MetricSlotsReader, create_metric_slots
+from ipc.queue_table import create_queue_table, reset_queue_table
 from store.store_lock import StoreLock
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from broker.acl.plain_permission_manager import AccountChange, AclChangeError
-from broker.broker_outer_api import BrokerIdentity
+from broker.out.broker_outer_api import BrokerIdentity
 from broker.processor.table_processor import TableProcessor
 from remoting.address_patterns import split_list
 from remoting.body.acl_files import AclFiles, AclFileText

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from broker.broker_config import BrokerConfig
-from broker.broker_stats_manager import BrokerStatsManager
-from broker.client_channel_info import ClientChannelInfo
-from broker.consumer_manager import ConsumerManager
-from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.client.client_channel_info import ClientChannelInfo
+from broker.client.consumer_manager import ConsumerManager
+from broker.client.producer_manager import ProducerManager
+from broker.metrics.broker_stats_manager import BrokerStatsManager
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
-from broker.producer_manager import ProducerManager
-from broker.subscription_group_manager import SubscriptionGroupManager
+from broker.settings.broker_config import BrokerConfig
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from remoting.body.client_connection import (
     Connection,
     ConsumerConnection,

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from broker.command_channel import CommandError
 from broker.processor.table_processor import TableProcessor
-from broker.slave_synchronize import SyncStatus
-from broker.sync_kind import SyncKind
+from broker.slave.slave_synchronize import SyncStatus
+from broker.slave.sync_kind import SyncKind
+from ipc.command_channel import CommandError
 from remoting.address_patterns import ip_of
 from remoting.body.ha_runtime_info import HARuntimeInfo, SlaveSyncInfo
 from remoting.command_custom_header import camel_case, decode_header, encode_header

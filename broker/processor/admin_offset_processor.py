@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final, Protocol
 
-from broker.broker_config import BrokerConfig
-from broker.broker_stats_manager import BrokerStatsManager
-from broker.consumer_manager import ConsumerManager
-from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.client.consumer_manager import ConsumerManager
 from broker.filter.consumer_filter_manager import ConsumerFilter
+from broker.metrics.broker_stats_manager import BrokerStatsManager
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
-from broker.processor.store_protocols import MessageReader, QueueOffsets
 from broker.processor.table_processor import TableProcessor, require_saved
-from broker.schedule_offset_manager import ScheduleOffsetManager
-from broker.subscription_group_manager import SubscriptionGroupManager
-from broker.topic_config_manager import TopicConfigManager
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.settings.broker_config import BrokerConfig
+from broker.store_access.store_protocols import MessageReader, QueueOffsets
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.topic_config_manager import TopicConfigManager
+from ipc.clock import Clock
 from remoting.body.message_queue import MessageQueue
 from remoting.body.query_queue import (
     ConsumeQueueData,
@@ -58,7 +59,6 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """AdminRelayProcessor: an operator's questions that only a connected client can answer.
 
-Runs in the `admin` pool: its threads wait for the client (broker/broker2client.py bounds how many
+Runs in the `admin` pool: its threads wait for the client (broker/client/broker2client.py bounds how many
 may). Serves 223 (221 to the clients), 307 and 309. Follows the same part of AdminBrokerProcessor.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from broker.broker2client import Broker2Client
-from broker.processor.store_protocols import MessageReader
+from broker.client.broker2client import Broker2Client
 from broker.processor.table_processor import TableProcessor
+from broker.store_access.store_protocols import MessageReader
 from remoting.body.reset_offset import GetConsumerStatusBody
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.broker2client import Broker2Client
-from broker.consumer_manager import ConsumerManager
-from broker.consumer_offset_manager import ConsumerOffsetManager
-from broker.processor.store_protocols import MessageReader, QueueOffsets
+from broker.client.broker2client import Broker2Client
+from broker.client.consumer_manager import ConsumerManager
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.table_processor import TableProcessor
-from broker.subscription_group_manager import SubscriptionGroupManager
-from broker.topic_config_manager import TopicConfigManager
+from broker.store_access.store_protocols import MessageReader, QueueOffsets
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import ResetOffsetBody
 from remoting.command_custom_header import decode_header

@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from broker.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSnapshot
-from broker.processor.store_protocols import StoreCommands
+from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSnapshot
+from broker.metrics.runtime_info import RuntimeInfoSource, runtime_table
 from broker.processor.table_processor import TableProcessor
-from broker.runtime_info import RuntimeInfoSource, runtime_table
+from broker.store_access.store_protocols import StoreCommands
 from remoting.asker import asker
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable

@@ -17,16 +17,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.broker_config import BrokerConfig
-from broker.broker_stats_manager import BrokerStatsManager
-from broker.consumer_manager import ConsumerManager
-from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.client.consumer_manager import ConsumerManager
+from broker.metrics.broker_stats_manager import BrokerStatsManager
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
-from broker.processor.store_protocols import QueueOffsets, StoreCommands
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
-from broker.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics, validate_topic
-from broker.topic_attributes import parse_changes
-from broker.topic_config_manager import TopicConfigManager
+from broker.settings.broker_config import BrokerConfig
+from broker.store_access.store_protocols import QueueOffsets, StoreCommands
+from broker.topic.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics, validate_topic
+from broker.topic.topic_attributes import parse_changes
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.client_connection import GroupList
 from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import TopicOffset, TopicStatsTable

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import logging
 
-from broker.broker_config import BrokerConfig
-from broker.client_channel_info import ClientChannelInfo
-from broker.consumer_manager import ConsumerManager
+from broker.client.client_channel_info import ClientChannelInfo
+from broker.client.consumer_manager import ConsumerManager
+from broker.client.producer_manager import ProducerManager
 from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.selector_parser import InvalidSelectorError
-from broker.new_topics import HeldForTopics
 from broker.processor.table_processor import TableProcessor
-from broker.producer_manager import ProducerManager
-from broker.subscription_group_manager import SubscriptionGroupManager
-from broker.system_topics import PERM_READ_WRITE, TOPIC_SYS_FLAG_UNIT_SUB, retry_topic
-from broker.topic_config_manager import TopicConfigManager
+from broker.settings.broker_config import BrokerConfig
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.new_topics import HeldForTopics
+from broker.topic.system_topics import PERM_READ_WRITE, TOPIC_SYS_FLAG_UNIT_SUB, retry_topic
+from broker.topic.topic_config_manager import TopicConfigManager
+from ipc.clock import Clock
 from remoting.body.heartbeat import (
     CheckClientRequestBody,
     ConsumerData,
@@ -33,7 +34,6 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 
-from broker.consumer_manager import ConsumerManager
-from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.client.consumer_manager import ConsumerManager
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
-from broker.processor.store_protocols import QueueOffsets
 from broker.processor.table_processor import TableProcessor
+from broker.store_access.store_protocols import QueueOffsets
 from remoting.body.client_connection import GetConsumerListByGroupResponseBody
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.headers.consumer import (

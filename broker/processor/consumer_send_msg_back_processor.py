@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from broker.append_line import AppendLine
-from broker.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
-from broker.new_topics import HeldForTopics
-from broker.processor.store_protocols import MessageReader
+from broker.append.append_line import AppendLine
+from broker.append.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
+from broker.append.send_properties import append_pairs, find_property, without_property
 from broker.processor.table_processor import TableProcessor
-from broker.send_properties import append_pairs, find_property, without_property
-from broker.system_topics import (
+from broker.store_access.store_protocols import MessageReader
+from broker.topic.new_topics import HeldForTopics
+from broker.topic.system_topics import (
     PERM_READ_WRITE,
     PERM_WRITE,
     TOPIC_SYS_FLAG_UNIT_SUB,

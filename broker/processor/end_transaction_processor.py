@@ -18,18 +18,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from broker.append_line import AppendLine
-from broker.diverted_messages import home_of, refuse_timer
-from broker.durability_waiters import DurabilityWaiters
-from broker.half_table import HalfTable
-from broker.processor.store_protocols import MessageReader
+from broker.append.append_line import AppendLine
+from broker.append.diverted_messages import home_of, refuse_timer
+from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.table_processor import TableProcessor
-from broker.system_topics import (
+from broker.store_access.store_protocols import MessageReader
+from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from broker.transaction_records import (
+from broker.transaction.half_table import HalfTable
+from broker.transaction.transaction_records import (
     CHECK_TIMES,
     PRODUCER_GROUP,
     commit_record,

@@ -6,8 +6,8 @@ AdminBrokerProcessor of the original; the rules of a lock are RebalanceLockManag
 
 from __future__ import annotations
 
+from broker.client.rebalance_lock_manager import RebalanceLockManager
 from broker.processor.table_processor import TableProcessor
-from broker.rebalance_lock_manager import RebalanceLockManager
 from remoting.body.lock_batch import (
     LockBatchRequestBody,
     LockBatchResponseBody,

@@ -16,9 +16,9 @@ from typing import Final, Protocol
 import msgspec
 
 from broker.filter.message_filter import MessageFilter
+from broker.filter.subscription_filter import tag_code
 from broker.filter.unit_marks import MARKED_CODES, UnitMarks
-from broker.processor.header_numbers import plain_numbers
-from broker.processor.pull_header import (
+from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUSPEND,
     PULL_NUMBERS,
@@ -26,9 +26,11 @@ from broker.processor.pull_header import (
     PullFrame,
     PullHeader,
 )
+from broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from broker.processor.header_numbers import plain_numbers
 from broker.processor.pull_subscription import PullConsumers, PullFilters, PullSubscriptions
-from broker.pull_request_hold_service import PullRequestHoldService
-from broker.subscription_filter import tag_code
+from ipc.control_page import ControlPage
+from ipc.queue_table import QueueTableReader
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import FRAME_HEAD, Buffer, Connection
@@ -38,8 +40,7 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeT
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.consume_queue import CQ_UNIT
-from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
-from store.queue_table import QueueTableReader
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 
 PULL_PREFIX: Final = b'{"code":11,'
 LITE_PULL_PREFIX: Final = b'{"code":361,'

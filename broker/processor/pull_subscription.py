@@ -17,9 +17,9 @@ from broker.filter.message_filter import (
     MessageFilter,
 )
 from broker.filter.selector_parser import InvalidSelectorError, Selector
-from broker.processor.pull_header import FLAG_SUBSCRIPTION, PullHeader
-from broker.subscription_filter import TagExpressions
-from broker.system_topics import RETRY_GROUP_TOPIC_PREFIX
+from broker.filter.subscription_filter import TagExpressions
+from broker.longpolling.pull_header import FLAG_SUBSCRIPTION, PullHeader
+from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.errors import RequestError

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from broker.processor.store_protocols import MessageReader
 from broker.processor.table_processor import TableProcessor
+from broker.store_access.store_protocols import MessageReader
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RequestError
 from remoting.headers.query import (

@@ -6,7 +6,7 @@ in the consume queue, its record in the commit log.
 
 from __future__ import annotations
 
-from broker.processor.store_protocols import MessageReader, QueueOffsets
+from broker.store_access.store_protocols import MessageReader, QueueOffsets
 
 
 class QueueTimes:

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from broker.append_line import AppendLine
-from broker.diverted_messages import refuse_timer
-from broker.durability_waiters import DurabilityWaiters
-from broker.new_topics import HeldForTopics
+from broker.append.append_line import AppendLine
+from broker.append.diverted_messages import refuse_timer
+from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.send_properties import append_pairs, find_property, without_property
 from broker.processor.table_processor import TableProcessor
-from broker.send_properties import append_pairs, find_property, without_property
+from broker.topic.new_topics import HeldForTopics
+from ipc.clock import Clock
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RemotingError, RequestError
@@ -35,7 +36,6 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.clock import Clock
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import MessageIllegalError
 from store.message_codec import (

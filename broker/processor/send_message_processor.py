@@ -19,14 +19,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from broker.append_line import AppendLine
-from broker.diverted_messages import (
-    TIMER_MARK,
-    is_half,
-)
-from broker.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
-from broker.hot_path_stats import SendCounts
-from broker.new_topics import HeldForTopics
+from broker.append.append_line import AppendLine
+from broker.append.diverted_messages import TIMER_MARK, is_half
+from broker.append.durability_waiters import DurabilityWaiters, EncodedAnswer, SendAnswer
+from broker.append.send_properties import find_property, find_unique_key, stored_properties
+from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.send_header import (
     SEND_NUMBERS,
@@ -44,14 +41,8 @@ from broker.processor.send_records import (
     SendTopic,
     StoredSend,
 )
-from broker.send_properties import (
-    find_property,
-    find_unique_key,
-    stored_properties,
-)
-from broker.system_topics import (
-    RETRY_GROUP_TOPIC_PREFIX,
-)
+from broker.topic.new_topics import HeldForTopics
+from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import FRAME_HEAD, Connection
 from remoting.errors import HeaderError, RequestError

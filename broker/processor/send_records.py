@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from broker.diverted_messages import (
+from broker.append.diverted_messages import (
     Diversion,
     delay_level,
     divert_delayed,
@@ -22,18 +22,18 @@ from broker.diverted_messages import (
     refuse_timer,
     without_timer,
 )
-from broker.processor.consumer_send_msg_back_processor import (
-    DLQ_QUEUES,
-    LEAST_VERSION_WITH_RECONSUME_LIMIT,
-)
-from broker.processor.send_header import SendHeader
-from broker.send_properties import (
+from broker.append.send_properties import (
     append_pairs,
     find_property,
     stored_properties,
     without_property,
 )
-from broker.system_topics import (
+from broker.processor.consumer_send_msg_back_processor import (
+    DLQ_QUEUES,
+    LEAST_VERSION_WITH_RECONSUME_LIMIT,
+)
+from broker.processor.send_header import SendHeader
+from broker.topic.system_topics import (
     PERM_READ_WRITE,
     RETRY_GROUP_TOPIC_PREFIX,
     SCHEDULE_TOPIC,

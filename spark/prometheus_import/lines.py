@@ -1,6 +1,6 @@
 """Metrics that a Prometheus server scraped from our brokers, as lines of a metrics dump.
 
-Plain Python, no Spark; knows the names of broker/metrics_table.py and docs/metrics_dump.md, and no
+Plain Python, no Spark; knows the names of broker/metrics/metrics_table.py and docs/metrics_dump.md, and no
 file. What Prometheus does not know is derived so that missing data stay missing (docs/nightly.md,
 "From Prometheus"): a boot is a process start or a counter that went back, `seq` counts the steps
 of the grid, so that a moment without a scrape is a hole. Scrapes that failed before a boot that

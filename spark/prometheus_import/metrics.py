@@ -1,6 +1,6 @@
 """The metrics that the import from Prometheus reads, and the labels that a broker gives them.
 
-Plain data for the queries, the targets and the lines. Says of broker/metrics_table.py, which this
+Plain data for the queries, the targets and the lines. Says of broker/metrics/metrics_table.py, which this
 room may not import, what a line needs; a test holds both against each other.
 """
 

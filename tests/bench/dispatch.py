@@ -19,13 +19,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.clock import SystemClock
+from ipc.clock import SystemClock
+from ipc.queue_table import QueueTableWriter, create_queue_table
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.index_service import IndexService
 from store.message_codec import MAGIC_V1, record_head
 from store.message_store_config import MessageStoreConfig
-from store.queue_table import QueueTableWriter, create_queue_table
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import DEFAULT_CHUNK_SIZE, CommitLogDispatcher, dispatch_range
 

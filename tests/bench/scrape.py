@@ -23,10 +23,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
-from broker import metrics_table as table
-from broker.listening_sockets import bind_listener, port_of
-from broker.metrics_text import family
-from broker.supervisor_metrics import SupervisorMetrics
+from broker.metrics import metrics_table as table
+from broker.metrics.metrics_text import family
+from broker.metrics.supervisor_metrics import SupervisorMetrics
+from broker.supervisor.listening_sockets import bind_listener, port_of
 from tests.broker.broker_fakes import CONFIG
 from tests.broker.metrics_world import BASE, OPENMETRICS, MetricsWorld
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from store.control_page import MAX_PHY_OFFSET, PAGE_SIZE
+from ipc.control_page import PAGE_SIZE
+from store.control_slots import MAX_PHY_OFFSET
 
 _PAGE_NAME: Final = "/memfd:mqbroker-control-page"
 _INTERVAL_S: Final = 0.001

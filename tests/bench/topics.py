@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI
+from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from remoting.body.register_broker import RegisterBrokerBody
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.remoting_client import RemotingClient

@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from broker.broker_config import BrokerConfig
 from broker.processor.queue_times import QueueTimes
+from broker.settings.broker_config import BrokerConfig
 from remoting.body.heartbeat import SubscriptionData
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_serializable import loads_lenient

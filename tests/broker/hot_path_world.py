@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from ipc.bell import Bell
 
-from broker.append_line import AppendLine
-from broker.broker_config import BrokerConfig
-from broker.broker_fast_failure import BrokerFastFailure, FastFailureSettings
-from broker.durability_waiters import DurabilityWaiters
+from broker.append.append_line import AppendLine
+from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.hot_path_stats import SendCounts
-from broker.new_topics import NewTopics
-from broker.offset_moved_events import OffsetMovedEvents
+from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
+from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
@@ -35,12 +34,16 @@ from broker.processor.send_message_processor import (
     SendMessageProcessor,
     SendSettings,
 )
-from broker.schedule_message_service import ScheduleMessageService, ScheduleParts
-from broker.schedule_offset_manager import ScheduleOffsetManager
-from broker.store_follower import StoreFollower
-from broker.subscription_group_manager import SubscriptionGroupManager
-from broker.system_topics import SystemTopics
-from broker.topic_config_manager import TopicConfigManager
+from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.settings.broker_config import BrokerConfig
+from broker.store_access.store_follower import StoreFollower
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.new_topics import NewTopics
+from broker.topic.system_topics import SystemTopics
+from broker.topic.topic_config_manager import TopicConfigManager
+from ipc.control_page import ProcessIndex
+from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import Connection, ReceiveBuffer
@@ -55,20 +58,12 @@ from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_reader import ConsumeQueueReader
 from store.consume_queue_table import ConsumeQueueTable
-from store.control_page import (
-    ALLOCATED_END,
-    DISPATCHED_OFFSET,
-    FLUSHED_OFFSET,
-    MAX_PHY_OFFSET,
-    Bell,
-    ProcessIndex,
-)
+from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.fresh_units import FreshUnits
 from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
 from store.message_store_config import MessageStoreConfig
-from store.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import dispatch_range
 from tests.broker.broker_fakes import CONFIG, FakeClock

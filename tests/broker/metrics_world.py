@@ -14,11 +14,11 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from broker.metrics_collector import BrokerCollector, StorageFacts
-from broker.metrics_table import Metric
-from broker.metrics_text import MetricsText
-from store.control_page import ProcessIndex
-from store.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
+from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
+from broker.metrics.metrics_table import Metric
+from broker.metrics.metrics_text import MetricsText
+from ipc.control_page import ProcessIndex
+from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import close_page, fresh_page
 

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from broker.broker2client import Broker2Client
-from broker.broker_config import BrokerConfig
-from broker.broker_stats_manager import BrokerStats, BrokerStatsManager
-from broker.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
-from broker.consumer_offset_manager import ConsumerOffsetManager
+from broker.client.broker2client import Broker2Client
+from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
+from broker.client.producer_manager import ProducerManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.new_topics import NewTopics
+from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.admin_group_processor import AdminGroupProcessor
 from broker.processor.admin_offset_processor import AdminOffsetProcessor, PropertyFilters
 from broker.processor.admin_relay_processor import AdminRelayProcessor
@@ -21,11 +20,12 @@ from broker.processor.admin_topic_processor import AdminTopicProcessor
 from broker.processor.client_manage_processor import ClientManageProcessor
 from broker.processor.consumer_manage_processor import ConsumerManageProcessor
 from broker.processor.table_processor import TableProcessor
-from broker.producer_manager import ProducerManager
-from broker.schedule_offset_manager import ScheduleOffsetManager
-from broker.subscription_group_manager import SubscriptionGroupManager
-from broker.system_topics import SystemTopics
-from broker.topic_config_manager import TopicConfigManager
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.settings.broker_config import BrokerConfig
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.new_topics import NewTopics
+from broker.topic.system_topics import SystemTopics
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.heartbeat import HeartbeatData, ProducerData
 from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
@@ -33,7 +33,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_table import ResponseTable
 from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeGroupFilters, FakeStore
-from tests.broker.test_consumer_manager import data_of
+from tests.broker.client.test_consumer_manager import data_of
 
 
 class World:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.log_comparison import OwnLog
+from broker.slave.log_comparison import OwnLog
+from ipc.control_page import ControlPage
 from remoting.body.kv_table import KVTable
 from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from store.commit_log_reader import CommitLogReader
-from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET, ControlPage
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from tests.support.plain_log import PlainLog
 from tests.support.shared_memory import fresh_page
 

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ipc.bell import Bell
+
 from broker.broker_controller import BrokerController
-from broker.changed_settings import ChangedSettings
-from broker.command_channel import create_channel
-from broker.startup_options import StartupOptions
-from store.clock import SystemClock
-from store.control_page import Bell, ProcessIndex
-from store.metric_slots import MetricSlots, create_metric_slots
-from store.queue_table import create_queue_table
+from broker.settings.changed_settings import ChangedSettings
+from broker.settings.startup_options import StartupOptions
+from ipc.clock import SystemClock
+from ipc.command_channel import create_channel
+from ipc.control_page import ProcessIndex
+from ipc.metric_slots import MetricSlots, create_metric_slots
+from ipc.queue_table import create_queue_table
 from tests.support.shared_memory import fresh_page
 
 

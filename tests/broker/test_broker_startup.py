@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.broker_startup import load_startup_options
-from broker.startup_options import StartupOptions
+from broker.settings.startup_options import StartupOptions
 from conf.errors import StartupExitError
 
 HOME = {"ROCKETMQ_HOME": "/opt/mq"}

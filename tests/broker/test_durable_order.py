@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from broker.broker_controller import BrokerController
-from store.control_page import (
-    APPEND_END,
-    FLUSHED_OFFSET,
-    MAX_PHY_OFFSET,
-    REPLICA_COUNT,
-    REPLICATED_OFFSET,
-    SYNC_FLUSH_WANTED,
-)
+from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
+from store.control_slots import APPEND_END, FLUSHED_OFFSET, MAX_PHY_OFFSET, SYNC_FLUSH_WANTED
 from store.mapped_file import MappedFile
 from tests.broker.hot_path_world import Client, HotPathWorld, send_request
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.broker_stats_manager import BrokerStats
-from broker.runtime_info import PoolInfo, RuntimeInfo, runtime_table
-from broker.store_stats_service import StoreStatsService
+from broker.metrics.broker_stats_manager import BrokerStats
+from broker.metrics.runtime_info import PoolInfo, RuntimeInfo, runtime_table
+from broker.metrics.store_stats_service import StoreStatsService
 from tests.broker.broker_fakes import FakeClock
 from tests.support.exporter_parser import KEYS, broker_runtime_stats
 

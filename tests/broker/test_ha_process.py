@@ -9,19 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.command_channel import (
-    Arguments,
-    CommandHandler,
-    CommandServer,
-    create_channel,
-)
 from broker.processes.child import BootInfo, Child
 from broker.processes.ha import OtherProcesses
-from broker.startup_options import StartupOptions
-from store.clock import SystemClock
-from store.control_page import ControlPage, ProcessIndex
+from broker.settings.startup_options import StartupOptions
+from ipc.clock import SystemClock
+from ipc.command_channel import Arguments, CommandHandler, CommandServer, create_channel
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.metric_slots import create_metric_slots
 from store.errors import StoreError
-from store.metric_slots import create_metric_slots
 from store.resync_request import find_request
 from tests.support.deadline import wait_until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker.broker_startup import load_startup_options
-from broker.outgoing_client import outgoing_client
-from broker.startup_options import StartupOptions
+from broker.out.outgoing_client import outgoing_client
+from broker.settings.startup_options import StartupOptions
 from conf.errors import StartupExitError
 from remoting.tls_config import TlsConfig, TlsMode
 from tests.support.tls_files import Authority

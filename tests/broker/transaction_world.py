@@ -11,24 +11,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker.broker2client import Broker2Client
-from broker.client_channel_info import ClientChannelInfo
-from broker.consumer_offset_manager import ConsumerOffsetManager
-from broker.half_table import HalfTable
+from broker.client.broker2client import Broker2Client
+from broker.client.client_channel_info import ClientChannelInfo
+from broker.client.producer_manager import ProducerManager
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
 )
-from broker.producer_manager import ProducerManager
-from broker.store_access import StoreAccess
-from broker.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from broker.transactional_message_bridge import BridgeParts, TransactionalMessageBridge
-from broker.transactional_message_service import CheckSettings, TransactionalMessageService
+from broker.store_access.store_access import StoreAccess
+from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from broker.transaction.half_table import HalfTable
+from broker.transaction.transactional_message_bridge import BridgeParts, TransactionalMessageBridge
+from broker.transaction.transactional_message_service import (
+    CheckSettings,
+    TransactionalMessageService,
+)
+from ha.control_slots import REPLICATED_OFFSET
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog
-from store.control_page import FLUSHED_OFFSET, MAX_PHY_OFFSET, REPLICATED_OFFSET
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.message import Message
 from store.message_codec import encode_host
 from store.topic_queue_table import rebuild_topic_queue_table

@@ -17,8 +17,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from broker.metrics_dump import MetricsDump
-from broker.metrics_dump_files import DumpSettings
+from broker.metrics.metrics_dump import MetricsDump
+from broker.metrics.metrics_dump_files import DumpSettings
 from tests.faults.fork_server import serve
 from tests.faults.step_child import Steps
 from tests.support.manual_clock import ManualClock

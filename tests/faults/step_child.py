@@ -22,12 +22,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from store import control_page, replica_resync
+from ipc import control_page
+from ipc.control_page import ControlPage
+from ipc.queue_table import QueueTableWriter
+from store import replica_resync
 from store.commit_log import CommitLog
-from store.control_page import ControlPage
 from store.index_file import IndexFile
 from store.mapped_file import MappedFile
-from store.queue_table import QueueTableWriter
 from tests.faults.fork_server import serve
 from tests.faults.store_world import BATCH, StoreDesk, World, Writer
 

@@ -14,26 +14,22 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from ipc.bell import Bell
+
+from ipc.clock import SystemClock
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.queue_table import QueueTableReader, create_queue_table
+from ipc.service_thread import ServiceThread
 from store.clean_exit import read_clean_exit
-from store.clock import SystemClock
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE
 from store.consume_queue_reader import ConsumeQueueReader
-from store.control_page import (
-    ALLOCATED_END,
-    APPEND_END,
-    MAX_PHY_OFFSET,
-    Bell,
-    ControlPage,
-    ProcessIndex,
-)
+from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET
 from store.default_message_store import DefaultMessageStore
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
 from store.message_store_config import MessageStoreConfig
-from store.queue_table import QueueTableReader, create_queue_table
-from store.service_thread import ServiceThread
 from store.store_checker import check_store
 from store.topic_queue_table import rebuild_topic_queue_table
 

@@ -8,7 +8,7 @@ from remoting.body.heartbeat import HeartbeatData
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import ResetOffsetBody
 from remoting.remoting_command import RemotingCommand
-from tests.broker.test_consumer_manager import data_of
+from tests.broker.client.test_consumer_manager import data_of
 from tests.remoting.test_remoting_server import Peer
 from tests.support.our_broker import OurBroker
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ha.control_slots import HA_REFUSALS, REPLICA_COUNT
 from ha.refusals import RefusalReason
-from store.control_page import HA_REFUSALS, MAX_PHY_OFFSET, REPLICA_COUNT
+from store.control_slots import MAX_PHY_OFFSET
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, SYNC_MASTER, TOPIC, Group, counters_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from store.control_page import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from tests.faults.store_world import (
     StoreDesk,
     World,

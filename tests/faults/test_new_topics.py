@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remoting.body.heartbeat import HeartbeatData
-from tests.broker.test_consumer_manager import data_of
+from tests.broker.client.test_consumer_manager import data_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker, drain
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from broker import metrics_table as table
-from broker.metrics_table import Metric
+from broker.metrics import metrics_table as table
+from broker.metrics.metrics_table import Metric
 from ha.replica_memory import FILE_NAME
-from store.metric_slots import MetricSlotsReader
+from ipc.metric_slots import MetricSlotsReader
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from store.control_page import FLUSHED_OFFSET, MAX_PHY_OFFSET, REPLICA_COUNT
+from ha.control_slots import REPLICA_COUNT
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, SYNC_MASTER, TOPIC, Group, counters_of
 from tests.support.deadline import wait_until
 

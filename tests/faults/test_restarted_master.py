@@ -14,11 +14,12 @@ from typing import Final
 
 import pytest
 
-from broker.broker_registration import FIRST_DELAY_MS
+from broker.out.broker_registration import FIRST_DELAY_MS
+from ha.control_slots import HA_REFUSALS
 from ha.known_members import FILE_NAME
 from ha.refusals import RefusalReason
 from remoting.body.route import ClusterInfo
-from store.control_page import HA_REFUSALS, MAX_PHY_OFFSET
+from store.control_slots import MAX_PHY_OFFSET
 from tests.support.broker_group import SLAVE, SYNC_MASTER, TOPIC, Group, counters_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker

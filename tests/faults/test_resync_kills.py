@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from store.control_page import MAX_PHY_OFFSET
+from store.control_slots import MAX_PHY_OFFSET
 from store.replica_resync import perform_request
 from store.resync_request import ResyncAction, ResyncRequest, find_request, write_request
 from tests.faults.store_world import (

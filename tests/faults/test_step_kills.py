@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from store.control_page import APPEND_END, MAX_PHY_OFFSET
+from store.control_slots import APPEND_END, MAX_PHY_OFFSET
 from tests.faults.store_world import (
     FILE_SIZE,
     StoreDesk,

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 import pytest
+from ipc.bell import Bell
 
 from ha.accept_socket_service import LOBBY_SIZE, AcceptSocketService
 from ha.frame import FRAME_HEADER, REPORT
@@ -24,18 +25,12 @@ from ha.slave_progress import SlaveProgress
 from ha.trusted_peers import TrustedPeers
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
+from ipc.clock import Clock, SystemClock
+from ipc.control_page import ControlPage, ProcessIndex
+from ipc.service_thread import ServiceThread
 from remoting.selector_seam import new_selector
-from store.clock import Clock, SystemClock
-from store.control_page import (
-    LOG_OPENED,
-    MAX_PHY_OFFSET,
-    MIN_PHY_OFFSET,
-    Bell,
-    ControlPage,
-    ProcessIndex,
-)
+from store.control_slots import LOG_OPENED, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.mapped_file import file_name
-from store.service_thread import ServiceThread
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import close_page, fresh_page
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ha.group_transfer_service import GroupTransferService
 from ha.ha_config import HaConfig
 from ha.replica_registry import ReplicaRegistry
 from ha.slave_progress import SlaveProgress
-from store.control_page import MAX_PHY_OFFSET, REPLICA_COUNT, REPLICATED_OFFSET
+from store.control_slots import MAX_PHY_OFFSET
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import fresh_page
 

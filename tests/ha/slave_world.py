@@ -9,27 +9,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ipc.bell import Bell
+
 from ha.ha_client import HAClient, HAClientInfo, HAClientState
 from ha.ha_config import HaAckLevel, HaConfig
 from ha.inspection import Inspection, Verdict
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
 from ha.wait_notify_object import WaitNotifyObject
+from ipc.clock import SystemClock
+from ipc.control_page import ProcessIndex
+from ipc.service_thread import ServiceThread
 from remoting.selector_seam import new_selector
-from store.clock import SystemClock
-from store.control_page import (
+from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
-    Bell,
-    ProcessIndex,
 )
 from store.errors import StoreError
 from store.mapped_file import create_allocated, file_name
 from store.replica_log import ReplicaLog
-from store.service_thread import ServiceThread
 from tests.support.deadline import wait_until
 from tests.support.scripted_master import ScriptedLink, ScriptedMaster
 from tests.support.shared_memory import fresh_page

@@ -8,7 +8,7 @@ import pytest
 
 from ha.group_members_service import ASK_PAUSE_MS, GroupMembersService
 from ha.known_members import FILE_NAME, KnownMembers, Members
-from store.clock import Clock, SystemClock
+from ipc.clock import Clock, SystemClock
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
 

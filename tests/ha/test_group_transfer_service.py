@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ha.group_transfer_service import (
     FALL_BEHIND_LINE_MS,
     GroupTransferService,
@@ -16,7 +17,6 @@ from ha.group_transfer_service import (
 from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
 from ha.slave_progress import ReplicaState
-from store.control_page import REPLICA_COUNT, REPLICATED_OFFSET
 from tests.ha.replica_world import ReplicaWorld
 from tests.support.deadline import wait_until
 

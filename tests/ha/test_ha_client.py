@@ -23,8 +23,8 @@ from ha.last_error import SeenError
 from ha.master_link import MasterLink
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import make_tls_context
-from store.clock import SystemClock
-from store.control_page import (
+from ipc.clock import SystemClock
+from store.control_slots import (
     APPEND_END,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,

@@ -12,7 +12,7 @@ from ha.refusals import RefusalReason
 from ha.replication_lag import LagAge
 from ha.slave_progress import SlaveProgress
 from store.commit_log_reader import CommitLogReader
-from store.control_page import MIN_PHY_OFFSET, STORE_TIMESTAMP
+from store.control_slots import MIN_PHY_OFFSET, STORE_TIMESTAMP
 from store.errors import StoreError
 from tests.ha.replica_world import ReplicaWorld
 from tests.support.plain_log import FILE_SIZE, PlainLog

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from ipc.bell import Bell
 
 from ha.ha_config import HaConfig
 from ha.ha_service import HAService, Surroundings
 from ha.known_members import KnownMembers, Members
 from ha.slave_progress import ReplicaState, SlaveProgress
+from ipc.clock import SystemClock
+from ipc.control_page import ProcessIndex
 from remoting.selector_seam import new_selector
-from store.clock import SystemClock
-from store.control_page import Bell, ProcessIndex
 from tests.ha.master_world import FILE_SIZE, FakeSlave, GrowingLog
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import close_page, fresh_page

@@ -18,7 +18,7 @@ from ha.replica_memory import KnownReplica
 from ha.replica_totals import ReplicaTotals
 from ha.replication_lag import ReplicationLag
 from store.commit_log_reader import CommitLogReader
-from store.control_page import STORE_TIMESTAMP
+from store.control_slots import STORE_TIMESTAMP
 from tests.ha.replica_world import ReplicaWorld
 from tests.support.plain_log import FILE_SIZE, PlainLog
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ha import honest_max
+from ha.control_slots import HIGHEST_SENT
 from ha.honest_max import HonestMax
-from store.control_page import HIGHEST_SENT, LOG_OPENED, MAX_PHY_OFFSET
+from store.control_slots import LOG_OPENED, MAX_PHY_OFFSET
 from tests.support.shared_memory import fresh_page
 
 

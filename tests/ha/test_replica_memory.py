@@ -18,7 +18,7 @@ from ha.replica_memory import (
     KnownReplica,
     ReplicaMemory,
 )
-from store.clock import SystemClock
+from ipc.clock import SystemClock
 from store.whole_file import write_whole
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock

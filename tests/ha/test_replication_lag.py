@@ -10,7 +10,7 @@ import pytest
 from ha import replication_lag
 from ha.replication_lag import LagAge, ReplicationLag
 from store.commit_log_reader import CommitLogReader
-from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.message_codec import MAGIC_V1, encode_record
 from tests.support.manual_clock import ManualClock

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ipc.bell import Bell
 
 from ha.wait_notify_object import Waiter, WaitNotifyObject
+from ipc.control_page import SLEEPS, ControlPage, ProcessIndex
 from remoting.selector_seam import new_selector
-from store.control_page import MAX_PHY_OFFSET, SLEEPS, Bell, ControlPage, ProcessIndex
+from store.control_slots import MAX_PHY_OFFSET
 
 ROUNDS = 4000
 WAITERS = 4
@@ -142,7 +144,7 @@ def test_wake_ends_one_sleep_of_one_waiter(room: _Room) -> None:
 
 _APPENDER = """
 import random, sys, time
-from store.control_page import MAX_PHY_OFFSET, Bell, ControlPage, ProcessIndex
+from ipc.control_page import MAX_PHY_OFFSET, Bell, ControlPage, ProcessIndex
 page_fd, bell_fd, seen, waiters, rounds = map(int, sys.argv[1:])
 page = ControlPage(page_fd)
 bell = Bell(page, ProcessIndex.HA, bell_fd)

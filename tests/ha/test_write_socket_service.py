@@ -20,8 +20,8 @@ from ha.refusals import RefusalReason
 from ha.slave_progress import SlaveProgress
 from ha.transport import PlainTransport
 from ha.write_socket_service import SENDFILE_FROM, WriteSocketService
-from store.clock import SystemClock
-from store.control_page import MAX_PHY_OFFSET
+from ipc.clock import SystemClock
+from store.control_slots import MAX_PHY_OFFSET
 from tests.ha.master_world import FILE_SIZE, FakeSlave, MasterWorld, RecordingGroupTransfer
 from tests.support.deadline import wait_until
 

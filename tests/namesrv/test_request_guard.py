@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.broker_config import BrokerConfig
+from broker.settings.broker_config import BrokerConfig
 from conf.config_loader import build
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.request_guard import BROKER_CODES, OPERATOR_CODES, READING_CODES, RequestGuard

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from broker import metrics_table as table
+from broker.metrics import metrics_table as table
 
 PACKAGING: Final = Path(__file__).parents[2] / "packaging"
 RULES: Final = PACKAGING / "prometheus" / "rocketmq_rules.yml"

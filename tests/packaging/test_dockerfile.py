@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from broker.broker_startup import load_startup_options
-from broker.supervisor import Supervisor
+from broker.supervisor.supervisor import Supervisor
 from conf.command_line import require_addresses
 from namesrv.namesrv_startup import load_namesrv_options
 from tests.spark.generate_dumps import Shape, generate

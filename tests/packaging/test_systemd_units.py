@@ -14,7 +14,7 @@ import pytest
 
 from broker.broker_startup import load_startup_options
 from broker.processes.child import EXIT_FLUSH_FAILED
-from broker.supervisor import Supervisor
+from broker.supervisor.supervisor import Supervisor
 from conf.errors import EXIT_BAD_SETTING, EXIT_NO_HOME
 from namesrv.namesrv_startup import load_namesrv_options
 from tools.mqshutdown import WAIT_S

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog
-from store.control_page import (
+from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
     MAX_PHY_OFFSET,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.commit_log_reader import CommitLogReader
-from store.control_page import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from tests.support.plain_log import FILE_SIZE, PlainLog
 from tests.support.shared_memory import fresh_page
 

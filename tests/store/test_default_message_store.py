@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ipc.bell import Bell
 
-from store.clock import SystemClock
+from ipc.clock import SystemClock
+from ipc.control_page import ProcessIndex
+from ipc.queue_table import QueueTableReader, create_queue_table
+from ipc.service_thread import ServiceThread
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT, ConsumeQueue
 from store.consume_queue_reader import ConsumeQueueReader
-from store.control_page import (
+from store.control_slots import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
@@ -24,8 +28,6 @@ from store.control_page import (
     MIN_PHY_OFFSET,
     STORE_STATE,
     SYNC_FLUSH_WANTED,
-    Bell,
-    ProcessIndex,
     StoreState,
 )
 from store.default_message_store import DefaultMessageStore
@@ -34,8 +36,6 @@ from store.index_service import IndexReader
 from store.mapped_file import file_name
 from store.message_codec import encode_host
 from store.message_store_config import FlushDiskType, MessageStoreConfig
-from store.queue_table import QueueTableReader, create_queue_table
-from store.service_thread import ServiceThread
 from store.store_checker import check_store
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.support.deadline import wait_until

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from ipc.service_thread import ServiceThread
 from store.errors import FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
-from store.service_thread import ServiceThread
 
 
 class StillClock:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from store.clock import SystemClock
+from ipc.clock import SystemClock
 from store.errors import FlushFailedError
 from store.index_file import IndexFile
 from store.index_service import IndexReader, IndexService, index_file_name, list_index_files

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.control_page import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.log_end import NextFileNotReadyError
 from store.mapped_file import create_allocated, file_name

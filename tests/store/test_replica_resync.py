@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from store import replica_resync
-from store.control_page import MAX_PHY_OFFSET
+from store.control_slots import MAX_PHY_OFFSET
 from store.errors import DiskFullError, StoreError
 from store.replica_resync import perform_request
 from store.resync_request import (

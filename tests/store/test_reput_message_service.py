@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from store.clock import SystemClock
+from ipc.clock import SystemClock
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import DiskFullError, RecordDamagedError, StoreError

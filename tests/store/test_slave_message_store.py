@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ipc.bell import Bell
 
-from store.clock import SystemClock
+from ipc.clock import SystemClock
+from ipc.control_page import ProcessIndex
+from ipc.queue_table import QueueTableReader, create_queue_table
+from ipc.service_thread import ServiceThread
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
-from store.control_page import (
+from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
     DISPATCHED_OFFSET,
@@ -24,8 +28,6 @@ from store.control_page import (
     MIN_PHY_OFFSET,
     STORE_STATE,
     SYNC_FLUSH_WANTED,
-    Bell,
-    ProcessIndex,
     StoreState,
 )
 from store.default_message_store import DefaultMessageStore
@@ -33,9 +35,7 @@ from store.errors import StoreError
 from store.mapped_file import file_name
 from store.message_codec import encode_blank, encode_record
 from store.message_store_config import BrokerRole, MessageStoreConfig
-from store.queue_table import QueueTableReader, create_queue_table
 from store.replica_log import ReplicaLog
-from store.service_thread import ServiceThread
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
 from tests.support.deadline import wait_until

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
-from store.control_page import DISPATCHED_OFFSET, MAX_PHY_OFFSET
+from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import RecordDamagedError
 from store.message_codec import SYS_FLAG_AT, decode_record
-from store.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.support.manual_clock import ManualClock
 from tests.support.plain_log import FILE_SIZE, PlainLog

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from store.control_page import PAGE_SIZE
+from ipc.control_page import PAGE_SIZE
 from tests.interop.processes import free_port
 from tests.support.our_broker import OurBroker
 

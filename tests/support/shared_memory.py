@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from store.control_page import ControlPage
-from store.queue_table import QueueTableReader, QueueTableWriter
+from ipc.control_page import ControlPage
+from ipc.queue_table import QueueTableReader, QueueTableWriter
 
 
 def fresh_page() -> ControlPage:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from broker.acl.access import Access
-from broker.broker_config import BrokerConfig
 from broker.broker_startup import load_startup_options
-from broker.scheduled_executor import ScheduledExecutor
+from broker.settings.broker_config import BrokerConfig
 from conf.errors import EXIT_CANNOT_START, StartupExitError
+from ipc.scheduled_executor import ScheduledExecutor
 from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand

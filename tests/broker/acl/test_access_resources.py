@@ -13,7 +13,7 @@ from remoting.body.lock_batch import LockBatchRequestBody
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from tests.broker.broker_fakes import golden, request_of
-from tests.broker.test_consumer_manager import data_of
+from tests.broker.client.test_consumer_manager import data_of
 
 PUB, SUB, ANY, DENY = Permission.PUB, Permission.SUB, Permission.ANY, Permission.DENY
 GROUP = {"%RETRY%g": SUB}

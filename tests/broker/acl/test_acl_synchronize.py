@@ -9,12 +9,12 @@ import pytest
 
 from broker.acl.acl_synchronize import TIMEOUT_MS, AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
-from broker.broker_outer_api import BrokerAnswerError
+from broker.out.broker_outer_api import BrokerAnswerError
 from remoting.body.acl_files import AclFiles, AclFileText
 from remoting.errors import RemotingConnectError
 from remoting.request_code import RequestCode
 from tests.broker.broker_fakes import FakeClock
-from tests.broker.test_slave_synchronize import DELAYS, MASTER, World
+from tests.broker.slave.test_slave_synchronize import DELAYS, MASTER, World
 
 ACCOUNT = "accounts:\n- accessKey: account-1\n  secretKey: secret-1\n"
 FILES = AclFiles(files=[AclFileText(name="plain_acl.yml", text=ACCOUNT)]).to_json_bytes()

@@ -14,7 +14,7 @@ from broker.acl.acl_table import AclTable
 from broker.acl.guarded_route import GuardedRoute
 from broker.acl.plain_acl_file import PlainAccessConfig, build_account
 from broker.acl.request_guard import RequestGuard
-from broker.processor.pull_header import PullFrame
+from broker.longpolling.pull_header import PullFrame
 from broker.processor.pull_message_processor import LITE_PULL_PREFIX, PULL_PREFIX
 from broker.processor.send_header import decode_send_frame
 from broker.processor.send_message_processor import SEND_V2_PREFIX

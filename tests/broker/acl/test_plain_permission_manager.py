@@ -18,8 +18,8 @@ from broker.acl.plain_permission_manager import (
     AclChangeError,
     PlainPermissionManager,
 )
-from broker.scheduled_executor import ScheduledExecutor
 from conf.errors import ConfigError
+from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.data_version import DataVersion
 from tests.broker.broker_fakes import FakeClock
 

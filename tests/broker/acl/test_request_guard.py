@@ -11,7 +11,7 @@ from broker.acl.access_table import ACCESS_TABLE, Who
 from broker.acl.acl_table import AclTable
 from broker.acl.plain_acl_file import PlainAccessConfig, build_account
 from broker.acl.request_guard import RequestGuard
-from broker.broker_config import BrokerConfig
+from broker.settings.broker_config import BrokerConfig
 from remoting.address_patterns import NOBODY, parse_patterns
 from remoting.errors import RequestError
 from remoting.refusal_log import QUIET_MS

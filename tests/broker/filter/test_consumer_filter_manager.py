@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_config import BrokerConfig
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.filter.filter_factory import FilterFactory
 from broker.filter.selector_parser import Selector
 from broker.json_config_manager import ConfigFileError
+from broker.settings.broker_config import BrokerConfig
 from remoting.body.heartbeat import SubscriptionData
 from tests.broker.broker_fakes import CONFIG, FakeClock
 

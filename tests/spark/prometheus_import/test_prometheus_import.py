@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from broker import metrics_table as table
+from broker.metrics import metrics_table as table
 from spark.command import import_command
 from spark.command.arguments import UsageError
 from spark.dumps.dump_files import read_lines

@@ -1,0 +1,84 @@
+"""OffsetMovedEvents: a message about each pull whose offset the broker had to correct.
+
+Runs on the loop thread of `remoting`, on masters. The messages go to OFFSET_MOVED_EVENT, queue 0,
+where monitors read them (mqadmin startMonitoring). Follows generateOffsetMovedEvent of
+PullMessageProcessor in 4.9 (5.x has the topic and writes nothing into it).
+
+    body: OffsetMovedEvent as JSON; KEYS and TAGS: the consumer group
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from broker.append.append_line import AppendLine
+from broker.topic.system_topics import OFFSET_MOVED_EVENT_TOPIC
+from remoting.body.message_queue import MessageQueue
+from remoting.body.reset_offset import OffsetMovedEvent
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog, Record, TopicLog, own_record
+
+log = logging.getLogger(__name__)
+
+_QUEUE_ID: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """An event on its way into the log: Append."""
+
+    group: str
+    topic: TopicLog
+    records: tuple[Record]
+
+    def placed(self, _places: list[tuple[int, int]]) -> None:
+        """See Append."""
+
+    def refused(self, _code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        log.warning("group %s: its corrected pull is not in the log: %s", self.group, remark)
+
+
+class OffsetMovedEvents:
+    """See the module. Owned by: the loop thread."""
+
+    def __init__(
+        self, commit_log: CommitLog, line: AppendLine, broker_name: str, *, is_slave: bool
+    ) -> None:
+        self._log = commit_log
+        self._line = line
+        self._broker_name = broker_name
+        self._is_slave = is_slave
+
+    def add(self, group: str, topic: str, queue_id: int, asked: int, corrected: int) -> None:
+        """A pull of `group` asked for queue offset `asked` and was told to go on at `corrected`."""
+        log.warning(
+            "group %s: %s@%s: offset %s is outside of the queue, corrected to %s",
+            group,
+            topic,
+            queue_id,
+            asked,
+            corrected,
+        )
+        if self._is_slave:
+            return
+        queue = MessageQueue(broker_name=self._broker_name, queue_id=queue_id, topic=topic)
+        event = OffsetMovedEvent(
+            consumer_group=group, message_queue=queue, offset_request=asked, offset_new=corrected
+        )
+        self._line.append(
+            _Event(group, self._log.topic(OFFSET_MOVED_EVENT_TOPIC), (self._record(event),))
+        )
+
+    def _record(self, event: OffsetMovedEvent) -> Record:
+        group, commit_log = event.consumer_group, self._log
+        return own_record(
+            _QUEUE_ID,
+            event.to_json_bytes(),
+            f"KEYS\x01{group}\x02DELAY\x010\x02TAGS\x01{group}".encode(),
+            now_ms=commit_log.now_ms,
+            store_host=commit_log.store_host,
+            store_host_flag=commit_log.store_host_flag,
+        )

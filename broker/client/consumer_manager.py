@@ -1,0 +1,303 @@
+"""ConsumerManager: which consumers are connected, what they subscribe, and who hears of changes.
+
+Fed by heartbeats (34), unregisters (35) and closed connections; read by pulls, 38 and mqadmin.
+Members are keyed by connection: a client id on two connections is listed twice. Everything is
+changed under one lock by pool threads and the loop; the lookups of the pull path take no lock.
+Listeners are called after the lock. In memory only.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from broker.client.client_channel_info import ClientChannelInfo
+from ipc.clock import Clock
+from remoting.body.heartbeat import ConsumerData, MessageModel, SubscriptionData
+from remoting.command_custom_header import encode_header
+from remoting.headers.consumer import NotifyConsumerIdsChangedRequestHeader
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+
+log = logging.getLogger(__name__)
+
+CHANNEL_EXPIRED_MS: Final = 120_000
+"""A client that sent no heartbeat for longer is dropped and disconnected."""
+
+
+class ConsumerGroupListener(Protocol):
+    """Hears of changes (Java: ConsumerIdsChangeListener). Any thread; must not block."""
+
+    def on_change(self, group: str, connections: Sequence[ConnectionLike]) -> None:
+        """The members or topics of a group changed; `connections` are who should know."""
+        ...
+
+    def on_register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
+        """A heartbeat named these subscriptions."""
+        ...
+
+    def on_unregister(self, group: str) -> None:
+        """The last member of a group is gone."""
+        ...
+
+
+class GroupFilters(Protocol):
+    """What is needed of ConsumerFilterManager."""
+
+    def register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
+        """A heartbeat named these subscriptions."""
+
+    def unregister(self, group: str) -> None:
+        """The last member of the group is gone."""
+
+
+class DefaultConsumerIdsChangeListener:
+    """Sends NOTIFY_CONSUMER_IDS_CHANGED (40), so that the group rebalances at once; keeps the
+    groups' property filters up to date."""
+
+    def __init__(
+        self, filters: GroupFilters, *, notify_consumer_ids_changed_enable: bool = True
+    ) -> None:
+        self.notify_consumer_ids_changed_enable = notify_consumer_ids_changed_enable
+        self._filters = filters
+
+    def on_change(self, group: str, connections: Sequence[ConnectionLike]) -> None:
+        """One oneway request for each member, if this broker does that at all."""
+        if not self.notify_consumer_ids_changed_enable:
+            return
+        ext_fields = encode_header(NotifyConsumerIdsChangedRequestHeader(consumer_group=group))
+        for connection in connections:
+            connection.send_command(
+                RemotingCommand.request(
+                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields, oneway=True
+                )
+            )
+
+    def on_register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
+        """Nothing to send; a new expression is compiled."""
+        self._filters.register(group, subscriptions)
+
+    def on_unregister(self, group: str) -> None:
+        """Nobody is left to be told; the group's filters are kept for a while."""
+        self._filters.unregister(group)
+
+
+class ConsumerGroupInfo:
+    """One live group. Owned by: ConsumerManager's lock; single lookups are safe without it."""
+
+    __slots__ = (
+        "consume_from_where",
+        "consume_type",
+        "group_name",
+        "members",
+        "message_model",
+        "subscriptions",
+    )
+
+    def __init__(self, data: ConsumerData) -> None:
+        self.group_name = data.group_name
+        self.members: dict[ConnectionLike, ClientChannelInfo] = {}
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.set_mode(data)
+
+    def set_mode(self, data: ConsumerData) -> None:
+        """The newest heartbeat wins, silently, as in the original."""
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+
+    def update_member(self, info: ClientChannelInfo) -> bool:
+        """Note a heartbeat; True for a new connection."""
+        known = self.members.get(info.connection)
+        if known is not None and known.client_id == info.client_id:
+            known.last_update_ms = info.last_update_ms
+            return False
+        self.members[info.connection] = info
+        if known is not None:
+            log.error("group %s: %r was %s before", self.group_name, info, known.client_id)
+            return False
+        log.info("group %s: new consumer %r, %s", self.group_name, info, self.consume_type)
+        return True
+
+    def update_subscriptions(self, subscriptions: Sequence[SubscriptionData]) -> bool:
+        """Take over what a heartbeat says; True when a topic came or went.
+
+        A higher subVersion replaces; topics that the heartbeat does not name are dropped.
+        """
+        changed = False
+        for subscription in subscriptions:
+            old = self.subscriptions.get(subscription.topic)
+            changed |= old is None
+            if old is None or subscription.sub_version > old.sub_version:
+                self.subscriptions[subscription.topic] = subscription
+        named = {subscription.topic for subscription in subscriptions}
+        for topic in [topic for topic in self.subscriptions if topic not in named]:
+            log.warning("group %s: topic %s is not subscribed any more", self.group_name, topic)
+            del self.subscriptions[topic]
+            changed = True
+        return changed
+
+    def connections(self) -> list[ConnectionLike]:
+        """Every member's connection."""
+        return list(self.members.copy())
+
+    def infos(self) -> list[ClientChannelInfo]:
+        """Every member."""
+        return list(self.members.copy().values())
+
+
+class ConsumerManager:
+    """Live consumer groups. Owned by: `_lock`."""
+
+    def __init__(self, clock: Clock, listener: ConsumerGroupListener) -> None:
+        self._clock = clock
+        self._listener = listener
+        self._lock = threading.Lock()
+        self._groups: dict[str, ConsumerGroupInfo] = {}
+
+    # -- lookups, no lock -----------------------------------------------------------------------
+
+    def find_group(self, group: str) -> ConsumerGroupInfo | None:
+        """The live group, or None."""
+        return self._groups.get(group)
+
+    def has_group(self, group: str) -> bool:
+        """Whether the group has a live member."""
+        return group in self._groups
+
+    def is_broadcasting(self, group: str) -> bool:
+        """Whether the group's newest heartbeat said BROADCASTING."""
+        info = self._groups.get(group)
+        return info is not None and info.message_model == MessageModel.BROADCASTING
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group's newest heartbeat said about `topic`."""
+        info = self._groups.get(group)
+        return None if info is None else info.subscriptions.get(topic)
+
+    def subscription_count(self, group: str) -> int:
+        """How many topics the live group subscribes."""
+        info = self._groups.get(group)
+        return 0 if info is None else len(info.subscriptions)
+
+    def client_ids(self, group: str) -> list[str]:
+        """Ids of the live members; a client on two connections is there twice (38)."""
+        info = self._groups.get(group)
+        return [] if info is None else [member.client_id for member in info.infos()]
+
+    def find_member(self, group: str, client_id: str) -> ClientChannelInfo | None:
+        """A member by its client id."""
+        info = self._groups.get(group)
+        if info is None:
+            return None
+        return next((each for each in info.infos() if each.client_id == client_id), None)
+
+    def group_names(self) -> list[str]:
+        """The groups that have members."""
+        return list(self._groups)
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Live groups that subscribe `topic`."""
+        groups = self._groups.copy()
+        return [name for name, info in groups.items() if topic in info.subscriptions]
+
+    def connections_of(self, group: str) -> list[ConnectionLike]:
+        """Connections of the live members."""
+        info = self._groups.get(group)
+        return [] if info is None else info.connections()
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def register_consumer(
+        self, data: ConsumerData, info: ClientChannelInfo, *, notify: bool
+    ) -> bool:
+        """A heartbeat of `info` says `data`; whether members or topics changed.
+
+        `notify` is the group's notifyConsumerIdsChangedEnable.
+        """
+        group = data.group_name
+        with self._lock:
+            found = self._groups.get(group) or ConsumerGroupInfo(data)
+            found.set_mode(data)
+            is_new = found.update_member(info)
+            changed = found.update_subscriptions(data.subscription_data_set) or is_new
+            # Only a filled group may be seen by the lookups.
+            self._groups[group] = found
+            connections = found.connections()
+        if changed and notify:
+            self._listener.on_change(group, connections)
+        self._listener.on_register(group, data.subscription_data_set)
+        if not info.connection.is_open:
+            # It closed while its heartbeat waited for a thread: nobody else would remove it.
+            self.on_connection_close(info.connection)
+        return changed
+
+    def unregister_consumer(self, group: str, connection: ConnectionLike, *, notify: bool) -> None:
+        """The client says that it leaves `group`."""
+        with self._lock:
+            left = self._remove(group, connection, "unregistered")
+        self._tell_left(group, left, notify=notify)
+
+    def on_connection_close(self, connection: ConnectionLike) -> None:
+        """Forget a connection that is gone, and tell the rest of its groups at once."""
+        with self._lock:
+            left = {
+                group: self._remove(group, connection, "connection closed")
+                for group in [
+                    name for name, info in self._groups.items() if connection in info.members
+                ]
+            }
+        for group, connections in left.items():
+            self._tell_left(group, connections, notify=True)
+
+    def scan_not_active_channel(self) -> list[ConnectionLike]:
+        """Drop who was not heard of for CHANNEL_EXPIRED_MS, then close their connections.
+
+        The others are not told: they find out at their next rebalance, as with the original.
+        """
+        limit_ms = self._clock.now_ms() - CHANNEL_EXPIRED_MS
+        with self._lock:
+            expired = [
+                (group, member.connection)
+                for group, info in self._groups.items()
+                for member in info.members.values()
+                if member.last_update_ms < limit_ms
+            ]
+            gone = {
+                group: self._remove(group, connection, f"no heartbeat for {CHANNEL_EXPIRED_MS} ms")
+                for group, connection in expired
+            }
+        for group, left in gone.items():
+            if not left:
+                self._listener.on_unregister(group)
+        connections = list(dict.fromkeys(connection for _, connection in expired))
+        for connection in connections:
+            connection.close("consumer sent no heartbeat")
+        return connections
+
+    def _remove(
+        self, group: str, connection: ConnectionLike, reason: str
+    ) -> list[ConnectionLike] | None:
+        """Take a member out; who is left, or None when he was no member."""
+        info = self._groups.get(group)
+        if info is None:
+            return None
+        member = info.members.pop(connection, None)
+        if member is None:
+            return None
+        log.info("group %s: consumer %r removed: %s", group, member, reason)
+        if not info.members:
+            del self._groups[group]
+            log.info("group %s: nobody is left", group)
+        return info.connections()
+
+    def _tell_left(self, group: str, left: list[ConnectionLike] | None, *, notify: bool) -> None:
+        if left is None:
+            return
+        if not left:
+            self._listener.on_unregister(group)
+        elif notify:
+            self._listener.on_change(group, left)

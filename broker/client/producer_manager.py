@@ -1,0 +1,120 @@
+"""ProducerManager: which producers are connected, by group and by client id.
+
+Fed by heartbeats (34), unregisters (35) and closed connections; read by transaction checks (39),
+request-reply (326) and mqadmin (204, 328). Keyed by connection: a client id on two connections
+counts twice. Changed under one lock by pool threads and the loop; lookups take no lock. In memory
+only. Two faults of the original are not here: empty groups are dropped, and a client stays
+findable while any of its groups is registered.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from typing import Final
+
+from broker.client.client_channel_info import ClientChannelInfo
+from ipc.clock import Clock
+from remoting.request_processor import ConnectionLike
+
+log = logging.getLogger(__name__)
+
+CHANNEL_EXPIRED_MS: Final = 120_000
+"""A client that sent no heartbeat for longer is dropped and disconnected."""
+
+_AVAILABLE_TRIES: Final = 3
+
+
+class ProducerManager:
+    """Producer groups and their connections. Owned by: `_lock`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._groups: dict[str, dict[ConnectionLike, ClientChannelInfo]] = {}
+        self._clients: dict[str, ConnectionLike] = {}
+        self._round_robin = itertools.count()
+
+    def register_producer(self, group: str, info: ClientChannelInfo) -> None:
+        """A heartbeat of `info` names `group`."""
+        with self._lock:
+            table = self._groups.setdefault(group, {})
+            known = table.get(info.connection)
+            if known is not None:
+                known.last_update_ms = info.last_update_ms
+            else:
+                table[info.connection] = info
+                log.info("producer group %s: new %r", group, info)
+            self._clients[info.client_id] = info.connection
+        if not info.connection.is_open:
+            # It closed while its heartbeat waited for a thread: nobody else would remove it.
+            self.on_connection_close(info.connection)
+
+    def unregister_producer(self, group: str, connection: ConnectionLike) -> None:
+        """The client says that it leaves `group`."""
+        with self._lock:
+            self._remove(group, connection, "unregistered")
+
+    def on_connection_close(self, connection: ConnectionLike) -> None:
+        """Forget every group of a connection that is gone."""
+        with self._lock:
+            for group in [group for group, table in self._groups.items() if connection in table]:
+                self._remove(group, connection, "connection closed")
+
+    def scan_not_active_channel(self) -> list[ConnectionLike]:
+        """Drop who was not heard of for CHANNEL_EXPIRED_MS; their connections are closed."""
+        limit_ms = self._clock.now_ms() - CHANNEL_EXPIRED_MS
+        with self._lock:
+            expired = [
+                (group, info.connection)
+                for group, table in self._groups.items()
+                for info in table.values()
+                if info.last_update_ms < limit_ms
+            ]
+            for group, connection in expired:
+                self._remove(group, connection, f"no heartbeat for {CHANNEL_EXPIRED_MS} ms")
+        connections = list(dict.fromkeys(connection for _, connection in expired))
+        for connection in connections:
+            connection.close("producer sent no heartbeat")
+        return connections
+
+    def _remove(self, group: str, connection: ConnectionLike, reason: str) -> None:
+        table = self._groups.get(group, {})
+        info = table.pop(connection, None)
+        if info is None:
+            return
+        log.info("producer group %s: %r removed: %s", group, info, reason)
+        if not table:
+            del self._groups[group]
+        still_there = any(connection in other for other in self._groups.values())
+        if not still_there and self._clients.get(info.client_id) is connection:
+            del self._clients[info.client_id]
+
+    # -- lookups, no lock -----------------------------------------------------------------------
+
+    def find_connection(self, client_id: str) -> ConnectionLike | None:
+        """The newest connection of a client id (request-reply)."""
+        return self._clients.get(client_id)
+
+    def find_available(self, group: str) -> ConnectionLike | None:
+        """An open connection of the group, in turn, or None (transaction checks)."""
+        connections = list(self._groups.get(group, {}).copy())
+        if not connections:
+            log.warning("producer group %s: nobody is connected", group)
+            return None
+        start = next(self._round_robin)
+        for step in range(_AVAILABLE_TRIES):
+            candidate = connections[(start + step) % len(connections)]
+            if candidate.is_open:
+                return candidate
+        return None
+
+    def find_group(self, group: str) -> list[ClientChannelInfo] | None:
+        """The members of a group; None when nobody is there (204)."""
+        table = self._groups.get(group)
+        return None if table is None else list(table.copy().values())
+
+    def all_groups(self) -> dict[str, list[ClientChannelInfo]]:
+        """Every group with its members (328)."""
+        return {group: list(table.copy().values()) for group, table in self._groups.copy().items()}

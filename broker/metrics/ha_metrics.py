@@ -1,0 +1,308 @@
+"""HaMetrics: what process `ha` knows of replication, into the metric slots, five times a second.
+
+A thread of process `ha`, the only writer of its metrics. The slots outlive the process: the next
+one finds there which replicas there were and what was counted of them, and goes on; the time
+between the two is disconnected time. A broker that is started anew finds them in ReplicaMemory and
+counts from zero, from its start on. It looks up nothing itself (ha/ha_observer.py does) and knows
+no Prometheus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker.metrics import metrics_table as table
+from broker.metrics.metrics_table import Metric
+from ha.ha_observer import HaFacts, ReplicaFacts
+from ha.refusals import RefusalReason
+from ha.replica_clock import ReplicaClock
+from ha.replica_memory import KnownReplica
+from ha.replica_registry import Replica
+from ha.replica_totals import ReplicaTotals, TotalsNow
+from ha.slave_progress import REPORT_REFUSALS, ReplicaState, start_offset_for
+from ipc.clock import Clock
+from ipc.metric_slots import OVERFLOW
+from ipc.service_thread import FailureHandler, ServiceThread
+
+OBSERVE_MS: Final = 200
+
+_Labels = tuple[str, ...]
+_PER_REPLICA: Final = (
+    table.HA_REPLICA_LAG_BYTES,
+    table.HA_REPLICA_LAG_SECONDS,
+    table.HA_REPLICA_LAG_EXACT,
+    table.HA_REPLICA_CONNECTED,
+    table.HA_REPLICA_LEFT,
+    table.HA_REPLICA_IN_SYNC,
+    table.HA_ACK_OFFSET,
+    table.HA_TRANSFERRED,
+    table.HA_RECONNECTS,
+)
+"""Those with REPLICA_LABELS."""
+_AT_THE_DOOR: Final = (
+    RefusalReason.UNKNOWN_PEER,
+    RefusalReason.TOO_MANY_CONNECTIONS,
+    RefusalReason.SILENT,
+    RefusalReason.NEGATIVE,
+    RefusalReason.BEYOND_MAX,
+    RefusalReason.BELOW_MIN,
+    RefusalReason.TLS,
+    RefusalReason.NETWORK,
+)
+"""What a link may be refused for before it is served; shown at 0, too."""
+
+
+class Slots(Protocol):
+    """What is needed of MetricSlots."""
+
+    values: memoryview[float]
+
+    def find(self, metric: str, labels: _Labels = (), size: int = 1) -> int:
+        """The first slot of a series, made with zeros when it is new."""
+
+    def hide(self, metric: str, labels: _Labels) -> None:
+        """Show the series no more."""
+
+    def series(self, metric: str) -> dict[_Labels, int]:
+        """Label values to first slot of what is shown."""
+
+
+class Memory(Protocol):
+    """What is needed of ReplicaMemory."""
+
+    def load(self) -> list[KnownReplica]:
+        """Replicas of this broker's life before."""
+
+    def note(self, replicas: list[KnownReplica], *, is_last: bool = False) -> None:
+        """These are known now; quick. `is_last`: nobody will be connected any more."""
+
+
+class Registry(Protocol):
+    """What is needed of ReplicaRegistry."""
+
+    def restore(
+        self, known: KnownReplica, totals: ReplicaTotals, *, ack_limit: int, is_named: bool
+    ) -> None:
+        """A replica that another process knew."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """The slots of one replica."""
+
+    gauges: Mapping[str, int]
+    """Of _PER_REPLICA, by metric."""
+    states: Mapping[ReplicaState, int]
+    rejected: Mapping[RefusalReason, int]
+
+
+class HaMetrics(ServiceThread):
+    """See the module. `restore` is called before the start and before anybody is served."""
+
+    def __init__(
+        self,
+        slots: Slots,
+        observe: Callable[[], HaFacts],
+        memory: Memory | None,
+        *,
+        broker_name: str,
+        role: str,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        """`memory`: None on a slave. `role`: brokerRole, a label of each replica."""
+        super().__init__("HaMetrics", on_failure=on_failure)
+        self._slots = slots
+        self._values = slots.values
+        self._observe = observe
+        self._memory: Final = memory
+        self._name_prefix: Final = f"{broker_name}:"
+        self._role: Final = role
+        self._series: dict[str, _Series] = {}
+        self._handshakes_before = self._kept_handshakes()
+        self._received_before = self._value(table.HA_CLIENT_RECEIVED)
+
+    # -- what was before -----------------------------------------------------------------------
+
+    def restore(
+        self,
+        registry: Registry,
+        clock: Clock,
+        min_offset: int,
+        max_offset: int,
+        *,
+        broker_started_ms: int,
+    ) -> None:
+        """Tell the registry which replicas there were; the log begins at `min_offset` and ends at
+        `max_offset`: what is behind that was sent to none of them. They have been disconnected
+        since another `ha` looked last, or since the broker was started (monotonic): its store may
+        have recovered for long."""
+        known = {} if self._memory is None else {each.id: each for each in self._memory.load()}
+        if self._slots.series(table.HA_OBSERVED_MS.name):  # This broker had a process `ha` before.
+            known = self._kept_replicas(known, clock, min_offset)
+            since_ms = int(self._value(table.HA_OBSERVED_MS))
+        else:
+            known = {name: each for name, each in known.items() if self._is_name(name)}
+            since_ms = broker_started_ms
+        for each in sorted(known.values(), key=lambda replica: replica.left_ms or 0):
+            totals = self._kept_totals(each.id)
+            state_clock = ReplicaClock(since_ms, spent_ms=totals.state_ms)
+            registry.restore(
+                each,
+                ReplicaTotals(state_clock, totals),
+                ack_limit=max_offset if each.ack_limit is None else each.ack_limit,
+                is_named=self._is_name(each.id),
+            )
+
+    def _is_name(self, replica: str) -> bool:
+        return replica.startswith(self._name_prefix)
+
+    def _kept_replicas(
+        self, written: Mapping[str, KnownReplica], clock: Clock, min_offset: int
+    ) -> dict[str, KnownReplica]:
+        """What the slots say; `written` has the rest, about those that it knows. That process was
+        killed: what was acknowledged after its last look is not there (no `ack_limit`)."""
+        silent_ms = clock.monotonic_ms() - int(self._value(table.HA_OBSERVED_MS))
+        lost_ms = clock.now_ms() - silent_ms
+        kept = {}
+        for labels in self._slots.series(table.HA_REPLICA_CONNECTED.name):
+            replica = labels[0]
+            if replica == OVERFLOW:
+                continue
+            self._series[replica] = self._series_of(replica)
+            ack_offset = int(self._value(table.HA_ACK_OFFSET, labels))
+            left_ms = round(self._value(table.HA_REPLICA_LEFT, labels) * 1000)
+            found = written.get(replica)
+            kept[replica] = KnownReplica(
+                id=replica,
+                remote=replica if found is None else found.remote,
+                ack_offset=ack_offset,
+                position=start_offset_for(ack_offset, min_offset),
+                connected_since_ms=0 if found is None else found.connected_since_ms,
+                left_ms=left_ms or lost_ms,
+            )
+        return kept
+
+    def _kept_totals(self, replica: str) -> TotalsNow:
+        labels = (replica, self._role)
+        rejected = {
+            reason: int(self._value(table.HA_REJECTED_ACKS, (replica, reason.name.lower())))
+            for reason in REPORT_REFUSALS
+        }
+        state_ms = {
+            state: round(self._value(table.HA_STATE_SECONDS, (replica, state.value)) * 1000)
+            for state in ReplicaState
+        }
+        return TotalsNow(
+            transferred=int(self._value(table.HA_TRANSFERRED, labels)),
+            reconnects=int(self._value(table.HA_RECONNECTS, labels)),
+            rejected_acks=rejected,
+            state_ms=state_ms,
+        )
+
+    def _kept_handshakes(self) -> dict[RefusalReason, float]:
+        return {
+            reason: self._value(table.HA_REJECTED_HANDSHAKES, (reason.name.lower(),))
+            for reason in RefusalReason
+        }
+
+    def _value(self, metric: Metric, labels: _Labels = ()) -> float:
+        """What is in a series; 0 where there is none."""
+        slot = self._slots.series(metric.name).get(labels)
+        return 0.0 if slot is None else self._values[slot]
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One look, one sleep."""
+        self._write(self._observe())
+        self.wait_for_running(OBSERVE_MS)
+
+    def finish(self) -> None:
+        """The last look: everybody has gone."""
+        self._write(self._observe(), is_last=True)
+
+    def _write(self, facts: HaFacts, *, is_last: bool = False) -> None:
+        # First: a reader adds the time since then to what is in the slots (ReplicaSight).
+        self._set(table.HA_OBSERVED_MS, facts.observed_ms)
+        for each in facts.replicas:
+            self._write_replica(each)
+        self._hide_others({each.replica.id for each in facts.replicas})
+        self._set(table.HA_MASTER_MAX_OFFSET, facts.max_offset)
+        self._set(table.HA_UNREPLICATED_BYTES, facts.unreplicated_bytes)
+        self._set(table.HA_OLDEST_UNREPLICATED, facts.oldest_unreplicated_ms / 1000)
+        self._set(table.HA_UNREPLICATED_EXACT, facts.unreplicated_exact)
+        self._write_refusals(facts)
+        if facts.client is not None:
+            self._set(table.HA_CLIENT_CONNECTED, facts.client.local_address is not None)
+            self._set(table.HA_CLIENT_RECEIVED, self._received_before + facts.client.received)
+        if self._memory is not None:
+            named = (each.replica for each in facts.replicas if self._is_name(each.replica.id))
+            self._memory.note([_known(replica) for replica in named], is_last=is_last)
+
+    def _set(self, metric: Metric, value: float, labels: _Labels = ()) -> None:
+        self._values[self._slots.find(metric.name, labels, metric.size)] = value
+
+    def _write_refusals(self, facts: HaFacts) -> None:
+        for reason in {*_AT_THE_DOOR, *facts.rejected_handshakes}:
+            count = facts.rejected_handshakes.get(reason, 0)
+            before = self._handshakes_before[reason]
+            self._set(table.HA_REJECTED_HANDSHAKES, before + count, (reason.name.lower(),))
+
+    # -- replicas ------------------------------------------------------------------------------
+
+    def _write_replica(self, facts: ReplicaFacts) -> None:
+        replica, totals = facts.replica, facts.replica.totals
+        series = self._series.get(replica.id)
+        if series is None:
+            series = self._series[replica.id] = self._series_of(replica.id)
+        values, gauges = self._values, series.gauges
+        left_ms = replica.disconnected_since_ms or 0
+        values[gauges[table.HA_REPLICA_LAG_BYTES.name]] = facts.lag_bytes
+        values[gauges[table.HA_REPLICA_LAG_SECONDS.name]] = facts.lag.ms / 1000
+        values[gauges[table.HA_REPLICA_LAG_EXACT.name]] = facts.lag.exact
+        values[gauges[table.HA_REPLICA_CONNECTED.name]] = replica.progress is not None
+        values[gauges[table.HA_REPLICA_LEFT.name]] = left_ms / 1000
+        values[gauges[table.HA_REPLICA_IN_SYNC.name]] = replica.state is ReplicaState.in_sync
+        values[gauges[table.HA_ACK_OFFSET.name]] = replica.ack_offset
+        values[gauges[table.HA_TRANSFERRED.name]] = totals.transferred
+        values[gauges[table.HA_RECONNECTS.name]] = totals.reconnects
+        for state, slot in series.states.items():
+            values[slot] = totals.state_ms[state] / 1000
+        for reason, slot in series.rejected.items():
+            values[slot] = totals.rejected_acks.get(reason, 0)
+
+    def _series_of(self, replica: str) -> _Series:
+        find, labels = self._slots.find, (replica, self._role)
+        return _Series(
+            {metric.name: find(metric.name, labels) for metric in _PER_REPLICA},
+            {s: find(table.HA_STATE_SECONDS.name, (replica, s.value)) for s in ReplicaState},
+            {
+                reason: find(table.HA_REJECTED_ACKS.name, (replica, reason.name.lower()))
+                for reason in REPORT_REFUSALS
+            },
+        )
+
+    def _hide_others(self, shown: set[str]) -> None:
+        """Replicas that are forgotten, and ips that have got a name."""
+        for replica in self._series.keys() - shown:
+            series = self._series.pop(replica)
+            for name in series.gauges:
+                self._slots.hide(name, (replica, self._role))
+            for state in series.states:
+                self._slots.hide(table.HA_STATE_SECONDS.name, (replica, state.value))
+            for reason in series.rejected:
+                self._slots.hide(table.HA_REJECTED_ACKS.name, (replica, reason.name.lower()))
+
+
+def _known(replica: Replica) -> KnownReplica:
+    return KnownReplica(
+        id=replica.id,
+        remote=replica.remote,
+        ack_offset=replica.ack_offset,
+        position=replica.position,
+        connected_since_ms=replica.connected_since_ms,
+        left_ms=replica.disconnected_since_ms,
+        ack_limit=replica.position if replica.ack_limit is None else replica.ack_limit,
+    )

@@ -1,0 +1,231 @@
+"""The one collector: every metric of broker/metrics/metrics_table.py that has a source, as rows.
+
+Any thread of the supervisor, at each scrape. Most rows come from the metric slots that the
+processes write; control page, children and the store's partition give the rest. A process that is
+down is a value, not an absence. It knows no HTTP and no text format.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from broker.metrics import metrics_table as table
+from broker.metrics.metrics_table import Metric
+from broker.metrics.readiness import ready_reason
+from broker.metrics.replica_sight import ReplicaSight, Rows, Sight
+from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
+from broker.supervisor.supervisor import ChildState
+from ha.control_slots import HA_REFUSALS, REPLICATED_OFFSET
+from ha.refusals import RefusalReason
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from ipc.metric_slots import MetricSlotsReader
+from store.control_slots import (
+    DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    RUNNING_FLAGS,
+)
+from store.message_codec import fixed_size, read_store_timestamp
+
+log = logging.getLogger(__name__)
+
+_OFFSETS: Final = {
+    "min": MIN_PHY_OFFSET,
+    "max": MAX_PHY_OFFSET,
+    "dispatched": DISPATCHED_OFFSET,
+    "flushed": FLUSHED_OFFSET,
+    "replicated": REPLICATED_OFFSET,
+}
+_STORAGE: Final = ("local", "disk")
+_NOT_SHOWN: Final = {table.HA_OBSERVED_MS}
+_SMALLEST_RECORD: Final = fixed_size(0)
+"""Bytes; the store timestamp is within the first 76."""
+
+
+class StorageFacts:
+    """What the store's files say by themselves; of messages only when the first was stored."""
+
+    def __init__(self, root: Path, commit_log_path: Path) -> None:
+        self._root = root
+        self._commit_log_path = commit_log_path
+        self._oldest = (-1, 0)
+
+    def used_bytes(self) -> int | None:
+        """Used space of the store's partition; None when it cannot be asked."""
+        try:
+            return shutil.disk_usage(self._root).used
+        except OSError as error:
+            log.debug("%s: %s", self._root, error)
+            return None
+
+    def oldest_message_ms(self, min_phy_offset: int) -> int | None:
+        """Wall clock ms at which the oldest file's first record was stored; None when there is
+        none. Read once a file, and not mapped: a map would keep a deleted file's space."""
+        known_offset, stored_ms = self._oldest
+        if known_offset != min_phy_offset:
+            stored_ms = self._read_stored_ms(min_phy_offset)
+            if stored_ms:
+                self._oldest = (min_phy_offset, stored_ms)
+        return stored_ms or None
+
+    def _read_stored_ms(self, min_phy_offset: int) -> int:
+        path = self._commit_log_path / f"{min_phy_offset:020d}"
+        try:
+            with path.open("rb") as file:
+                head = os.pread(file.fileno(), _SMALLEST_RECORD, 0)
+        except OSError as error:
+            log.debug("%s: %s", path, error)
+            return 0
+        return read_store_timestamp(memoryview(head), 0) if len(head) == _SMALLEST_RECORD else 0
+
+
+class DumpCounts(Protocol):
+    """What is shown of the metrics dump. Any thread."""
+
+    lines: int
+    failures: int
+
+
+class BrokerCollector:
+    """Rows of every metric. Any thread."""
+
+    def __init__(
+        self,
+        reader: MetricSlotsReader,
+        page: ControlPage,
+        children: Callable[[], Iterable[ChildState]],
+        storage: StorageFacts,
+        clock: Clock,
+        *,
+        replicas_needed: int = 0,
+        dump_interval_s: float,
+    ) -> None:
+        """replicas_needed: how many replicas in sync make the broker ready. dump_interval_s: from
+        line to line of the dump that is watched, if any is."""
+        self._page = page
+        self._counters = page.counters
+        self._children = children
+        self._storage = storage
+        self._clock = clock
+        self._started_ms = clock.now_ms()
+        self._replicas_needed = replicas_needed
+        self._sight = ReplicaSight(reader, page, children, clock)
+        self._dump: DumpCounts | None = None
+        self._sources: Mapping[Metric, Callable[[], Rows]] = {
+            table.STORE_OFFSET: self._offsets,
+            table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
+            table.STORAGE_SIZE: self._storage_size,
+            table.STORAGE_FLUSH_BEHIND: lambda: self._behind(FLUSHED_OFFSET),
+            table.STORAGE_DISPATCH_BEHIND: lambda: self._behind(DISPATCHED_OFFSET),
+            table.STORAGE_MESSAGE_RESERVE_TIME: self._reserve_time,
+            table.HA_REPLICAS: lambda: _one(self._sight.replica_count()),
+            table.HA_LINKS_REFUSED: self._links_refused,
+            table.SLAVE_SYNC_AGE: self._sync_age,
+            table.SLAVE_SYNC_FAILURES: self._sync_failures,
+            table.PROCESS_UP: self._processes_up,
+            table.PROCESS_RESTARTS: self._process_restarts,
+            table.DUMP_LINES: lambda: self._of_dump(lambda dump: dump.lines),
+            table.DUMP_FAILURES: lambda: self._of_dump(lambda dump: dump.failures),
+            table.DUMP_INTERVAL: lambda: self._of_dump(lambda _: dump_interval_s),
+            table.PROCESS_START: lambda: _one(self._started_ms / 1000),
+            table.READY: lambda: _one(0 if self.ready_reason() else 1),
+        }
+
+    def collect(self) -> Iterator[tuple[Metric, Rows]]:
+        """Each metric that has series now, in the order of the table."""
+        sight = self.look()
+        for metric in table.METRICS:
+            if metric not in _NOT_SHOWN:
+                source = self._sources.get(metric)
+                rows = sight.read(metric.name) if source is None else source()
+                if rows:
+                    yield metric, rows
+
+    def watch_dump(self, dump: DumpCounts) -> None:
+        """Show what it counts, too. Before the first scrape."""
+        self._dump = dump
+
+    def look(self) -> Sight:
+        """What is in the metric slots now, replicas as they are to be shown."""
+        return self._sight.look()
+
+    def processes_down(self) -> list[str]:
+        """Names of the processes that do not run now."""
+        return [child.spec.name for child in self._children() if child.process is None]
+
+    def ready_reason(self) -> str:
+        """Why /readyz says no; empty when it says yes."""
+        return ready_reason(
+            self._page,
+            self._children(),
+            self._clock.monotonic_ms(),
+            replicas=self._replicas_in_sync() if self._replicas_needed else 0,
+            replicas_needed=self._replicas_needed,
+        )
+
+    def _replicas_in_sync(self) -> int:
+        """As rocketmq_ha_replica_in_sync shows them; two connections that may be one replica's
+        are no two copies."""
+        shown = self.look().read(table.HA_REPLICA_IN_SYNC.name)
+        return min(sum(values[0] > 0 for _, values in shown), self._sight.replica_count())
+
+    def _of_dump(self, value: Callable[[DumpCounts], float]) -> Rows:
+        return [] if self._dump is None else _one(value(self._dump))
+
+    # -- control page, files, children ---------------------------------------------------------
+
+    def _offsets(self) -> Rows:
+        return [((kind,), [float(self._counters[slot])]) for kind, slot in _OFFSETS.items()]
+
+    def _behind(self, slot: int) -> Rows:
+        # The follower first: it may move on in between, but not beyond what is read next.
+        reached = self._counters[slot]
+        return [(_STORAGE, [float(max(0, self._counters[MAX_PHY_OFFSET] - reached))])]
+
+    def _storage_size(self) -> Rows:
+        used = self._storage.used_bytes()
+        return [] if used is None else [(_STORAGE, [float(used)])]
+
+    def _reserve_time(self) -> Rows:
+        low = self._counters[MIN_PHY_OFFSET]
+        if low >= self._counters[MAX_PHY_OFFSET]:
+            return []
+        stored_ms = self._storage.oldest_message_ms(low)
+        if stored_ms is None:
+            return []
+        return [(_STORAGE, [float(max(0, self._clock.now_ms() - stored_ms))])]
+
+    def _links_refused(self) -> Rows:
+        return [
+            ((reason.name.lower(),), [float(self._counters[HA_REFUSALS + reason])])
+            for reason in RefusalReason
+        ]
+
+    def _sync_age(self) -> Rows:
+        """Only what a slave has: before its first success a kind has no age."""
+        now_ms = self._clock.now_ms()
+        last = ((kind.label, self._counters[SLAVE_SYNC_SUCCESS + kind]) for kind in SyncKind)
+        return [((name,), [max(0, now_ms - last_ms) / 1000]) for name, last_ms in last if last_ms]
+
+    def _sync_failures(self) -> Rows:
+        return [
+            ((kind.label,), [float(self._counters[SLAVE_SYNC_FAILURES + kind])])
+            for kind in SyncKind
+        ]
+
+    def _processes_up(self) -> Rows:
+        return [((c.spec.name,), [0.0 if c.process is None else 1.0]) for c in self._children()]
+
+    def _process_restarts(self) -> Rows:
+        return [((c.spec.name,), [float(c.restarts)]) for c in self._children()]
+
+
+def _one(value: float) -> Rows:
+    return [((), [float(value)])]

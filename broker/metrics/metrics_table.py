@@ -1,0 +1,265 @@
+"""Every metric of this broker: name, kind, help, labels. The one table of them.
+
+Plain data, used by the processes that count (each finds its slots in ipc/metric_slots.py by
+these names) and by the supervisor's collector that shows them. Names, labels and units of what
+RocketMQ 5.x exports, too, are its own (BrokerMetricsConstant, DefaultStoreMetricsConstant,
+RemotingMetricsConstant), so that dashboards made for it work; the rest follows Prometheus' rules
+(base units, `_total`). Who counts it is said for each part.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+BASE_LABELS: Final = ("cluster", "node_type", "node_id")
+"""On every metric, in front of its own: cluster name, "broker", broker name. As in 5.x."""
+
+STORAGE_LABELS: Final = ("storage_type", "storage_medium")
+REPLICA_LABELS: Final = ("replica", "role")
+"""Stable id of a slave (ha/replica_registry.py), and the role of the broker that serves it."""
+
+
+class Kind(enum.StrEnum):
+    """What Prometheus does with it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `name` is the exposed one, with `_total` for counters; `labels` without
+    BASE_LABELS; `buckets`: upper bounds of a histogram, +Inf not included."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Slots that one series takes: a histogram's counts (not cumulative, +Inf last), then the
+        sum of its observations."""
+        return len(self.buckets) + 2 if self.kind is Kind.HISTOGRAM else 1
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Metric:
+    return Metric(name, Kind.GAUGE, text, labels)
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Metric:
+    return Metric(name, Kind.COUNTER, text, labels)
+
+
+# -- counted by process `remoting` -------------------------------------------------------------
+
+_IN: Final = ("topic", "message_type", "is_system")
+_OUT: Final = ("topic", "consumer_group", "is_system")
+_LAG: Final = ("consumer_group", "topic", "is_retry", "is_system")
+
+MESSAGES_IN: Final = _counter("rocketmq_messages_in_total", "messages stored for producers", _IN)
+THROUGHPUT_IN: Final = _counter(
+    "rocketmq_throughput_in_total", "bytes of records stored for producers", _IN
+)
+MESSAGES_OUT: Final = _counter("rocketmq_messages_out_total", "messages given to consumers", _OUT)
+THROUGHPUT_OUT: Final = _counter(
+    "rocketmq_throughput_out_total", "bytes of records given to consumers", _OUT
+)
+RPC_LATENCY: Final = Metric(
+    "rocketmq_rpc_latency_milliseconds",
+    Kind.HISTOGRAM,
+    "time from a request to its answer, waiting included; result oneway: nobody is answered",
+    ("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
+    (1, 3, 5, 7, 10, 100, 1000, 2000, 3000),
+)
+BROKER_PERMISSION: Final = _gauge(
+    "rocketmq_broker_permission", "brokerPermission: 2 write, 4 read, 6 both"
+)
+TOPIC_NUMBER: Final = _gauge("rocketmq_topic_number", "topics, those of the system included")
+CONSUMER_GROUP_NUMBER: Final = _gauge("rocketmq_consumer_group_number", "consumer groups")
+PROCESSOR_WATERMARK: Final = _gauge(
+    "rocketmq_processor_watermark", "requests that wait, by pool", ("processor",)
+)
+PRODUCER_CONNECTIONS: Final = _gauge(
+    "rocketmq_producer_connections",
+    "connections of producers",
+    ("language", "version", "protocol_type"),
+)
+CONSUMER_CONNECTIONS: Final = _gauge(
+    "rocketmq_consumer_connections",
+    "connections of consumers",
+    ("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
+)
+CONSUMER_LAG_MESSAGES: Final = _gauge(
+    "rocketmq_consumer_lag_messages", "messages that a group has not consumed", _LAG
+)
+CONSUMER_LAG_LATENCY: Final = _gauge(
+    "rocketmq_consumer_lag_latency_milliseconds", "age of the oldest of them", _LAG
+)
+HA_SYNC_RESULT: Final = _counter(
+    "rocketmq_ha_sync_result_total",
+    "sends that waited for flush or replicas, by their answer",
+    ("result",),
+)
+HA_ACK_LATENCY: Final = Metric(
+    "rocketmq_ha_ack_latency_seconds",
+    Kind.HISTOGRAM,
+    "time from the append to the acknowledgement of enough replicas, of sends that waited for it, "
+    "without the disk's flush; not of those whose replicas were late or missing",
+    (),
+    (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+)
+
+# -- counted by process `ha` -------------------------------------------------------------------
+
+HA_REPLICA_LAG_BYTES: Final = _gauge(
+    "rocketmq_ha_replica_lag_bytes", "log bytes that a replica has not acknowledged", REPLICA_LABELS
+)
+HA_REPLICA_LAG_SECONDS: Final = _gauge(
+    "rocketmq_ha_replica_lag_seconds",
+    "age of the oldest record that a replica has not acknowledged; 0 when it has all",
+    REPLICA_LABELS,
+)
+HA_REPLICA_LAG_EXACT: Final = _gauge(
+    "rocketmq_ha_replica_lag_exact",
+    "1: the lag is exact; 0: it is at most that, as acknowledgements of a replica that is gone "
+    "were lost with a killed process, or in seconds at least that, as the record was deleted or "
+    "not found",
+    REPLICA_LABELS,
+)
+HA_REPLICA_CONNECTED: Final = _gauge(
+    "rocketmq_ha_replica_connected",
+    "1 while a replica is connected; stays, at 0, for haReplicaRememberHours after it left",
+    REPLICA_LABELS,
+)
+HA_REPLICA_LEFT: Final = _gauge(
+    "rocketmq_ha_replica_left_timestamp_seconds",
+    "when a replica left, in seconds since 1970; 0 while it is connected",
+    REPLICA_LABELS,
+)
+HA_REPLICA_IN_SYNC: Final = _gauge(
+    "rocketmq_ha_replica_in_sync", "1 while a replica follows closely", REPLICA_LABELS
+)
+HA_ACK_OFFSET: Final = _gauge(
+    "rocketmq_ha_ack_offset_bytes", "what a replica has acknowledged", REPLICA_LABELS
+)
+HA_MASTER_MAX_OFFSET: Final = _gauge(
+    "rocketmq_ha_master_max_offset_bytes", "end of the log that replicas follow"
+)
+HA_TRANSFERRED: Final = _counter(
+    "rocketmq_ha_transferred_bytes_total", "log bytes sent to a replica", REPLICA_LABELS
+)
+HA_STATE_SECONDS: Final = _counter(
+    "rocketmq_ha_state_seconds_total",
+    "time that a replica spent in each state, counted inside the broker",
+    ("replica", "state"),
+)
+HA_RECONNECTS: Final = _counter(
+    "rocketmq_ha_reconnects_total", "connections of a replica after its first", REPLICA_LABELS
+)
+HA_REJECTED_ACKS: Final = _counter(
+    "rocketmq_ha_rejected_acks_total",
+    "reports of a replica that could not be true, by reason",
+    ("replica", "reason"),
+)
+HA_REJECTED_HANDSHAKES: Final = _counter(
+    "rocketmq_ha_rejected_handshakes_total",
+    "replication links refused before they were served, by reason",
+    ("reason",),
+)
+HA_UNREPLICATED_BYTES: Final = _gauge(
+    "rocketmq_ha_unreplicated_bytes", "what no replica has: lost if this broker died now"
+)
+HA_OLDEST_UNREPLICATED: Final = _gauge(
+    "rocketmq_ha_oldest_unreplicated_seconds", "age of the oldest record that no replica has"
+)
+HA_UNREPLICATED_EXACT: Final = _gauge(
+    "rocketmq_ha_unreplicated_exact",
+    "1: what no replica has is known, in bytes and seconds; 0: it is at most that, as "
+    "acknowledgements of a replica that is gone were lost with a killed process",
+)
+HA_OBSERVED_MS: Final = _gauge(
+    "rocketmq_ha_observed_monotonic_ms",
+    "when process ha looked at its replicas last; not shown",
+)
+HA_CLIENT_CONNECTED: Final = _gauge(
+    "rocketmq_ha_client_connected", "slave: 1 while the link to the master is open"
+)
+HA_CLIENT_RECEIVED: Final = _counter(
+    "rocketmq_ha_client_received_bytes_total", "slave: log bytes received from the master"
+)
+
+# -- known to the supervisor: control page, files, children ------------------------------------
+
+STORE_OFFSET: Final = _gauge(
+    "rocketmq_store_offset_bytes", "positions in the commit log", ("kind",)
+)
+STORE_WRITABLE: Final = _gauge("rocketmq_store_writable", "1 while the store accepts writes")
+STORAGE_SIZE: Final = _gauge(
+    "rocketmq_storage_size_bytes", "used space of the partition of the store", STORAGE_LABELS
+)
+STORAGE_FLUSH_BEHIND: Final = _gauge(
+    "rocketmq_storage_flush_behind_bytes", "log bytes that are not on disk yet", STORAGE_LABELS
+)
+STORAGE_DISPATCH_BEHIND: Final = _gauge(
+    "rocketmq_storage_dispatch_behind_bytes",
+    "log bytes that are in no consumequeue yet",
+    STORAGE_LABELS,
+)
+STORAGE_MESSAGE_RESERVE_TIME: Final = _gauge(
+    "rocketmq_storage_message_reserve_time_milliseconds",
+    "age of the oldest message",
+    STORAGE_LABELS,
+)
+HA_REPLICAS: Final = _gauge(
+    "rocketmq_ha_replicas",
+    "distinct slaves that are connected and not further back than haSlaveFallbehindMax",
+)
+HA_LINKS_REFUSED: Final = _counter(
+    "rocketmq_ha_links_refused_total",
+    "replication links refused or closed, on either side, by reason",
+    ("reason",),
+)
+SLAVE_SYNC_AGE: Final = _gauge(
+    "rocketmq_slave_sync_age_seconds",
+    "time since a kind of metadata was last taken over from the master",
+    ("kind",),
+)
+SLAVE_SYNC_FAILURES: Final = _counter(
+    "rocketmq_slave_sync_failures_total", "failed takeovers of metadata", ("kind",)
+)
+PROCESS_UP: Final = _gauge("rocketmq_process_up", "1 while a process runs", ("process",))
+PROCESS_RESTARTS: Final = _counter(
+    "rocketmq_process_restarts_total", "restarts by the supervisor", ("process",)
+)
+PROCESS_START: Final = _gauge(
+    "process_start_time_seconds", "when the broker (its supervisor) was started, since 1970 UTC"
+)
+READY: Final = _gauge("rocketmq_ready", "1 while /readyz says so")
+DUMP_LINES: Final = _counter(
+    "rocketmq_metrics_dump_lines_total", "lines written to the metrics dump"
+)
+DUMP_FAILURES: Final = _counter(
+    "rocketmq_metrics_dump_failures_total", "lines that could not be written to the metrics dump"
+)
+DUMP_INTERVAL: Final = _gauge(
+    "rocketmq_metrics_dump_interval_seconds", "time from line to line of the metrics dump"
+)
+SERIES_CAPPED: Final = _counter(
+    "rocketmq_metrics_series_capped_total",
+    "look-ups of series that found no room and count under __overflow__",
+    ("metric",),
+)
+
+
+def flag(value: bool) -> str:
+    """A label's text for yes and no, as in 5.x."""
+    return "true" if value else "false"
+
+
+METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+"""All of them."""

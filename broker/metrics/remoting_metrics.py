@@ -1,0 +1,168 @@
+"""RemotingMetrics: what process `remoting` counts for /metrics while it serves.
+
+The slots of sends, pulls and answers. The loop thread counts into them with plain additions
+(`values[slot] += n`), mostly once for each topic and turn of the loop. Answers that a pool's thread
+may count, too, are counted under a lock, whoever gives them: a request that goes through a pool
+(36, 37, 323 to 325) may be answered by the loop later. Codes that only the loop answers (sends and
+pulls) need none. Labels and names are those of RocketMQ 5.x (AbstractSendMessageProcessor,
+DefaultPullMessageResultHandler, NettyRemotingAbstract.writeResponse). Knows no request; what is
+sampled instead of counted is in broker_gauges.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from broker.metrics import metrics_table as table
+from broker.topic.system_topics import (
+    DLQ_GROUP_TOPIC_PREFIX,
+    RETRY_GROUP_TOPIC_PREFIX,
+    SystemTopics,
+    is_system_group,
+)
+from ipc.metric_slots import MetricSlots
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+
+_NOT_COUNTED: Final = (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
+SYNC_RESULTS: Final = {
+    ResponseCode.SUCCESS: "ok",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "flush_slave_timeout",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "slave_not_available",
+    ResponseCode.FLUSH_DISK_TIMEOUT: "flush_disk_timeout",
+}
+_RPC_BOUNDS: Final = table.RPC_LATENCY.buckets
+_ACK_BOUNDS: Final = table.HA_ACK_LATENCY.buckets
+_NS_PER_S: Final = 1_000_000_000
+_REQUEST_NAMES: Final = {int(code): code.name.lower() for code in RequestCode}
+_RESPONSE_NAMES: Final = {int(code): code.name.lower() for code in ResponseCode}
+
+
+class Series(NamedTuple):
+    """Slots of messages and of bytes."""
+
+    messages: int
+    size: int
+
+
+class RemotingMetrics:
+    """See the module. Owned by: the loop thread, but for `answered` (any thread)."""
+
+    def __init__(self, slots: MetricSlots, system_topics: SystemTopics) -> None:
+        self.values: Final = slots.values
+        self._slots = slots
+        self._system_topics = system_topics
+        self._lock = threading.Lock()
+        self._rpc: dict[tuple[int, int, bool, str], int] = {}
+        self._sync = {
+            code: slots.find(table.HA_SYNC_RESULT.name, (name,))
+            for code, name in SYNC_RESULTS.items()
+        }
+        self._ack = slots.find(table.HA_ACK_LATENCY.name, (), table.HA_ACK_LATENCY.size)
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def series_in(self, topic: str, message_type: str) -> Series | None:
+        """Where sends to `topic` are counted; None where 5.x counts none: retries, dead letters."""
+        if topic.startswith(_NOT_COUNTED):
+            return None
+        labels = (topic, message_type, table.flag(self._system_topics.is_system_topic(topic)))
+        find = self._slots.find
+        return Series(find(table.MESSAGES_IN.name, labels), find(table.THROUGHPUT_IN.name, labels))
+
+    def series_out(self, topic: str, group: str) -> Series | None:
+        """Where pulls of `group` from `topic` are counted; None for retry and dead letters."""
+        if topic.startswith(_NOT_COUNTED):
+            return None
+        system = self._system_topics.is_system_topic(topic) or is_system_group(group)
+        labels = (topic, group, table.flag(system))
+        find = self._slots.find
+        return Series(
+            find(table.MESSAGES_OUT.name, labels), find(table.THROUGHPUT_OUT.name, labels)
+        )
+
+    def hide_gone(self, topics: Collection[str], groups: Collection[str]) -> None:
+        """Show no more what belongs to topics and groups that are gone. Whoever keeps a Series
+        has let go of it before."""
+        hide = self._slots.hide
+        for metric in (table.MESSAGES_IN, table.THROUGHPUT_IN):
+            for labels in self._slots.series(metric.name):
+                if labels[0] not in topics:
+                    hide(metric.name, labels)
+        for metric in (table.MESSAGES_OUT, table.THROUGHPUT_OUT):
+            for labels in self._slots.series(metric.name):
+                if labels[0] not in topics or labels[1] not in groups:
+                    hide(metric.name, labels)
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def sent(
+        self, request_code: int, code: int, elapsed_ms: float, count: int = 1, *, held: bool = False
+    ) -> None:
+        """`count` answers to a code that only the loop answers, each after `elapsed_ms`; the loop
+        thread. held: they were long polls."""
+        key = (request_code, code, held, "success")
+        first = self._rpc.get(key)
+        if first is None:
+            first = self._rpc[key] = self._find_rpc(key)
+        self._observe_rpc(first, elapsed_ms, count)
+
+    def dropped(self, request_code: int, code: int, elapsed_ms: float, count: int) -> None:
+        """The same, but nobody waits for them: the requests were oneway."""
+        key = (request_code, code, False, "oneway")
+        first = self._rpc.get(key)
+        if first is None:
+            first = self._rpc[key] = self._find_rpc(key)
+        self._observe_rpc(first, elapsed_ms, count)
+
+    def answered(
+        self, request_code: int, code: int, elapsed_ms: float, *, oneway: bool = False
+    ) -> None:
+        """One answer with a time of its own: AnswerObserver. Any thread."""
+        known = request_code if request_code in _REQUEST_NAMES else -1
+        key = (known, code, False, "oneway" if oneway else "success")
+        with self._lock:
+            first = self._rpc.get(key)
+            if first is None:
+                first = self._rpc[key] = self._find_rpc(key)
+            self._observe_rpc(first, elapsed_ms, 1)
+
+    def _find_rpc(self, key: tuple[int, int, bool, str]) -> int:
+        request_code, code, held, result = key
+        labels = (
+            "remoting",
+            _REQUEST_NAMES.get(request_code, "unknown"),
+            _RESPONSE_NAMES.get(code, "unknown"),
+            table.flag(held),
+            result,
+        )
+        return self._slots.find(table.RPC_LATENCY.name, labels, table.RPC_LATENCY.size)
+
+    def _observe_rpc(self, first: int, elapsed_ms: float, count: int) -> None:
+        values = self.values
+        values[first + bisect_left(_RPC_BOUNDS, elapsed_ms)] += count
+        values[first + len(_RPC_BOUNDS) + 1] += elapsed_ms * count
+
+    # -- durability ----------------------------------------------------------------------------
+
+    def waited(
+        self,
+        request_code: int | None,
+        code: ResponseCode,
+        waited_ns: int,
+        count: int,
+        *,
+        acked_ns: int | None,
+    ) -> None:
+        """`count` sends were answered with `code` after they had waited: DurabilityStats."""
+        values = self.values
+        values[self._sync[code]] += count
+        if acked_ns is not None:
+            seconds = acked_ns / _NS_PER_S
+            values[self._ack + bisect_left(_ACK_BOUNDS, seconds)] += count
+            values[self._ack + len(_ACK_BOUNDS) + 1] += seconds * count
+        if request_code is not None:
+            self.sent(request_code, code, waited_ns / 1_000_000, count)

@@ -1,0 +1,325 @@
+"""ScheduleMessageService: delayed messages go where they belong when their time has come.
+
+Runs on the loop thread of `remoting`, on masters only. Each delay level has a queue in the schedule
+topic whose units carry the delivery time; what is due is read from the log and appended to its real
+topic. A level's progress (delayOffset.json) passes a message only when its delivery is as safe as a
+send's (flush and replicas as configured) and on disk: a crash may deliver twice, never not at all.
+Follows ScheduleMessageService of the original. Knows no request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker.append.append_line import AppendLine
+from broker.append.diverted_messages import home_of
+from broker.append.durability_waiters import DurabilityWaiters
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from ipc.clock import Clock
+from ipc.queue_table import QueueTableReader
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log_reader import CommitLogReader
+from store.consume_queue import CQ_UNIT
+from store.errors import MessageIllegalError
+from store.fresh_units import FreshUnits
+from store.message import Message
+from store.message_codec import STORE_HOST_V6_FLAG, decode_record
+
+log = logging.getLogger(__name__)
+
+FIRST_DELAY_MS: Final = 1_000
+_LOOK_MS: Final = 100
+"""The longest time between two looks at a level with messages."""
+_EMPTY_LOOK_MS: Final = 500
+"""At one without; but not longer than half of its delay."""
+_BUSY_MS: Final = 5
+_PER_TURN: Final = 64
+_TURN_NS: Final = 2_000_000
+"""So many messages, and so long, in one turn of the loop: sends and pulls come in between."""
+_UNSAFE_LIMIT: Final = 2_000
+"""Deliveries that wait for flush or replicas (Java: scheduleAsyncDeliverMaxPendingLimit)."""
+_SNAPSHOTS: Final = 1_000
+"""Steps of progress that are remembered until they are on disk; beyond, steps are joined."""
+
+
+class TimerLoop(Protocol):
+    """What is needed of the loop."""
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> object:
+        """Run `function` after `delay_ms`."""
+
+    def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
+        """Run `function` in the next turn."""
+
+
+class ScheduleStats(Protocol):
+    """Where deliveries are counted."""
+
+    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
+        """`count` messages, `size` bytes of the log, went into `topic`."""
+
+    def add_scheduled_get(self, queue_id: int, size: int) -> None:
+        """A message of the schedule topic's queue was delivered."""
+
+
+class _Level:
+    """One delay level: how far it has been read, and how far its deliveries are safe."""
+
+    __slots__ = ("delay_ms", "level", "next_offset", "queue_id", "safe_offset")
+
+    def __init__(self, level: int, delay_ms: int, offset: int) -> None:
+        self.level = level
+        self.queue_id = level - 1
+        self.delay_ms = delay_ms
+        self.next_offset = offset
+        """Queue offset of the next message to look at."""
+        self.safe_offset = offset
+        """Everything before it needs no delivery any more, once the log is on disk so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """A due message on its way into the log (Append), then until it is safe (Answer)."""
+
+    service: ScheduleMessageService
+    level: _Level
+    queue_offset: int
+    topic: TopicLog
+    records: tuple[Record]
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.service.on_placed(self, places[0][0])
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        self.service.on_refused(self, code, remark)
+
+    def send(self, code: ResponseCode) -> None:
+        """See Answer: the message is stored; nobody is told when a replica is late."""
+        self.service.on_safe(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleParts:
+    """What the service reads from and writes to."""
+
+    commit_log: CommitLog
+    line: AppendLine
+    reader: CommitLogReader
+    table: QueueTableReader
+    units: FreshUnits
+    waiters: DurabilityWaiters
+    offsets: ScheduleOffsetManager
+    stats: ScheduleStats
+    clock: Clock
+    flushed_offset: Callable[[], int]
+    """Up to where the log is on disk."""
+
+
+class ScheduleMessageService:
+    """See the module. Owned by: the loop thread."""
+
+    def __init__(self, parts: ScheduleParts, delay_level_ms: Mapping[int, int]) -> None:
+        self._parts = parts
+        self._log = parts.commit_log
+        self._delay_level_ms = delay_level_ms
+        self._levels: list[_Level] = []
+        self._unsafe = 0
+        self._moved = False
+        self._snapshots: deque[tuple[int, dict[int, int]]] = deque()
+        """Log end, and each level's safe offset when the log ended there."""
+        self._running = False
+        self._loop: TimerLoop | None = None
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self, loop: TimerLoop) -> None:
+        """Correct the stored offsets and begin to deliver in a second. The log is open."""
+        for level, delay_ms in self._delay_level_ms.items():
+            self._levels.append(_Level(level, delay_ms, self._first_offset(level)))
+        self._loop = loop
+        self._running = True
+        loop.call_later(FIRST_DELAY_MS, self._look)
+
+    def stop(self) -> None:
+        """Deliver nothing more; idempotent."""
+        self._running = False
+
+    @property
+    def unsafe(self) -> int:
+        """Deliveries that wait for the flush or the replicas."""
+        return self._unsafe
+
+    def finish(self) -> None:
+        """After the last commit of an orderly stop: nothing needs to be delivered again."""
+        self._snapshots.clear()
+        for level in self._levels:
+            self._parts.offsets.update_offset(level.level, level.next_offset)
+
+    def _first_offset(self, level: int) -> int:
+        """The stored offset, within the queue; the log knows its end before the queue does."""
+        low, high = self._parts.table.offsets(SCHEDULE_TOPIC, level - 1)
+        high = max(high, self._log.next_offset(SCHEDULE_TOPIC, level - 1) or 0)
+        stored = self._parts.offsets.find_offset(level)
+        offset = min(max(stored or 0, low), high)
+        if stored is not None and offset != stored:
+            log.error(
+                "delay level %s: offset %s is outside of its queue [%s, %s], corrected to %s",
+                level,
+                stored,
+                low,
+                high,
+                offset,
+            )
+            self._parts.offsets.update_offset(level, offset)
+        return offset
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        if not self._running:
+            return
+        assert self._loop is not None
+        wait_ms = self.deliver_due()
+        if wait_ms:
+            self._loop.call_later(wait_ms, self._look)
+        else:
+            self._loop.call_soon_threadsafe(self._look)
+
+    def deliver_due(self) -> int:
+        """Deliver what is due and fits into a turn; ms until the next look, 0: in the next turn."""
+        self._record_progress()
+        began_ns = self._parts.clock.monotonic_ns()
+        wait_ms = _EMPTY_LOOK_MS
+        left = _PER_TURN
+        for index, level in enumerate(self._levels):
+            while True:
+                due_ms = self._deliver_next(level)
+                if due_ms:
+                    break
+                left -= 1
+                if not left or self._parts.clock.monotonic_ns() - began_ns > _TURN_NS:
+                    # The level that used the turn up comes last in the next.
+                    self._levels = self._levels[index + 1 :] + self._levels[: index + 1]
+                    return 0
+            wait_ms = min(wait_ms, due_ms)
+        return wait_ms
+
+    def _deliver_next(self, level: _Level) -> int:
+        """Deliver the level's next message; 0 when one was passed, else ms until another look."""
+        if self._unsafe >= _UNSAFE_LIMIT or self._parts.line.held:
+            return _BUSY_MS
+        if not self._log.writable:
+            return _LOOK_MS
+        low, high = self._parts.table.offsets(SCHEDULE_TOPIC, level.queue_id)
+        if level.next_offset < low:
+            self._skip(level, low - level.next_offset, "expired, undelivered")
+        if level.next_offset >= high:
+            return max(_LOOK_MS, min(_EMPTY_LOOK_MS, level.delay_ms // 2))
+        unit = self._parts.units.read_units(SCHEDULE_TOPIC, level.queue_id, level.next_offset, 1)
+        if len(unit) < CQ_UNIT.size:
+            return _LOOK_MS
+        phy_offset, _, deliver_ms = CQ_UNIT.unpack(unit)
+        left_ms: int = deliver_ms - self._log.now_ms
+        if 0 < left_ms <= level.delay_ms:
+            return min(left_ms, _LOOK_MS)
+        # Due; or later than the level allows: the clock was moved, or the level made shorter.
+        raw = self._parts.reader.record_at(phy_offset)
+        message = None if raw is None else decode_record(raw, 0)[0]
+        if message is None or message.topic != SCHEDULE_TOPIC:
+            self._skip(level, 1, f"no delayed message at {phy_offset}")
+        else:
+            self._deliver(level, message)
+        return 0
+
+    def _deliver(self, level: _Level, message: Message) -> None:
+        home = home_of(message.properties)
+        if home is None or home[0] == TRANS_HALF_TOPIC:
+            self._skip(level, 1, f"message at {message.phy_offset} has no topic to go to")
+            return
+        try:
+            topic = self._log.topic(home[0])
+        except MessageIllegalError as error:
+            self._skip(level, 1, f"message at {message.phy_offset}: {error}")
+            return
+        record = Record(
+            queue_id=home[1],
+            flag=message.flag,
+            sys_flag=message.sys_flag & ~STORE_HOST_V6_FLAG | self._log.store_host_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+            body=message.body,
+            properties=message.properties,
+        )
+        queue_offset = level.next_offset
+        level.next_offset = queue_offset + 1
+        self._unsafe += 1
+        self._parts.line.append(_Delivery(self, level, queue_offset, topic, (record,)))
+
+    def _skip(self, level: _Level, count: int, why: str) -> None:
+        log.error(
+            "delay level %s: %s message(s) from offset %s passed over: %s",
+            level.level,
+            count,
+            level.next_offset,
+            why,
+        )
+        if level.safe_offset == level.next_offset:
+            level.safe_offset += count
+            self._moved = True
+        level.next_offset += count
+
+    # -- what became of a delivery -------------------------------------------------------------
+
+    def on_placed(self, delivery: _Delivery, phy_offset: int) -> None:
+        """A message is in its topic; it is safe now or when the waiters say so."""
+        end = self._log.position
+        size = end - phy_offset
+        self._parts.stats.add_put(delivery.topic.name, 1, size)
+        self._parts.stats.add_scheduled_get(delivery.level.queue_id, size)
+        if self._parts.waiters.active:
+            self._parts.waiters.add(end, delivery, None)
+        else:
+            self.on_safe(delivery)
+
+    def on_refused(self, delivery: _Delivery, code: ResponseCode, remark: str) -> None:
+        """Nothing was stored: look at the message again, unless it can never be stored."""
+        self._unsafe -= 1
+        level = delivery.level
+        level.next_offset = delivery.queue_offset
+        if code is ResponseCode.MESSAGE_ILLEGAL:
+            self._skip(level, 1, remark)
+        else:
+            log.warning("delay level %s: a delivery waits: %s", level.level, remark)
+
+    def on_safe(self, delivery: _Delivery) -> None:
+        """A delivery needs no repetition; deliveries of a level become safe in their order."""
+        self._unsafe -= 1
+        delivery.level.safe_offset = delivery.queue_offset + 1
+        self._moved = True
+
+    def _record_progress(self) -> None:
+        """Pass on the offsets whose deliveries are on disk."""
+        snapshots = self._snapshots
+        if self._moved:
+            self._moved = False
+            if len(snapshots) >= _SNAPSHOTS:
+                snapshots.pop()
+            safe = {level.level: level.safe_offset for level in self._levels}
+            snapshots.append((self._log.position, safe))
+        flushed = self._parts.flushed_offset()
+        reached = None
+        while snapshots and snapshots[0][0] <= flushed:
+            reached = snapshots.popleft()[1]
+        if reached is not None:
+            for level, offset in reached.items():
+                self._parts.offsets.update_offset(level, offset)

@@ -1,0 +1,219 @@
+"""BrokerConfigUpdate: the settings in force, and their change while the broker runs (26, 25).
+
+Runs in the `admin` pool of process `remoting`; one lock, changes one after another. A request is
+checked whole before any of it happens: one key that may not be changed, or one value that cannot
+be taken, refuses it all. Then it is saved to the settings file (whose other lines and comments
+stay), then it applies: now, or after a restart (broker/settings/changeable_keys.py), and each key leaves an
+audit line. The original lets a peer set any field. Who reads which setting is not known here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from broker.settings.changeable_keys import CHANGEABLE, Applies
+from broker.settings.changed_settings import ChangedSettings
+from broker.settings.startup_options import StartupOptions
+from conf.config_loader import update
+from conf.errors import ConfigError
+from conf.ignored_keys import IGNORED_BROKER_KEYS
+from conf.settings_change import AuditLog, read_changes
+from conf.settings_edit import save_changes
+from ipc.clock import Clock
+from ipc.command_channel import CommandError
+from remoting.body.data_version import DataVersion
+from remoting.errors import RequestError
+from remoting.response_code import ResponseCode
+from store.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+_OWN_FILE: Final = "broker.properties"
+"""Below the store's config directory, where the original writes without -c."""
+_ROLE: Final = "brokerRole"
+
+
+class SettingsUser(Protocol):
+    """Gives the settings in force to those who read them."""
+
+    def offer(self, options: StartupOptions, keys: Collection[str]) -> None:
+        """Other processes take what is theirs of the changed `keys`. Raises CommandError."""
+        ...
+
+    def use(self, options: StartupOptions, keys: Collection[str]) -> None:
+        """This process reads `options` from now on; `keys` is what changed."""
+        ...
+
+
+class BrokerConfigUpdate:
+    """ConfigSource of this broker, and the only writer of its settings file."""
+
+    def __init__(
+        self,
+        options: StartupOptions,
+        clock: Clock,
+        *,
+        config_file: Path | None,
+        user: SettingsUser,
+        changed: ChangedSettings,
+    ) -> None:
+        """config_file: the -c file. changed: gets every changed value that is in force, for
+        processes that start again while the broker runs; `options` has what is in it."""
+        self._options = options
+        self._clock = clock
+        self._config_file = config_file
+        self._user = user
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._audit = AuditLog("broker")
+        self._pending: dict[str, str] = {}
+        """Saved, but not in force before a restart."""
+        self._version = DataVersion(timestamp=clock.now_ms())
+
+    # -- ConfigSource ----------------------------------------------------------------------------
+
+    def all_configs(self) -> Mapping[str, str]:
+        """Every key with its value in force, as a settings file would have it."""
+        return self._options.settings()
+
+    def data_version(self) -> DataVersion:
+        """Raised by each change of a setting."""
+        return self._version
+
+    def update(self, text: str, who: str) -> str:
+        """Take the changes of a properties text that `who` sent; says what applies when.
+
+        Raises RequestError: NO_PERMISSION names a key that must not be changed and why,
+        SYSTEM_ERROR a value that cannot be taken, a file that cannot be written, a process that
+        does not answer; nothing changes then.
+        """
+        source = f"request 25 from {who}"
+        try:
+            changes = read_changes(text, source)
+        except ConfigError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if not changes:
+            return "nothing to change"
+        with self._lock:
+            self._refuse_protected(changes, who)
+            return self._take(changes, source, who)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _refuse_protected(self, changes: Mapping[str, str], who: str) -> None:
+        denied = [key.strip() for key in self._options.broker.config_black_list.split(";")]
+        for key, value in changes.items():
+            reason = self._why_protected(key, value, denied)
+            if reason:
+                self._audit.refused(who, key, reason)
+                raise RequestError(
+                    ResponseCode.NO_PERMISSION,
+                    f"Can not update config {key!r:.80}: {reason}. Nothing is changed",
+                )
+
+    def _why_protected(self, key: str, value: str, denied: list[str]) -> str:
+        """Empty for a change that may be made."""
+        if key in denied:
+            return "it is in configBlackList"
+        if key in CHANGEABLE:
+            slave = "SLAVE"
+            if key == _ROLE and slave in (value, self._options.store.broker_role.name):
+                return (
+                    "a broker becomes a slave, or a slave a master, by its settings file before a "
+                    "start: brokerId and the data must fit"
+                )
+            return ""
+        if key in IGNORED_BROKER_KEYS:
+            return "it has no effect in this broker"
+        if key in self._options.settings():
+            return "it can only be changed in the settings file before a start"
+        return "there is no such setting; getBrokerConfig lists all"
+
+    def _with(
+        self, options: StartupOptions, changes: Mapping[str, str], source: str
+    ) -> StartupOptions:
+        """A copy with these values. Raises RequestError for one that cannot be taken."""
+        try:
+            changed = dataclasses.replace(
+                options,
+                broker=update(options.broker, changes, source),
+                store=update(options.store, changes, source),
+            )
+            changed.store.validate()
+        except (ConfigError, StoreError) as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{error}. Nothing is changed") from error
+        return changed
+
+    # -- the change ------------------------------------------------------------------------------
+
+    def _take(self, changes: Mapping[str, str], source: str, who: str) -> str:
+        now = {key: text for key, text in changes.items() if CHANGEABLE[key] is Applies.NOW}
+        later = {key: text for key, text in changes.items() if key not in now}
+        old = self._with(self._options, self._pending, source).settings()
+        in_force = self._with(self._options, now, source)
+        pending = {**self._pending, **later}
+        new = self._with(in_force, pending, source).settings()
+        path = self._config_file or self._options.store.config_path / _OWN_FILE
+        self._offer(in_force, now)
+        self._save(path, {key: new[key] for key in changes}, now)
+        self._pending = pending
+        self._put_in_force(in_force, {key: new[key] for key in now})
+        for key in changes:
+            self._audit.changed(who, key, old[key], new[key], CHANGEABLE[key].value)
+        return _remark(now, later, self._saved_words(path))
+
+    def _offer(self, options: StartupOptions, keys: Collection[str]) -> None:
+        try:
+            self._user.offer(options, keys)
+        except CommandError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"{error}. Nothing is changed; try again"
+            ) from error
+
+    def _save(self, path: Path, values: Mapping[str, str], offered: Collection[str]) -> None:
+        """Write the file; what other processes have taken is taken back when that fails."""
+        try:
+            save_changes(path, values)
+        except (OSError, ConfigError) as error:
+            log.error("settings: cannot save to %s: %s", path, error)
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{path}: the settings file cannot be written: {reason}. "
+                f"{self._take_back(offered)}",
+            ) from error
+
+    def _take_back(self, offered: Collection[str]) -> str:
+        """Offer what is in force again; how things stand then."""
+        try:
+            self._user.offer(self._options, offered)
+        except CommandError as error:
+            log.error("settings: not taken back: %s", error)
+            return f"Nothing is saved, but the new values may count until a restart: {error}"
+        return "Nothing is changed"
+
+    def _put_in_force(self, options: StartupOptions, values: Mapping[str, str]) -> None:
+        self._changed.write({**self._changed.read(), **values})
+        self._options = options
+        self._version = self._version.next_version(self._clock.now_ms())
+        self._user.use(options, values.keys())
+
+    def _saved_words(self, path: Path) -> str:
+        if self._config_file is not None:
+            return f"saved to {path}"
+        return f"saved to {path}, which counts only in a start with -c {path}"
+
+
+def _remark(now: Collection[str], later: Collection[str], saved: str) -> str:
+    """What an operator reads: "applied now: a, b; applies after a restart: c; saved to FILE"."""
+    parts = []
+    if now:
+        parts.append(f"applied now: {', '.join(now)}")
+    if later:
+        parts.append(f"applies after a restart: {', '.join(later)}")
+    return "; ".join((*parts, saved))

@@ -1,0 +1,228 @@
+"""MasterInspector: where is our master, and do its log and ours belong together?
+
+Process `ha` of a slave may not speak the remoting protocol, so it asks here (command
+"inspect_master" of the channel ha->remoting) before every connection. The master's remoting port
+is asked for its log's bounds (28, commitLogMinOffset and commitLogMaxOffset) and for stored
+records (33), which ours, Java 4.9 and 5.x answer alike. Runs on the thread that serves the
+channel and may block it for seconds; `set_master` comes from the registration's thread. It
+changes nothing: what follows from a verdict is process ha's business.
+
+    verdict     means                                                   ha
+    wait        no master is known, or it does not answer               asks again
+    go          the logs agree as far as they can be compared           connects, reports its max
+    start_at    our log is empty: it begins at start_offset, the        connects
+                master's min (0: see HAClient's way to ask for all)
+    ahead       we have more than the master                            refuses the link, or
+    diverged    our last record is not the master's                     truncates to common_offset
+    below_min   what would come next is gone on the master              starts over
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import asdict
+from typing import Any, Final
+
+from broker.slave.log_comparison import (
+    OwnLog,
+    QueueTable,
+    QueueUnits,
+    find_common_end,
+    has_same_end,
+    newest_queued_offset,
+)
+from broker.slave.remote_log import (
+    AskingClient,
+    MasterFacts,
+    MasterRefusesError,
+    MasterSilentError,
+    RemoteLog,
+)
+from ha.inspection import Inspection, Verdict
+from ipc.clock import Clock
+from store.commit_log_reader import CommitLogReader
+
+log = logging.getLogger(__name__)
+
+_INSPECTION_MS: Final = 8_000
+_BLIND_WAIT_MS: Final = 10_000
+_LEAST_ADDRESS: Final = 6
+"""The original takes a shorter haMasterAddress for none."""
+
+
+# -- the decision ------------------------------------------------------------------------------
+
+
+def is_empty(own_min: int, own_max: int) -> bool:
+    """Nothing is there: also when byte 0, always zero, was written to ask for all, and when the
+    log begins further up but has received nothing yet."""
+    return own_max <= own_min or (own_min == 0 and own_max == 1)
+
+
+def judge_bounds(own_min: int, own_max: int, master: MasterFacts) -> tuple[Verdict, str] | None:
+    """What the bounds alone say; None when bytes must be compared. Pure."""
+    if is_empty(own_min, own_max):
+        return Verdict.START_AT, f"the log is empty: it begins at {master.min_offset}"
+    if own_max > master.max_offset:
+        surplus = own_max - master.max_offset
+        return Verdict.AHEAD, f"our log ends {surplus} bytes behind the master's"
+    if own_max < master.min_offset:
+        missing = master.min_offset - own_max
+        return Verdict.BELOW_MIN, f"{missing} bytes between our log and the master's are gone"
+    if own_max == master.min_offset:
+        return Verdict.GO, "nothing of our log is left on the master: it cannot be compared"
+    return None
+
+
+class MasterInspector:
+    """See the module. Guarded by: its own lock; one inspection at a time."""
+
+    def __init__(
+        self,
+        client: AskingClient,
+        reader: CommitLogReader,
+        table: QueueTable,
+        units: QueueUnits,
+        clock: Clock,
+        *,
+        own_addresses: Collection[str],
+        on_result: Callable[[Inspection], None] = lambda _result: None,
+    ) -> None:
+        """reader: one of its own. own_addresses: "ip:port" of our own remoting and HA ports.
+
+        on_result: told of every inspection, on the inspecting thread.
+        """
+        self._client = client
+        self._reader = reader
+        self._table = table
+        self._units = units
+        self._clock = clock
+        self._own_addresses = frozenset(own_addresses)
+        self._on_result = on_result
+        self._lock = threading.Lock()
+        self._known: tuple[str | None, str | None] = (None, None)
+        self._last_master: tuple[str | None, str | None] = (None, None)
+        """As _known, when a name server named a master last."""
+        self._blind_since_ms: int | None = None
+
+    # -- addresses -----------------------------------------------------------------------------
+
+    def set_master(self, master_addr: str | None, ha_addr: str | None) -> None:
+        """What the name server said last (remoting and HA "ip:port"). Any thread.
+
+        One that names no master may have been restarted with it: as long as the HA address stays,
+        the last master is inspected. It is followed only if it answers and the logs agree."""
+        if (master_addr, ha_addr) != self._known:
+            log.info("master %s, HA %s (were %s, %s)", master_addr, ha_addr, *self._known)
+            self._known = (master_addr or None, ha_addr or None)
+        if master_addr and ha_addr:
+            self._last_master = (master_addr, ha_addr)
+
+    @property
+    def master_address(self) -> str | None:
+        """The master's remoting "ip:port", None when unknown or ourselves. Any thread."""
+        address = self._known[0]
+        return None if address in self._own_addresses else address
+
+    # -- inspecting ----------------------------------------------------------------------------
+
+    def handle(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The command "inspect_master": {max_phy_offset, min_phy_offset, ha_master_address}."""
+        result = self.inspect(
+            arguments["max_phy_offset"],
+            arguments["min_phy_offset"],
+            arguments.get("ha_master_address"),
+        )
+        return asdict(result)
+
+    def inspect(self, own_max: int, own_min: int, fixed_ha_address: str | None) -> Inspection:
+        """Ask the master. Raises StoreError for files of our own that cannot be read."""
+        with self._lock:
+            result = self._inspect(own_max, own_min, fixed_ha_address)
+        self._on_result(result)
+        return result
+
+    def _inspect(self, own_max: int, own_min: int, fixed: str | None) -> Inspection:
+        is_fixed = fixed is not None and len(fixed) >= _LEAST_ADDRESS
+        master_address, learnt = self._known
+        if master_address is None and learnt == self._last_master[1]:
+            master_address = self._last_master[0]
+        ha_address = fixed if is_fixed else learnt
+        obstacle = self._obstacle(ha_address, master_address, is_fixed)
+        if obstacle is not None:
+            return Inspection(verdict=Verdict.WAIT, text=obstacle, master_address=master_address)
+        if master_address is None or master_address in self._own_addresses:
+            text = f"no master is registered: haMasterAddress {ha_address} was not compared"
+            found = self._blind(own_min, own_max, text)
+        else:
+            found = self._ask(master_address, own_min, own_max, is_fixed)
+        return Inspection(**(found | {"ha_address": ha_address, "master_address": master_address}))
+
+    def _obstacle(self, ha: str | None, master: str | None, is_fixed: bool) -> str | None:
+        if ha is None:
+            return (
+                "no master is known: none of this brokerName is registered at the name server, "
+                "and haMasterAddress is not set"
+            )
+        if ha in self._own_addresses:
+            return f"the master's HA address {ha} is our own: set the master's, or another brokerId"
+        if not is_fixed and (master is None or master in self._own_addresses):
+            return f"the name server gives HA address {ha}, but {master} as the master"
+        return None
+
+    def _ask(self, address: str, own_min: int, own_max: int, is_fixed: bool) -> dict[str, Any]:
+        master: RemoteLog | None = None
+        try:
+            master = RemoteLog(self._client, address, self._clock, _INSPECTION_MS)
+            found = self._compare(master, own_min, own_max)
+        except MasterRefusesError as error:
+            return self._blind(own_min, own_max, f"{error}: the logs were not compared")
+        except MasterSilentError as error:
+            if is_fixed and master is None:
+                return self._blind(own_min, own_max, f"{error}: the logs were not compared")
+            return {"verdict": Verdict.WAIT, "text": str(error)}
+        self._blind_since_ms = None
+        return found | {"master_min": master.min_offset, "master_max": master.max_offset}
+
+    def _blind(self, own_min: int, own_max: int, text: str) -> dict[str, Any]:
+        """Who has something goes on where it ends; who has nothing waits a while for the master's
+        min, then lets the master decide what it gets."""
+        if not is_empty(own_min, own_max):
+            return {"verdict": Verdict.GO, "text": text, "start_offset": own_max}
+        now_ms = self._clock.monotonic_ms()
+        if self._blind_since_ms is None:
+            self._blind_since_ms = now_ms
+        if now_ms - self._blind_since_ms < _BLIND_WAIT_MS:
+            return {"verdict": Verdict.WAIT, "text": text}
+        return {"verdict": Verdict.GO, "text": f"{text}; the master decides where our log begins"}
+
+    def _compare(self, master: RemoteLog, own_min: int, own_max: int) -> dict[str, Any]:
+        facts = MasterFacts(master.min_offset, master.max_offset)
+        judged = judge_bounds(own_min, own_max, facts)
+        if judged is not None and judged[0] is not Verdict.AHEAD:
+            verdict, text = judged
+            start = facts.min_offset if verdict is Verdict.START_AT else own_max
+            return {"verdict": verdict, "text": text, "start_offset": start}
+        own = OwnLog(
+            self._reader, own_min, own_max, lambda: newest_queued_offset(self._table, self._units)
+        )
+        if judged is None and has_same_end(own, master):
+            text = "the last record is the master's, too"
+            return {"verdict": Verdict.GO, "text": text, "start_offset": own_max}
+        verdict, text = judged or (Verdict.DIVERGED, "our last record is not the master's")
+        try:
+            common = find_common_end(own, master)
+        except MasterRefusesError as error:
+            # They do not belong together: that they cannot be compared to the end is no "go".
+            return {"verdict": Verdict.WAIT, "text": f"{text}, but: {error}"}
+        text = f"{text} (ours {own_max}, the master's {facts.max_offset}); {_common_text(common)}"
+        log.warning("%s: %s", verdict, text)
+        return {"verdict": verdict, "text": text, "common_offset": common, "start_offset": own_max}
+
+
+def _common_text(common: int) -> str:
+    if common < 0:
+        return "they have no record in common"
+    return f"the last common record ends at {common}"

@@ -1,0 +1,385 @@
+"""Promotion: a slave writes down what it lacks of its master; a start as master reads that.
+
+Roles change by the operator's hand: edit brokerRole and brokerId, start again. The way from slave
+to master loses what the slave has not got, so a slave keeps <root>/replica.json, and a start as
+master over one that lacks something is refused (`check_promotion`, in the supervisor, before any
+child). ReplicaJournal lives in process `remoting` of a slave: told of every inspection, it asks
+its master for the end of its log (28) every few seconds, through the scheduled executor, and
+writes. A look says two things: how far behind we are at that moment, and, later, whether we have
+come to where the master was. A slave that is always some seconds behind comes there, too, and
+lacks those seconds when its master is lost. What the master takes after the last look is in no
+file. The way from master to slave needs nothing here: the inspection compares the logs.
+
+    <root>/replica.json            ReplicaState as JSON, replaced whole
+    <root>/replica.json.promoted   the last one, after the store became a master's
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from broker.settings.startup_options import StartupOptions
+from broker.slave.remote_log import MasterRefusesError, read_facts, runtime_request
+from conf.atomic_file import sync_directory, write_atomic
+from conf.errors import EXIT_CANNOT_START, StartupExitError
+from ha.inspection import Inspection, Verdict
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from remoting.remoting_command import RemotingCommand
+from remoting.response_table import ResponseCallback
+from store.clean_exit import machine_went_down
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from store.errors import StoreError
+from store.resync_request import drop_request, find_request
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "replica.json"
+TICK_MS: Final = 5_000
+_PROMOTED: Final = "replica.json.promoted"
+_ASK_MS: Final = 3_000
+_HEALTHY_LAG: Final = 16 << 20
+"""Bytes that are on their way (frames, socket buffers of both sides) while a slave follows at full
+speed. With more than that it has a backlog."""
+_UNKNOWN: Final = -1
+
+
+class AsyncClient(Protocol):
+    """What is needed of RemotingClient."""
+
+    def invoke_async(
+        self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
+    ) -> None:
+        """Call; the callback runs once."""
+        ...
+
+
+class KnowsMaster(Protocol):
+    """What is needed of MasterInspector."""
+
+    @property
+    def master_address(self) -> str | None:
+        """The master's remoting "ip:port"."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """What a slave knows of itself. Offsets are log positions, -1 = not known; times wall ms.
+
+    masterMaxOffset: at the last look, when masterAskedAt; lagBytes: what we lacked of it at that
+    moment. masterSilentSince: when the first look after it failed, 0 while none has. ownMaxOffset,
+    flushedOffset: when this was written. commonOffset: where the logs part (state ahead or
+    diverged), else -1. firstCopyDone: it once came to where its master was. inSync: it came to
+    where its master was at the last look, and had no backlog then. state: the last verdict of an
+    inspection.
+    """
+
+    role: str = "SLAVE"
+    brokerName: str = ""  # noqa: N815
+    brokerId: int = 0  # noqa: N815
+    masterAddress: str = ""  # noqa: N815
+    masterMaxOffset: int = _UNKNOWN  # noqa: N815
+    masterAskedAt: int = 0  # noqa: N815
+    lagBytes: int = _UNKNOWN  # noqa: N815
+    masterSilentSince: int = 0  # noqa: N815
+    ownMaxOffset: int = 0  # noqa: N815
+    flushedOffset: int = 0  # noqa: N815
+    commonOffset: int = _UNKNOWN  # noqa: N815
+    firstCopyDone: bool = False  # noqa: N815
+    inSync: bool = False  # noqa: N815
+    state: str = ""
+    writtenAt: int = 0  # noqa: N815
+
+    def lacks(self, *, only_flushed: bool = False) -> int | None:
+        """Bytes of the master's log that are not here; None when the master's end is unknown.
+
+        only_flushed: the machine went down since; what was not on disk does not count.
+        """
+        if self.masterMaxOffset < 0:
+            return None
+        have = min(self.ownMaxOffset, self.flushedOffset) if only_flushed else self.ownMaxOffset
+        if self.state in (Verdict.AHEAD, Verdict.DIVERGED):
+            have = min(have, max(0, self.commonOffset))
+        return max(0, self.masterMaxOffset - have)
+
+    @property
+    def had_backlog(self) -> bool:
+        """Whether we were further behind at the last look than a healthy slave is."""
+        return self.lagBytes > _HEALTHY_LAG
+
+
+def read_state(path: Path) -> ReplicaState | None:
+    """The file's content; None without a file. Raises StoreError naming it."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        known = {item.name: found[item.name] for item in fields(ReplicaState)}
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, KeyError, OSError) as error:
+        raise StoreError(f"{path}: not understood ({error!r})") from error
+    model = ReplicaState()
+    wrong = [name for name, value in known.items() if type(value) is not type(getattr(model, name))]
+    if wrong:
+        raise StoreError(f"{path}: {', '.join(wrong)}: not of the right kind")
+    return ReplicaState(**known)
+
+
+# -- while it is a slave -----------------------------------------------------------------------
+
+
+class ReplicaJournal:
+    """Keeps replica.json. Guarded by: its lock (state) and the write lock (file).
+
+    The client's loop thread only notes numbers; files are written by the executor's thread, the
+    inspecting thread and the stopping one.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        broker_name: str,
+        broker_id: int,
+        page: ControlPage,
+        client: AsyncClient,
+        clock: Clock,
+    ) -> None:
+        """Goes on with what a life before has written; an unreadable file counts as none."""
+        self._path = root / FILE_NAME
+        self._counters = page.counters
+        self._client = client
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._written: ReplicaState | None = None
+        try:
+            self._written = read_state(self._path)
+        except StoreError as error:
+            log.error("%s; it is written anew", error)
+        self._state = replace(
+            self._written or ReplicaState(), brokerName=broker_name, brokerId=broker_id
+        )
+
+    @property
+    def parted(self) -> str | None:
+        """ "ahead" or "diverged" when that is what the last comparison found, be it in a life
+        before; else None."""
+        state = self._state.state
+        return state if state in (Verdict.AHEAD, Verdict.DIVERGED) else None
+
+    def on_inspection(self, result: Inspection) -> None:
+        """MasterInspector.on_result. Writes at once when the state changes."""
+        with self._lock:
+            before = self._state
+            self._state = self._after(result)
+            changed = before.state != self._state.state
+        if changed:
+            self._write()
+
+    def _after(self, result: Inspection) -> ReplicaState:
+        if result.verdict is Verdict.WAIT:
+            return self._state
+        if result.master_max < 0:
+            # Not compared: what was known is not better for that.
+            return self._state if self._state.state else replace(self._state, state=result.verdict)
+        starts_over = result.verdict in (Verdict.START_AT, Verdict.BELOW_MIN)
+        found = replace(
+            self._state,
+            commonOffset=result.common_offset,
+            firstCopyDone=self._state.firstCopyDone and not starts_over,
+            state=result.verdict,
+        )
+        return self._looked(found, result.master_address or "", result.master_max)
+
+    def _looked(self, state: ReplicaState, address: str, master_max: int) -> ReplicaState:
+        """The master's log ends at `master_max` at this moment: so how much do we lack of it?"""
+        found = replace(
+            state,
+            masterAddress=address,
+            masterMaxOffset=master_max,
+            masterAskedAt=self._clock.now_ms(),
+            masterSilentSince=0,
+            ownMaxOffset=self._counters[MAX_PHY_OFFSET],
+        )
+        return replace(found, lagBytes=found.lacks() or 0)
+
+    def tick(self, master: KnowsMaster) -> None:
+        """Write what there is to say, then ask for the master's end anew: our own log has had
+        until the next tick to come that far. Scheduled executor; does not wait for the answer."""
+        self._write()
+        address = master.master_address
+        if address is None:
+            return
+
+        def on_answer(response: RemotingCommand | None, error: Exception | None) -> None:
+            if response is None:
+                log.debug("master %s: its end is not known now: %s", address, error)
+                with self._lock:
+                    since = self._state.masterSilentSince or self._clock.now_ms()
+                    self._state = replace(self._state, masterSilentSince=since)
+                return
+            try:
+                facts = read_facts(address, response)
+            except MasterRefusesError as refusal:
+                log.debug("%s", refusal)
+                return
+            with self._lock:
+                self._state = self._looked(self._state, address, facts.max_offset)
+
+        self._client.invoke_async(address, runtime_request(), _ASK_MS, on_answer)
+
+    def close(self) -> None:
+        """The last word, at an orderly stop, after the link has ended."""
+        self._write()
+
+    def _write(self) -> None:
+        """Nothing is written before something is known, or when nothing has changed."""
+        with self._write_lock:
+            with self._lock:
+                found = self._completed()
+                self._state = found
+            if not found.state or self._is_written(found):
+                return
+            self._written = replace(found, writtenAt=self._clock.now_ms())
+            text = msgspec.json.format(msgspec.json.encode(asdict(self._written)))
+            try:
+                write_atomic(self._path, text)
+            except OSError as error:
+                log.error("%s: cannot be written: %s", self._path, error)
+
+    def _completed(self) -> ReplicaState:
+        found = replace(
+            self._state,
+            ownMaxOffset=self._counters[MAX_PHY_OFFSET],
+            flushedOffset=self._counters[FLUSHED_OFFSET],
+        )
+        came_there = found.lacks() == 0
+        return replace(
+            found,
+            inSync=came_there and not found.had_backlog,
+            firstCopyDone=found.firstCopyDone or came_there,
+        )
+
+    def _is_written(self, found: ReplicaState) -> bool:
+        written = self._written
+        return written is not None and replace(found, writtenAt=written.writtenAt) == written
+
+
+# -- when it starts as a master ----------------------------------------------------------------
+
+
+def check_promotion(options: StartupOptions) -> None:
+    """Raises StartupExitError when this start would make a master of a slave that lacks messages,
+    and haPromoteUnclean does not accept that. Changes nothing; logs nothing."""
+    if options.store.is_slave or options.ha.ha_promote_unclean:
+        return
+    root = options.store.root
+    went_down = machine_went_down(options.store.abort_path)
+    objection = _find_objection(root, machine_went_down=went_down)
+    if objection is not None:
+        raise StartupExitError(
+            EXIT_CANNOT_START,
+            f"mqbroker: brokerRole={options.store.broker_role.name} refused: {objection}."
+            " Either start the old master first and this broker as its SLAVE until"
+            " `mqadmin haStatus` shows lag 0, or set haPromoteUnclean=true to accept the loss",
+            to_stdout=False,
+        )
+
+
+def complete_promotion(options: StartupOptions) -> None:
+    """The store is locked and a master's from now on: later starts are free. Raises OSError."""
+    root = options.store.root
+    path = root / FILE_NAME
+    if options.store.is_slave:
+        return
+    went_down = machine_went_down(options.store.abort_path)
+    objection = _find_objection(root, machine_went_down=went_down)
+    if objection is not None:
+        log.error("becoming master in spite of this, as haPromoteUnclean says: %s", objection)
+    if _resync_waits(root):
+        drop_request(root, "the broker was started as a master")
+    if path.exists():
+        last_look = _last_look_text(path)
+        os.replace(path, root / _PROMOTED)
+        sync_directory(root)
+        log.warning(
+            "this store was a slave's, it is a master's now (%s kept); %s", _PROMOTED, last_look
+        )
+
+
+def _resync_waits(root: Path) -> bool:
+    try:
+        return find_request(root) is not None
+    except StoreError:
+        return True
+
+
+def _find_objection(root: Path, *, machine_went_down: bool) -> str | None:
+    """What a promotion would lose, as far as replica.json knows; None: nothing."""
+    if _resync_waits(root):
+        return (
+            f"{root / 'resync.json'}: this slave was about to be re-synchronised, it is not whole"
+        )
+    path = root / FILE_NAME
+    try:
+        state = read_state(path)
+    except StoreError as error:
+        return f"{error}; it would say whether this slave lacks messages"
+    if state is None:
+        return None
+    return _state_objection(path, state, machine_went_down=machine_went_down)
+
+
+def _state_objection(path: Path, state: ReplicaState, *, machine_went_down: bool) -> str | None:
+    """Pure. `path` and the moment are for the text."""
+    when = f"at {_time_text(state.writtenAt)}"
+    lacking = state.lacks(only_flushed=machine_went_down)
+    if lacking is None:
+        return f"{path}: {when} this slave had never been compared with a master"
+    if lacking == 0 and not state.had_backlog:
+        return None
+    if lacking == 0:
+        return f"{path}: {_look_text(state)}"
+    what = f"{path}: {when} this slave lacked {lacking} bytes of its master {state.masterAddress}"
+    if machine_went_down and state.lacks() == 0:
+        what += " on disk, and the machine went down since"
+    elif state.state == Verdict.DIVERGED:
+        what += ", from which its log had diverged"
+    elif not state.firstCopyDone:
+        what += ", its first copy was not finished"
+    return what
+
+
+def _last_look_text(path: Path) -> str:
+    try:
+        state = read_state(path)
+    except StoreError as error:
+        return str(error)
+    if state is None or state.masterMaxOffset < 0:
+        return "it had never been compared with a master"
+    return _look_text(state)
+
+
+def _look_text(state: ReplicaState) -> str:
+    """How much before its end the master was seen last, as far as this slave knows."""
+    text = (
+        f"its master {state.masterAddress} was last seen at {_time_text(state.masterAskedAt)}, "
+        f"this slave was {state.lagBytes} bytes behind then"
+    )
+    silent = state.masterSilentSince
+    end = silent or state.writtenAt
+    seconds = max(0, end - state.masterAskedAt) / 1000
+    what = "the master was silent" if silent else "this slave's last word came"
+    return f"{text}; {what} {seconds:.1f} s later, what the master took in between is not known"
+
+
+def _time_text(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

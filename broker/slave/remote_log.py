@@ -1,0 +1,132 @@
+"""RemoteLog: another broker's commit log, asked over its remoting port.
+
+Its bounds (28, commitLogMinOffset and commitLogMaxOffset) and its stored records (33), which ours,
+Java 4.9 and 5.x answer alike. Runs in process `remoting`, on whichever thread compares, and blocks
+it. It compares nothing and decides nothing; whoever only reads bounds gets no numpy with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ipc.clock import Clock
+from remoting.body.kv_table import KVTable
+from remoting.command_custom_header import encode_header
+from remoting.errors import RemotingError, RequestError
+from remoting.headers.query import ViewMessageRequestHeader
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+
+_REQUEST_MS: Final = 3_000
+_NO_RECORD: Final = ("can not find message by the offset", "IllegalArgumentException")
+"""What a master says that has no record there; Java throws at bytes that are no size."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterFacts:
+    """Bounds of the master's commit log."""
+
+    min_offset: int
+    max_offset: int
+
+
+class MasterSilentError(Exception):
+    """The master's remoting port cannot be asked now."""
+
+
+class MasterRefusesError(Exception):
+    """The master answers, but not what was asked (access control, an error of its own)."""
+
+
+class AskingClient(Protocol):
+    """What is needed of RemotingClient."""
+
+    def invoke_sync(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> RemotingCommand:
+        """Call and wait. Raises RemotingError."""
+        ...
+
+
+def runtime_request() -> RemotingCommand:
+    """28."""
+    return RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
+def read_facts(address: str, response: RemotingCommand, *, who: str = "master") -> MasterFacts:
+    """The bounds in an answer to 28. `who` is for the text. Raises MasterRefusesError."""
+    if response.code != ResponseCode.SUCCESS:
+        raise MasterRefusesError(
+            f"{who} {address} does not tell its offsets (28): code {response.code}, "
+            f"{response.remark}"
+        )
+    try:
+        return read_bounds(response.body)
+    except ValueError as error:
+        raise MasterRefusesError(f"{who} {address}: its answer to 28: {error}") from error
+
+
+def read_bounds(body: bytes) -> MasterFacts:
+    """The bounds in the body of an answer to 28. A Java broker without files says min -1.
+
+    Raises ValueError.
+    """
+    try:
+        table = KVTable.from_json_bytes(body).table
+        low, high = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+    except (RequestError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"commitLogMinOffset or commitLogMaxOffset is missing ({error!r})"
+        ) from error
+    return MasterFacts(max(0, low), max(0, high))
+
+
+class RemoteLog:
+    """Another broker's log, asked over its remoting port. Implements MasterLog.
+
+    Raises MasterSilentError, MasterRefusesError.
+    """
+
+    def __init__(
+        self,
+        client: AskingClient,
+        address: str,
+        clock: Clock,
+        budget_ms: int,
+        *,
+        who: str = "master",
+    ) -> None:
+        """Asks for the bounds at once; `budget_ms` holds for all questions together. `who` is for
+        the texts."""
+        self._client = client
+        self._address = address
+        self._who = who
+        self._clock = clock
+        self._deadline_ms = clock.monotonic_ms() + budget_ms
+        facts = read_facts(address, self._ask(runtime_request()), who=who)
+        self.min_offset, self.max_offset = facts.min_offset, facts.max_offset
+
+    def record_at(self, phy_offset: int) -> bytes | None:
+        """33."""
+        header = encode_header(ViewMessageRequestHeader(offset=phy_offset))
+        response = self._ask(RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header))
+        if response.code == ResponseCode.SUCCESS:
+            return bytes(response.body) if response.body else None
+        remark = response.remark or ""
+        if response.code == ResponseCode.SYSTEM_ERROR and any(t in remark for t in _NO_RECORD):
+            return None
+        raise MasterRefusesError(
+            f"{self._who} {self._address} does not show its record at {phy_offset} (33): "
+            f"code {response.code}, {remark}"
+        )
+
+    def _ask(self, request: RemotingCommand) -> RemotingCommand:
+        left_ms = self._deadline_ms - self._clock.monotonic_ms()
+        try:
+            return self._client.invoke_sync(self._address, request, min(left_ms, _REQUEST_MS))
+        except RemotingError as error:
+            raise MasterSilentError(
+                f"{self._who} {self._address} does not answer: {error}"
+            ) from error

@@ -1,0 +1,167 @@
+"""SubscriptionGroupManager: the settings of consumer groups (200, 201, 207).
+
+Kept in config/subscriptionGroup.json. `find` is on the hot path: a dict lookup without a lock;
+configs are frozen and replaced whole. Changed under `_lock` by the loop (a pull of an unknown
+group), and pool threads (heartbeats, admin). Name servers never hear of groups.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from broker.json_config_manager import JsonConfigManager
+from broker.settings.broker_config import BrokerConfig
+from broker.topic.system_topics import SYSTEM_GROUPS, is_system_group
+from ipc.clock import Clock
+from remoting.body.data_version import DataVersion
+from remoting.body.subscription_group_config import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+
+log = logging.getLogger(__name__)
+
+
+class SubscriptionGroupManager(JsonConfigManager):
+    """Group table and its DataVersion."""
+
+    def __init__(self, path: Path, config: BrokerConfig, clock: Clock) -> None:
+        super().__init__(path)
+        self.config = config
+        """Replaced whole when a setting changes."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._table = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] | None = None
+        self._data_version = DataVersion(timestamp=clock.now_ms())
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration, None when it does not exist."""
+        return self._table.get(group)
+
+    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration; made with defaults where that is allowed, else None."""
+        found = self._table.get(group)
+        if found is not None:
+            return found
+        if not (self.config.auto_create_subscription_group or is_system_group(group)):
+            return None
+        with self._lock:
+            found = self._table.get(group)
+            if found is not None:
+                return found
+            made = self._table[group] = SubscriptionGroupConfig(group_name=group)
+            self._next_version()
+        log.info("group %s: created with defaults", group)
+        self.save_soon()
+        return made
+
+    def group_names(self) -> list[str]:
+        """Every group."""
+        return list(self._table.copy())
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The edition of the table."""
+        return self._data_version
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """Table and edition that belong together: the body of 201."""
+        with self._lock:
+            return SubscriptionGroupWrapper(
+                data_version=self._data_version,
+                subscription_group_table=self._table.copy(),
+                forbidden_table=self._forbidden,
+            )
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def update(self, config: SubscriptionGroupConfig) -> bool:
+        """Create or replace a group (200); False: not saved yet."""
+        with self._lock:
+            old = self._table.get(config.group_name)
+            self._table[config.group_name] = config
+            self._next_version()
+        log.info("group %s: old %s, new %s", config.group_name, old, config)
+        self.mark_changed()
+        return self.save_if_changed()
+
+    def delete(self, group: str) -> bool:
+        """Remove a group (207); False: not saved yet. One that is not there is logged only."""
+        with self._lock:
+            old = self._table.pop(group, None)
+            if old is not None:
+                self._next_version()
+        if old is None:
+            log.warning("group %s: not deleted, it does not exist", group)
+            return True
+        log.info("group %s: deleted %s", group, old)
+        self.mark_changed()
+        return self.save_if_changed()
+
+    def disable_consume(self, group: str) -> None:
+        """Refuse the pulls of a group that reads too slowly (protectBroker)."""
+        with self._lock:
+            old = self._table.get(group)
+            if old is None or not old.consume_enable:
+                return
+            self._table[group] = replace(old, consume_enable=False)
+            self._next_version()
+        log.warning("group %s: consumption is disabled now", group)
+        self.save_soon()
+
+    def replace_all(self, wrapper: SubscriptionGroupWrapper) -> set[str]:
+        """Take over a master's table and edition (201) when they differ; the groups that vanished.
+
+        In one step, as the topics; the groups that every broker makes at its start stay. Marks
+        the change; the caller saves (save_if_changed).
+        """
+        with self._lock:
+            old = self._table
+            new = dict(wrapper.subscription_group_table)
+            for name in SYSTEM_GROUPS:
+                if name in old:
+                    new.setdefault(name, old[name])
+            if (new, wrapper.forbidden_table, wrapper.data_version) == (
+                old,
+                self._forbidden,
+                self._data_version,
+            ):
+                return set()
+            self._table = new
+            self._forbidden = wrapper.forbidden_table
+            self._data_version = wrapper.data_version
+            vanished = old.keys() - new.keys()
+        log.info(
+            "groups: %s taken over from the master, edition %s; vanished: %s",
+            len(wrapper.subscription_group_table),
+            wrapper.data_version.counter,
+            sorted(vanished) or "none",
+        )
+        self.mark_changed()
+        return vanished
+
+    def _next_version(self) -> None:
+        self._data_version = self._data_version.next_version(self._clock.now_ms())
+
+    # -- file -----------------------------------------------------------------------------------
+
+    def decode(self, value: dict[str, Any]) -> None:
+        """Lay the file's groups over the built-in ones; the forbiddenTable of 5.x is kept."""
+        if value.get("subscriptionGroupTable") is None:
+            raise ValueError("has no subscriptionGroupTable")
+        wrapper = SubscriptionGroupWrapper.from_json(value)
+        with self._lock:
+            self._table.update(wrapper.subscription_group_table)
+            self._forbidden = wrapper.forbidden_table
+            self._data_version = wrapper.data_version
+
+    def snapshot(self) -> dict[str, Any]:
+        """The file's shape."""
+        return self.wrapper().to_json()

@@ -1,0 +1,401 @@
+"""TopicConfigManager: the topics of this broker, how they come into being and how they go.
+
+Kept in config/topics.json. `find` is on the hot path: a dict lookup without a lock; TopicConfig
+and DataVersion are frozen and replaced whole. Changes are made under `_lock` by the loop (automatic
+creation), pool threads (admin, heartbeats) and the scheduled executor (order topics); saving and
+listeners come after the lock. Knows nothing of name servers: listeners register what changed.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from broker.json_config_manager import JsonConfigManager
+from broker.settings.broker_config import BrokerConfig
+from broker.topic.system_topics import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_EVENT_TOPIC,
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    PERM_WRITE,
+    RETRY_GROUP_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    TOPIC_SYS_FLAG_UNIT,
+    TOPIC_SYS_FLAG_UNIT_SUB,
+    SystemTopics,
+    check_send_allowed,
+    reply_topic,
+    validate_topic,
+)
+from broker.topic.topic_attributes import altered, unsupported
+from ipc.clock import Clock
+from remoting.body.data_version import DataVersion
+from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
+from remoting.errors import RequestError
+from remoting.response_code import ResponseCode
+
+log = logging.getLogger(__name__)
+
+LOCK_TIMEOUT_S: Final = 3.0
+"""A send does not wait longer for the topic table; the topic then counts as unknown."""
+
+SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
+BENCHMARK_TOPIC_QUEUE_NUM: Final = 1024
+_FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+class TopicChange(enum.Enum):
+    """What a listener should tell the name servers."""
+
+    NEW = "register the new topic; what needs it waits for that, the changing thread does not"
+    ONE = "register the one topic before the change is answered"
+    NONE = "tell them with the next regular registration"
+
+
+TopicListener = Callable[[TopicChange, TopicConfig | None], None]
+"""(change, the topic if it is one and still exists); runs on the changing thread, lock free."""
+
+
+def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """The topics that exist from the start (Java: TopicConfigManager's constructor)."""
+
+    def topic(name: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
+        return TopicConfig(
+            topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm
+        )
+
+    topics = [topic(SELF_TEST_TOPIC, 1)]
+    if config.auto_create_topic_enable:
+        nums = config.default_topic_queue_nums
+        topics.append(topic(AUTO_CREATE_TOPIC_KEY_TOPIC, nums, PERM_INHERIT | PERM_READ_WRITE))
+    cluster_perm = PERM_INHERIT | (PERM_READ_WRITE if config.cluster_topic_enable else 0)
+    broker_perm = PERM_INHERIT | (PERM_READ_WRITE if config.broker_topic_enable else 0)
+    topics += [
+        topic(BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUM),
+        topic(config.broker_cluster_name, 16, cluster_perm),
+        topic(config.broker_name, 1, broker_perm),
+        topic(OFFSET_MOVED_EVENT_TOPIC, 1),
+        topic(SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUM),
+    ]
+    if config.trace_topic_enable:
+        topics.append(topic(config.msg_trace_topic_name, 1))
+    topics.append(topic(reply_topic(config.broker_cluster_name), 1))
+    return topics
+
+
+class TopicConfigManager(JsonConfigManager):
+    """Topic table and its DataVersion."""
+
+    def __init__(
+        self, path: Path, config: BrokerConfig, clock: Clock, system_topics: SystemTopics
+    ) -> None:
+        super().__init__(path)
+        self.config = config
+        """Replaced whole when a setting changes."""
+        self._clock = clock
+        self._system_topics = system_topics
+        self._lock = threading.Lock()
+        self._table: dict[str, TopicConfig] = {}
+        self._data_version = DataVersion(timestamp=clock.now_ms())
+        self._listeners: list[TopicListener] = []
+        for topic in built_in_topics(config):
+            system_topics.add(topic.topic_name)
+            self._table[topic.topic_name] = topic
+
+    def add_listener(self, listener: TopicListener) -> None:
+        """Call `listener` after each change; before the broker starts."""
+        self._listeners.append(listener)
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration, None when it does not exist."""
+        return self._table.get(topic)
+
+    def is_order_topic(self, topic: str) -> bool:
+        """Whether the name servers list it as ordered."""
+        config = self._table.get(topic)
+        return config is not None and config.order
+
+    def topic_names(self) -> list[str]:
+        """Every topic."""
+        return list(self._table.copy())
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The edition of the table."""
+        return self._data_version
+
+    def wrapper(self) -> TopicConfigSerializeWrapper:
+        """Table and edition that belong together: the body of 21."""
+        with self._lock:
+            return TopicConfigSerializeWrapper(
+                data_version=self._data_version, topic_config_table=self._table.copy()
+            )
+
+    def part_for_registration(self, topics: Iterable[str]) -> TopicConfigSerializeWrapper:
+        """Some topics, those that still exist, under an edition of their own.
+
+        A name server ignores a registration whose edition it has: of two that bring a topic each,
+        both with the edition after both changes, it would take the first only (so in RocketMQ).
+        """
+        with self._lock:
+            self._next_version()
+            part = {topic: self._table[topic] for topic in topics if topic in self._table}
+            wrapper = TopicConfigSerializeWrapper(
+                data_version=self._data_version, topic_config_table=part
+            )
+        self.mark_changed()
+        return wrapper
+
+    # -- coming into being ----------------------------------------------------------------------
+
+    def prepare_for_send(
+        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, remote: str
+    ) -> TopicConfig:
+        """The topic a client wants to send to, created where that is allowed.
+
+        Raises RequestError in the original's words: NO_PERMISSION, SYSTEM_ERROR for a bad name,
+        TOPIC_NOT_EXIST.
+        """
+        if not self.config.broker_permission & PERM_WRITE and self.is_order_topic(topic):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self.config.broker_ip1}] sending message is forbidden",
+            )
+        validate_topic(topic)
+        check_send_allowed(topic)
+        found = self._table.get(topic)
+        if found is None:
+            sys_flag = _unit_flag(topic) if unit_mode else 0
+            found = self.create_in_send(topic, default_topic, queue_nums, sys_flag, remote)
+        if found is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{topic}] not exist, apply first please!{_FAQ}",
+            )
+        return found
+
+    def create_in_send(
+        self, topic: str, default_topic: str, client_queue_nums: int, sys_flag: int, remote: str
+    ) -> TopicConfig | None:
+        """Create `topic` from its template as a send may, or find it; None when it may not.
+
+        A %RETRY% topic needs no template: it gets one queue.
+        """
+        made = self._add(
+            topic,
+            lambda: self._from_template(topic, default_topic, client_queue_nums, sys_flag, remote),
+        )
+        if made is None and topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return self.create(topic, 1, PERM_READ_WRITE, sys_flag)
+        return made
+
+    def create(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """Create a topic for the broker itself (retry, dead letters, transactions), or find it.
+
+        The name is not checked. None when the table was locked for LOCK_TIMEOUT_S.
+        """
+        return self._table.get(topic) or self._add(
+            topic,
+            lambda: TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=perm,
+                topic_sys_flag=sys_flag,
+            ),
+        )
+
+    def _add(self, topic: str, make: Callable[[], TopicConfig | None]) -> TopicConfig | None:
+        """Put what `make` gives into the table, unless the topic is there already."""
+        if not self._lock.acquire(timeout=LOCK_TIMEOUT_S):
+            log.error("topic %s: not created, the table was locked for %s s", topic, LOCK_TIMEOUT_S)
+            return None
+        try:
+            found = self._table.get(topic)
+            if found is not None:
+                return found
+            made = make()
+            if made is None:
+                return None
+            self._table[topic] = made
+            self._next_version()
+        finally:
+            self._lock.release()
+        log.info("topic %s: created %s", topic, made)
+        self.save_soon()
+        self._tell(TopicChange.NEW, made)
+        return made
+
+    def _from_template(
+        self, topic: str, default_topic: str, client_queue_nums: int, sys_flag: int, remote: str
+    ) -> TopicConfig | None:
+        template = self._template(default_topic)
+        if template is None or not template.perm & PERM_INHERIT:
+            reason = "does not exist" if template is None else f"has perm {template.perm}"
+            log.warning(
+                "topic %s: not created for %s, template %s %s", topic, remote, default_topic, reason
+            )
+            return None
+        queue_nums = max(0, min(client_queue_nums, template.write_queue_nums))
+        return TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queue_nums,
+            write_queue_nums=queue_nums,
+            perm=template.perm & ~PERM_INHERIT,
+            topic_filter_type=template.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+
+    def _template(self, default_topic: str) -> TopicConfig | None:
+        """The template; a TBW102 from an old file stops being one when the switch is off."""
+        template = self._table.get(default_topic)
+        if (
+            template is not None
+            and default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC
+            and not self.config.auto_create_topic_enable
+            and template.perm != PERM_READ_WRITE
+        ):
+            template = self._table[default_topic] = replace(template, perm=PERM_READ_WRITE)
+            self.mark_changed()
+        return template
+
+    # -- changing and going ---------------------------------------------------------------------
+
+    def update(self, *wanted: TopicConfig) -> bool:
+        """Create or replace topics (17, 18) and tell the listeners; False: not saved yet.
+
+        Their attributes are changes, with signs, to what each topic has (topic_attributes). Raises
+        RequestError, and changes no topic then.
+        """
+        with self._lock:
+            old = [self._table.get(config.topic_name) for config in wanted]
+            new = [_altered(*pair) for pair in zip(old, wanted, strict=True)]
+            for config in new:
+                self._table[config.topic_name] = config
+            self._next_version()
+        for before, config in zip(old, new, strict=True):
+            log.info("topic %s: old %s, new %s", config.topic_name, before, config)
+        self.mark_changed()
+        saved = self.save_if_changed()
+        for config in new:
+            self._tell(TopicChange.ONE, config)
+        return saved
+
+    def delete(self, topic: str) -> bool:
+        """Remove a topic (215); False: not saved yet. One that is not there is logged only."""
+        with self._lock:
+            old = self._table.pop(topic, None)
+            if old is not None:
+                self._next_version()
+        if old is None:
+            log.warning("topic %s: not deleted, it does not exist", topic)
+            return True
+        log.info("topic %s: deleted %s", topic, old)
+        self.mark_changed()
+        saved = self.save_if_changed()
+        self._tell(TopicChange.NONE, None)
+        return saved
+
+    def update_order_topics(self, order_topics: Container[str]) -> bool:
+        """Set or clear `order` by the list that name servers answer to a registration."""
+        with self._lock:
+            changed = [
+                replace(config, order=not config.order)
+                for config in self._table.values()
+                if config.order != (config.topic_name in order_topics)
+            ]
+            for config in changed:
+                self._table[config.topic_name] = config
+            if changed:
+                self._next_version()
+        if not changed:
+            return False
+        for config in changed:
+            log.info("topic %s: order is %s now", config.topic_name, config.order)
+        self.save_soon()
+        self._tell(TopicChange.NONE, None)
+        return True
+
+    def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> set[str]:
+        """Take over a master's table and edition (21) when they differ; the topics that vanished.
+
+        In one step: readers see the old table or the new one. Contents are compared, not only
+        editions: two brokers can come to the same edition. System topics of this broker that the
+        master does not have stay. Marks the change; the caller saves (save_if_changed).
+        """
+        with self._lock:
+            old = self._table
+            new = dict(wrapper.topic_config_table)
+            for name in old.keys() - new.keys():
+                if self._system_topics.is_system_topic(name):
+                    new[name] = old[name]
+            if new == old and wrapper.data_version == self._data_version:
+                return set()
+            self._table = new
+            self._data_version = wrapper.data_version
+            vanished = old.keys() - new.keys()
+        log.info(
+            "topics: %s taken over from the master, edition %s; vanished: %s",
+            len(wrapper.topic_config_table),
+            wrapper.data_version.counter,
+            sorted(vanished) or "none",
+        )
+        self.mark_changed()
+        self._tell(TopicChange.NONE, None)
+        return vanished
+
+    def _next_version(self) -> None:
+        self._data_version = self._data_version.next_version(self._clock.now_ms())
+
+    def bump_data_version(self) -> None:
+        """What is registered changed though no topic did (brokerPermission)."""
+        with self._lock:
+            self._next_version()
+        self.save_soon()
+
+    def _tell(self, change: TopicChange, config: TopicConfig | None) -> None:
+        for listener in self._listeners:
+            listener(change, config)
+
+    # -- file -----------------------------------------------------------------------------------
+
+    def decode(self, value: dict[str, Any]) -> None:
+        """Lay the file's topics over the built-in ones."""
+        if value.get("topicConfigTable") is None:
+            raise ValueError("has no topicConfigTable")
+        wrapper = TopicConfigSerializeWrapper.from_json(value)
+        for name, config in wrapper.topic_config_table.items():
+            if lacking := unsupported(config.attributes):
+                log.warning("topic %s: %s has no effect here", name, ", ".join(lacking))
+        with self._lock:
+            self._table.update(wrapper.topic_config_table)
+            self._data_version = wrapper.data_version
+
+    def snapshot(self) -> dict[str, Any]:
+        """The file's shape."""
+        return self.wrapper().to_json()
+
+
+def _altered(old: TopicConfig | None, wanted: TopicConfig) -> TopicConfig:
+    """`wanted` with the attributes that it gets."""
+    if not wanted.attributes:
+        return replace(wanted, attributes=old.attributes if old is not None else None)
+    current = None if old is None else old.attributes or {}
+    return replace(wanted, attributes=altered(current, wanted.attributes))
+
+
+def _unit_flag(topic: str) -> int:
+    is_retry = topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
+    return TOPIC_SYS_FLAG_UNIT_SUB if is_retry else TOPIC_SYS_FLAG_UNIT

@@ -1,0 +1,151 @@
+"""The records of transactions: commit, op, and the copies of halves; and what producers are shown.
+
+Pure, any thread. A half lies in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, its own topic and queue in two
+properties (diverted_messages). Its properties stay as they are, through every copy and into the
+committed message, but for the few named here; user flag and reconsumeTimes stay too (the copies
+of the original lose both). Follows EndTransactionProcessor.endMessageTransaction,
+TransactionalMessageBridge and DefaultTransactionalMessageCheckListener of the original.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from broker.append.send_properties import append_pairs, find_property, without_property
+from remoting.headers.transaction import CheckTransactionStateRequestHeader
+from store.commit_log import Record, own_record
+from store.message import Message
+from store.message_codec import (
+    STORE_HOST_V6_FLAG,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    encode_message_id,
+    encode_record,
+)
+
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The consumer group under which the progress of half and op queue is kept."""
+HALF_QUEUE_ID: Final = 0
+PRODUCER_GROUP: Final = "PGROUP"
+CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+_UNIQ_KEY: Final = "UNIQ_KEY"
+_WAIT: Final = "WAIT"
+_REMOVE_TAG: Final = "d"
+_OP_PROPERTIES: Final = f"WAIT\x01true\x02TAGS\x01{_REMOVE_TAG}".encode()
+_LONG: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_LIST_SEPARATOR: Final = b","
+
+
+def number_in(half: Message, name: str) -> int | None:
+    """The number in a property: None without the property, -1 when it is no number."""
+    text = half.find_property(name)
+    if text is None:
+        return None
+    return int(text) if _LONG.fullmatch(text) else -1
+
+
+def with_number(half: Message, name: str, value: int) -> bytes:
+    """The half's properties with `name` set to `value`."""
+    return _with_property(half.properties, name, str(value))
+
+
+def commit_record(half: Message, queue_id: int, store_host_flag: int) -> Record:
+    """The committed message: it names the half's phy_offset and says so in its sysFlag."""
+    flag = half.sys_flag & ~(TRANSACTION_MASK | STORE_HOST_V6_FLAG)
+    return Record(
+        queue_id=queue_id,
+        flag=half.flag,
+        sys_flag=flag | TRANSACTION_COMMIT | store_host_flag,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        reconsume_times=half.reconsume_times,
+        prepared_transaction_offset=half.phy_offset,
+        body=half.body,
+        properties=half.properties,
+    )
+
+
+def half_copy(half: Message, properties: bytes, store_host_flag: int) -> Record:
+    """The half once more, to be stored in queue 0 of the half topic or of the discard topic."""
+    return Record(
+        queue_id=HALF_QUEUE_ID,
+        flag=half.flag,
+        sys_flag=half.sys_flag & ~STORE_HOST_V6_FLAG | store_host_flag,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        reconsume_times=half.reconsume_times,
+        prepared_transaction_offset=0,
+        body=half.body,
+        properties=properties,
+    )
+
+
+def op_record(half: int, now_ms: int, store_host: bytes, store_host_flag: int) -> Record:
+    """The op that says that the half at offset `half` of its queue has ended."""
+    return own_record(
+        HALF_QUEUE_ID,
+        str(half).encode(),
+        _OP_PROPERTIES,
+        now_ms=now_ms,
+        store_host=store_host,
+        store_host_flag=store_host_flag,
+    )
+
+
+def halves_of_op(op: Message) -> list[int]:
+    """The halves that an op ends: one, or a list with commas (5.x); [] for what is no op."""
+    if op.find_property("TAGS") != _REMOVE_TAG:
+        return []
+    parts = [part for part in op.body.split(_LIST_SEPARATOR) if part]
+    texts = [str(part, "ascii", "replace") for part in parts]
+    return [int(text) for text in texts if _LONG.fullmatch(text) and not text.startswith("-")]
+
+
+def check_header(
+    half: Message, phy_offset: int, queue_offset: int, store_host: bytes
+) -> CheckTransactionStateRequestHeader:
+    """The header of 39: where the half's newest copy is, and its producer's own id for it."""
+    unique_key = half.find_property(_UNIQ_KEY)
+    return CheckTransactionStateRequestHeader(
+        tran_state_table_offset=queue_offset,
+        commit_log_offset=phy_offset,
+        msg_id=unique_key,
+        transaction_id=unique_key,
+        offset_msg_id=encode_message_id(store_host, phy_offset),
+    )
+
+
+def check_body(
+    half: Message, properties: bytes, home: tuple[str, int], phy_offset: int, queue_offset: int
+) -> bytes:
+    """The body of 39: the half as a record of its own topic and queue.
+
+    Times and hosts are the half's, the offsets its newest copy's; WAIT is false, as in the
+    original. Raises MessageIllegalError: the topic is too long.
+    """
+    return encode_record(
+        replace(
+            half,
+            topic=home[0],
+            queue_id=home[1],
+            phy_offset=phy_offset,
+            queue_offset=queue_offset,
+            properties=_with_property(properties, _WAIT, "false"),
+        )
+    )
+
+
+def waits_for_safety(half: Message) -> bool:
+    """Whether its sender wants flush and replicas to be waited for."""
+    return half.find_property(_WAIT) != "false"
+
+
+def _with_property(properties: bytes, name: str, value: str) -> bytes:
+    text = str(properties, "utf-8", "surrogateescape")
+    if find_property(text, name) is not None:
+        text = without_property(text, name)
+    return append_pairs(text, f"{name}\x01{value}").encode("utf-8", "surrogateescape")

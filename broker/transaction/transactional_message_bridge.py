@@ -1,0 +1,240 @@
+"""TransactionalMessageBridge: what the checks of transactions read from the store and write to it.
+
+Used by the thread of TransactionalMessageCheckService, one call at a time. Reads go through
+StoreAccess; what is to be appended is handed to the loop, the log's one writer, and waited for.
+Follows TransactionalMessageBridge of the original. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from broker.append.append_line import AppendLine
+from broker.store_access.store_protocols import MessageReader, QueueOffsets
+from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from broker.transaction.half_table import HalfTable
+from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog, Record, TopicLog
+from store.errors import StoreError
+from store.message import Message
+from store.message_codec import decode_host, decode_record
+
+log = logging.getLogger(__name__)
+
+APPEND_TIMEOUT_MS: Final = 10_000
+"""Longer than an append waits for the next file of the log."""
+
+
+class AppendTimeoutError(StoreError):
+    """The loop did not append in time; it may still."""
+
+
+class StoreReads(QueueOffsets, MessageReader, Protocol):
+    """What is needed of StoreAccess."""
+
+
+class TransactionOffsets(Protocol):
+    """What is needed of ConsumerOffsetManager."""
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The stored offset, or None."""
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Store how far a queue is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeParts:
+    """What the bridge works with."""
+
+    commit_log: CommitLog
+    line: AppendLine
+    reader: StoreReads
+    halves: HalfTable
+    offsets: TransactionOffsets
+    on_loop: Callable[[Callable[[], None]], None]
+    """Runs a function on the loop, soon (call_soon_threadsafe)."""
+    flushed_offset: Callable[[], int]
+    """Up to where the log is on disk."""
+    append_timeout_ms: int = APPEND_TIMEOUT_MS
+
+
+class Rewrite(NamedTuple):
+    """A half that is to be stored again: in the half queue, or among the discarded."""
+
+    half: int
+    topic: str
+    record: Record
+    original: int | None = None
+    """Of which half it says that it is a copy."""
+
+
+class Rewritten(NamedTuple):
+    """What became of a Rewrite. One of the two is set, none when the half has ended meanwhile."""
+
+    place: tuple[int, int] | None = None
+    """phy_offset and queue_offset of the copy."""
+    refusal: str = ""
+
+
+_ENDED: Final = Rewritten()
+
+
+class TransactionalMessageBridge:
+    """See the module. Owned by: the thread of the check service."""
+
+    def __init__(self, parts: BridgeParts) -> None:
+        self._parts = parts
+
+    # -- progress ------------------------------------------------------------------------------
+
+    def half_offset(self) -> int:
+        """Where the next round begins: the stored offset, else the queue's begin."""
+        return self._stored_offset(TRANS_HALF_TOPIC)
+
+    def store_progress(self, half_offset: int, op_offset: int) -> None:
+        """Everything before these offsets of the half and the op queue is done."""
+        host, port = decode_host(self._parts.commit_log.store_host)
+        for topic, offset in (TRANS_HALF_TOPIC, half_offset), (TRANS_OP_HALF_TOPIC, op_offset):
+            if offset != self._stored_offset(topic):
+                self._parts.offsets.commit_offset(
+                    f"{host}:{port}", TRANSACTION_GROUP, topic, HALF_QUEUE_ID, offset
+                )
+
+    def log_end(self) -> int:
+        """The log's end, what is not published yet included."""
+        return self._parts.commit_log.position
+
+    def is_flushed(self, phy_offset: int) -> bool:
+        """Whether the log is on disk up to there."""
+        return self._parts.flushed_offset() >= phy_offset
+
+    def _stored_offset(self, topic: str) -> int:
+        low, high = self.offsets(topic)
+        stored = self._parts.offsets.query_offset(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
+        return low if stored is None else min(max(stored, low), high)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        """(min, max) of the half queue or the op queue."""
+        return self._parts.reader.offsets(topic, HALF_QUEUE_ID)
+
+    def find_message(self, topic: str, queue_offset: int) -> Message | None:
+        """A half or an op; None when it is gone from the log."""
+        unit = self._parts.reader.unit_at(topic, HALF_QUEUE_ID, queue_offset)
+        raw = None if unit is None else self._parts.reader.record_at(unit[0])
+        message = None if raw is None else decode_record(raw, 0)[0]
+        return message if message is not None and message.topic == topic else None
+
+    def read_ops(self) -> bool:
+        """Fill the table of halves from the op queue, once after a start.
+
+        False while the store has not dispatched all of the log: ask again. An op ends halves that
+        were stored before it; what else it names (the half queue was made anew) it does not.
+        """
+        parts = self._parts
+        if not all(map(self._is_dispatched, (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))):
+            return False
+        high = self.offsets(TRANS_OP_HALF_TOPIC)[1]
+        begin = self._stored_offset(TRANS_OP_HALF_TOPIC)
+        parts.halves.start_ops(begin)
+        for op_offset in range(begin, high):
+            op = self.find_message(TRANS_OP_HALF_TOPIC, op_offset)
+            halves = [] if op is None else halves_of_op(op)
+            parts.halves.add_stored_op(halves)
+            for half in halves:
+                unit = parts.reader.unit_at(TRANS_HALF_TOPIC, HALF_QUEUE_ID, half)
+                if op is not None and unit is not None and unit[0] < op.phy_offset:
+                    parts.halves.mark_stored(half)
+        log.info("transactions: %s ops read, from offset %s on", high - begin, begin)
+        parts.halves.known.set()
+        return True
+
+    def _is_dispatched(self, topic: str) -> bool:
+        expected = self._parts.commit_log.next_offset(topic, HALF_QUEUE_ID) or 0
+        return self.offsets(topic)[1] >= expected
+
+    # -- appending -----------------------------------------------------------------------------
+
+    def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
+        """Append the copies of halves that have not ended yet; what became of each.
+
+        Raises AppendTimeoutError.
+        """
+        parts = self._parts
+        batch = _Batch(parts, rewrites)
+        parts.on_loop(batch.begin)
+        try:
+            return batch.done.result(parts.append_timeout_ms / 1000)
+        except TimeoutError as error:
+            raise AppendTimeoutError(
+                f"{len(rewrites)} half messages were not stored again within "
+                f"{parts.append_timeout_ms} ms"
+            ) from error
+
+
+class _Batch:
+    """Copies that were handed to the loop together. Owned by: the loop thread."""
+
+    def __init__(self, parts: BridgeParts, rewrites: Sequence[Rewrite]) -> None:
+        self.done: Future[list[Rewritten]] = Future()
+        self._parts = parts
+        self._rewrites = rewrites
+        self._results: dict[int, Rewritten] = {}
+
+    def begin(self) -> None:
+        """Append them, in their order."""
+        halves = self._parts.halves
+        for index, rewrite in enumerate(self._rewrites):
+            half, original = rewrite.half, rewrite.original
+            if halves.is_ended(half) or (original is not None and halves.is_ended(original)):
+                self.settle(index, _ENDED)
+                continue
+            if original is not None:
+                halves.link(half, original)
+            if halves.is_ending(half):
+                self.settle(index, Rewritten(refusal="its end is being stored"))
+                continue
+            topic = self._parts.commit_log.topic(rewrite.topic)
+            self._parts.line.append(_Copy(self, index, rewrite, topic, (rewrite.record,)))
+
+    def on_placed(self, copy: _Copy, place: tuple[int, int]) -> None:
+        """A copy has its place."""
+        if copy.topic.name == TRANS_HALF_TOPIC:
+            self._parts.halves.add_copy(copy.rewrite.half, place[1])
+        else:
+            self._parts.halves.forget(copy.rewrite.half)
+        self.settle(copy.index, Rewritten(place))
+
+    def settle(self, index: int, result: Rewritten) -> None:
+        """One of them is done; the last one wakes who waits."""
+        self._results[index] = result
+        if len(self._results) == len(self._rewrites):
+            self.done.set_result([self._results[i] for i in range(len(self._rewrites))])
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy on its way into the log: Append."""
+
+    batch: _Batch
+    index: int
+    rewrite: Rewrite
+    topic: TopicLog
+    records: tuple[Record]
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.batch.on_placed(self, places[0])
+
+    def refused(self, _code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        self.batch.settle(self.index, Rewritten(refusal=remark))

@@ -1,0 +1,96 @@
+"""ConfigApplication: a changed setting reaches everybody who reads it while the broker runs.
+
+Used by BrokerConfigUpdate, on a thread of the `admin` pool. One place that knows which object
+holds which of the settings that apply now (broker/settings/changeable_keys.py); each of them gets a new
+frozen config whole. What process `store` holds goes over the command channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final, Protocol
+
+from broker.out.broker_registration import BrokerRegistration
+from broker.settings.broker_config import BrokerConfig
+from broker.settings.changeable_keys import CHANGE_RETENTION, RETENTION_KEYS
+from broker.settings.startup_options import StartupOptions
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.system_topics import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    SystemTopics,
+)
+from broker.topic.topic_config_manager import TopicConfigManager
+from remoting.body.topic_config import TopicConfig
+
+_COMMAND_TIMEOUT_MS: Final = 3_000
+
+
+class StoreChannel(Protocol):
+    """What is needed of the CommandClient to process `store`."""
+
+    def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
+        """Ask and wait. Raises CommandError."""
+        ...
+
+
+class ConfigApplication:
+    """A SettingsUser. Stateless but for what it was made of."""
+
+    def __init__(
+        self,
+        *,
+        topics: TopicConfigManager,
+        system_topics: SystemTopics,
+        groups: SubscriptionGroupManager,
+        registration: BrokerRegistration,
+        use_on_loop: Callable[[StartupOptions], None],
+        store: StoreChannel,
+    ) -> None:
+        """use_on_loop: the processors of the loop follow these options from now on; returns when
+        they do."""
+        self._topics = topics
+        self._system_topics = system_topics
+        self._groups = groups
+        self._registration = registration
+        self._use_on_loop = use_on_loop
+        self._store = store
+
+    def offer(self, options: StartupOptions, keys: Collection[str]) -> None:
+        """Process `store` takes its part, whole. Raises CommandError."""
+        if RETENTION_KEYS.intersection(keys):
+            settings = options.settings()
+            retention = {key: settings[key] for key in sorted(RETENTION_KEYS)}
+            self._store.call(CHANGE_RETENTION, _COMMAND_TIMEOUT_MS, settings=retention)
+
+    def use(self, options: StartupOptions, keys: Collection[str]) -> None:
+        """Hand `options` to the readers; tell the name servers about a new brokerPermission."""
+        self._topics.config = options.broker
+        self._groups.config = options.broker
+        self._registration.config = options.broker
+        self._use_on_loop(options)
+        if "autoCreateTopicEnable" in keys and not options.store.is_slave:
+            self._offer_template(options.broker)
+        if "brokerPermission" in keys:
+            self._topics.bump_data_version()
+            self._registration.register_all(check_order=False, force=True)
+
+    def _offer_template(self, broker: BrokerConfig) -> None:
+        """The template of automatic topics (TBW102), which a start makes only when that is on, and
+        which stops to be one when it is off."""
+        if not broker.auto_create_topic_enable:
+            return
+        perm = PERM_INHERIT | PERM_READ_WRITE
+        found = self._topics.find(AUTO_CREATE_TOPIC_KEY_TOPIC)
+        if found is not None and found.perm == perm:
+            return
+        self._system_topics.add(AUTO_CREATE_TOPIC_KEY_TOPIC)
+        self._topics.update(
+            TopicConfig(
+                topic_name=AUTO_CREATE_TOPIC_KEY_TOPIC,
+                read_queue_nums=broker.default_topic_queue_nums,
+                write_queue_nums=broker.default_topic_queue_nums,
+                perm=perm,
+            )
+        )

@@ -1,0 +1,88 @@
+"""What the processors of messages need of the settings: values for their loops, worked out once.
+
+Pure functions, any thread. Used at the start, and again when a request has changed settings.
+"""
+
+from __future__ import annotations
+
+from broker.latency.broker_fast_failure import FastFailureSettings
+from broker.processor.consumer_send_msg_back_processor import SendBackSettings
+from broker.processor.pull_message_processor import PullSettings
+from broker.processor.reply_message_processor import ReplySettings
+from broker.processor.send_message_processor import SendSettings
+from broker.settings.startup_options import StartupOptions
+from store.consume_queue import CQ_UNIT_SIZE
+
+
+def send_settings(options: StartupOptions) -> SendSettings:
+    """Of the send processor."""
+    broker, store = options.broker, options.store
+    return SendSettings(
+        broker_name=broker.broker_name,
+        cluster_name=broker.broker_cluster_name,
+        region_id=broker.region_id,
+        trace_on=broker.trace_on,
+        max_message_size=store.max_message_size,
+        start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
+        is_slave=store.is_slave,
+        max_delay_level=len(store.delay_level_ms),
+        reject_transactions=(
+            f"the broker[{broker.broker_ip1}] sending transaction message is forbidden"
+            if broker.reject_transaction_message
+            else ""
+        ),
+    )
+
+
+def fast_failure_settings(options: StartupOptions) -> FastFailureSettings:
+    """Of refusing sends early."""
+    broker, store = options.broker, options.store
+    return FastFailureSettings(
+        enabled=broker.broker_fast_failure_enable,
+        wait_ms=broker.wait_time_mills_in_send_queue,
+        busy_ms=store.os_page_cache_busy_time_out_mills,
+    )
+
+
+def pull_settings(options: StartupOptions, memory_limit: int) -> PullSettings:
+    """Of the pull processor."""
+    broker, store = options.broker, options.store
+    return PullSettings(
+        readable=bool(broker.broker_permission & 4),
+        long_polling_enable=broker.long_polling_enable,
+        short_polling_time_ms=broker.short_polling_time_mills,
+        slave_read_enable=broker.slave_read_enable,
+        is_slave=store.is_slave,
+        offset_check_in_slave=store.offset_check_in_slave,
+        bytes_in_memory=store.max_transfer_bytes_on_message_in_memory,
+        count_in_memory=store.max_transfer_count_on_message_in_memory,
+        bytes_in_disk=store.max_transfer_bytes_on_message_in_disk,
+        count_in_disk=store.max_transfer_count_on_message_in_disk,
+        memory_limit=memory_limit,
+        units_per_file=store.mapped_file_size_consume_queue // CQ_UNIT_SIZE,
+        enable_property_filter=broker.enable_property_filter,
+        filter_support_retry=broker.filter_support_retry,
+    )
+
+
+def reply_settings(options: StartupOptions) -> ReplySettings:
+    """Of the processor of request-reply."""
+    broker, store = options.broker, options.store
+    return ReplySettings(
+        region_id=broker.region_id,
+        trace_on=broker.trace_on,
+        store_host=f"{broker.broker_ip1}:{options.server.listen_port}",
+        start_accept_send_request_timestamp_ms=(broker.start_accept_send_request_time_stamp),
+        max_message_size=store.max_message_size,
+    )
+
+
+def send_back_settings(options: StartupOptions) -> SendBackSettings:
+    """Of the send-back processor."""
+    broker, store = options.broker, options.store
+    return SendBackSettings(
+        is_slave=store.is_slave,
+        broker_permission=broker.broker_permission,
+        broker_ip1=broker.broker_ip1,
+        max_delay_level=len(store.delay_level_ms),
+    )

@@ -1,0 +1,291 @@
+"""Replication: the part of replication that speaks the remoting protocol, put together.
+
+Runs in process `remoting`, beside BrokerController, which gives it what it shares. On a slave: who
+the master is (from registrations, or told by 906), whether the logs belong together, the tables
+(SlaveSynchronize), the announcement of our link. On a master: who the group's brokers are, the
+offsets that consumers reached on slaves meanwhile, whether a slave holds what it claims. On both:
+questions of process `ha` are answered here, and its HA status is asked for. No policy of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+from broker.acl.acl_synchronize import AclSynchronize
+from broker.acl.plain_permission_manager import PlainPermissionManager
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
+from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.settings.startup_options import StartupOptions
+from broker.slave.group_members import GroupMembers
+from broker.slave.ha_request_service import HaRequestService
+from broker.slave.master_inspector import MasterInspector
+from broker.slave.promotion import TICK_MS, ReplicaJournal
+from broker.slave.replica_announcer import ReplicaAnnouncer
+from broker.slave.replica_verification import ReplicaVerification
+from broker.slave.returning_master import ReturningMaster
+from broker.slave.slave_synchronize import SlaveSynchronize
+from broker.store_access.store_access import StoreAccess
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.topic_config_manager import TopicConfigManager
+from ha.inspection import Inspection, Verdict
+from ha.trusted_peers import TrustedPeers
+from ipc.clock import Clock
+from ipc.command_channel import Arguments, CommandClient, CommandError
+from ipc.control_page import ControlPage
+from ipc.queue_table import QueueTableReader
+from ipc.scheduled_executor import ScheduledExecutor
+from ipc.service_thread import FailureHandler
+from remoting.remoting_client import RemotingClient
+from store.commit_log_reader import CommitLogReader
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+_TELL_TIMEOUT_MS: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedParts:
+    """What BrokerController shares."""
+
+    options: StartupOptions
+    identity: BrokerIdentity
+    page: ControlPage
+    clock: Clock
+    table: QueueTableReader
+    access: StoreAccess
+    client: RemotingClient
+    api: BrokerOuterAPI
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    schedule_offsets: ScheduleOffsetManager
+    on_failure: FailureHandler
+    acl: PlainPermissionManager | None = None
+    """None: aclEnable=false."""
+
+
+class Replication:
+    """See the module. Owned by: the main thread of process `remoting`."""
+
+    def __init__(
+        self, shared: SharedParts, asking: socket.socket, answering: socket.socket
+    ) -> None:
+        """asking, answering: our ends of the channels remoting->ha and ha->remoting."""
+        self._shared = shared
+        self._is_slave = shared.options.store.is_slave
+        self._ha = CommandClient(asking, "ha", shared.clock)
+        self._ha_address: str | None = None
+        self._told_ha_address: str | None = None
+        self._initial_max_offset = 0
+        self._members = GroupMembers(shared.identity, shared.api)
+        self._journal = ReplicaJournal(
+            shared.options.store.root,
+            shared.identity.broker_name,
+            shared.identity.broker_id,
+            shared.page,
+            shared.client,
+            shared.clock,
+        )
+        self._inspector = self._build_inspector()
+        self._synchronize = self._build_synchronize()
+        if self._journal.parted is not None:
+            self._synchronize.logs_compared(
+                None, f"{self._journal.parted}, when our log was last compared with the master's"
+            )
+        self._announcer = ReplicaAnnouncer(
+            shared.client, shared.identity.broker_name, shared.identity.broker_id
+        )
+        self._verifier = ReplicaVerification(
+            self._members.fetch_member_ips,
+            shared.client,
+            self._new_reader(),
+            shared.table,
+            shared.access,
+            shared.clock,
+        )
+        self._returning = ReturningMaster(
+            self._members.fetch_member_ips,
+            shared.api,
+            shared.offsets,
+            lambda topic, queue_id: shared.table.offsets(topic, queue_id)[1],
+        )
+        handlers = {
+            "inspect_master": self._inspector.handle,
+            "group_members": self._group_members,
+            "ha_link": self._ha_link,
+            "verify_replica": self._verifier.handle,
+        }
+        self._requests = HaRequestService(
+            answering, handlers, shared.clock, on_failure=shared.on_failure
+        )
+        self.processor: Final = AdminHAProcessor(
+            self._identity,
+            ha=self._ha,
+            slave_sync=self._synchronize.status,
+            update_master=self._told_by_peer,
+        )
+
+    def _new_reader(self) -> CommitLogReader:
+        store = self._shared.options.store
+        return CommitLogReader(
+            store.commit_log_path, store.mapped_file_size_commit_log, self._shared.page
+        )
+
+    def _build_inspector(self) -> MasterInspector:
+        shared = self._shared
+        return MasterInspector(
+            shared.client,
+            self._new_reader(),
+            shared.table,
+            shared.access,
+            shared.clock,
+            own_addresses=(shared.identity.broker_addr, shared.identity.ha_server_addr),
+            on_result=self._inspected,
+        )
+
+    def _build_synchronize(self) -> SlaveSynchronize:
+        shared = self._shared
+        return SlaveSynchronize(
+            shared.identity.broker_addr,
+            shared.api,
+            topics=shared.topics,
+            offsets=shared.offsets,
+            delay_offsets=shared.schedule_offsets,
+            groups=shared.groups,
+            delete_topic_queues=shared.access.delete_topic_queues,
+            compare_logs=self._compare_logs,
+            page=shared.page,
+            clock=shared.clock,
+            and_then=None if shared.acl is None else AclSynchronize(shared.api, shared.acl).sync,
+        )
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self, executor: ScheduledExecutor) -> None:
+        """The tables are loaded, the store is ready."""
+        self._initial_max_offset = self._shared.page.counters[MAX_PHY_OFFSET]
+        self._requests.start()
+        if not self._is_slave:
+            self._returning.schedule_on(executor)
+            return
+        self._synchronize.schedule_on(executor, self._shared.options.broker)
+        executor.schedule("follow-master", self._tick, first_delay_ms=TICK_MS, period_ms=TICK_MS)
+
+    def before_first_registration(self) -> None:
+        """What must be in order when clients come: a master's consumer offsets."""
+        if not self._is_slave:
+            self._returning.ask_slaves()
+
+    def shutdown(self) -> None:
+        """Answer no more questions; a slave writes down what it holds."""
+        self._requests.shutdown(1_000)
+        if self._is_slave:
+            self._journal.close()
+
+    # -- who the master is (slave) -------------------------------------------------------------
+
+    def on_master(self, master_addr: str | None, ha_addr: str | None) -> None:
+        """Remoting and HA address of the master, as registrations or 906 say: a MasterListener.
+
+        No HA address leaves the one that is known, as in the original.
+        """
+        if not self._is_slave:
+            return
+        self._ha_address = ha_addr or self._ha_address
+        self._inspector.set_master(master_addr, self._ha_address)
+        self._synchronize.set_master_address(master_addr)
+        self._announcer.master_changed(master_addr)
+        self._tell_ha()
+
+    def _told_by_peer(self, remote: str, ha_addr: str, master_addr: str | None) -> None:
+        """906: whoever names our master decides whose tables we take over. Only a peer that might
+        have our log may, and an address that the operator has fixed stays."""
+        config = self._shared.options.ha
+        trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
+        ip = remote.rpartition(":")[0]
+        if not trusted.is_trusted(ip):
+            trusted.set_members([each.ip for each in self._members.fetch_member_ips() or ()])
+        if config.ha_master_address:
+            log.warning("master %s: not taken over from %s, haMasterAddress is set", ha_addr, ip)
+        elif not trusted.is_trusted(ip):
+            log.warning("master %s: not taken over from %s, see haTrustedAddresses", ha_addr, ip)
+        else:
+            self.on_master(master_addr, ha_addr)
+
+    def _inspected(self, found: Inspection) -> None:
+        """A slave's log was compared. Logs that do not belong together: the tables stay apart,
+        until a comparison finds that they do."""
+        self._journal.on_inspection(found)
+        if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
+            self._synchronize.logs_compared(found.master_address, f"{found.verdict}: {found.text}")
+        elif found.verdict is Verdict.WAIT:
+            return
+        elif found.master_max >= 0:
+            self._synchronize.logs_compared(found.master_address, None)
+        else:
+            self._synchronize.logs_not_comparable(found.master_address)
+
+    def _compare_logs(self) -> None:
+        """For the tables: process ha compares before it connects only, and its link may have
+        been there before this process was, or before the master's remoting address was known."""
+        counters = self._shared.page.counters
+        try:
+            self._inspector.inspect(
+                counters[MAX_PHY_OFFSET],
+                counters[MIN_PHY_OFFSET],
+                self._shared.options.ha.ha_master_address,
+            )
+        except (StoreError, OSError) as error:
+            log.warning("our log cannot be compared with the master's: %s", error)
+
+    def _tell_ha(self) -> None:
+        """An open link to another address ends; a client that waits looks at once."""
+        fixed = self._shared.options.ha.ha_master_address
+        if fixed or self._ha_address in (None, self._told_ha_address):
+            return
+        try:
+            self._ha.call("master_address", _TELL_TIMEOUT_MS, ha_address=self._ha_address)
+            self._told_ha_address = self._ha_address
+        except CommandError as error:
+            log.warning("master's HA address %s: not told yet: %s", self._ha_address, error)
+
+    def _tick(self) -> None:
+        self._tell_ha()
+        self._announcer.tick()
+        self._journal.tick(self._inspector)
+
+    # -- questions of process ha ---------------------------------------------------------------
+
+    def _group_members(self, _arguments: Arguments) -> Arguments:
+        members = self._members.fetch_member_ips()
+        if members is None:
+            return {"members": None}
+        return {"members": {str(member.broker_id): member.ip for member in members}}
+
+    def _ha_link(self, arguments: Arguments) -> Arguments:
+        local = arguments["local"]
+        if local is None:
+            self._announcer.link_closed()
+            self._synchronize.link_lost()
+        else:
+            self._announcer.link_opened(local)
+        return {}
+
+    # -- for requests 906 and 907 --------------------------------------------------------------
+
+    def _identity(self) -> HaIdentity:
+        identity = self._shared.identity
+        return HaIdentity(
+            broker_name=identity.broker_name,
+            broker_id=identity.broker_id,
+            broker_address=identity.broker_addr,
+            ha_address=identity.ha_server_addr,
+            initial_max_offset=self._initial_max_offset,
+        )

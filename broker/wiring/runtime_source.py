@@ -1,0 +1,100 @@
+"""RuntimeSource: gathers what request 28 shows from the control page, the disks and the counters.
+
+Called by admin threads; reads only. What the numbers are called is broker/metrics/runtime_info.py's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from broker.append.append_line import AppendLine
+from broker.metrics.runtime_info import PoolInfo, RuntimeInfo
+from broker.metrics.store_stats_service import StoreStatsService
+from broker.settings.startup_options import StartupOptions
+from broker.store_access.store_access import StoreAccess
+from broker.wiring.routes import END_TRANSACTION_POOL, QUERY_POOL
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
+from remoting.remoting_server import RequestExecutor
+from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.disk_space import used_ratio
+
+
+class RuntimeSource:
+    """RuntimeInfoSource of this broker."""
+
+    def __init__(
+        self,
+        options: StartupOptions,
+        page: ControlPage,
+        access: StoreAccess,
+        stats: StoreStatsService,
+        clock: Clock,
+        *,
+        schedule_offsets: Callable[[], Mapping[int, tuple[int, int]]],
+        pool: Callable[[str], RequestExecutor | None],
+        waiting_sends: Callable[[], int],
+        line: AppendLine,
+    ) -> None:
+        """pool: by its name. waiting_sends: how many answers wait for flush or replicas.
+        line: of those that wait to be stored."""
+        self._options = options
+        self._page = page
+        self._access = access
+        self._stats = stats
+        self._clock = clock
+        self._schedule_offsets = schedule_offsets
+        self._pool = pool
+        self._waiting_sends = waiting_sends
+        self._line = line
+
+    def runtime_info(self) -> RuntimeInfo:
+        """The state now."""
+        counters, store, broker = self._page.counters, self._options.store, self._options.broker
+        max_phy = counters[MAX_PHY_OFFSET]
+        min_phy = counters[MIN_PHY_OFFSET]
+        log_path = store.commit_log_path
+        total, free = disk_space(log_path)
+        now_ms, earliest_ms = self._clock.now_ms(), self._access.store_timestamp_at(min_phy)
+        return RuntimeInfo(
+            now_ms=now_ms,
+            statistics=self._stats.snapshot(),
+            send_pool=PoolInfo(
+                size=self._waiting_sends() + len(self._line.held),
+                capacity=broker.send_thread_pool_queue_capacity,
+                head_wait_ms=self._line.head_wait_ms(),
+            ),
+            page_cache_lock_time_ms=self._line.blocked_ms(),
+            pull_pool=PoolInfo(capacity=broker.pull_thread_pool_queue_capacity),
+            query_pool=self._pool_info(QUERY_POOL),
+            end_transaction_pool=self._pool_info(END_TRANSACTION_POOL),
+            dispatch_behind_bytes=max_phy - counters[DISPATCHED_OFFSET],
+            start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
+            # Java's -1 for an empty log is 56 years of messages to whoever subtracts it from now.
+            earliest_message_timestamp_ms=now_ms if earliest_ms < 0 else earliest_ms,
+            commit_log_min_offset=min_phy,
+            commit_log_max_offset=max_phy,
+            commit_log_disk_ratios={str(log_path): used_ratio(log_path)},
+            consume_queue_disk_ratio=used_ratio(store.consume_queue_path),
+            commit_log_dir_total=total,
+            commit_log_dir_free=free,
+            remain_flush_bytes=max(max_phy - counters[FLUSHED_OFFSET], 0),
+            schedule_offsets=self._schedule_offsets(),
+        )
+
+    def _pool_info(self, name: str) -> PoolInfo:
+        pool = self._pool(name)
+        if pool is None:
+            return PoolInfo()
+        return PoolInfo(size=pool.pending, capacity=pool.capacity)
+
+
+def disk_space(path: Path) -> tuple[int, int]:
+    """(total, free) bytes of the partition of `path`; (0, 0) when it is not there."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0, 0
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

@@ -1,0 +1,107 @@
+"""broker.client.producer_manager: registration, leaving, expiry, who is found."""
+
+from __future__ import annotations
+
+from broker.client.client_channel_info import ClientChannelInfo
+from broker.client.producer_manager import CHANNEL_EXPIRED_MS, ProducerManager
+from tests.broker.broker_fakes import FakeClock, FakeConnection
+
+
+def info_of(connection: FakeConnection, client_id: str, clock: FakeClock) -> ClientChannelInfo:
+    return ClientChannelInfo(
+        connection, client_id, language=0, version=409, last_update_ms=clock.now_ms()
+    )
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.manager = ProducerManager(self.clock)
+
+    def beat(self, connection: FakeConnection, client_id: str, *groups: str) -> None:
+        for group in groups:
+            self.manager.register_producer(group, info_of(connection, client_id, self.clock))
+
+    def members(self, group: str) -> list[str] | None:
+        infos = self.manager.find_group(group)
+        return None if infos is None else [info.client_id for info in infos]
+
+
+def test_register_and_find() -> None:
+    world, connection = World(), FakeConnection()
+    world.beat(connection, "c1", "g", "CLIENT_INNER_PRODUCER")
+    world.beat(connection, "c1", "g")
+    assert world.members("g") == ["c1"]
+    assert set(world.manager.all_groups()) == {"g", "CLIENT_INNER_PRODUCER"}
+    assert world.manager.find_connection("c1") is connection
+    assert world.manager.find_connection("c2") is None
+    assert world.members("unknown") is None
+
+
+def test_a_client_stays_findable_while_any_group_is_left() -> None:
+    world, connection = World(), FakeConnection()
+    world.beat(connection, "c1", "g", "CLIENT_INNER_PRODUCER")
+    world.manager.unregister_producer("g", connection)
+    assert world.members("g") is None
+    assert world.manager.find_connection("c1") is connection
+    world.manager.unregister_producer("CLIENT_INNER_PRODUCER", connection)
+    assert world.manager.find_connection("c1") is None
+    world.manager.unregister_producer("CLIENT_INNER_PRODUCER", connection)
+
+
+def test_close_removes_every_group() -> None:
+    world, gone, kept = World(), FakeConnection(), FakeConnection()
+    world.beat(gone, "c1", "g", "h")
+    world.beat(kept, "c2", "g")
+    world.manager.on_connection_close(gone)
+    assert world.members("g") == ["c2"]
+    assert world.members("h") is None
+    assert world.manager.find_connection("c1") is None
+
+
+def test_a_late_close_does_not_hide_the_new_connection() -> None:
+    world, old, new = World(), FakeConnection(), FakeConnection()
+    world.beat(old, "c1", "g")
+    world.beat(new, "c1", "g")
+    assert world.members("g") == ["c1", "c1"], "keyed by connection"
+    world.manager.on_connection_close(old)
+    assert world.manager.find_connection("c1") is new
+
+
+def test_a_heartbeat_of_a_closed_connection_leaves_nothing() -> None:
+    world, connection = World(), FakeConnection()
+    connection.is_open = False
+    world.beat(connection, "c1", "g")
+    assert world.members("g") is None
+    assert world.manager.find_connection("c1") is None
+
+
+def test_expiry() -> None:
+    world, silent, alive = World(), FakeConnection(), FakeConnection()
+    world.beat(silent, "c1", "g", "h")
+    world.clock.advance(CHANNEL_EXPIRED_MS)
+    world.beat(alive, "c2", "g")
+    assert world.manager.scan_not_active_channel() == [], "exactly the limit is not over it"
+    world.clock.advance(1)
+    assert world.manager.scan_not_active_channel() == [silent]
+    assert silent.close_reason == "producer sent no heartbeat"
+    assert world.members("g") == ["c2"]
+    assert alive.is_open
+
+
+def test_available_connections_take_turns() -> None:
+    world = World()
+    connections = [FakeConnection() for _ in range(3)]
+    for number, connection in enumerate(connections):
+        world.beat(connection, f"c{number}", "g")
+    found = [world.manager.find_available("g") for _ in range(6)]
+    assert found == connections * 2
+    connections[0].is_open = False
+    assert all(
+        each is not None and each.is_open
+        for each in (world.manager.find_available("g") for _ in range(6))
+    )
+    for connection in connections:
+        connection.is_open = False
+    assert world.manager.find_available("g") is None
+    assert world.manager.find_available("unknown") is None

@@ -1,0 +1,138 @@
+"""PullRequestHoldService: who is run again, who stays, who is forgotten."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.longpolling.pull_request_hold_service import PullRequestHoldService
+
+
+class Service:
+    """`answers` decides per pull name whether it is answered when run."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, bool]] = []
+        self.answered: set[str] = set()
+        self.on_run: Any = None
+        self.service = PullRequestHoldService(self.run_again)
+
+    def run_again(self, pull: Any, time_is_up: bool) -> bool:
+        self.runs.append((pull.name, time_is_up))
+        if self.on_run is not None:
+            self.on_run()
+        return time_is_up or pull.name in self.answered
+
+    def hold(self, name: str, key: tuple[str, int] = ("T", 0), deadline_ms: int = 100) -> Any:
+        pull: Any = SimpleNamespace(
+            name=name, deadline_ms=deadline_ms, connection=SimpleNamespace(is_open=True)
+        )
+        self.service.hold(key, pull)
+        return pull
+
+    def take_runs(self) -> list[tuple[str, bool]]:
+        runs, self.runs = self.runs, []
+        return runs
+
+
+@pytest.fixture
+def held() -> Service:
+    return Service()
+
+
+def test_wake_runs_the_pulls_of_one_queue_in_order(held: Service) -> None:
+    for name in "abc":
+        held.hold(name)
+    held.hold("other queue", ("T", 1))
+    held.hold("other topic", ("U", 0))
+    held.answered = {"b"}
+    held.service.wake(("T", 0))
+    assert held.take_runs() == [("a", False), ("b", False), ("c", False)]
+    held.service.wake(("T", 0))
+    assert held.take_runs() == [("a", False), ("c", False)]
+    held.service.wake(("unknown", 0))
+    assert held.take_runs() == []
+
+
+def test_wake_all_runs_everything(held: Service) -> None:
+    for number in range(5):
+        held.hold(f"p{number}", ("T", number % 2))
+    held.answered = {f"p{number}" for number in range(5)}
+    held.service.wake_all()
+    assert len(held.take_runs()) == 5
+    assert held.service.is_empty
+
+
+@pytest.mark.parametrize(("now_ms", "runs"), [(99, []), (100, [("a", True)]), (500, [("a", True)])])
+def test_scan_runs_only_what_is_due(
+    held: Service, now_ms: int, runs: list[tuple[str, bool]]
+) -> None:
+    held.hold("a", deadline_ms=100)
+    held.hold("b", deadline_ms=1000)
+    held.service.scan(now_ms)
+    assert held.take_runs() == runs
+    assert held.service.figures().pulls == 2 - len(runs)
+
+
+def test_closed_connections_are_forgotten_by_wake_and_scan(held: Service) -> None:
+    first, second = held.hold("a"), held.hold("b", ("T", 1))
+    first.connection.is_open = second.connection.is_open = False
+    held.service.wake(("T", 0))
+    held.service.scan(0)
+    assert held.take_runs() == []
+    assert held.service.is_empty
+
+
+def test_a_pull_that_is_held_while_another_runs_is_kept(held: Service) -> None:
+    held.hold("a")
+    held.on_run = lambda: held.hold("new") if len(held.runs) == 1 else None
+    held.service.wake(("T", 0))
+    assert held.take_runs() == [("a", False)]
+    assert held.service.figures().pulls == 2
+
+
+def test_figures(held: Service) -> None:
+    assert held.service.is_empty
+    assert (held.service.figures().pulls, held.service.figures().queues) == (0, 0)
+    for number in range(5):
+        held.hold(str(number), ("T", number % 2))
+    assert (held.service.figures().pulls, held.service.figures().queues) == (5, 2)
+
+
+def test_a_pull_that_is_not_due_in_its_second_is_looked_at_again(held: Service) -> None:
+    held.hold("a", deadline_ms=5_900)
+    held.hold("b", deadline_ms=9_000)
+    held.service.scan(5_100)
+    assert held.take_runs() == []
+    held.service.scan(5_950)
+    assert held.take_runs() == [("a", True)]
+    held.service.scan(8_999)
+    assert held.take_runs() == []
+    held.service.scan(12_000)
+    assert held.take_runs() == [("b", True)]
+    assert held.service.is_empty
+
+
+def test_a_pull_that_was_woken_before_its_time_is_not_run_when_it_comes(held: Service) -> None:
+    held.hold("a", deadline_ms=2_000)
+    held.answered = {"a"}
+    held.service.wake(("T", 0))
+    assert held.take_runs() == [("a", False)]
+    held.service.scan(3_000)
+    assert held.take_runs() == []
+
+
+def test_closed_connections_are_forgotten_long_before_their_time(held: Service) -> None:
+    held.service.scan(0)
+    stays = held.hold("stays", deadline_ms=1 << 40)
+    for key in (("T", 0), ("U", 0)):
+        held.hold("gone", key, deadline_ms=1 << 40).connection.is_open = False
+    held.service.scan(29_999)
+    assert held.service.figures().pulls == 3
+    held.service.scan(30_000)
+    assert (held.service.figures().pulls, held.service.figures().queues) == (1, 1)
+    held.service.wake(("T", 0))
+    assert held.take_runs() == [("stays", False)]
+    assert stays.connection.is_open

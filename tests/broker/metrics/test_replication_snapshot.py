@@ -1,0 +1,384 @@
+"""One line of the dump: every field from real slots, page and children."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.metrics import metrics_table as table
+from broker.metrics.metrics_dump import MetricsDump, dump_settings
+from broker.metrics.replica_sight import ReplicaSight
+from broker.metrics.replication_snapshot import (
+    UNKNOWN_VERSION,
+    ReplicationSnapshot,
+    config_digest,
+    software_version,
+)
+from broker.settings.changed_settings import ChangedSettings
+from broker.settings.config_update import BrokerConfigUpdate
+from broker.settings.startup_options import StartupOptions
+from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS
+from ha.control_slots import REPLICATED_OFFSET
+from ipc.control_page import ProcessIndex
+from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from tests.support.manual_clock import ManualClock
+from tests.support.shared_memory import close_page, fresh_page
+
+SETTINGS = {
+    "brokerName": "broker-a",
+    "brokerClusterName": "C1",
+    "brokerId": "0",
+    "brokerRole": "SYNC_MASTER",
+    "brokerIP1": "10.0.0.1",
+    "brokerIP2": "10.0.0.1",
+}
+
+
+class Broker:
+    """Everything a snapshot reads; two processes that count."""
+
+    def __init__(self, **settings: str) -> None:
+        self.clock = ManualClock(monotonic_ms=100_000)
+        self.page = fresh_page()
+        self.is_ready = True
+        fd = create_metric_slots()
+        self.remoting = MetricSlots(fd, ProcessIndex.REMOTING)
+        self.ha = MetricSlots(fd, ProcessIndex.HA)
+        self.reader = MetricSlotsReader(fd)
+        os.close(fd)
+        self.children: list[Any] = [
+            self._child("store", ProcessIndex.STORE),
+            self._child("ha", ProcessIndex.HA),
+            self._child("remoting", ProcessIndex.REMOTING),
+        ]
+        self.options = StartupOptions.from_settings({**SETTINGS, **settings})
+        self.changes_fd = ChangedSettings.create()
+        self.sight = ReplicaSight(self.reader, self.page, lambda: self.children, self.clock)
+        self.snapshot = ReplicationSnapshot(
+            self.options,
+            ChangedSettings(self.changes_fd),
+            self,
+            self.page,
+            lambda: self.children,
+            self.clock,
+        )
+
+    def look(self) -> Any:
+        """As a BrokerCollector."""
+        return self.sight.look()
+
+    def ready_reason(self) -> str:
+        """As a BrokerCollector."""
+        return "" if self.is_ready else "the store is not ready"
+
+    @staticmethod
+    def _child(name: str, index: ProcessIndex) -> Any:
+        return SimpleNamespace(
+            spec=SimpleNamespace(name=name, index=index), process="runs", restarts=0, started_ms=0
+        )
+
+    def put(
+        self, slots: MetricSlots, metric: table.Metric, labels: tuple[str, ...], *values: float
+    ) -> None:
+        first = slots.find(metric.name, labels, metric.size)
+        for number, value in enumerate(values):
+            slots.values[first + number] = value
+
+    def ha_looks(self) -> None:
+        self.put(self.ha, table.HA_OBSERVED_MS, (), self.clock.monotonic_ms())
+
+    def replica(self, name: str, **values: float) -> None:
+        """Values of one replica by the name of the metric's constant."""
+        for metric, value in values.items():
+            labels = (name, "SYNC_MASTER")
+            self.put(self.ha, getattr(table, metric), labels, value)
+
+    def close(self) -> None:
+        for slots in (self.remoting, self.ha, self.reader):
+            slots.close()
+        close_page(self.page)
+        os.close(self.changes_fd)
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    found = Broker()
+    yield found
+    found.close()
+
+
+def fill(broker: Broker) -> None:
+    """A master with a replica in sync, one that lags, and one that left."""
+    counters = broker.page.counters
+    counters[MIN_PHY_OFFSET], counters[MAX_PHY_OFFSET] = 4096, 1_000_000
+    counters[REPLICATED_OFFSET] = 999_000
+    put, remoting, ha = broker.put, broker.remoting, broker.ha
+    put(remoting, table.MESSAGES_IN, ("T1", "Normal", "false"), 10)
+    put(remoting, table.MESSAGES_IN, ("T2", "Normal", "false"), 5)
+    put(remoting, table.THROUGHPUT_IN, ("T1", "Normal", "false"), 1000)
+    put(remoting, table.HA_SYNC_RESULT, ("ok",), 7)
+    put(remoting, table.HA_SYNC_RESULT, ("flush_slave_timeout",), 2)
+    put(remoting, table.HA_ACK_LATENCY, (), 3, 4, *[0] * 13, 1, 6.5)
+    put(ha, table.HA_MASTER_MAX_OFFSET, (), 1_000_000)
+    put(ha, table.HA_UNREPLICATED_BYTES, (), 1000)
+    put(ha, table.HA_OLDEST_UNREPLICATED, (), 0.25)
+    put(ha, table.HA_UNREPLICATED_EXACT, (), 1)
+    broker.ha_looks()
+    broker.replica(
+        "broker-a:1",
+        HA_REPLICA_CONNECTED=1,
+        HA_REPLICA_IN_SYNC=1,
+        HA_ACK_OFFSET=999_000,
+        HA_REPLICA_LAG_BYTES=1000,
+        HA_REPLICA_LAG_SECONDS=0.25,
+        HA_REPLICA_LAG_EXACT=1,
+        HA_TRANSFERRED=995_000,
+        HA_RECONNECTS=2,
+    )
+    put(ha, table.HA_REJECTED_ACKS, ("broker-a:1", "beyond_log"), 1)
+    put(ha, table.HA_REJECTED_ACKS, ("broker-a:1", "went_back"), 3)
+    put(ha, table.HA_STATE_SECONDS, ("broker-a:1", "in_sync"), 60.5)
+    put(ha, table.HA_STATE_SECONDS, ("broker-a:1", "catching_up"), 1.0006)
+    broker.replica(
+        "10.0.0.7", HA_REPLICA_CONNECTED=1, HA_REPLICA_IN_SYNC=0, HA_REPLICA_LAG_BYTES=800_000
+    )
+    broker.replica("broker-a:2", HA_REPLICA_CONNECTED=0, HA_REPLICA_IN_SYNC=0)
+    broker.replica("__overflow__", HA_REPLICA_CONNECTED=1)
+
+
+LE = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+
+
+def test_every_field(broker: Broker) -> None:
+    fill(broker)
+    broker.children[1].restarts = 4
+
+    taken = broker.snapshot.take()
+
+    config = taken.pop("config")
+    assert len(config) == 12
+    assert int(config, 16) >= 0
+    assert taken == {
+        "cluster": "C1",
+        "broker": "broker-a",
+        "broker_id": 0,
+        "role": "SYNC_MASTER",
+        "version": software_version(),
+        "ready": True,
+        "min_offset": 4096,
+        "max_offset": 1_000_000,
+        "replicated_offset": 999_000,
+        "msgs_in": 15,
+        "bytes_in": 1000,
+        "sync": {
+            "ok": 7,
+            "flush_slave_timeout": 2,
+            "slave_not_available": 0,
+            "flush_disk_timeout": 0,
+        },
+        "ack_latency": {"le": LE, "counts": [3, 4, *[0] * 13, 1], "sum": 6.5},
+        "unreplicated_bytes": 1000,
+        "oldest_unreplicated_ms": 250,
+        "processes": [
+            {"name": "store", "up": True, "restarts": 0},
+            {"name": "ha", "up": True, "restarts": 4},
+            {"name": "remoting", "up": True, "restarts": 0},
+        ],
+        "replicas": [
+            {
+                "id": "10.0.0.7",
+                "connected": True,
+                "in_sync": False,
+                "state": "catching_up",
+                "ack_offset": 0,
+                "lag_bytes": 800_000,
+                "lag_ms": 0,
+                "lag_exact": False,
+                "transferred": 0,
+                "reconnects": 0,
+                "rejected_acks": 0,
+                "state_ms": {"in_sync": 0, "catching_up": 0, "disconnected": 0},
+            },
+            {
+                "id": "broker-a:1",
+                "connected": True,
+                "in_sync": True,
+                "state": "in_sync",
+                "ack_offset": 999_000,
+                "lag_bytes": 1000,
+                "lag_ms": 250,
+                "lag_exact": True,
+                "transferred": 995_000,
+                "reconnects": 2,
+                "rejected_acks": 4,
+                "state_ms": {"in_sync": 60_500, "catching_up": 1001, "disconnected": 0},
+            },
+            {
+                "id": "broker-a:2",
+                "connected": False,
+                "in_sync": False,
+                "state": "disconnected",
+                "ack_offset": 0,
+                "lag_bytes": 0,
+                "lag_ms": 0,
+                "lag_exact": False,
+                "transferred": 0,
+                "reconnects": 0,
+                "rejected_acks": 0,
+                "state_ms": {"in_sync": 0, "catching_up": 0, "disconnected": 0},
+            },
+        ],
+        "metadata": [],
+    }
+
+
+def test_before_anybody_has_counted(broker: Broker) -> None:
+    taken = broker.snapshot.take()
+    assert taken["unreplicated_bytes"] is None
+    assert taken["oldest_unreplicated_ms"] is None
+    assert taken["replicas"] == []
+    assert taken["msgs_in"] == taken["max_offset"] == 0
+    assert taken["ack_latency"] == {"le": LE, "counts": [0] * 16, "sum": 0.0}
+
+
+@pytest.mark.parametrize("how", ["dead", "hung"])
+def test_nobody_is_connected_while_ha_is_gone(broker: Broker, how: str) -> None:
+    fill(broker)
+    broker.clock.advance(3_000)
+    broker.page.counters[MAX_PHY_OFFSET] += 500
+    if how == "dead":
+        broker.children[1].process = None
+
+    taken = broker.snapshot.take()
+
+    assert taken["processes"][1]["up"] is (how == "hung")
+    assert [row["state"] for row in taken["replicas"]] == ["disconnected"] * 3
+    row = taken["replicas"][1]
+    assert (row["connected"], row["in_sync"], row["lag_exact"]) == (False, False, False)
+    assert row["state_ms"] == {"in_sync": 60_500, "catching_up": 1001, "disconnected": 3_000}
+    assert (row["lag_bytes"], row["lag_ms"]) == (1500, 3250)
+    # What was acknowledged after its last look is not known.
+    assert (taken["unreplicated_bytes"], taken["oldest_unreplicated_ms"]) == (None, None)
+
+    broker.children[1].process = "runs"
+    broker.ha_looks()  # It has not booked the gap yet.
+    again = broker.snapshot.take()["replicas"][1]
+    assert again["state"] == "in_sync"
+    assert again["state_ms"]["disconnected"] == 3_000
+
+
+def test_what_is_a_bound_is_not_told_as_a_fact(broker: Broker) -> None:
+    fill(broker)
+    broker.put(broker.ha, table.HA_UNREPLICATED_EXACT, (), 0)
+    taken = broker.snapshot.take()
+    assert (taken["unreplicated_bytes"], taken["oldest_unreplicated_ms"]) == (None, None)
+
+
+def test_not_ready(broker: Broker) -> None:
+    broker.is_ready = False
+    assert broker.snapshot.take()["ready"] is False
+
+
+def test_what_a_deleted_topic_counted_stays(broker: Broker) -> None:
+    labels = ("T1", "Normal", "false")
+    broker.put(broker.remoting, table.MESSAGES_IN, labels, 10)
+    broker.put(broker.remoting, table.MESSAGES_IN, ("T2", "Normal", "false"), 1)
+    assert broker.snapshot.take()["msgs_in"] == 11
+    broker.remoting.hide(table.MESSAGES_IN.name, labels)
+    assert broker.snapshot.take()["msgs_in"] == 11
+    broker.put(broker.remoting, table.MESSAGES_IN, labels, 4)
+    assert broker.snapshot.take()["msgs_in"] == 15
+    broker.remoting.hide(table.MESSAGES_IN.name, labels)
+    broker.put(broker.remoting, table.MESSAGES_IN, labels, 3)  # deleted and made between two lines
+    assert broker.snapshot.take()["msgs_in"] == 18
+
+
+def test_a_slave_tells_its_metadata() -> None:
+    broker = Broker(brokerRole="SLAVE", brokerId="1")
+    now_ms, counters = broker.clock.now_ms(), broker.page.counters
+    counters[SLAVE_SYNC_SUCCESS] = now_ms - 1500
+    counters[SLAVE_SYNC_SUCCESS + 2] = now_ms + 70  # the wall clock went back
+    counters[SLAVE_SYNC_FAILURES + 3] = 6
+
+    taken = broker.snapshot.take()
+
+    assert (taken["role"], taken["broker_id"]) == ("SLAVE", 1)
+    assert taken["metadata"] == [
+        {"kind": "topics", "age_ms": 1500, "failures": 0},
+        {"kind": "consumer_offsets", "age_ms": None, "failures": 0},
+        {"kind": "delay_offsets", "age_ms": 0, "failures": 0},
+        {"kind": "subscription_groups", "age_ms": None, "failures": 6},
+    ]
+    broker.close()
+
+
+def test_config_digest() -> None:
+    one = {"a": "1", "b": "x\udc80"}
+    assert config_digest(one) == config_digest(dict(reversed(one.items())))
+    assert config_digest(one) != config_digest({**one, "a": "2"})
+    assert len(config_digest(one)) == 12
+
+
+class NoReaders:
+    """A SettingsUser whose processes take every value."""
+
+    def offer(self, options: StartupOptions, keys: Collection[str]) -> None:
+        pass
+
+    def use(self, options: StartupOptions, keys: Collection[str]) -> None:
+        pass
+
+
+def test_a_setting_that_a_request_changes_is_in_the_next_line(tmp_path: Path) -> None:
+    broker = Broker(storePathRootDir=str(tmp_path))
+    settings = dump_settings(broker.options)
+    assert settings is not None
+    dump = MetricsDump(settings, broker.snapshot.take, broker.clock)
+    updates = BrokerConfigUpdate(
+        broker.options,
+        broker.clock,
+        config_file=tmp_path / "broker.conf",
+        user=NoReaders(),
+        changed=ChangedSettings(broker.changes_fd),
+    )
+    in_force = [updates.all_configs()]
+    for text in ("brokerPermission=4", "fileReservedTime=24", "flushDiskType=SYNC_FLUSH", ""):
+        broker.clock.advance(dump.turn())
+        updates.update(text, "10.0.0.9:1")
+        in_force.append(updates.all_configs())
+    dump.finish()
+    (path,) = [path for path in settings.directory.rglob("*.gz") if path.is_file()]
+    found = [json.loads(line)["config"] for line in gzip.decompress(path.read_bytes()).splitlines()]
+    assert found == [config_digest(each) for each in in_force]
+    assert len(set(found)) == 3, "flushDiskType counts after a restart"
+    broker.close()
+
+
+def test_a_table_that_is_being_written(broker: Broker) -> None:
+    changed = ChangedSettings(broker.changes_fd)
+    changed.write({"brokerPermission": "4"})
+    before = broker.snapshot.take()["config"]
+    os.pwrite(broker.changes_fd, b'{"brokerPermission":"4","dele', 4)
+    assert broker.snapshot.take()["config"] == before
+    changed.write({"brokerPermission": "4", "deleteWhen": "05"})
+    expected = config_digest({**broker.options.settings(), **changed.read()})
+    assert broker.snapshot.take()["config"] == expected != before
+
+
+def test_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", software_version())
+    (tmp_path / "setup.cfg").write_text("no section\n")
+    with caplog.at_level(logging.WARNING):
+        assert software_version(tmp_path / "setup.cfg") == UNKNOWN_VERSION
+        assert software_version(tmp_path / "none") == UNKNOWN_VERSION
+    assert len(caplog.messages) == 2

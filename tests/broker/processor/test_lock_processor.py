@@ -1,0 +1,44 @@
+"""broker.processor.lock_processor: codes 41 and 42 as Java exchanges them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.client.rebalance_lock_manager import RebalanceLockManager
+from broker.processor.lock_processor import LockProcessor
+from remoting.body.lock_batch import LockBatchRequestBody, LockBatchResponseBody
+from remoting.errors import BodyError
+from remoting.remoting_command import RemotingCommand
+from tests.broker.broker_fakes import FakeClock, FakeConnection, assert_same_answer, golden
+
+
+@pytest.mark.parametrize(("code", "number"), [(41, 1), (41, 2), (42, 1)])
+def test_exchanges_of_java(code: int, number: int) -> None:
+    processor = LockProcessor(RebalanceLockManager(FakeClock()))
+    request, answer = golden(code, number)
+    assert_same_answer(processor.process_request(FakeConnection(), request), answer)
+
+
+def test_what_others_hold_is_left_out() -> None:
+    processor = LockProcessor(RebalanceLockManager(FakeClock()))
+    request, _ = golden(41)
+    processor.process_request(FakeConnection(), request)
+    theirs = LockBatchRequestBody.from_json_bytes(request.body)
+    other = LockBatchRequestBody(
+        client_id="other", consumer_group=theirs.consumer_group, mq_set=theirs.mq_set
+    )
+    command = RemotingCommand.request(41, body=other.to_json_bytes())
+    answer = processor.process_request(FakeConnection(), command)
+    assert answer is not None
+    assert LockBatchResponseBody.from_json_bytes(answer.body).lock_okmqset == []
+    unlock, _ = golden(42)
+    processor.process_request(FakeConnection(), unlock)
+    answer = processor.process_request(FakeConnection(), command)
+    assert answer is not None
+    assert LockBatchResponseBody.from_json_bytes(answer.body).lock_okmqset == theirs.mq_set
+
+
+def test_a_broken_body_is_refused() -> None:
+    processor = LockProcessor(RebalanceLockManager(FakeClock()))
+    with pytest.raises(BodyError):
+        processor.process_request(FakeConnection(), RemotingCommand.request(41, body=b"[]"))

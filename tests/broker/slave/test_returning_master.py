@@ -1,0 +1,151 @@
+"""broker.slave.returning_master: whom a starting master asks, when, and what it takes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
+from broker.slave.group_members import MemberAddress
+from broker.slave.returning_master import ReturningMaster
+from ipc.scheduled_executor import ScheduledExecutor
+from remoting.errors import RemotingTimeoutError
+from remoting.remoting_client import RemotingClient
+from remoting.remoting_command import RemotingCommand
+from remoting.remoting_config import RemotingClientConfig
+from remoting.request_code import RequestCode
+from tests.broker.broker_fakes import FakeClock, json_of
+from tests.remoting.fake_peer import FakePeer, PeerConnection
+
+ENDS = {("t", 0): 100, ("t", 1): 10}
+
+
+class World:
+    """A master, and slaves by address: a body, None, or an exception."""
+
+    def __init__(self, root: Path, **members: int) -> None:
+        self.members: list[MemberAddress] | None = []
+        self.answers: dict[str, bytes | Exception | None] = {}
+        self.asked: list[str] = []
+        self.clock = FakeClock()
+        self.executor = ScheduledExecutor(self.clock)
+        self.offsets = ConsumerOffsetManager(root / "consumerOffset.json")
+        self.offsets.load()
+        self.offsets.commit_offset("r", "g", "t", 0, 50)
+        self.returning = ReturningMaster(
+            lambda: self.members, self, self.offsets, lambda *queue: ENDS.get(queue, 0)
+        )
+
+    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
+        assert (code, timeout_ms) == (43, 3_000)
+        self.asked.append(broker)
+        outcome = self.answers[broker]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def slaves(self, **answers: bytes | Exception | None) -> None:
+        """slaves(a=...): slave "a" is registered and answers this."""
+        self.answers = dict(answers)
+        self.members = [MemberAddress(number, name) for number, name in enumerate(answers, start=1)]
+
+    def offset(self, queue_id: int = 0) -> int | None:
+        return self.offsets.query_offset("g", "t", queue_id)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_the_larger_offset_up_to_the_end_of_the_queue(world: World, tmp_path: Path) -> None:
+    world.slaves(a=b'{"offsetTable":{"t@g":{0:70,1:33}}}', b=b'{"offsetTable":{"t@g":{"0":60}}}')
+    world.returning.ask_slaves()
+    assert (world.offset(0), world.offset(1)) == (70, 10)
+    saved = json_of((tmp_path / "consumerOffset.json").read_bytes())
+    assert saved == {"offsetTable": {"t@g": {"0": 70, "1": 10}}}
+
+
+def test_lower_offsets_change_nothing(world: World, tmp_path: Path) -> None:
+    world.offsets.save_if_changed()
+    (tmp_path / "consumerOffset.json").unlink()
+    world.slaves(a=b'{"offsetTable":{"t@g":{0:49}}}')
+    world.returning.ask_slaves()
+    assert world.offset() == 50
+    assert not (tmp_path / "consumerOffset.json").exists()
+
+
+@pytest.mark.parametrize("members", [None, [], [MemberAddress(0, "another master")]])
+def test_nobody_to_ask(world: World, members: list[MemberAddress] | None) -> None:
+    world.members = members
+    world.returning.ask_slaves()
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [RemotingTimeoutError("a", "no answer"), BrokerAnswerError("a: code 3"), b"{", b"{}", b"[]"],
+)
+def test_a_slave_that_does_not_answer_is_skipped_and_asked_again(
+    world: World, trouble: bytes | Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.slaves(a=trouble, b=b'{"offsetTable":{"t@g":{0:60}}}')
+    world.returning.ask_slaves()
+    assert world.offset() == 60
+    assert "slave a: skipped" in caplog.text
+    world.answers["a"] = b'{"offsetTable":{"t@g":{0:80}}}'
+    world.returning.ask_slaves()
+    assert sorted(world.asked) == ["a", "a", "b"], "b has answered"
+    assert world.offset() == 80
+
+
+def test_a_slave_without_offsets_has_answered(world: World) -> None:
+    world.slaves(a=None)
+    world.returning.ask_slaves()
+    world.returning.ask_slaves()
+    assert world.asked == ["a"]
+
+
+def test_later_rounds_for_slaves_that_appear(world: World) -> None:
+    world.returning.ask_slaves()
+    world.returning.schedule_on(world.executor)
+    world.clock.advance(4_999)
+    assert world.executor.run_due() == 0
+    world.slaves(a=b'{"offsetTable":{"t@g":{0:60}}}')
+    world.clock.advance(1)
+    world.executor.run_due()
+    assert (world.asked, world.offset()) == (["a"], 60)
+    world.clock.advance(25_000)
+    assert world.executor.run_due() == 1
+    assert world.asked == ["a"]
+    world.clock.advance(3_600_000)
+    assert world.executor.run_due() == 0, "from then on slaves follow"
+
+
+def test_slaves_are_asked_at_once_over_real_sockets(tmp_path: Path) -> None:
+    """Each answers only when both have been asked."""
+    both = threading.Barrier(2)
+
+    def answer(connection: PeerConnection, command: RemotingCommand) -> None:
+        both.wait(5)
+        connection.send(command.response(0, None, {}, b'{"offsetTable":{"t@g":{0:99}}}'))
+
+    world = World(tmp_path)
+    client = RemotingClient(RemotingClientConfig())
+    client.start()
+    try:
+        with FakePeer(answer) as first, FakePeer(answer) as second:
+            world.members = [MemberAddress(1, first.address), MemberAddress(2, second.address)]
+            returning = ReturningMaster(
+                lambda: world.members,
+                BrokerOuterAPI(client),
+                world.offsets,
+                lambda *queue: ENDS.get(queue, 0),
+            )
+            returning.ask_slaves()
+    finally:
+        client.shutdown()
+    assert world.offset() == 99

@@ -1,0 +1,444 @@
+"""Supervisor with real children: start, restart with back-off, give up, hang, stop in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.metrics import readiness
+from broker.processes.child import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN, BootInfo
+from broker.slave.sync_kind import SLAVE_SYNC_SUCCESS
+from broker.supervisor import supervisor as supervisor_module
+from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.supervisor import ChildSpec, Supervisor
+from ha.control_slots import HA_REFUSALS, REPLICA_COUNT
+from ipc.clock import SystemClock
+from ipc.control_page import SLEEPS, STARTS, ControlPage, ProcessIndex
+from store.control_slots import APPEND_END, MAX_PHY_OFFSET, STORE_STATE, StoreState
+
+CHILD = '''
+"""Notes its start and stop; what it does is its setting `does`."""
+import json, mmap, os, signal, sys, time
+boot = json.loads(os.pread(int(sys.argv[1]), 1 << 20, 0))
+notes = open(boot["settings"]["notes"], "a", buffering=1)
+does = boot["settings"]["does"]
+slot, start_slot = 8 * (24 + boot["index"]), 8 * (56 + boot["index"])
+page = mmap.mmap(boot["control_page_fd"], 4096)
+def stop(*_):
+    notes.write(f"stop {boot['name']}\\n")
+    if does != "stays":
+        sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+notes.write(f"start {boot['name']} {boot['parent_pid'] == os.getppid()}\\n")
+if does.startswith("exit"):
+    sys.exit(int(does[4:]))
+def lines():
+    return open(boot["settings"]["notes"]).read().splitlines()
+if does.startswith("once") and len([x for x in lines() if x.startswith("start ha ")]) == 1:
+    while len(lines()) < int(does[4:]):
+        time.sleep(0.01)
+    sys.exit(5)
+def stop_otherwise(*_):
+    if does == "tells":
+        os.kill(os.getppid(), signal.SIGTERM)
+    sys.exit({"fails": 4, "asks": 5}.get(does, 0))
+if does in ("fails", "asks", "tells"):
+    signal.signal(signal.SIGTERM, stop_otherwise)
+def is_over():
+    return time.monotonic() - began > float(boot["settings"]["start_s"])
+began, beat = time.monotonic(), 0
+while does.startswith("starts ") and not is_over():
+    if does == "starts on a busy machine":
+        until = time.thread_time() + 0.01
+        while time.thread_time() < until:
+            pass
+    elif does == "starts on a slow disk":
+        notes.write("#\\n")
+    elif does == "starts after another":
+        beat += 1
+        page[start_slot:start_slot + 8] = beat.to_bytes(8, "little")
+    time.sleep(0.05)
+while True:
+    if does != "never beats" and not (does in ("beats once", "spins") and beat):
+        beat += 1
+        page[slot:slot + 8] = beat.to_bytes(8, "little")
+    if does != "spins":
+        time.sleep(0.01)
+'''
+INDEX = {name.name.lower(): name for name in ProcessIndex}
+START_S = "2.5"
+"""How long a slow start takes: several times the limit of the tests."""
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.notes_path = directory, directory / "notes"
+        self.notes_path.touch()
+        (directory / "supervised_child.py").write_text(CHILD)
+        self.page_fd = ControlPage.create()
+        self.page = ControlPage(self.page_fd)
+
+    def notes(self) -> list[str]:
+        return self.notes_path.read_text().splitlines()
+
+    def spec(self, name: str, does: str) -> ChildSpec:
+        boot = BootInfo(
+            name=name,
+            index=INDEX[name],
+            parent_pid=0,
+            broker_started_ms=0,
+            settings={"notes": str(self.notes_path), "does": does, "start_s": START_S},
+            log_dir="",
+            control_page_fd=self.page_fd,
+            queue_table_fd=-1,
+            metrics_fd=-1,
+            changes_fd=-1,
+            life_fd=-1,
+            bell_fds={},
+        )
+        return ChildSpec(name, INDEX[name], "supervised_child", boot, (self.page_fd,))
+
+    def run(
+        self,
+        children: dict[str, str],
+        until: Callable[[Supervisor], bool],
+        *,
+        hang_timeout_ms: int = 60_000,
+        start_timeout_ms: int = 60_000,
+        stop_timeout_ms: int = 5_000,
+        on_reopen: Callable[[], None] = lambda: None,
+    ) -> tuple[Supervisor, int]:
+        """Runs a supervisor until the condition holds, then stops it orderly."""
+        deadline = time.monotonic() + 20
+
+        def tick() -> None:
+            if until(supervisor):
+                supervisor.request_stop()
+            elif time.monotonic() > deadline:
+                supervisor.stop_with("the test's deadline", 99)
+
+        supervisor = Supervisor(
+            [self.spec(name, does) for name, does in children.items()],
+            self.page,
+            SystemClock(),
+            home=self.directory,
+            hang_timeout_ms=hang_timeout_ms,
+            start_timeout_ms=start_timeout_ms,
+            stop_timeout_ms=stop_timeout_ms,
+            on_tick=tick,
+            on_reopen=on_reopen,
+        )
+        try:
+            return supervisor, supervisor.run()
+        finally:
+            for child in supervisor.children():
+                if child.process is not None:
+                    child.process.kill()
+                    child.process.wait()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(supervisor_module, "_TICK_MS", 10)
+    monkeypatch.setattr(supervisor_module, "_BACK_OFF_MS", (0, 10, 20, 30, 40))
+    monkeypatch.setattr(supervisor_module, "_ABORT_GRACE_MS", 200)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield World(tmp_path)
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_children_start_in_order_and_stop_in_reverse(world: World) -> None:
+    supervisor, code = world.run(
+        {"store": "runs", "ha": "runs", "remoting": "runs"},
+        lambda _s: len(world.notes()) == 3,
+    )
+    assert (code, supervisor.last_words) == (0, "")
+    notes = world.notes()
+    assert sorted(notes[:3]) == ["start ha True", "start remoting True", "start store True"]
+    assert notes[3:] == ["stop remoting", "stop ha", "stop store"]
+    assert [child.process for child in supervisor.children()] == [None] * 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it(world: World, number: signal.Signals) -> None:
+    def send(_supervisor: Supervisor) -> bool:
+        if world.notes():
+            os.kill(os.getpid(), number)
+        return False
+
+    _, code = world.run({"store": "runs"}, send)
+    assert code == 0
+    assert world.notes() == ["start store True", "stop store"]
+
+
+def test_a_killed_child_is_started_again_and_the_others_are_left_alone(world: World) -> None:
+    killed: list[int] = []
+
+    def until(supervisor: Supervisor) -> bool:
+        store = supervisor.children()[0].process
+        starts = world.notes().count("start store True")
+        if store is not None and starts == len(killed) + 1 and len(killed) < 3:
+            os.kill(store.pid, signal.SIGKILL)
+            killed.append(store.pid)
+        return starts == 4
+
+    supervisor, code = world.run({"store": "runs", "remoting": "runs"}, until)
+    assert code == 0
+    store, remoting = supervisor.children()
+    assert (store.restarts, remoting.restarts) == (3, 0)
+    assert world.page.counters[STARTS + ProcessIndex.STORE] == 4
+    assert world.page.counters[STARTS + ProcessIndex.REMOTING] == 1
+    assert world.notes().count("start remoting True") == 1
+    assert len(set(killed)) == 3
+
+
+def test_six_quick_deaths_stop_the_broker(world: World) -> None:
+    supervisor, code = world.run({"remoting": "runs", "store": "exit7"}, lambda _s: False)
+    assert code == 1
+    assert "process store ended 6 times within 60 s (last exit code 7)" in supervisor.last_words
+    assert world.notes().count("start store True") == 6
+    assert world.notes()[-1] == "stop remoting"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "code", "words"),
+    [
+        (EXIT_CANNOT_BOOT, 1, "process store cannot start"),
+        (EXIT_FLUSH_FAILED, EXIT_FLUSH_FAILED, "fdatasync"),
+    ],
+)
+def test_exits_that_a_restart_does_not_help(
+    world: World, exit_code: int, code: int, words: str
+) -> None:
+    supervisor, ended = world.run({"store": f"exit{exit_code}"}, lambda _s: False)
+    assert ended == code
+    assert words in supervisor.last_words
+    assert world.notes() == ["start store True"]
+
+
+@pytest.mark.parametrize(
+    ("does", "start_timeout_ms"), [("beats once", 60_000), ("never beats", 400)]
+)
+def test_a_child_without_beats_is_aborted_and_started_again(
+    world: World, caplog: pytest.LogCaptureFixture, does: str, start_timeout_ms: int
+) -> None:
+    """How long its start may take is another matter than how long it may stand still."""
+    supervisor, code = world.run(
+        {"store": does, "remoting": "runs"},
+        lambda s: s.children()[0].restarts >= 1,
+        hang_timeout_ms=400,
+        start_timeout_ms=start_timeout_ms,
+    )
+    assert code == 0
+    assert supervisor.children()[1].restarts == 0
+    words = "no beat" if does == "beats once" else "no sign of progress in its start"
+    assert f"store: {words} for" in caplog.text
+    assert "ended with code -6" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "does", ["starts on a busy machine", "starts on a slow disk", "starts after another"]
+)
+def test_a_slow_start_that_makes_progress_is_left_alone(
+    world: World, caplog: pytest.LogCaptureFixture, does: str
+) -> None:
+    supervisor, code = world.run(
+        {"store": does},
+        lambda s: s.children()[0].last_beat > 0 or s.children()[0].restarts > 0,
+        hang_timeout_ms=500,
+        start_timeout_ms=500,
+    )
+    assert (code, supervisor.children()[0].restarts) == (0, 0)
+    assert "no beat" not in caplog.text
+    assert "store: still starting after" in caplog.text
+
+
+def test_a_child_that_hangs_in_its_start_is_ended(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGSTOP in the middle of it: what it did before does not count."""
+    stopped: list[int] = []
+
+    def until(supervisor: Supervisor) -> bool:
+        child = supervisor.children()[0]
+        if not stopped and child.process is not None and world.notes():
+            os.kill(child.process.pid, signal.SIGSTOP)
+            stopped.append(child.process.pid)
+        return child.restarts == 1
+
+    _, code = world.run(
+        {"store": "starts after another"}, until, hang_timeout_ms=400, start_timeout_ms=600
+    )
+    assert code == 0
+    assert "store: no sign of progress" in caplog.text
+
+
+def test_work_is_no_excuse_once_it_serves(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A loop that spins answers nobody."""
+    supervisor, code = world.run(
+        {"store": "spins"}, lambda s: s.children()[0].restarts == 1, hang_timeout_ms=400
+    )
+    assert (code, supervisor.children()[0].restarts) == (0, 1)
+    assert "store: no beat for" in caplog.text
+
+
+def test_a_stopped_child_is_killed(world: World) -> None:
+    """SIGSTOP: it dumps nothing until it is continued, then dies of its SIGABRT."""
+    stopped: list[int] = []
+
+    def until(supervisor: Supervisor) -> bool:
+        child = supervisor.children()[0]
+        if not stopped and child.process is not None and child.last_beat > 0:
+            os.kill(child.process.pid, signal.SIGSTOP)
+            stopped.append(child.process.pid)
+        return child.restarts == 1
+
+    supervisor, code = world.run({"store": "runs"}, until, hang_timeout_ms=600)
+    assert (code, supervisor.children()[0].restarts) == (0, 1)
+
+
+def test_readyz_knows_a_process_that_hangs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGSTOP and SIGCONT: its word that it serves is on the page all the time."""
+    monkeypatch.setattr(readiness, "REMOTING_SILENT_MS", 300)
+    world.page.counters[STORE_STATE], world.page.counters[REMOTING_READY] = StoreState.READY, 1
+    said: list[str] = []
+
+    def until(supervisor: Supervisor) -> bool:
+        remoting = supervisor.children()[1]
+        reason = readiness.ready_reason(
+            world.page, supervisor.children(), SystemClock().monotonic_ms()
+        )
+        if remoting.process is not None and remoting.last_beat > 0 and reason not in said[-1:]:
+            said.append(reason)
+            os.kill(remoting.process.pid, signal.SIGCONT if reason else signal.SIGSTOP)
+        return len(said) == 3
+
+    world.run({"store": "runs", "remoting": "runs"}, until)
+    assert said == ["", "process remoting hangs", ""]
+
+
+def test_a_child_that_does_not_stop_is_killed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.run({"store": "stays"}, lambda _s: bool(world.notes()), stop_timeout_ms=300)
+    assert world.notes() == ["start store True", "stop store"]
+    assert "store: did not stop in time, killed" in caplog.text
+
+
+def test_the_first_words_are_the_last_words(world: World) -> None:
+    supervisor = Supervisor([], world.page, SystemClock(), home=world.directory, hang_timeout_ms=1)
+    supervisor.stop_with("first", 4)
+    supervisor.stop_with("second", 1)
+    assert (supervisor.last_words, supervisor.run()) == ("first", 4)
+
+
+def test_a_broker_that_serves_is_looked_at_seldom(world: World) -> None:
+    supervisor = Supervisor(
+        [world.spec("store", "runs")],
+        world.page,
+        SystemClock(),
+        home=world.directory,
+        hang_timeout_ms=30_000,
+    )
+    [child] = supervisor.children()
+    assert supervisor._tick_ms() == 10, "it is not ready"
+    world.page.counters[REMOTING_READY] = 1
+    assert supervisor._tick_ms() == 500
+    child.start_at_ms = 1
+    assert supervisor._tick_ms() == 10, "a child waits for its start"
+    child.start_at_ms, child.aborted_at_ms = 0, 1
+    assert supervisor._tick_ms() == 10, "a child may have to be killed"
+
+
+# -- reopening ---------------------------------------------------------------------------------
+
+GROUP = {"namesrv": "runs", "store": "runs", "ha": "once4", "remoting": "runs"}
+
+
+def test_all_but_the_name_server_stop_and_start_again(world: World) -> None:
+    at_reopen: list[list[str]] = []
+    supervisor, code = world.run(
+        GROUP,
+        lambda _s: len(world.notes()) == 9,
+        on_reopen=lambda: at_reopen.append(world.notes()),
+    )
+    assert (code, supervisor.last_words) == (0, "")
+    assert len(at_reopen) == 1
+    assert at_reopen[0][4:] == ["stop remoting", "stop store"]
+    notes = world.notes()
+    assert sorted(notes[6:9]) == ["start ha True", "start remoting True", "start store True"]
+    assert notes[9:] == ["stop remoting", "stop ha", "stop store", "stop namesrv"]
+    assert notes.count("start namesrv True") == 1
+    assert [child.restarts for child in supervisor.children()] == [0] * 4
+    starts = [world.page.counters[STARTS + INDEX[name]] for name in GROUP]
+    assert starts == [1, 2, 2, 2]
+
+
+def test_the_page_is_fresh_but_for_what_counts_on(world: World) -> None:
+    stale = [APPEND_END, MAX_PHY_OFFSET, STORE_STATE, REPLICA_COUNT, REMOTING_READY]
+    stale += [SLEEPS + index for index in (ProcessIndex.STORE, ProcessIndex.HA)]
+    lasting = [HA_REFUSALS + 13, SLAVE_SYNC_SUCCESS]
+    seen: list[list[int]] = []
+    for slot in (*stale, *lasting):
+        world.page.counters[slot] = 7
+    world.run(
+        GROUP,
+        lambda _s: len(world.notes()) == 9,
+        on_reopen=lambda: seen.append([world.page.counters[s] for s in (*stale, *lasting)]),
+    )
+    assert seen == [[0] * len(stale) + [7] * len(lasting)]
+
+
+def test_reopening_without_end_stops_the_broker(world: World) -> None:
+    supervisor, code = world.run(
+        {"namesrv": "runs", "store": "runs", "ha": f"exit{EXIT_REOPEN}"}, lambda _s: False
+    )
+    assert code == 1
+    assert "process ha asked 6 times within 60 s to open the store anew" in supervisor.last_words
+    assert world.notes().count("start ha True") == 6
+    assert world.notes()[-1] == "stop namesrv"
+
+
+def test_a_failed_flush_while_it_reopens_stops_the_broker(world: World) -> None:
+    supervisor, code = world.run({"store": "fails", "ha": "once2"}, lambda _s: False)
+    assert code == EXIT_FLUSH_FAILED
+    assert "fdatasync" in supervisor.last_words
+    assert world.notes().count("start store True") == 1
+
+
+def test_a_child_that_does_not_stop_for_it_is_killed(world: World) -> None:
+    """Recovery is for that."""
+    supervisor, code = world.run(
+        {"store": "stays", "ha": "once2"},
+        lambda _s: world.notes().count("start store True") == 2,
+        stop_timeout_ms=300,
+    )
+    assert supervisor.last_words.startswith("process store ended with code -9 while")
+    assert code == 1
+
+
+def test_a_stop_that_comes_while_it_reopens(world: World) -> None:
+    reopened: list[bool] = []
+    supervisor, code = world.run(
+        {"namesrv": "runs", "store": "tells", "ha": "once3"},
+        lambda _s: False,
+        on_reopen=lambda: reopened.append(True),
+    )
+    assert (code, supervisor.last_words) == (0, "")
+    assert not reopened
+    assert world.notes()[-1] == "stop namesrv"
+    assert world.notes().count("start store True") == 1
+
+
+def test_a_child_that_asks_while_the_broker_stops(world: World) -> None:
+    """What it asked for is done by the next start."""
+    supervisor, code = world.run({"ha": "asks"}, lambda _s: bool(world.notes()))
+    assert (code, supervisor.last_words) == (0, "")

@@ -1,0 +1,106 @@
+"""HalfTable: ends, families of copies, and where the ops begin that are still needed."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from broker.transaction.half_table import MAX_CHUNKS, HalfTable
+
+
+@pytest.fixture
+def halves() -> HalfTable:
+    return HalfTable()
+
+
+@pytest.mark.parametrize("half", [0, 1, 7, 8, 65_535, 65_536, 1 << 40])
+def test_an_end_is_remembered(halves: HalfTable, half: int) -> None:
+    assert not halves.is_ended(half)
+    assert halves.begin_end(half)
+    assert (halves.is_ending(half), halves.is_ended(half)) == (True, False)
+    assert not halves.begin_end(half)
+    assert halves.end(half) == (half,)
+    assert (halves.is_ending(half), halves.is_ended(half)) == (False, True)
+    assert not halves.begin_end(half)
+    assert not any(
+        halves.is_ended(other) for other in (half - 1, half + 1, half + 8, half + 65_536)
+    )
+
+
+def test_an_end_that_failed_may_come_again(halves: HalfTable) -> None:
+    halves.begin_end(3)
+    halves.cancel_end(3)
+    assert halves.begin_end(3)
+
+
+def test_a_family_ends_together(halves: HalfTable) -> None:
+    halves.add_copy(1, 5)
+    halves.add_copy(5, 9)
+    assert halves.begin_end(5)
+    assert [halves.is_ending(half) for half in (1, 5, 9, 2)] == [True, True, True, False]
+    assert halves.end(5) == (5, 9)
+    assert [half for half in range(12) if halves.is_ended(half)] == [1, 5, 9]
+    assert halves.forget(9) == [9]
+
+
+def test_the_newest_copy_needs_one_op_only(halves: HalfTable) -> None:
+    halves.add_copy(1, 5)
+    assert halves.end(5) == (5,)
+
+
+def test_copies_that_say_whose_they_are(halves: HalfTable) -> None:
+    """A start forgets families; the property of an immune half's copy tells of one."""
+    halves.link(5, 1)
+    halves.link(5, 1)
+    halves.add_copy(5, 9)
+    halves.link(9, 1)
+    assert halves.forget(1) == [1, 5, 9]
+    assert halves.end(1) == (1,)
+
+
+def test_who_is_forgotten_has_no_copies(halves: HalfTable) -> None:
+    halves.add_copy(1, 5)
+    assert halves.forget(5) == [1, 5]
+    assert halves.end(1) == (1,)
+    assert not halves.is_ended(5)
+
+
+def test_an_end_survives_a_copy_that_came_in_between(halves: HalfTable) -> None:
+    halves.begin_end(1)
+    halves.add_copy(1, 5)
+    assert halves.is_ending(5)
+    assert halves.end(1) == (1, 5)
+    assert not halves.is_ending(1)
+
+
+def test_the_oldest_ends_are_forgotten(halves: HalfTable) -> None:
+    for chunk in range(MAX_CHUNKS + 1):
+        halves.end(chunk << 16)
+    assert not halves.is_ended(0)
+    assert all(halves.is_ended(chunk << 16) for chunk in range(1, MAX_CHUNKS + 1))
+
+
+def test_ops_are_passed_in_their_order(halves: HalfTable) -> None:
+    halves.start_ops(10)
+    assert halves.pass_ops(100) == 10
+    for halves_of_op in ([4], [2, 6], []):
+        halves.add_stored_op(halves_of_op)
+    halves.add_op(13, 5)
+    assert [halves.pass_ops(half) for half in (4, 5, 6, 7)] == [10, 11, 11, 14]
+    halves.add_op(14, 7)
+    assert halves.pass_ops(7) == 14
+    assert halves.pass_ops(8) == 15
+
+
+def test_an_op_queue_that_was_made_anew(
+    halves: HalfTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    halves.start_ops(10)
+    halves.add_op(10, 4)
+    with caplog.at_level(logging.ERROR):
+        halves.add_op(0, 5)
+    assert caplog.messages == ["op queue: offset 0, expected 11: it was made anew"]
+    assert halves.pass_ops(5) == 0
+    halves.add_op(1, 6)
+    assert halves.pass_ops(7) == 2

@@ -1,0 +1,233 @@
+"""Replication of process remoting, wired: who may name our master, and what an inspection stops."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.out.broker_outer_api import BrokerIdentity
+from broker.settings.startup_options import StartupOptions
+from broker.slave.sync_kind import SyncKind
+from broker.wiring.replication import Replication, SharedParts
+from ha.inspection import Inspection, Verdict
+from ipc.clock import SystemClock
+from ipc.command_channel import CommandClient, CommandServer, create_channel
+from remoting.errors import RemotingConnectError
+from remoting.remoting_command import RemotingCommand
+from store.control_slots import MAX_PHY_OFFSET
+from store.errors import StoreError
+from tests.support.shared_memory import close_page, fresh_page
+
+OWN, MASTER = "10.0.0.2:10911", "10.0.0.1:10911"
+
+
+class World:
+    """A slave; the channel's other end keeps what process ha was told."""
+
+    def __init__(self, root: Path, **settings: str) -> None:
+        self.page = fresh_page()
+        self.told: list[Any] = []
+        asking, self.answering = create_channel()
+        self.spare = create_channel()
+        values = {"brokerRole": "SLAVE", "brokerId": "1", "storePathRootDir": str(root), **settings}
+        self.shared = SharedParts(
+            options=StartupOptions.from_settings(values),
+            identity=BrokerIdentity(
+                cluster_name="C",
+                broker_name="b",
+                broker_id=1,
+                broker_addr=OWN,
+                ha_server_addr="10.0.0.2:10912",
+            ),
+            page=self.page,
+            clock=SystemClock(),
+            table=SimpleNamespace(),  # type: ignore[arg-type]
+            access=SimpleNamespace(delete_topic_queues=None),  # type: ignore[arg-type]
+            client=SimpleNamespace(invoke_async=lambda *_: None),  # type: ignore[arg-type]
+            api=SimpleNamespace(get_broker_cluster_info=list),  # type: ignore[arg-type]
+            topics=None,  # type: ignore[arg-type]
+            groups=None,  # type: ignore[arg-type]
+            offsets=None,  # type: ignore[arg-type]
+            schedule_offsets=None,  # type: ignore[arg-type]
+            on_failure=lambda _service, _error: None,
+        )
+        self.asking = asking
+        self.replication = self.build(self.spare[1])
+
+    def build(self, answering: socket.socket) -> Replication:
+        return Replication(self.shared, AnsweringEnd(self.asking, self), answering)  # type: ignore[arg-type]
+
+    def serve(self) -> None:
+        """Process ha answers what waits."""
+
+        def tell(arguments: dict[str, Any]) -> dict[str, Any]:
+            self.told.append(arguments)
+            return {}
+
+        CommandServer(self.answering, {"master_address": tell}, SystemClock()).step()
+
+    def close(self) -> None:
+        close_page(self.page)
+
+
+class AnsweringEnd:
+    """The asking socket; a request is answered before the asker waits."""
+
+    def __init__(self, sock: socket.socket, world: World) -> None:
+        self._sock, self._world = sock, world
+
+    def send(self, packet: bytes) -> int:
+        size = self._sock.send(packet)
+        self._world.serve()
+        return size
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def tell(world: World, remote: str, ha: str, master: str | None) -> None:
+    world.replication._told_by_peer(remote, ha, master)
+
+
+def test_a_new_ha_address_reaches_process_ha_once(world: World) -> None:
+    for ha in ("10.0.0.1:10912", "10.0.0.1:10912", None, "10.0.0.3:10912"):
+        world.replication.on_master("10.0.0.1:10911", ha)
+    assert [told["ha_address"] for told in world.told] == ["10.0.0.1:10912", "10.0.0.3:10912"]
+
+
+def test_only_a_trusted_peer_may_name_our_master(world: World) -> None:
+    tell(world, "192.0.2.66:4711", "192.0.2.66:10912", "192.0.2.66:10911")
+    assert world.told == []
+    tell(world, "127.0.0.1:4711", "10.0.0.1:10912", "10.0.0.1:10911")
+    assert [told["ha_address"] for told in world.told] == ["10.0.0.1:10912"]
+
+
+def test_a_fixed_master_stays(tmp_path: Path) -> None:
+    world = World(tmp_path, haMasterAddress="10.0.0.9:10912")
+    tell(world, "127.0.0.1:4711", "10.0.0.1:10912", "10.0.0.1:10911")
+    world.replication.on_master("10.0.0.1:10911", "10.0.0.1:10912")
+    assert world.told == []
+    world.close()
+
+
+class Tables:
+    """BrokerOuterAPI: notes who was asked for tables, and has none."""
+
+    def __init__(self, world: World) -> None:
+        self.asked: list[str] = []
+        world.replication._synchronize._api = self
+        for kind in ("_topics", "_offsets", "_delay_offsets", "_groups"):
+            saved = SimpleNamespace(save_if_changed=lambda: True)
+            setattr(world.replication._synchronize, kind, saved)
+
+    def get_table(self, broker: str, _code: int, _timeout_ms: int) -> None:
+        self.asked.append(broker)
+
+
+def found(verdict: Verdict, master_max: int, master: str | None = MASTER) -> Inspection:
+    return Inspection(verdict=verdict, text="a text", master_address=master, master_max=master_max)
+
+
+def synchronize(world: World) -> str | None:
+    """One round: why nothing was taken over; None when it was."""
+    world.replication._synchronize.sync_all()
+    status = world.replication._synchronize.status()[SyncKind.TOPICS]
+    return None if status.last_success_ms else status.last_error
+
+
+def test_logs_that_differ_keep_the_tables_apart(world: World) -> None:
+    """Only a comparison takes the objection back, a blind "go" does not."""
+    tables = Tables(world)
+    world.replication.on_master(MASTER, "10.0.0.1:10912")
+    inspected = world.replication._inspected
+    for verdict in (Verdict.AHEAD, Verdict.DIVERGED):
+        inspected(found(verdict, 500))
+        inspected(found(Verdict.WAIT, -1))
+        inspected(found(Verdict.GO, -1))
+        assert f"{verdict}: a text" in str(synchronize(world))
+    assert tables.asked == []
+    inspected(found(Verdict.GO, 500))
+    assert synchronize(world) is None
+    assert tables.asked
+
+
+def test_what_a_life_before_found_counts(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.replication._inspected(found(Verdict.DIVERGED, 500))
+    world.close()
+    again = World(tmp_path)
+    Tables(again)
+    again.replication.on_master(MASTER, "10.0.0.1:10912")
+    again.replication._inspected(found(Verdict.GO, -1))
+    assert "diverged, when our log was last compared" in str(synchronize(again))
+    again.replication._inspected(found(Verdict.GO, 500))
+    assert synchronize(again) is None
+    again.close()
+
+
+def test_tables_wait_for_the_first_comparison_and_make_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master is silent first, then it lets nobody compare: nothing else is to be had there."""
+    tables = Tables(world)
+    world.replication.on_master(MASTER, "10.0.0.1:10912")
+    asked: list[int] = []
+    answers: list[RemotingCommand | RemotingConnectError] = [
+        RemotingConnectError(MASTER, "refused"),
+        RemotingCommand.request(28).response(16, "no permission"),
+    ]
+
+    def invoke_sync(_address: str, command: RemotingCommand, _timeout_ms: int) -> RemotingCommand:
+        asked.append(command.code)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(world.shared.client, "invoke_sync", invoke_sync, raising=False)
+    world.page.counters[MAX_PHY_OFFSET] = 500
+    assert "was not compared" in str(synchronize(world))
+    assert tables.asked == []
+    assert synchronize(world) is None
+    assert synchronize(world) is None
+    assert asked == [28, 28], "once it is known how it is, nobody asks again"
+    world.replication._ha_link({"local": None})
+    answers.append(RemotingConnectError(MASTER, "refused"))
+    tables.asked.clear()
+    synchronize(world)
+    assert tables.asked == [], "the link ended: who answers next may be another"
+
+
+def test_files_of_ours_that_cannot_be_read(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Tables(world)
+    world.replication.on_master(MASTER, "10.0.0.1:10912")
+
+    def fail(*_: object) -> Inspection:
+        raise StoreError("commitlog: damaged")
+
+    monkeypatch.setattr(world.replication._inspector, "inspect", fail)
+    assert "was not compared" in str(synchronize(world))
+    assert "commitlog: damaged" in caplog.text
+
+
+def test_process_ha_may_ask_whether_a_slave_tells_the_truth(world: World) -> None:
+    asking, answering = create_channel()
+    world.replication = world.build(answering)
+    world.replication._requests.start()
+    client = CommandClient(asking, "remoting", SystemClock())
+    assert client.call("verify_replica", 5_000, ip="10.0.0.3", offset=5) == {"verified": None}
+    world.replication._requests.shutdown()

@@ -1,0 +1,97 @@
+"""The broker's one route table, as BrokerController builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker.acl.access_table import ACCESS_TABLE
+from broker.broker_controller import BrokerController
+from broker.processor.pull_message_processor import PullMessageProcessor
+from broker.processor.send_message_processor import SendMessageProcessor
+from broker.wiring.routes import (
+    ADMIN_POOL,
+    CONSUMER_POOL,
+    END_TRANSACTION_POOL,
+    HEARTBEAT_POOL,
+    QUERY_POOL,
+    REPLY_POOL,
+    SEND_BACK_POOL,
+)
+from remoting.request_code import RequestCode as Code
+from tests.broker.route_world import built_controller
+
+
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerController]:
+    with built_controller(tmp_path_factory.mktemp("routes")) as controller:
+        yield controller
+
+
+@pytest.mark.parametrize(
+    ("code", "pool"),
+    [
+        (Code.SEND_MESSAGE, None),
+        (Code.SEND_MESSAGE_V2, None),
+        (Code.SEND_BATCH_MESSAGE, None),
+        (Code.PULL_MESSAGE, None),
+        (Code.GET_MAX_OFFSET, None),
+        (Code.GET_MIN_OFFSET, None),
+        (Code.UPDATE_CONSUMER_OFFSET, None),
+        (Code.GET_CONSUMER_LIST_BY_GROUP, None),
+        (Code.LOCK_BATCH_MQ, None),
+        (Code.CONSUMER_SEND_MSG_BACK, SEND_BACK_POOL),
+        (Code.SEND_REPLY_MESSAGE, REPLY_POOL),
+        (Code.SEND_REPLY_MESSAGE_V2, REPLY_POOL),
+        (Code.END_TRANSACTION, END_TRANSACTION_POOL),
+        (Code.QUERY_MESSAGE, QUERY_POOL),
+        (Code.VIEW_MESSAGE_BY_ID, QUERY_POOL),
+        (Code.SEARCH_OFFSET_BY_TIMESTAMP, QUERY_POOL),
+        (Code.GET_ALL_TOPIC_CONFIG, ADMIN_POOL),
+        (Code.GET_ALL_CONSUMER_OFFSET, ADMIN_POOL),
+        (Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, ADMIN_POOL),
+        (Code.GET_TOPIC_STATS_INFO, ADMIN_POOL),
+        (Code.GET_CONSUME_STATS, ADMIN_POOL),
+        (Code.DELETE_TOPIC_IN_BROKER, ADMIN_POOL),
+        (Code.HEART_BEAT, HEARTBEAT_POOL),
+        (Code.UNREGISTER_CLIENT, HEARTBEAT_POOL),
+        (Code.QUERY_CONSUMER_OFFSET, CONSUMER_POOL),
+    ],
+)
+def test_where_a_code_runs(controller: BrokerController, code: Code, pool: str | None) -> None:
+    assert controller._routes.main[code].executor == pool
+
+
+def test_every_pool_that_is_named_exists(controller: BrokerController) -> None:
+    routes = controller._routes
+    named = {route.executor for route in routes.main.values()} - {None}
+    assert named == set(routes.executors)
+
+
+def test_the_vip_port_serves_everything_but_pulls(controller: BrokerController) -> None:
+    routes = controller._routes
+    assert set(routes.main) - set(routes.vip) == {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
+    own = {code for code in routes.vip if routes.vip[code] is not routes.main[code]}
+    assert own == {Code.GET_ALL_TOPIC_CONFIG}, "what slaves ask there"
+
+
+def test_the_hot_codes_go_to_their_processors(controller: BrokerController) -> None:
+    main = controller._routes.main
+    sends = {main[code].processor for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2)}
+    assert len(sends) == 1
+    assert isinstance(sends.pop(), SendMessageProcessor)
+    assert isinstance(main[Code.PULL_MESSAGE].processor, PullMessageProcessor)
+
+
+def test_no_code_of_the_name_server_is_served(controller: BrokerController) -> None:
+    namesrv = {Code.REGISTER_BROKER, Code.GET_ROUTEINFO_BY_TOPIC, Code.PUT_KV_CONFIG}
+    assert not namesrv & set(controller._routes.main)
+
+
+def test_the_access_table_has_a_row_for_every_code_that_is_served_and_no_other(
+    controller: BrokerController,
+) -> None:
+    """A new code: say in broker/acl/access_table.py who may ask for it."""
+    routes = controller._routes
+    assert set(routes.main) | set(routes.vip) == set(ACCESS_TABLE)
