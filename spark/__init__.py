@@ -1,13 +1,20 @@
-"""The nightly replication report: reads metrics dumps, computes with PySpark, stands alone.
+"""The nightly replication report: reads metrics dumps, computes in Spark's executors, stands alone.
 
-Started by bin/mqreport as `python -m spark`, or by spark-submit with spark/__main__.py. Both come
-to command_line, which checks the arguments and has report_run start Spark and report on each date.
-On the driver, sla_report names the stages of a date and report_job is its one Spark job; results
-stores tables, page and summary write what people and programs read. In the executors, report_tasks
-brings each broker group's lines together (dump_files, dump_line), and group_report computes every
-row about the group: sample_stream (lines in order), replica_names, replica_time (good, bad,
-unknown, excluded), replica_day and group_day (figures), events, verdicts, windows. Beside the
-report: `mqreport import` (prometheus_import), `compact`, `rules`, `openslo`: no Spark.
+Started by bin/mqreport as `python -m spark`, or by spark-submit with spark/__main__.py.
+
+    command            arguments, runs, subcommands, exit code      driver job
+    session, the one Spark job, stored tables    driver; report_tasks: executors page
+    report.html, summary.json, CSV               driver figures            samples -> figures ->
+    verdicts, no Spark     executors; several groups: driver dumps              lines and files of
+    dumps                     executors; compaction: no Spark config             sla.yaml, OpenSLO,
+    Prometheus rules          driver; its values: executors prometheus_import  Prometheus' answers
+    become dumps             no Spark
+
+A date's way: command_line checks the arguments; report_run starts Spark and calls sla_report for
+each date; its job (report_job) sends every broker group's lines (dump_files) and stored rows to one
+task, where group_report computes all rows of the group; results stores the tables; report_page and
+summary write the files. At the top are only the words of the dumps (vocabulary) and the date that
+is reported (reported_day). Who may import whom is held by tests/test_architecture.py.
 
 Imports nothing of the broker: its input is the exported files (docs/metrics_dump.md).
 """

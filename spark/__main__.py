@@ -34,11 +34,11 @@ def run() -> int:
 
 def _run() -> int:
     try:
-        from spark.command_line import main
+        from spark.command.command_line import main
     except ImportError as error:
-        # Python's own exit code for it is 1, "breached"; whoever names 3 may be what is missing.
+        # Python's own exit code would be 1, "breached"; the module that defines 3 may be missing.
         with contextlib.suppress(OSError):
-            os.write(2, f"mqreport: {error}; what it needs: docs/nightly.md\n".encode())
+            os.write(2, f"mqreport: {error}; requirements: docs/nightly.md\n".encode())
         return 3
     return main(sys.argv[1:], lambda: time.time_ns() // 1_000_000)
 

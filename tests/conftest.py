@@ -40,6 +40,7 @@ _LONGEST = (
     "test_killed_processes",
 )
 
+_HERE = Path(__file__).resolve().parent
 _SKIPPED_INTEROP: list[str] = []
 _PROVED: list[str] = []
 _LEFT_OUT: set[str] = set()
@@ -93,7 +94,7 @@ def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
         files.setdefault(item.path, []).append(item)
 
     def of(*rooms: str) -> list[Path]:
-        return [path for path in files if path.parent.name in rooms]
+        return [path for path in files if path.relative_to(_HERE).parts[0] in rooms]
 
     longest = [path for name in _LONGEST for path in files if path.stem == name]
     turns = itertools.zip_longest(of("spark", "bench"), of("interop", "faults"))

@@ -66,6 +66,19 @@ WINGS: dict[str, set[str]] = {
 the top of `broker` is above all wings, but for `json_config_manager`, which imports none."""
 BELOW_ALL_WINGS = {"json_config_manager"}
 MAX_TOP_MODULES = 5
+SPARK_MAY_IMPORT: dict[str, set[str]] = {
+    "config": set(),
+    "dumps": set(),
+    "figures": {"config", "dumps"},
+    "page": {"figures"},
+    "prometheus_import": {"dumps"},
+    "job": {"config", "dumps", "figures", "page"},
+    "command": {"config", "dumps", "figures", "job", "page", "prometheus_import"},
+}
+"""The packages of spark/ and whom they may import; all may import the modules at its top."""
+SPARK_TOP = {"spark", "spark.__main__", "spark.reported_day", "spark.vocabulary"}
+WITHOUT_SPARK = {"config", "dumps", "figures", "page", "prometheus_import"}
+"""Packages of spark/ that must not import PySpark."""
 ALSO_MAY_IMPORT = {"broker.processes.namesrv": {"namesrv"}}
 """The composition root that runs the name server inside the broker, and nothing else."""
 DECLARES_SETTINGS = "conf.config_fields"
@@ -182,6 +195,56 @@ def test_every_module_of_broker_is_in_a_wing() -> None:
     wings = {m.name for m in modules() if m.room == "broker"} - top
     assert len(top) <= MAX_TOP_MODULES, sorted(top)
     assert {name.split(".")[1] for name in wings} == WINGS.keys()
+
+
+def _spark_package(name: str) -> str:
+    """The package of spark/ that a module is in; "" at its top."""
+    return "" if name in SPARK_TOP else f"{name}.".split(".")[1]
+
+
+def test_import_table_of_spark() -> None:
+    wrong = []
+    for module in modules():
+        if module.room != "spark" or module.name in {"spark", "spark.__main__"}:
+            continue
+        own = _spark_package(module.name)
+        allowed = {"", own, *SPARK_MAY_IMPORT.get(own, set())}
+        wrong += [
+            f"{module.name} imports {imported}"
+            for imported in _imports_of_spark(module)
+            if _spark_package(imported) not in allowed
+        ]
+    assert wrong == []
+
+
+def _imports_of_spark(module: Module) -> Iterator[str]:
+    for imported in module.imports():
+        if imported.startswith("spark."):
+            yield imported
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "spark":
+            yield from (f"spark.{alias.name}" for alias in node.names)
+
+
+def test_spark_has_one_place_within_the_report() -> None:
+    wrong = [
+        f"{module.name} imports {imported}"
+        for module in modules()
+        for imported in module.imports()
+        if module.room == "spark"
+        and imported.partition(".")[0] in {"pyspark", "py4j"}
+        and _spark_package(module.name) in WITHOUT_SPARK
+    ]
+    assert wrong == []
+
+
+def test_packages_of_spark() -> None:
+    names = {module.name for module in modules() if module.room == "spark"}
+    assert names >= SPARK_TOP
+    assert {_spark_package(name) for name in names} - {""} == SPARK_MAY_IMPORT.keys()
+    order = list(SPARK_MAY_IMPORT)
+    for number, package in enumerate(order):
+        assert SPARK_MAY_IMPORT[package] <= set(order[:number]), f"{package}: import circle"
 
 
 def test_imports_are_absolute() -> None:

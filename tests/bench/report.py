@@ -2,16 +2,16 @@
 
 Writes dumps with tests/spark/generate_dumps.py, a line every --interval seconds (5), and runs
 `bin/mqreport`'s program on them with local[2]: first ten minutes of one pair, three times, as the
-second run on a machine keeps Spark's classes for the later ones (spark/class_archive.py); then a
-day of each of --groups (25 100 200) broker groups with --replicas replicas (2). With --checkout DIR
-the same is done with the program of another checkout, such as `git worktree add DIR main`, on the
-same dumps: before and after, on one machine.
-Printed for each run: seconds of the whole command, processor seconds of all processes, jobs and
-queries of Spark, the share of this machine that its host gave to others, largest resident memory
-of all processes at one moment and of the JVM, from Spark's event log the bytes read, shuffled and
-spilled, and the seconds of the start and of each of the report's stages: together they are the
-whole time. Figures also go to --json. Dumps of 200 groups take 0.4 GB of disk; they are removed
-unless --dir names a directory for them: what is there already is used again.
+second run on a machine keeps Spark's classes for the later ones (spark/job/class_archive.py); then
+a day of each of --groups (25 100 200) broker groups with --replicas replicas (2). With --checkout
+DIR the same is done with the program of another checkout, such as `git worktree add DIR main`, on
+the same dumps: before and after, on one machine. Printed for each run: seconds of the whole
+command, processor seconds of all processes, jobs and queries of Spark, the share of this machine
+that its host gave to others, largest resident memory of all processes at one moment and of the JVM,
+from Spark's event log the bytes read, shuffled and spilled, and the seconds of the start and of
+each of the report's stages: together they are the whole time. Figures also go to --json. Dumps of
+200 groups take 0.4 GB of disk; they are removed unless --dir names a directory for them: what is
+there already is used again.
 """
 
 from __future__ import annotations

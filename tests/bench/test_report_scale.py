@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from spark.java_home import JavaError, find_java
+from spark.job.java_home import JavaError, find_java
 from tests.bench import report
 from tests.bench.report import FIRST_DATE, START, Command, heap_limit, stages
 from tests.spark.both_ways import ONLY_SPARK, same

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from spark.command_line import main
-from spark.openslo import documents
-from spark.prometheus_rules import rules_text
-from spark.sla_config import parse_sla, read_sla
+from spark.command.command_line import main
+from spark.config.openslo_documents import documents
+from spark.config.prometheus_rules import rules_text
+from spark.config.sla_config import parse_sla, read_sla
 from tests.packaging.promql import SLO_RULES
 from tests.packaging.test_rules import run_promtool
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from broker.broker_startup import load_startup_options
-from spark.arguments import parse_arguments
-from spark.prometheus_import import queries
-from spark.sla_config import default_sla, parse_sla
+from spark.command.arguments import parse_arguments
+from spark.config.sla_config import default_sla, parse_sla
+from spark.prometheus_import.queries import queries
 from tests.tools.test_prepare_venv import calls, fake_venv
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,10 +14,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark.exclusions import Exclusion
-from spark.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
-from spark.schema import Day
-from spark.sla_report import ReportRequest, run
+from spark.config.exclusions import Exclusion
+from spark.config.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
+from spark.job.sla_report import ReportRequest, run
+from spark.reported_day import Day
 from tests.spark.core_tables import core_tables
 from tests.spark.plain_report import plain_report
 from tests.spark.plain_samples import Json, Tables, Window
@@ -94,7 +94,7 @@ def spark_tables(spark: SparkSession, question: Question, out: Path) -> Tables:
     window = question.window
     dumps = [str(path) for path in question.dumps]
     request = ReportRequest(_day(question), dumps, str(out), _sla(question))
-    run(spark, request, QuietProgress())
+    run(spark, request, QuietProgress().stage)
     return read_tables(spark, out, window.date)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.java_home import JavaError, find_java
-from spark.spark_session import LOCAL, NO_CALL_SITES, PLAIN_PLANS, worker_environment
+from spark.job.java_home import JavaError, find_java
+from spark.job.spark_session import LOCAL, NO_CALL_SITES, PLAIN_PLANS, worker_environment
 
 # The quick compiler alone has 48 MB for its code: one report fills them, and from then on Java
 # throws code away and compiles it again, which was a third of the processor time.

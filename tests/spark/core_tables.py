@@ -1,7 +1,7 @@
 """The report's core without Spark: what executors do with a directory of dumps, in one process.
 
 For tests of the rules, which need no JVM. The driver's part (which files, which stored rows) is
-spelled out here; the product's is spark/sla_report.py and spark/report_job.py.
+spelled out here; the product's is spark/job/sla_report.py and spark/job/report_job.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark.dump_files import Group, split_by_group
-from spark.group_report import OF_GROUPS, row_tuple
-from spark.objectives import SlaConfig
-from spark.report_context import Context, FileLines
-from spark.report_tasks import (
+from spark.config.objectives import SlaConfig
+from spark.config.sla_config import default_sla
+from spark.dumps.dump_files import Group, split_by_group
+from spark.dumps.dump_line import FileLines
+from spark.figures.group_report import OF_GROUPS, row_tuple
+from spark.figures.report_context import Context
+from spark.figures.result_tables import TABLES
+from spark.figures.windows import clusters
+from spark.job.report_tasks import (
     STORED,
     Item,
     item_of_expected,
@@ -23,10 +27,7 @@ from spark.report_tasks import (
     items_of_file,
     rows_of_part,
 )
-from spark.result_tables import TABLES
-from spark.schema import Day
-from spark.sla_config import default_sla
-from spark.windows import clusters
+from spark.reported_day import Day
 
 Tables = dict[str, list[dict[str, Any]]]
 

@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from spark.report_data import BREACHED, INSUFFICIENT, MET, STATES, ReportData, Row, plotted_keys
+from spark.figures.report_data import (
+    BREACHED,
+    INSUFFICIENT,
+    MET,
+    STATES,
+    ReportData,
+    Row,
+    plotted_keys,
+)
 
 DATE = "2026-03-14"
 W0_MS = int(datetime(2026, 3, 14, tzinfo=UTC).timestamp() * 1000)

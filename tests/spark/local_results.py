@@ -6,7 +6,7 @@ import datetime
 import json
 from pathlib import Path
 
-from spark.results import summary_path
+from spark.job.results import summary_path
 
 
 class LocalFiles:

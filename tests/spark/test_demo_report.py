@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spark.objectives import Objective
-from spark.result_tables import TABLES
-from spark.schema import Day
-from spark.verdicts import judged
+from spark.config.objectives import Objective
+from spark.figures.result_tables import TABLES
+from spark.figures.verdicts import judged
+from spark.reported_day import Day
 from tests.spark.core_tables import core_tables
 from tests.spark.demo_report import CLUSTER, DAY_MS, W0_MS, demo_objective, demo_report
 from tests.spark.dump_lines_builder import Life, Line, processes, write_dump, write_file

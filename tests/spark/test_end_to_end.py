@@ -22,10 +22,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from remoting.errors import RemotingError
-from spark.objectives import Objective, SlaConfig
-from spark.report_data import BREACHED, ReportData
-from spark.schema import Day
-from spark.sla_report import ReportRequest, run
+from spark.config.objectives import Objective, SlaConfig
+from spark.figures.report_data import BREACHED, ReportData
+from spark.job.sla_report import ReportRequest, run
+from spark.reported_day import Day
 from tests.spark.both_ways import QuietProgress
 from tests.support.broker_group import SLAVE, SYNC_MASTER, Group
 from tests.support.deadline import wait_until
@@ -203,7 +203,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     day = Day(date, int(story.began * 1000), int(story.ended * 1000))
     objective = Objective("test", availability_percent=AVAILABILITY_PERCENT, lag_seconds=LAG_S)
     request = ReportRequest(day, [str(dumps)], str(out), SlaConfig((objective,)))
-    return Told(story, dumps, out, run(spark, request, QuietProgress()))
+    return Told(story, dumps, out, run(spark, request, QuietProgress().stage))
 
 
 def replica_day(told: Told) -> dict[str, object]:

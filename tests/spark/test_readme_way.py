@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from broker.broker_startup import load_startup_options
-from spark.arguments import Options, parse_arguments
-from spark.days import parse_date, window
+from spark.command.arguments import Options, parse_arguments
+from spark.command.days import parse_date, window
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = "## From the pair to a report in three commands\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.result_tables import TABLES
-from spark.summary import summary_json
+from spark.figures.result_tables import TABLES
+from spark.page.summary import summary_json
 from tests.spark.demo_report import demo_report
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "report_files.md").read_text("utf-8")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark.schema import Day
+from spark.reported_day import Day
 from tests.spark.core_tables import Tables, core_tables
 from tests.spark.dump_lines_builder import DATE, T0, Line, write_dump
 from tests.spark.story import Story

@@ -1,0 +1,99 @@
+"""The command `mqreport`: arguments, Spark, one report for each date, exit code.
+
+Runs on the driver, called by spark/__main__.py, that is by bin/mqreport or spark-submit. stdout
+gets one line for each report: the verdict, why, and where the page is; everything else goes to
+stderr. What the figures are is the business of spark/job and spark/figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
+from typing import Final
+
+from spark.command import compact_command, import_command, openslo_command, rules_command
+from spark.command.arguments import Options, UsageError, parse_arguments
+from spark.command.output import PROGRAM, complain, say
+from spark.command.progress import Reporter, make_reporter
+from spark.command.webhook import message_of_failure
+from spark.config.sla_config import SlaError
+from spark.figures.report_data import BREACHED, EXIT_CODES, EXIT_ERROR, INSUFFICIENT, MET
+from spark.job.java_home import JavaError
+
+EXIT_INTERRUPTED: Final = 130
+_WORST_FIRST: Final = (EXIT_ERROR, EXIT_CODES[BREACHED], EXIT_CODES[INSUFFICIENT])
+"""Of several dates the first of these that occurs counts."""
+
+
+def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
+    """Runs the command; returns its exit code. `--help` ends the program."""
+    try:
+        if arguments[:1] == ["import"]:
+            return import_command.main(arguments[1:])
+        if arguments[:1] == ["rules"]:
+            return rules_command.main(arguments[1:], os.environ)
+        if arguments[:1] == ["openslo"]:
+            return openslo_command.main(arguments[1:], os.environ)
+        if arguments[:1] == ["compact"]:
+            return compact_command.main(arguments[1:], now_ms)
+        return _report(parse_arguments(arguments, os.environ), now_ms)
+    except UsageError as error:
+        complain(f"{error} ({PROGRAM} --help)")
+    except SlaError as error:
+        for problem in error.problems:
+            complain(problem)
+    except KeyboardInterrupt:
+        complain("interrupted: dates that were not finished keep their previous result")
+        return EXIT_INTERRUPTED
+    except ImportError as error:
+        complain(f"{error}; requirements: docs/nightly.md")
+    except Exception:  # noqa: BLE001 - a bug; Python's own exit code would say "breached"
+        say(sys.stderr, traceback.format_exc().rstrip())
+        complain("this is a bug in mqreport: please report it with the lines above")
+    return EXIT_ERROR
+
+
+def _report(options: Options, now_ms: Callable[[], int]) -> int:
+    signal.signal(signal.SIGTERM, _interrupt)
+    with contextlib.closing(make_reporter(PROGRAM, sys.stderr)) as reporter:
+        return _run(options, now_ms, reporter)
+
+
+def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int:
+    # Imported now: help and mistakes in the arguments need no PySpark.
+    from spark.command.days import parse_date, window
+    from spark.command.report_run import ReportRun, RunError, notify
+    from spark.job.hadoop_files import FilesError
+    from spark.job.spark_session import SessionError
+    from spark.reported_day import InputError
+
+    date = options.date
+    try:
+        last = parse_date(options.date, now_ms())
+        date = str(last)
+        window(last, options.between, now_ms())  # what is to come: no Spark is needed to say so
+        reporter.note(f"objectives: {options.sla.source}")
+        with ReportRun(options, reporter, now_ms) as run:
+            return worst(run.exit_codes(last))
+    except (InputError, FilesError, JavaError, SessionError, RunError) as error:
+        reporter.note(str(error))
+        notify(options.notify, message_of_failure(date, str(error)), reporter)
+        return EXIT_ERROR
+    except Exception:  # a bug, which main shows
+        notify(options.notify, message_of_failure(date, "a bug in mqreport"), reporter)
+        raise
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several reports."""
+    found = set(codes)
+    return next((code for code in _WORST_FIRST if code in found), EXIT_CODES[MET])
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

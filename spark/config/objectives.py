@@ -1,0 +1,125 @@
+"""Objectives, and the replicas that they are about: the values of an sla.yaml.
+
+Plain values for the driver and the executors; who reads the file is spark/config/sla_config.py.
+What each means for the verdict is said in docs/sla_report.md. Must not know YAML, dumps or Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark.config.exclusions import Exclusion
+
+DEFAULT_WINDOWS: Final = (7, 30)
+"""Days of the windows that end with the date of the report."""
+DEFAULT_SYNC_OK_PERCENT: Final = 99.9
+"""Applies to groups with a SYNC_MASTER unless sla.yaml says otherwise: a master that waits for
+replicas promises that they answer, as often as they are promised to be in sync."""
+EXIT_POLICIES: Final = ("day", "window", "both")
+"""Whose verdict the exit code tells: the day's, the longest window's, or the worse of the two."""
+
+
+def pattern_regex(pattern: str) -> str:
+    """The regular expression of a pattern, anchored; the same for Python and for Spark's RLIKE.
+
+    `*` is any text, `?` one character, `|` stands between alternatives; case counts.
+    """
+    return "^(?:" + "|".join(glob_regex(item, any_one=".") for item in alternatives(pattern)) + ")$"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is promised for the replicas that its three patterns match; None: not judged."""
+
+    name: str
+    cluster: str = "*"
+    broker: str = "*"
+    replica: str = "*"
+    availability_percent: float = 99.9
+    lag_seconds: float = 10.0
+    min_coverage_percent: float = 99.0
+    lag_p99_seconds: float | None = None
+    sync_ok_percent: float | None = None
+    rpo_bytes: int | None = None
+    metadata_age_seconds: float | None = None
+    metadata_required: bool = False
+    first_copy_hours: float = 24.0
+    """So long may a new replica's first copy take without counting as bad; 0: no grace."""
+    sync_ok_given: bool = False
+    """Whether the file says something of `sync_ok_percent`, if only that it is switched off."""
+    runbook_url: str | None = None
+
+    @property
+    def patterns(self) -> tuple[str, str, str]:
+        """Patterns of cluster, broker group and replica: see `pattern_regex`."""
+        return self.cluster, self.broker, self.replica
+
+    def sync_ok_wanted(self, *, is_sync_master: bool) -> float | None:
+        """Per cent of synchronous sends that have to succeed; None: not judged."""
+        if self.sync_ok_percent is not None or self.sync_ok_given:
+            return self.sync_ok_percent
+        return DEFAULT_SYNC_OK_PERCENT if is_sync_master else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaName:
+    """One replica of one broker group, by its exact names."""
+
+    cluster: str
+    broker: str
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPattern:
+    """Replicas that were removed on purpose: three patterns (`pattern_regex`)."""
+
+    cluster: str = "*"
+    broker: str = "*"
+    replica: str = "*"
+
+    @property
+    def patterns(self) -> tuple[str, str, str]:
+        """Patterns of cluster, broker group and replica."""
+        return self.cluster, self.broker, self.replica
+
+    def matches(self, cluster: str, broker: str, replica: str) -> bool:
+        """Whether this replica is retired."""
+        return is_named_by(self.patterns, (cluster, broker, replica))
+
+
+@dataclass(frozen=True, slots=True)
+class SlaConfig:
+    """A whole sla.yaml. The last objective matches everything; the first that matches counts.
+
+    `windows`: days, ascending. `exit_policy`: one of EXIT_POLICIES."""
+
+    objectives: tuple[Objective, ...]
+    expect: tuple[ReplicaName, ...] = ()
+    retired: tuple[ReplicaPattern, ...] = ()
+    windows: tuple[int, ...] = DEFAULT_WINDOWS
+    source: str = "built-in defaults"
+    exclusions: tuple[Exclusion, ...] = ()
+    exit_policy: str = EXIT_POLICIES[0]
+
+
+def alternatives(pattern: str) -> list[str]:
+    """Of a pattern, each to be matched whole."""
+    return pattern.split("|")
+
+
+def glob_regex(glob: str, any_one: str) -> str:
+    """The regular expression of one alternative; `any_one` is that of `?`."""
+    wild = {"*": ".*", "?": any_one}
+    return "".join(wild.get(char) or re.escape(char) for char in glob)
+
+
+def is_named_by(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether cluster, broker and replica match three patterns (`pattern_regex`)."""
+    return all(
+        re.match(pattern_regex(pattern), name, re.DOTALL) is not None
+        for pattern, name in zip(patterns, names, strict=True)
+    )

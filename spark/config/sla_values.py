@@ -1,0 +1,206 @@
+"""One value of sla.yaml: numbers, texts, times, addresses; what cannot be used becomes a problem.
+
+Parsers of YAML nodes for spark/config/sla_config.py, which knows what the keys mean. On the driver,
+before Spark is started.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import yaml
+
+from spark.config.exclusions import WEEKDAYS
+from spark.vocabulary import DAY_MS
+
+_MAX_BYTES: Final = 2**63 - 1
+_NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_STR_TAG: Final = "tag:yaml.org,2002:str"
+_BOOL_TAG: Final = "tag:yaml.org,2002:bool"
+_NULL_TAG: Final = "tag:yaml.org,2002:null"
+_CLOCK_TIME: Final = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_WEEKLY: Final = re.compile(rf"(\w+) ({_CLOCK_TIME})-({_CLOCK_TIME}|24:00)")
+SWITCHED_OFF: Final = "off"
+
+
+class ValueReader:
+    """Collects every mistake of one file with its line."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.problems: list[tuple[int, str]] = []
+
+    def problem(self, node: yaml.Node, text: str) -> None:
+        """Notes a mistake at the line where `node` begins."""
+        self.problems.append((node.start_mark.line + 1, text))
+
+    def number(self, key: str, node: yaml.Node, unit: str) -> float | None:
+        """A number, as written; None (and a problem) for anything else."""
+        plain = isinstance(node, yaml.ScalarNode) and node.style is None
+        if not plain or not _NUMBER.fullmatch(node.value):
+            self.problem(
+                node,
+                f"{key} is {shown(node)}: write a plain number of {unit}, without a unit or quotes",
+            )
+            return None
+        return float(node.value)
+
+    def text(self, key: str, node: yaml.Node) -> str | None:
+        """A text that is not empty; None (and a problem) for anything else."""
+        if isinstance(node, yaml.ScalarNode) and node.tag == _STR_TAG and node.value.strip():
+            return str(node.value)
+        is_scalar = isinstance(node, yaml.ScalarNode) and node.tag not in (_STR_TAG, _NULL_TAG)
+        way_out = f'write it in quotes: "{node.value}"' if is_scalar else "write a text"
+        self.problem(node, f"{key} is {shown(node)}: {way_out}")
+        return None
+
+
+Parser = Callable[["ValueReader", str, yaml.Node], Any]
+"""Gives None, and notes a problem, for what cannot be used."""
+
+
+def number(low: float, high: float, unit: str, *, open_end: str = "") -> Parser:
+    """Parser of a number within [low, high]; `open_end` "low", "high" or "both" leaves it out."""
+
+    def parse(reader: ValueReader, key: str, node: yaml.Node) -> float | None:
+        value = reader.number(key, node, unit)
+        if value is None:
+            return None
+        too_low = value < low or (value == low and open_end in ("low", "both"))
+        if too_low or value > high or (value == high and open_end in ("high", "both")):
+            first = "above" if open_end in ("low", "both") else "at least"
+            last = "below" if open_end in ("high", "both") else "at most"
+            limits = f"{first} {low:,.0f} and {last} {high:,.0f} {unit}"
+            reader.problem(node, f"{key} is {node.value}: it must be {limits}")
+            return None
+        return value
+
+    return parse
+
+
+def whole_bytes(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
+    """A number of bytes."""
+    value = reader.number(key, node, "bytes")
+    if value is None:
+        return None
+    # int() comes last: 1e999 is a number, too.
+    if not 0 <= value < _MAX_BYTES or value != int(value):
+        limits = f"a whole number of bytes, >= 0 and below {_MAX_BYTES:,}"
+        reader.problem(node, f"{key} is {node.value}: it must be {limits}")
+        return None
+    return int(value)
+
+
+def text(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
+    """A text that is not empty."""
+    return reader.text(key, node)
+
+
+def exact_name(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
+    """A name without wildcards."""
+    name = reader.text(key, node)
+    if name is not None and re.search(r"[*?|]", name):
+        reader.problem(node, f"{key} is {name!r}: expect needs exact names, not patterns")
+        return None
+    return name
+
+
+def pattern(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
+    """See `objectives.pattern_regex`."""
+    pattern = reader.text(key, node)
+    if pattern is not None and "" in pattern.split("|"):
+        reader.problem(node, f"{key} is {pattern!r}: an empty alternative; remove the |")
+        return None
+    return pattern
+
+
+def flag(reader: ValueReader, key: str, node: yaml.Node) -> bool | None:
+    """True or false."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag != _BOOL_TAG:
+        reader.problem(node, f"{key} is {shown(node)}: write true or false")
+        return None
+    return str(node.value).lower() in ("true", "yes", "on")
+
+
+def sync_ok(reader: ValueReader, key: str, node: yaml.Node) -> float | str | None:
+    """A share, or `off`: an entry that is left out means the default instead."""
+    if isinstance(node, yaml.ScalarNode) and node.value.lower() in (SWITCHED_OFF, "null"):
+        return SWITCHED_OFF
+    if is_empty(node):
+        reader.problem(node, f"{key} is empty: write a plain number of percent, or off")
+        return None
+    share: float | None = number(0, 100, "percent", open_end="low")(reader, key, node)
+    return share
+
+
+def web_address(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
+    """An http or https URL."""
+    address = reader.text(key, node)
+    if address is None:
+        return None
+    if not is_web_address(address):
+        reader.problem(node, f"{key} is {address!r}: write a whole address, https://host/path")
+        return None
+    return address
+
+
+def is_web_address(text: str) -> bool:
+    """Whether it is an http or https URL of a host: a page may link to it."""
+    try:
+        parts = urlsplit(text)
+        is_ours = parts.scheme in ("http", "https") and bool(parts.hostname)
+        return is_ours and parts.port != 0 and text.isprintable() and " " not in text
+    except ValueError:  # a port that is no number, a bracket too many
+        return False
+
+
+def moment(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
+    """Epoch ms of a timestamp; without a zone it is UTC."""
+    text = node.value if isinstance(node, yaml.ScalarNode) else ""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        reader.problem(node, f"{key} is {shown(node)}: write a time in UTC, 2026-12-01T22:00:00Z")
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def weekly(reader: ValueReader, key: str, node: yaml.Node) -> tuple[int, int] | None:
+    """Ms since Monday 00:00 UTC; an end before its begin is the next day's."""
+    text = node.value if isinstance(node, yaml.ScalarNode) else ""
+    match = _WEEKLY.fullmatch(text)
+    days = [day for day in WEEKDAYS if match and day == match[1].lower()]
+    if match is None or not days:
+        example = 'write a day and its times in UTC: "sunday 02:00-04:00"'
+        reader.problem(node, f"{key} is {shown(node)}: {example}")
+        return None
+    begin, end = _minutes(match[2]) * 60_000, _minutes(match[3]) * 60_000
+    if begin == end:
+        reader.problem(node, f"{key} is {text!r}: it begins and ends at the same time")
+        return None
+    midnight = WEEKDAYS.index(days[0]) * DAY_MS
+    return midnight + begin, midnight + end + (DAY_MS if end < begin else 0)
+
+
+def _minutes(clock_time: str) -> int:
+    hours, minutes = clock_time.split(":")
+    return int(hours) * 60 + int(minutes)
+
+
+def is_empty(node: yaml.Node) -> bool:
+    """Whether nothing is written there."""
+    return isinstance(node, yaml.ScalarNode) and node.tag == _NULL_TAG
+
+
+def shown(node: yaml.Node) -> str:
+    """What is written there, for a message."""
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    return repr(node.value) if node.value else "empty"

@@ -1,0 +1,206 @@
+"""One broker group's report: every row of every table that is about the group alone.
+
+Runs in the executors: pure functions from the group's lines and stored rows to rows. Names the
+stages and hands values from one to the next; the rules are in docs/sla_report.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from spark.config.objectives import Objective, SlaConfig, is_named_by
+from spark.dumps.dump_line import FileLines
+from spark.figures.events import events
+from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
+from spark.figures.replica_day import ReplicaDay
+from spark.figures.replica_names import KnownReplica, known_replicas
+from spark.figures.replica_time import Asked, ReplicaTime, replica_time
+from spark.figures.report_context import Context
+from spark.figures.result_tables import TABLES
+from spark.figures.revisions import Revision
+from spark.figures.sample_stream import GroupSamples, read_samples
+from spark.figures.verdicts import (
+    budget_columns,
+    budget_s,
+    burn_rates,
+    burnt_minutes,
+    judged,
+    worst_of,
+)
+from spark.figures.windows import group_windows, replica_windows
+from spark.vocabulary import HOUR_MS
+
+Tables = dict[str, list[tuple[Any, ...]]]
+Stored = Mapping[str, Sequence[Mapping[str, Any]]]
+
+OF_GROUPS: Final = (
+    *("replica_days", "group_days", "windows", "group_windows", "incidents", "events"),
+    *("minutes", "hours", "bad_lines"),
+)
+"""The tables that this module fills."""
+
+
+def group_rows(
+    group: tuple[str, str], files: Iterable[FileLines], stored: Stored, context: Context
+) -> Tables:
+    """Table -> rows in the order of its columns (spark/figures/result_tables.py), without `dt`.
+
+    `stored`: rows with `dt` of "replica_days" and "group_days" of the dates that the windows and
+    the last results reach, D's own included, and of "minutes" with bad time of the three days
+    before D.
+    """
+    with _no_collector():
+        return _GroupReport(group, read_samples(files, context.day), stored, context).tables()
+
+
+@contextlib.contextmanager
+def _no_collector() -> Iterator[None]:
+    """A day of a group is a million objects in no circle: looking for circles among them again and
+    again is a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _GroupReport:
+    """One group; used once."""
+
+    def __init__(
+        self, group: tuple[str, str], samples: GroupSamples, stored: Stored, context: Context
+    ) -> None:
+        self._group: Final = group
+        self._key: Final[Row] = {"cluster": group[0], "broker": group[1]}
+        self._samples: Final = samples
+        self._stored: Final = stored
+        self._context: Final = context
+        self._day: Final = context.day
+        self._date: Final = str(context.day.date)
+        self._figures: Final = GroupFigures(samples, context.day)
+        self._tables: Final[Tables] = {name: [] for name in OF_GROUPS}
+
+    def tables(self) -> Tables:
+        """All rows of the group."""
+        self._tables["bad_lines"] = [tuple(row) for row in self._samples.bad]
+        self._tables["events"] = [(*self._group, *row) for row in events(self._samples, self._day)]
+        group_row = self._key | group_columns(self._figures)
+        group_row = dict.fromkeys(TABLES["group_days"]) | group_row
+        revision = Revision(self._own_rows(), is_reported=self._context.is_reported)
+        days, windows = [], []
+        for name, known in known_replicas(self._group, self._samples, self._stored, self._context):
+            objective = objective_of(self._context.sla, (*self._group, name))
+            row = self._replica_day(name, known, objective, group_row)
+            row |= revision.columns(row)
+            days.append(row)
+            windows += self._replica_windows(row, objective)
+        self._put("replica_days", days)
+        self._put("windows", windows)
+        if days or group_row["samples"]:
+            group_row["verdict"] = worst_of(row["verdict"] for row in days)
+            group_row["revision"] = max((row["revision"] for row in days), default=1)
+            self._put("group_days", [group_row])
+            of_days = [*self._before("group_days"), group_row | {"dt": self._date}]
+            lengths = self._context.sla.windows
+            self._put("group_windows", group_windows(of_days, windows, self._date, lengths))
+        return self._tables
+
+    def _put(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._tables[table] += [row_tuple(table, row) for row in rows]
+
+    def _own_rows(self) -> list[Mapping[str, Any]]:
+        return [row for row in self._stored["replica_days"] if row["dt"] == self._date]
+
+    def _before(self, table: str) -> list[Mapping[str, Any]]:
+        return [row for row in self._stored[table] if row["dt"] < self._date]
+
+    def _replica_day(
+        self, name: str, known: KnownReplica, objective: Objective, group_row: Row
+    ) -> Row:
+        time = self._time(name, known, objective)
+        of_day = ReplicaDay(self._figures, name, time)
+        row = {**self._key, "replica": name, "objective": objective.name, **of_day.columns()}
+        row["metadata"] = self._metadata(name)
+        ended, count = row["incidents_ended"], row["incidents"]
+        row["mttr_s"] = row["incident_ended_s"] / ended if ended else None
+        row["mtbf_s"] = row["good_s"] / count if count else None
+        budget = budget_s(objective.availability_percent, row["window_s"] - row["excluded_s"])
+        row |= budget_columns(budget, row["bad_s"])
+        today = burnt_minutes(self._figures.first_minute, (times[1] for times in of_day.minutes))
+        before = (
+            (each["minute"], each["bad_ms"])
+            for each in self._stored["minutes"]
+            if each["replica"] == name
+        )
+        row |= burn_rates(today, before, objective.availability_percent)
+        row["verdict"], row["reasons"] = judged(row, objective, group_row)
+        key = (*self._group, name)
+        self._tables["minutes"] += [(*key, *each) for each in of_day.minute_rows()]
+        self._put("hours", (self._key | {"replica": name} | each for each in of_day.hours))
+        self._put("incidents", (self._key | {"replica": name} | each for each in of_day.incidents))
+        return row
+
+    def _time(self, name: str, known: KnownReplica, objective: Objective) -> ReplicaTime:
+        return replica_time(
+            self._samples.masters,
+            Asked(
+                replica=name,
+                limit_ms=objective.lag_seconds * 1000,
+                known_ms=known.known_ms,
+                copy_since_ms=known.copy_since_ms,
+                copy_ms=round(objective.first_copy_hours * HOUR_MS),
+                maintenance=maintenance_of(self._context, (*self._group, name)),
+            ),
+            self._day,
+        )
+
+    def _metadata(self, replica: str) -> list[Row]:
+        """Of the slave's own samples, if it has any."""
+        prefix, _, number = replica.rpartition(":")
+        if prefix != self._group[1] or not number.isdecimal():
+            return []
+        slave = self._samples.slaves.get(int(number))
+        is_its_name = slave is not None and str(int(number)) == number
+        return metadata_columns(slave, self._day) if slave is not None and is_its_name else []
+
+    def _replica_windows(self, row: Row, objective: Objective) -> list[Row]:
+        before = [day for day in self._before("replica_days") if day["replica"] == row["replica"]]
+        days = [*before, row | {"dt": self._date}]
+        return replica_windows(days, objective, self._date, self._context.sla.windows)
+
+
+def objective_of(sla: SlaConfig, key: tuple[str, str, str]) -> Objective:
+    """The first objective whose patterns match; the last one matches everything."""
+    return next(each for each in sla.objectives if is_named_by(each.patterns, key))
+
+
+def maintenance_of(context: Context, key: tuple[str, str, str]) -> list[tuple[int, int, str]]:
+    """(from_ms, to_ms, reason) of what sla.yaml excludes for a replica in the window."""
+    w0_ms, w1_ms = context.day.w0_ms, context.day.w1_ms
+    return [
+        (from_ms, to_ms, exclusion.reason)
+        for exclusion in context.sla.exclusions
+        if is_named_by(exclusion.patterns, key)
+        for from_ms, to_ms in exclusion.intervals(w0_ms, w1_ms)
+    ]
+
+
+_CASTS: Final[dict[str, Callable[[Any], Any]]] = {"double": float, "bigint": int, "int": int}
+_CASTS_OF: Final = {
+    table: [(name, _CASTS.get(kind)) for name, kind in columns.items()]
+    for table, columns in TABLES.items()
+}
+
+
+def row_tuple(table: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The columns of a table in order, each of its type; a number that is whole is a double where
+    the table says so."""
+    return tuple(
+        row[name] if cast is None or row[name] is None else cast(row[name])
+        for name, cast in _CASTS_OF[table]
+    )

@@ -1,0 +1,231 @@
+"""What one report says: rows of the final tables of one date, as plain Python values.
+
+The pipeline (spark/job/sla_report.py) fills it on the driver from collected tables,
+spark/page/summary.py and spark/page/report_page.py write it down. It must not know Spark: tests and
+other tools build it by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark.figures import result_tables
+from spark.figures.result_tables import METADATA_FIGURES, TABLES
+from spark.vocabulary import REPLICA, SYNC_MASTER
+
+Row = Mapping[str, Any]
+"""One row: column name -> None, bool, int, float, text, or lists and dicts of these."""
+ReplicaKey = tuple[str, str, str]
+"""(cluster, broker, replica)."""
+
+BREACHED, INSUFFICIENT, MET = "breached", "insufficient data", "met"
+EXIT_CODES = {MET: 0, BREACHED: 1, INSUFFICIENT: 2}
+EXIT_ERROR = 3
+"""Exit code of the command when there is no verdict."""
+SEVERITY = {BREACHED: 0, INSUFFICIENT: 1, MET: 2}
+MAX_PLOTTED = 30
+"""So many replicas get plots, the worst; `minutes`, `hours` and `days` have only their rows."""
+
+STATES = result_tables.STATES
+PERCENTILES = result_tables.LAG_FIGURES
+KEY = REPLICA
+
+
+def _shown(table: str, *but: str) -> tuple[str, ...]:
+    return tuple(name for name in TABLES[table] if not name.endswith("_hist") and name not in but)
+
+
+REPLICA_DAY_COLUMNS = _shown(
+    "replica_days",
+    # What only later reports need.
+    *("first_received", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms"),
+    "first_copy_since_ms",
+)
+METADATA_COLUMNS = tuple(METADATA_FIGURES)
+"""Of each element of `metadata` of a replica's day."""
+GROUP_DAY_COLUMNS = _shown("group_days")
+WINDOW_COLUMNS = _shown("windows")
+GROUP_WINDOW_COLUMNS = _shown("group_windows")
+CLUSTER_COLUMNS = _shown("clusters")
+INCIDENT_COLUMNS = _shown("incidents")
+EVENT_COLUMNS = _shown("events")
+BAD_LINE_COLUMNS = ("reason", "lines", "files", "example_file", "example_text")
+MINUTE_COLUMNS = (*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "lag_ms_max", "msgs_in")
+HOUR_COLUMNS = _shown("hours")
+DAY_COLUMNS = (*KEY, "dt", "good_s", "bad_s", "unknown_s")
+OBJECTIVE_COLUMNS = (
+    "name",
+    "availability_percent",
+    "lag_seconds",
+    "min_coverage_percent",
+    "lag_p99_seconds",
+    "sync_ok_percent",
+    "rpo_bytes",
+    "metadata_age_seconds",
+    "first_copy_hours",
+    "sync_ok_given",
+    "runbook_url",
+)
+
+
+class ReportDataError(ValueError):
+    """The tables given for a report do not have what docs/sla_report.md says."""
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """One date's results. Further columns of rows are allowed and not looked at.
+
+    `date` is YYYY-MM-DD (UTC), the window [w0_ms, w1_ms) epoch ms, `verdict` one of EXIT_CODES.
+    - `replica_days`, `group_days`, `windows` and `group_windows` (of `window_days` each),
+      `clusters` (of 1 day and of those): every row of the date, without histograms; but a plotted
+      replica's day has `lag_ms_hist` (bucket -> ms).
+    - `incidents`, `events`: rows of the date, perhaps not all; `total` says how many it has.
+    - `bad_lines`: one row for each reason: `lines` and `files` are counts, with one example.
+    - `minutes` of the date, `hours` and `days` of up to 30 days that end with the date, with
+      `minute` and `hour` in epoch ms: of the plotted replicas only (`plotted_keys`).
+      `hours` are sums (times) and maxima (lag) of the minutes table; `dt` of `days` is a date.
+    - `objectives`: those that some replica of the date has, criteria that are not set None.
+
+    Raises ReportDataError for an unknown verdict, an empty window or a column that is missing.
+    """
+
+    date: str
+    w0_ms: int
+    w1_ms: int
+    verdict: str
+    replica_days: Sequence[Row] = ()
+    group_days: Sequence[Row] = ()
+    windows: Sequence[Row] = ()
+    group_windows: Sequence[Row] = ()
+    clusters: Sequence[Row] = ()
+    incidents: Sequence[Row] = ()
+    events: Sequence[Row] = ()
+    bad_lines: Sequence[Row] = ()
+    minutes: Sequence[Row] = ()
+    hours: Sequence[Row] = ()
+    days: Sequence[Row] = ()
+    objectives: Sequence[Row] = ()
+    window_days: Sequence[int] = (7, 30)
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """Of `incidents` and `events`, where there are more than the rows given."""
+    exit_on: str = "day"
+    """Whose verdict the exit code tells: one of `sla_config.EXIT_POLICIES`."""
+
+    def __post_init__(self) -> None:
+        if self.verdict not in EXIT_CODES:
+            raise ReportDataError(f"verdict {self.verdict!r} is none of {', '.join(EXIT_CODES)}")
+        if self.w1_ms <= self.w0_ms:
+            raise ReportDataError(f"window [{self.w0_ms}, {self.w1_ms}) of {self.date} is empty")
+        for table, columns in _REQUIRED.items():
+            for row in getattr(self, table):
+                if missing := [name for name in columns if name not in row]:
+                    raise ReportDataError(f"a row of {table} lacks {', '.join(missing)}")
+
+    @property
+    def exit_code(self) -> int:
+        """0 met, 1 breached, 2 insufficient data: of the verdict that `exit_on` names."""
+        verdicts = {"day": [self.verdict], "window": [self.window_verdict]}
+        counted = verdicts.get(self.exit_on, [self.verdict, self.window_verdict])
+        return EXIT_CODES[min(counted, key=SEVERITY.__getitem__)]
+
+    @property
+    def longest_window(self) -> int:
+        """Days of the window whose verdict is shown beside the day's."""
+        return max(self.window_days)
+
+    @property
+    def longest_windows(self) -> list[Row]:
+        """Each replica's row of that window."""
+        return [row for row in self.windows if row["days"] == self.longest_window]
+
+    @property
+    def window_verdict(self) -> str:
+        """The worst of the replicas' over the longest window, as the day's is that of its
+        replicas; without any, or with a group that waits for its slaves, it is not `met`."""
+        verdicts = {str(row["verdict"]) for row in self.longest_windows}
+        if self.waiting_groups or not verdicts:
+            verdicts.add(INSUFFICIENT)
+        return min(verdicts, key=SEVERITY.__getitem__)
+
+    @property
+    def revision(self) -> int:
+        """How often this date's result was written with a change; above 1 it is a revised one."""
+        return max((int(row["revision"] or 1) for row in self.replica_days), default=1)
+
+    @property
+    def waiting_groups(self) -> list[Row]:
+        """Groups whose master waits for slaves and has none: nothing could be met, as
+        spark/figures/verdicts.py says of the stored rows."""
+        with_replicas = {key_of(row)[:2] for row in self.replica_days}
+        waiting = [row for row in self.group_days if row["role"] == SYNC_MASTER]
+        names = {(row["cluster"], row["broker"]): row for row in waiting}
+        return [names[name] for name in sorted(names.keys() - with_replicas)]
+
+    def total(self, table: str) -> int:
+        """How many `incidents` or `events` the date has."""
+        return self.totals.get(table, len(getattr(self, table)))
+
+    def objective_of(self, row: Row) -> Row:
+        """The objective of a replica's day.
+
+        Raises ReportDataError when `objectives` does not have it.
+        """
+        for objective in self.objectives:
+            if objective["name"] == row["objective"]:
+                return objective
+        raise ReportDataError(f"no objective {row['objective']!r} in objectives")
+
+
+_REQUIRED = {
+    "replica_days": REPLICA_DAY_COLUMNS,
+    "group_days": GROUP_DAY_COLUMNS,
+    "windows": WINDOW_COLUMNS,
+    "group_windows": GROUP_WINDOW_COLUMNS,
+    "clusters": CLUSTER_COLUMNS,
+    "incidents": INCIDENT_COLUMNS,
+    "events": EVENT_COLUMNS,
+    "bad_lines": BAD_LINE_COLUMNS,
+    "minutes": MINUTE_COLUMNS,
+    "hours": HOUR_COLUMNS,
+    "days": DAY_COLUMNS,
+    "objectives": OBJECTIVE_COLUMNS,
+}
+
+
+def key_of(row: Row) -> ReplicaKey:
+    """The replica that a row is about."""
+    return row["cluster"], row["broker"], row["replica"]
+
+
+def worst_first(replica_days: Iterable[Row]) -> list[Row]:
+    """Breached, then insufficient data, then met; within these the longest bad time first.
+
+    Rows need `verdict`, `bad_s`, `unknown_s` and the key. The order is total: equal rows in any
+    order give one order.
+    """
+    return sorted(
+        replica_days,
+        key=lambda row: (
+            SEVERITY[row["verdict"]],
+            -(finite(row["bad_s"]) or 0.0),
+            -(finite(row["unknown_s"]) or 0.0),
+            key_of(row),
+        ),
+    )
+
+
+def plotted_keys(replica_days: Iterable[Row], limit: int = MAX_PLOTTED) -> list[ReplicaKey]:
+    """The replicas that get plots: whose minutes, hours and days a report needs."""
+    return [key_of(row) for row in worst_first(replica_days)[:limit]]
+
+
+def finite(value: Any) -> float | None:
+    """A number as float; None for null, NaN and infinities, which no report shows."""
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None

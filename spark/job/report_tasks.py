@@ -1,0 +1,119 @@
+"""What Spark's tasks do for a report: files to groups, then groups to rows.
+
+Runs in the executors (msgspec and the standard library). Between the two is the shuffle, by
+broker group; what travels is small: compressed lines, stored rows, names. Rows of the result leave
+pickled by group and table, so that whoever wants one table does not open the others.
+"""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from spark.dumps.dump_files import Group, split_by_group
+from spark.figures.group_report import Tables, group_rows
+from spark.figures.report_context import Context
+from spark.reported_day import Day
+
+Key = tuple[str, ...]
+"""A broker group, or the file of lines that no group has."""
+Item = tuple[Key, tuple[str, Any]]
+"""What is known of a key: a kind (below, or the name of a stored table), and one thing of it."""
+_DATE: Final = re.compile(r"/dt=(\d{4}-\d\d-\d\d)(?=/)")
+_LINES: Final = "lines"
+_EXPECTED: Final = "expected"
+_BAD_LINES: Final = "bad_lines"
+STORED: Final = ("replica_days", "group_days", "minutes")
+"""Tables of which a group needs its stored rows."""
+
+
+class Rows(NamedTuple):
+    """Rows of one table that were made for one key, pickled."""
+
+    table: str
+    key: Key
+    length: int
+    content: bytes
+
+    def unpacked(self) -> list[tuple[Any, ...]]:
+        """The rows, in the order of the table's columns."""
+        found: list[tuple[Any, ...]] = pickle.loads(self.content)
+        return found
+
+
+def items_of_file(path: str, content: bytes, day: Day) -> Iterator[Item]:
+    """What a file below `dt=` holds for each group, and its bad lines. `path` as Hadoop writes
+    it."""
+    date = datetime.date.fromisoformat(_DATE.findall(path)[-1])
+    file = path.removeprefix("file:")
+    packed, bad = split_by_group(file, date, content, day)
+    for group, lines in packed.items():
+        yield group, (_LINES, lines)
+    if bad:
+        yield (file,), (_BAD_LINES, bad)
+
+
+def item_of_expected(group: Group) -> Item:
+    """A group that is reported also when nothing else names it."""
+    return group, (_EXPECTED, None)
+
+
+def item_of_row(table: str, row: Mapping[str, Any]) -> Item:
+    """A stored row."""
+    return (row["cluster"], row["broker"]), (table, row)
+
+
+def part_of(key: Key) -> int:
+    """Where a key goes in the shuffle, the same in every process."""
+    return zlib.crc32("\0".join(key).encode("utf-8", "surrogatepass"))
+
+
+def rows_of_part(items: Iterable[Item], context: Context) -> Iterator[Rows]:
+    """Every row of the groups that came to one part of the shuffle. Lines stay compressed until it
+    is their group's turn."""
+    found: dict[Key, dict[str, list[Any]]] = {}
+    for key, (kind, thing) in items:
+        found.setdefault(key, {}).setdefault(kind, []).append(thing)
+    for key in sorted(found):
+        things = found.pop(key)
+        for bad in things.get(_BAD_LINES, ()):
+            yield _packed(_BAD_LINES, key, list(map(tuple, bad)))
+        if len(key) == 2:
+            tables = _tables((key[0], key[1]), things, context)
+            yield from (_packed(table, key, rows) for table, rows in tables.items() if rows)
+
+
+def _packed(table: str, key: Key, rows: list[tuple[Any, ...]]) -> Rows:
+    return Rows(table, key, len(rows), pickle.dumps(rows))
+
+
+def _tables(group: Group, things: Mapping[str, list[Any]], context: Context) -> Tables:
+    packed = sorted(things.get(_LINES, ()))
+    stored = {table: things.get(table, ()) for table in STORED}
+    return group_rows(group, (each.unpacked() for each in packed), stored, context)
+
+
+class BadLines(NamedTuple):
+    """Bad lines of one reason: how many of which files, and an example (file, text)."""
+
+    lines: int
+    files: frozenset[str]
+    example: tuple[str, str]
+
+    def and_also(self, other: BadLines) -> BadLines:
+        """Both."""
+        example = min(self.example, other.example)
+        return BadLines(self.lines + other.lines, self.files | other.files, example)
+
+
+def bad_lines_by_reason(rows: Rows) -> dict[str, BadLines]:
+    """Reason -> the bad lines of one key."""
+    found: dict[str, BadLines] = {}
+    for file, reason, text in rows.unpacked():
+        one = BadLines(1, frozenset((file,)), (file, text))
+        found[reason] = found[reason].and_also(one) if reason in found else one
+    return found

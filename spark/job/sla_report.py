@@ -1,0 +1,197 @@
+"""The nightly report of one date: from dumps to stored tables and to the files that people read.
+
+Runs on the driver: names the stages and hands values from one to the next. What is about one broker
+group is computed by one job (spark/job/report_job.py), what is about several here. Starting Spark
+and the exit code are the command's business (spark/command).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.config.objectives import SlaConfig
+from spark.figures.group_report import OF_GROUPS, row_tuple
+from spark.figures.report_context import Context
+from spark.figures.report_data import INSUFFICIENT, ReportData
+from spark.figures.verdicts import waiting_groups, worst_of
+from spark.figures.windows import clusters
+from spark.job.hadoop_files import HadoopFiles
+from spark.job.report_job import GroupTables, Row, compute, frame_of
+from spark.job.report_rows import dates_until, report_data
+from spark.job.results import Results, StagedDay, report_directory, summary_path
+from spark.page.report_page import report_html
+from spark.page.summary import incidents_csv, replicas_csv, summary_json
+from spark.reported_day import Day
+from spark.vocabulary import GROUP
+
+STAGES: Final = (
+    "looking at the stored results",
+    "reading the dumps and computing",
+    "clusters and the date",
+    "writing the tables",
+    "putting the results in place",
+    "writing the report",
+)
+REMEMBERED_RESULTS: Final = 7
+_BURN_DAYS: Final = 3
+BeginStage = Callable[[str, int, int], None]
+"""Called when a stage begins: what it does, its number (from 1), how many stages there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """What is asked: the date and its window, directories of dumps, where results go, objectives.
+
+    `dumps` and `out` are paths for Hadoop: local ones, hdfs://, s3a://.
+    """
+
+    day: Day
+    dumps: Sequence[str]
+    out: str
+    sla: SlaConfig
+
+
+def run(spark: SparkSession, request: ReportRequest, begin_stage: BeginStage) -> ReportData:
+    """Computes the date, replaces its results below `out`, writes the report's files.
+
+    Until the last but one stage nothing of the old result changes; from then until the last file
+    is written there is no summary.json, and the date counts as not reported. Raises InputError (a
+    path of dumps), FilesError (`out`), and what Spark raises.
+    """
+    with contextlib.ExitStack() as cleanup:
+        return _Pipeline(spark, request, begin_stage, cleanup).run()
+
+
+def groups_to_revise(spark: SparkSession, out: str, data: ReportData) -> list[str]:
+    """Groups whose end of the day before was not known when that whole day was reported, and that
+    have master's samples on the date of `data`: cluster/broker, sorted."""
+    results = Results(spark, out)
+    day = Day.whole(datetime.date.fromisoformat(data.date) - datetime.timedelta(days=1))
+    date = str(day.date)
+    reports, members = results.read("reports", [date]), results.read("group_days", [date])
+    if reports is None or members is None:
+        return []
+    there = {(row["cluster"], row["broker"]) for row in data.group_days if row["samples"]}
+    still_open = members.where("not closed").select(*GROUP).collect()
+    found = sorted(there & {(row.cluster, row.broker) for row in still_open})
+    windows = {(row.w0_ms, row.w1_ms) for row in reports.collect()} if found else set()
+    return ["/".join(group) for group in found] if windows == {(day.w0_ms, day.w1_ms)} else []
+
+
+class _Pipeline:
+    """One run. `cleanup` frees what is kept on disk for the later stages."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: ReportRequest,
+        begin_stage: BeginStage,
+        cleanup: contextlib.ExitStack,
+    ) -> None:
+        self._spark = spark
+        self._day = request.day
+        self._date = str(request.day.date)
+        self._request = request
+        self._sla = request.sla
+        self._begin_stage = begin_stage
+        self._cleanup = cleanup
+        self._results = Results(spark, request.out)
+        self._stages = iter(enumerate(STAGES, 1))
+
+    def run(self) -> ReportData:
+        """Every stage, in order."""
+        self._next_stage()
+        self._results.recover()
+        staged = self._results.begin(self._date)
+        self._cleanup.callback(staged.discard)
+        context, stored = self._context(), self._stored()
+        self._next_stage()
+        groups = compute(self._spark, self._request.dumps, stored, context)
+        self._cleanup.callback(groups.release)
+        self._next_stage()
+        of_several = self._of_several(groups)
+        self._next_stage()
+        for table in OF_GROUPS:
+            staged.write(table, groups.frame(table) if groups.count(table) else None)
+        for table, rows in of_several.items():
+            self._write(staged, table, rows)
+        self._next_stage()
+        # From here on it would speak of tables that are others: see _write_files.
+        HadoopFiles(self._spark).delete(summary_path(self._request.out, self._day.date))
+        staged.commit()
+        self._next_stage()
+        data = report_data(self._results, groups, of_several, self._day, self._sla)
+        self._write_files(data)
+        return data
+
+    def _next_stage(self) -> None:
+        number, name = next(self._stages)
+        self._begin_stage(name, number, len(STAGES))
+
+    def _context(self) -> Context:
+        before = tuple(date for date in self._results.dates("replica_days") if date < self._date)
+        return Context(self._day, self._sla, self._is_reported(), before)
+
+    def _is_reported(self) -> bool:
+        """Whether there is a result of the same window already."""
+        frame = self._results.read("reports", [self._date])
+        found = frame.collect() if frame is not None else []
+        window = (self._day.w0_ms, self._day.w1_ms)
+        return any((row.w0_ms, row.w1_ms) == window for row in found)
+
+    def _stored(self) -> dict[str, DataFrame]:
+        """What groups need of earlier results, and of D's own: see spark/job/report_tasks.py."""
+        in_windows = dates_until(self._day.date, max(self._sla.windows))
+        last = [date for date in self._results.dates("replica_days") if date < self._date]
+        burning = dates_until(self._day.date, _BURN_DAYS + 1)[1:]
+        frames = {
+            "replica_days": self._results.read(
+                "replica_days", [*in_windows, *last[-REMEMBERED_RESULTS:]]
+            ),
+            "group_days": self._results.read("group_days", in_windows),
+            "minutes": self._results.read("minutes", burning),
+        }
+        found = {table: frame for table, frame in frames.items() if frame is not None}
+        if "minutes" in found:
+            found["minutes"] = found["minutes"].where("bad_ms > 0")
+        return found
+
+    def _of_several(self, groups: GroupTables) -> dict[str, list[Row]]:
+        """Rows of tables that are not about a single group. `reports` has one also for a date
+        without any replica."""
+        replicas, members = groups.rows("replica_days"), groups.rows("group_days")
+        verdicts = {row["verdict"] for row in replicas}
+        if waiting_groups(members, replicas):
+            verdicts.add(INSUFFICIENT)
+        report: Row = {
+            "w0_ms": self._day.w0_ms,
+            "w1_ms": self._day.w1_ms,
+            "verdict": worst_of(verdicts),
+            "replicas": len(replicas),
+            "bad_lines": groups.count("bad_lines"),
+        }
+        of_clusters = clusters(
+            replicas, groups.rows("windows"), members, groups.rows("group_windows")
+        )
+        return {"clusters": of_clusters, "reports": [report]}
+
+    def _write(self, staged: StagedDay, table: str, rows: Iterable[Row]) -> None:
+        tuples: list[tuple[Any, ...]] = [row_tuple(table, row) for row in rows]
+        spread = self._spark.sparkContext.parallelize(tuples, 1)
+        staged.write(table, frame_of(self._spark, table, spread) if tuples else None)
+
+    def _write_files(self, data: ReportData) -> None:
+        """summary.json last: where it is, the others are."""
+        directory = report_directory(self._request.out, self._day.date)
+        files = HadoopFiles(self._spark)
+        files.make_directories(directory)
+        files.write(f"{directory}/report.html", report_html(data))
+        files.write(f"{directory}/replicas.csv", replicas_csv(data))
+        files.write(f"{directory}/incidents.csv", incidents_csv(data))
+        files.write(summary_path(self._request.out, self._day.date), summary_json(data))

@@ -1,0 +1,443 @@
+"""The report for people: one self-contained HTML page.
+
+Called on the driver by spark/job/sla_report.py with the finished ReportData; gives bytes and opens
+no file but its own templates. Users chose the names in it: the templates escape all of them, and
+the page's policy allows no script, no request and no style but its own. It must not know Spark.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from spark.figures import wording
+from spark.figures.report_data import (
+    BREACHED,
+    INSUFFICIENT,
+    MAX_PLOTTED,
+    MET,
+    METADATA_COLUMNS,
+    SEVERITY,
+    ReplicaKey,
+    ReportData,
+    Row,
+    finite,
+    key_of,
+    worst_first,
+)
+from spark.page.comparisons import days_in_words, sheets
+from spark.page.headlines import Headline, day_headline, reasons_of, window_headline
+from spark.page.plot_shapes import Plot
+from spark.page.plots import Lane, ack_histogram, incident_chart
+from spark.page.replica_plots import ReplicaPlots, span_of
+from spark.page.summary import counts, ordered_bad_lines, ordered_events, ordered_incidents
+from spark.vocabulary import GROUP, SYNC_RESULTS
+
+MAX_ROWS = 200
+"""Of each table; what is beyond is in the files beside the page."""
+WORDS = {BREACHED: "Breached", INSUFFICIENT: "Insufficient data", MET: "Met"}
+SIGNS = {BREACHED: "✕", INSUFFICIENT: "?", MET: "✓"}
+STYLES = {BREACHED: "breached", INSUFFICIENT: "insufficient", MET: "met"}
+_NAMED_IN_WHY = 5
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One replica of the opening paragraph: who, and why it has its verdict; without a row it
+    says how many more there are."""
+
+    verdict: str
+    row: Row | None
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The first rows of a table; `more` are left out."""
+
+    rows: Sequence[Any]
+    more: int
+
+
+def report_html(data: ReportData) -> bytes:
+    """The page, UTF-8. Equal data give equal bytes."""
+    environment = _environment()
+    style = _style()
+    html = environment.get_template("report.html.j2").render(
+        data=data,
+        # The only style that counts is the one with this digest.
+        style=Markup(style),
+        style_digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        **_view(data),
+    )
+    return html.encode("utf-8", errors="replace")
+
+
+@functools.cache
+def _style() -> str:
+    source, _, _ = PackageLoader("spark.page", "templates").get_source(_environment(), "report.css")
+    return source
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("spark.page", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= {
+        "duration": wording.duration,
+        "lag": wording.lag,
+        "size": wording.size,
+        "share": wording.share,
+        "per_cent": wording.per_cent,
+        "used": wording.used,
+        "rate": wording.rate,
+        "count": wording.count,
+        "name": wording.name,
+        "excerpt": wording.excerpt,
+        "sentence": wording.sentence,
+    }
+    environment.globals |= {
+        "waited": _waited,
+        "WORDS": WORDS,
+        "SIGNS": SIGNS,
+        "STYLES": STYLES,
+        "MAX_PLOTTED": MAX_PLOTTED,
+        "NOTHING": wording.NOTHING,
+    }
+    return environment
+
+
+def _view(data: ReportData) -> dict[str, Any]:
+    """What the templates show."""
+    ordered = worst_first(data.replica_days)
+    anchors = {key_of(row): f"replica-{i + 1}" for i, row in enumerate(ordered[:MAX_PLOTTED])}
+    plots = ReplicaPlots(data)
+    objectives = {row["name"]: row for row in data.objectives}
+    groups = sorted(
+        data.group_days, key=lambda row: (SEVERITY[row["verdict"]], row["cluster"], row["broker"])
+    )
+    windows = _windows(data)
+    window = window_headline(data)
+    lengths = tuple(data.window_days)
+    return {
+        "headlines": [(one, _how_many(one)) for one in (day_headline(data), window)],
+        "window": _window(data),
+        "counts": counts(data),
+        "notices": _notices(data),
+        "whys": [
+            ("Why", _why(data, ordered)),
+            (f"Why, over {window.span}", _why_window(window)),
+        ],
+        "tiles": _tiles(data),
+        "key_of": key_of,
+        "excluded": lambda row: _excluded([row]),
+        "anchors": anchors,
+        "objectives": objectives,
+        "moment": lambda epoch_ms: wording.moment(epoch_ms, data.date),
+        "lengths": lengths,
+        "lengths_in_words": days_in_words(lengths),
+        "clusters": _part(_clusters(data)),
+        "replicas": _part(ordered),
+        "details": [
+            (row, sheets(row, windows.get(key_of(row), {}), lengths), plots.of(row))
+            for row in ordered[:MAX_PLOTTED]
+        ],
+        "incidents": _part(ordered_incidents(data), data.total("incidents")),
+        "incident_chart": _incident_chart(data, ordered),
+        "groups": _part(_group_lengths(data, groups)),
+        "ack_plots": [(row, _ack_plot(row)) for row in groups if sum(row["ack_counts"] or ())][
+            :MAX_PLOTTED
+        ],
+        "catch_ups": _part([row for row in ordered if row["catch_up_s"]]),
+        "metadata": _part(_metadata(ordered, windows, lengths)),
+        "windows": _part(_windows_in_order(ordered, windows)),
+        "events": _part(ordered_events(data), data.total("events")),
+        "bad_lines": _part(ordered_bad_lines(data)),
+    }
+
+
+def _window(data: ReportData) -> str:
+    end = wording.moment(data.w1_ms, data.date)
+    if data.w1_ms % 86_400_000 == 0:
+        end = "24:00:00"
+    return f"{wording.moment(data.w0_ms, data.date)} to {end} UTC"
+
+
+def _part(rows: Sequence[Any], total: int | None = None) -> Part:
+    """`total`: how many there are, where `rows` are not all of them."""
+    shown = rows[:MAX_ROWS]
+    return Part(shown, (len(rows) if total is None else total) - len(shown))
+
+
+def _notices(data: ReportData) -> list[str]:
+    """What a reader must know before the figures."""
+    found = []
+    if data.w1_ms - data.w0_ms != 86_400_000:
+        found.append(f"Part of a day: {_window(data)}.")
+    if data.revision > 1:
+        late = sum(int(row["late"] or 0) for row in data.replica_days)
+        why = f"{wording.plural(late, 'sample', 'samples')} came after the first one"
+        if not late:
+            why = (
+                "the first line of the next day told how this one ended, or the objectives changed"
+            )
+        found.append(f"Revised: this is revision {data.revision} of the day's result; {why}.")
+    if excluded := _excluded(data.replica_days):
+        found.append(f"Excluded, and neither good nor bad nor unknown: {excluded}.")
+    if waiting := data.waiting_groups:
+        names = ", ".join(
+            f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"
+            for row in waiting[:_NAMED_IN_WHY]
+        )
+        rest = len(waiting) - _NAMED_IN_WHY
+        more = f" and {rest:,} more" if rest > 0 else ""
+        found.append(
+            f"Insufficient data: no replica of {names}{more} is known, though a SYNC_MASTER waits "
+            "for its slaves."
+        )
+    if bad := counts(data)["bad_lines"]:
+        lines = wording.plural(bad, "bad line was", "bad lines were")
+        found.append(f"{lines} kept aside; what only such a line told is unknown.")
+    return found
+
+
+def _how_many(headline: Headline) -> str:
+    if not headline.rows:
+        return "no replica is known for this day"
+    return headline.how_many
+
+
+def _excluded(rows: Sequence[Row]) -> str:
+    """`2 h of 3 replicas: new disks (2 h)`; nothing where no time is excluded."""
+    seconds: dict[str, float] = {}
+    for row in rows:
+        for one in row.get("exclusions") or ():
+            seconds[one["reason"]] = seconds.get(one["reason"], 0.0) + one["seconds"]
+    longest_first = sorted(seconds, key=lambda reason: (-seconds[reason], reason))
+    texts = [
+        f"{wording.excerpt(reason)} ({wording.duration(seconds[reason])})"
+        for reason in longest_first[:_NAMED_IN_WHY]
+    ]
+    if not texts:
+        return ""
+    more = len(seconds) - len(texts)
+    texts += [f"and {wording.plural(more, 'more reason', 'more reasons')}"] if more else []
+    count = sum(1 for row in rows if row.get("exclusions"))
+    total = sum(finite(row.get("excluded_s")) or 0.0 for row in rows)
+    whose = wording.plural(count, "replica", "replicas")
+    return f"{wording.duration(total)} of {whose}: {', '.join(texts)}"
+
+
+def _why(data: ReportData, ordered: Sequence[Row]) -> list[Reason]:
+    """The worst replicas of each verdict that is not `met`; of a met day, how near it was."""
+    incidents: dict[ReplicaKey, list[Row]] = {}
+    for row in ordered_incidents(data):
+        incidents.setdefault(key_of(row), []).append(row)
+
+    def sentences(row: Row) -> list[str]:
+        return _sentences(data, row, incidents.get(key_of(row), []))
+
+    found = [
+        reason
+        for verdict in (BREACHED, INSUFFICIENT)
+        for reason in _worst_of(ordered, verdict, sentences)
+    ]
+    if not found and ordered:
+        row = min(ordered, key=lambda row: (finite(row["availability"]) or 0.0, key_of(row)))
+        found.append(Reason(MET, row, ["The lowest availability of all.", *sentences(row)]))
+    return found
+
+
+def _why_window(headline: Headline) -> list[Reason]:
+    """The same of a window; nothing of one that is met."""
+    return [
+        reason
+        for verdict in (BREACHED, INSUFFICIENT)
+        for reason in _worst_of(
+            headline.rows,
+            verdict,
+            lambda row: [wording.sentence(reason) for reason in reasons_of(row)],
+        )
+    ]
+
+
+def _worst_of(
+    ordered: Sequence[Row], verdict: str, sentences: Callable[[Row], Sequence[str]]
+) -> list[Reason]:
+    """The first replicas with that verdict, and how many more there are."""
+    rows = [row for row in ordered if row["verdict"] == verdict]
+    found = [Reason(verdict, row, sentences(row)) for row in rows[:_NAMED_IN_WHY]]
+    if len(rows) > _NAMED_IN_WHY:
+        more = wording.plural(len(rows) - _NAMED_IN_WHY, "replica", "replicas")
+        found.append(Reason(verdict, None, [f"And {more} more."]))
+    return found
+
+
+def _sentences(data: ReportData, row: Row, incidents: Sequence[Row]) -> list[str]:
+    found = [wording.sentence(reason) for reason in row["reasons"]]
+    if incidents:
+        longest = max(incidents, key=lambda one: (one["duration_s"], -one["start_ms"]))
+        found.append(
+            f"{wording.plural(int(row['incidents']), 'incident', 'incidents')}, the longest "
+            f"{wording.duration(longest['duration_s'])} from "
+            f"{wording.moment(longest['start_ms'], data.date)}: {cause(longest['cause'])}."
+        )
+    return found
+
+
+def cause(name: str) -> str:
+    """A cause in words."""
+    return wording.name(name).replace("_", " ")
+
+
+def _tiles(data: ReportData) -> list[tuple[str, str, str]]:
+    """(label, figure, remark): the day at a glance."""
+    rows = data.replica_days
+    known = sum((finite(row["good_s"]) or 0) + (finite(row["bad_s"]) or 0) for row in rows)
+    bad = sum(finite(row["bad_s"]) or 0 for row in rows)
+    total = sum(finite(row["window_s"]) or 0 for row in rows)
+    longest = max((finite(row["duration_s"]) or 0 for row in data.incidents), default=None)
+    return [
+        ("Time known", wording.share(known / total if total else None), "of all replicas' time"),
+        (
+            "Availability",
+            wording.share((known - bad) / known if known else None),
+            "of the time known",
+        ),
+        (
+            "Incidents",
+            wording.count(data.total("incidents")),
+            f"longest {wording.duration(longest)}",
+        ),
+        ("Lag, p99", wording.lag(_largest(rows, "lag_ms_p99")), "of the worst replica"),
+        (
+            "Unreplicated",
+            wording.size(_largest(data.group_days, "unreplicated_bytes_max")),
+            "at most, of one group",
+        ),
+        (
+            "At risk for",
+            wording.lag(_largest(data.group_days, "oldest_unreplicated_ms_max")),
+            "the oldest record not copied",
+        ),
+    ]
+
+
+def _waited(row: Row) -> float | None:
+    """Sends of a group that had to wait for replicas; None when no answer is known."""
+    known = [value for name in SYNC_RESULTS if (value := finite(row[f"sync_{name}"])) is not None]
+    return sum(known) if known else None
+
+
+def _largest(rows: Sequence[Row], column: str) -> float | None:
+    known = [value for row in rows if (value := finite(row[column])) is not None]
+    return max(known, default=None)
+
+
+def _incident_chart(data: ReportData, ordered: Sequence[Row]) -> Plot | None:
+    lanes: dict[ReplicaKey, list[tuple[int, int, str]]] = {}
+    for row in ordered_incidents(data):
+        lanes.setdefault(key_of(row), []).append((row["start_ms"], row["end_ms"], row["cause"]))
+    shown = [key_of(row) for row in ordered if key_of(row) in lanes][:MAX_PLOTTED]
+    if not shown:
+        return None
+    span = span_of(data)
+    return incident_chart([Lane(_lane_label(key), lanes[key]) for key in shown], span)
+
+
+def _lane_label(key: ReplicaKey) -> str:
+    cluster, broker, replica = (wording.isolated(part) for part in key)
+    return f"{replica} · {cluster} / {broker}"
+
+
+def _ack_plot(row: Row) -> Plot:
+    return ack_histogram(
+        row["ack_le"],
+        row["ack_counts"],
+        [(label, finite(row[f"ack_{name}_s"])) for label, name in _ACK_QUANTILES],
+    )
+
+
+_ACK_QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))
+
+
+def _clusters(data: ReportData) -> list[tuple[Row, Sequence[Row | None], float | None]]:
+    """Day, windows, and p99 of the replica that lags most; none where there is one group only."""
+    if len(data.group_days) <= 1 and len({row["cluster"] for row in data.clusters}) <= 1:
+        return []
+    rows = {(row["cluster"], int(row["days"])): row for row in data.clusters}
+    of_day = sorted(
+        (row for row in data.clusters if row["days"] == 1),
+        key=lambda row: (SEVERITY[row["verdict"]], row["cluster"]),
+    )
+    replicas: dict[str, list[Row]] = {}
+    for row in data.replica_days:
+        replicas.setdefault(row["cluster"], []).append(row)
+    return [
+        (
+            row,
+            [rows.get((row["cluster"], days)) for days in data.window_days],
+            _largest(replicas.get(row["cluster"], ()), "lag_ms_p99"),
+        )
+        for row in of_day
+    ]
+
+
+def _windows(data: ReportData) -> dict[ReplicaKey, dict[int, Row]]:
+    """Each replica's windows by days."""
+    found: dict[ReplicaKey, dict[int, Row]] = {}
+    for row in sorted(data.windows, key=lambda row: int(row["days"])):
+        found.setdefault(key_of(row), {})[int(row["days"])] = row
+    return found
+
+
+def _windows_in_order(
+    ordered: Sequence[Row], windows: Mapping[ReplicaKey, Mapping[int, Row]]
+) -> list[Row]:
+    """The shortest first, of each replica."""
+    return [window for row in ordered for window in windows.get(key_of(row), {}).values()]
+
+
+def _group_lengths(data: ReportData, groups: Sequence[Row]) -> list[Row]:
+    """Each group's day, then its windows, all with `days` and `role`."""
+    windows: dict[tuple[str, ...], list[Row]] = {}
+    for row in sorted(data.group_windows, key=lambda row: int(row["days"])):
+        windows.setdefault(tuple(row[name] for name in GROUP), []).append(row)
+    found: list[Row] = []
+    for row in groups:
+        role = {"role": row["role"]}
+        found.append({**row, "days": 1})
+        found += [{**one, **role} for one in windows.get(tuple(row[name] for name in GROUP), ())]
+    return found
+
+
+_NO_METADATA = dict.fromkeys(METADATA_COLUMNS)
+
+
+def _metadata(
+    ordered: Sequence[Row],
+    windows: Mapping[ReplicaKey, Mapping[int, Row]],
+    lengths: Sequence[int],
+) -> list[tuple[Row, str, Row, list[Row]]]:
+    """Replica, kind, its figures of the day and of each window."""
+    found = []
+    for row in ordered:
+        of_replica = windows.get(key_of(row), {})
+        each = [row, *(of_replica.get(days) for days in lengths)]
+        by_kind = [{one["kind"]: one for one in (of and of["metadata"]) or ()} for of in each]
+        for kind in dict.fromkeys(kind for figures in by_kind for kind in figures):
+            day, *others = (figures.get(kind, _NO_METADATA) for figures in by_kind)
+            found.append((row, kind, day, others))
+    return found

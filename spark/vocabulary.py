@@ -1,0 +1,25 @@
+"""The vocabulary of metrics dumps: states, results and roles (docs/metrics_dump.md), the names of a
+replica, and lengths of time.
+
+Plain data for every package; imports nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+STATES: Final = ("in_sync", "catching_up", "disconnected")
+"""Of a replica."""
+
+SYNC_RESULTS: Final = ("ok", "flush_slave_timeout", "slave_not_available", "flush_disk_timeout")
+"""Of sends that had to wait."""
+
+SYNC_MASTER: Final = "SYNC_MASTER"
+MASTER_ROLES: Final = (SYNC_MASTER, "ASYNC_MASTER")
+
+GROUP: Final = ("cluster", "broker")
+REPLICA: Final = ("cluster", "broker", "replica")
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 86_400_000

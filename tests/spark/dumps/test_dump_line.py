@@ -1,0 +1,137 @@
+"""What makes a line of a dump good, and the reason that is told of one that is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark.dumps.dump_line import BadLineError, decode_line
+from tests.spark.dump_lines_builder import T0, Life, Line, replica
+
+HOUR_MS = 3_600_000
+NULLABLE = {
+    *("prev_boot", "prev_seq", "replicas", "metadata"),
+    *("unreplicated_bytes", "oldest_unreplicated_ms"),
+}
+Change = Callable[[Line], Any]
+
+
+def _without(name: str) -> Change:
+    return lambda line: {key: value for key, value in line.items() if key != name}
+
+
+def _with(**fields: Any) -> Change:
+    return lambda line: line | fields
+
+
+def _row_with(**fields: Any) -> Change:
+    return _with(replicas=[replica(state_ms={}), replica("b:2", state_ms={}) | fields])
+
+
+WHOLE = ": missing, incomplete or of a wrong type"
+BAD: dict[str, tuple[Change, str]] = {
+    "torn": (lambda line: json.dumps(line)[:-20], "not one JSON object"),
+    "two on one line": (lambda line: json.dumps(line) * 2, "not one JSON object"),
+    "something behind": (lambda line: json.dumps(line) + " x", "not one JSON object"),
+    "an array": (lambda line: json.dumps([line]), "not one JSON object"),
+    "nothing": (lambda _: "", "not one JSON object"),
+    "single quotes": (lambda line: json.dumps(line).replace('"', "'"), "not one JSON object"),
+    "version 2": (_with(v=2), "version 2, this report reads 1"),
+    "no version": (_without("v"), "v: missing or of a wrong type"),
+    "text for a number": (_with(max_offset="5"), "max_offset" + WHOLE),
+    "fraction for a number": (_with(max_offset=5.5), "max_offset" + WHOLE),
+    "number for a flag": (_with(ready=1), "ready" + WHOLE),
+    "negative lag": (_row_with(lag_ms=-1), "replicas: negative"),
+    "negative time": (
+        _row_with(state_ms={"in_sync": -1, "catching_up": 0, "disconnected": 0}),
+        "replicas: negative",
+    ),
+    "negative exposure": (_with(unreplicated_bytes=-5), "unreplicated_bytes: negative"),
+    "a state that is none": (_row_with(state="lost"), "replicas" + WHOLE),
+    "more than 64 bits": (_with(max_offset=2**63), "max_offset" + WHOLE),
+    "not UTF-8": (lambda line: json.dumps(line).encode() + b"\xff", "not one JSON object"),
+    "deep": (lambda _: "[" * 100_000, "not one JSON object"),
+    "seq 0": (_with(seq=0), "seq: below 1"),
+    "interval 0": (_with(interval_ms=0), "interval_ms: below 1"),
+    "a sync counter is missing": (_with(sync={"ok": 1}), "sync" + WHOLE),
+    "counts with a hole": (
+        _with(ack_latency={"le": [1.0], "counts": [1, None], "sum": 0.0}),
+        "ack_latency" + WHOLE,
+    ),
+    "too few counts": (
+        _with(ack_latency={"le": [1.0], "counts": [1], "sum": 0.0}),
+        "ack_latency: needs one count more than bounds",
+    ),
+    "replicas is no list": (_with(replicas=5), "replicas" + WHOLE),
+    "a replica is null": (_with(replicas=[None]), "replicas" + WHOLE),
+    "a replica lacks its lag": (_row_with(lag_ms=None), "replicas" + WHOLE),
+    "a replica's lag is text": (_row_with(lag_ms="7"), "replicas" + WHOLE),
+    "a replica's flag is missing": (_row_with(connected=None), "replicas" + WHOLE),
+    "a replica lacks a state's time": (_row_with(state_ms={"in_sync": 1}), "replicas" + WHOLE),
+    "a replica lacks all times": (_row_with(state_ms=None), "replicas" + WHOLE),
+    "a process without a name": (
+        _with(processes=[{"up": True, "restarts": 0}]),
+        "processes" + WHOLE,
+    ),
+    "prev_seq is text": (_with(prev_seq="3"), "prev_seq" + WHOLE),
+    "metadata lacks failures": (
+        _with(metadata=[{"kind": "topics", "age_ms": None}]),
+        "metadata" + WHOLE,
+    ),
+    "an hour too early": (
+        _with(ts=T0 - HOUR_MS - 1),
+        "ts: more than an hour away from the date of the directory",
+    ),
+    "an hour too late": (
+        _with(ts=T0 + 25 * HOUR_MS),
+        "ts: more than an hour away from the date of the directory",
+    ),
+} | {
+    f"no {name}": (_without(name), name + WHOLE)
+    for name in Life().line(T0)
+    if name not in NULLABLE and name != "v"
+}
+GOOD: dict[str, Change] = {
+    "plain": _with(),
+    "unknown fields": _with(news={"a": [1]}),
+    "no replicas": _without("replicas"),
+    "replicas null": _with(replicas=None),
+    "no slave yet": _with(replicas=[]),
+    "prev": _with(prev_boot="ab", prev_seq=7),
+    "age unknown": _with(metadata=[{"kind": "topics", "age_ms": None, "failures": 0}]),
+    "an hour early": _with(ts=T0 - HOUR_MS),
+    "an hour late": _with(ts=T0 + 25 * HOUR_MS - 1),
+    "no buckets": _with(ack_latency={"le": [], "counts": [3], "sum": 1.5}),
+    "offset -1": _row_with(ack_offset=-1),
+}
+
+
+def text_of(change: Change) -> bytes:
+    changed = change(Life().line(T0 + 5_000))
+    if isinstance(changed, bytes):
+        return changed
+    return (changed if isinstance(changed, str) else json.dumps(changed)).encode()
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_line(case: str) -> None:
+    change, reason = BAD[case]
+    with pytest.raises(BadLineError) as caught:
+        decode_line(text_of(change), T0)
+    assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_good_line(case: str) -> None:
+    assert decode_line(text_of(GOOD[case]), T0).seq == 1
+
+
+def test_every_field_is_as_in_the_line() -> None:
+    line = Life().line(T0 + 5_000, replicas=[replica(lag_ms=7, state_ms={})])
+    found = decode_line(json.dumps(line).encode(), T0)
+    assert (found.ts, found.mono, found.role) == (T0 + 5_000, line["mono"], "ASYNC_MASTER")
+    assert found.replicas is not None
+    assert (found.replicas[0].lag_ms, found.replicas[0].state_ms.in_sync) == (7, 0)

@@ -1,0 +1,491 @@
+"""The page without a browser: its words, hostile names, access, size, what it must not contain."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from spark.figures.report_data import MET, ReportData, Row
+from spark.page import report_page
+from spark.page.report_page import report_html
+from tests.spark.browser import digest_of_page
+from tests.spark.demo_report import demo_report, empty_report, large_report, one_replica_report
+from tests.spark.page_reader import Element, access_problems, contrast, palettes, read_page
+
+TEMPLATES = Path(report_page.__file__).parent / "templates"
+CSS = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+PICTURE_DIRECTORY = Path(__file__).parents[3] / "docs" / "images"
+PICTURES = ("sla_report", "sla_report_replica")
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "\u202ereversed\u2067",
+    "x" * 10_000,
+    "{{ 7 * 7 }}{% raw %}",
+    "</style></title><svg/onload=alert(1)>",
+    "a\x00b\x1b[31m\r\n",
+    "שלום",
+    "half \ud800",
+]
+TEXT_PAIRS = [
+    *(
+        (ink, ground)
+        for ink in ("ink", "muted", "accent", "bad", "warn")
+        for ground in ("bg", "panel")
+    ),
+    *((name, f"{name}-bg") for name in ("bad", "warn", "good")),
+    *(("ink", f"{name}-bg") for name in ("bad", "warn", "good")),
+]
+SHAPE_PAIRS = [
+    *(
+        (shape, "bg")
+        for shape in ("accent", "bad", "good", "hatch", "catching-up", "disconnected", "down")
+    ),
+    ("ink", "bg"),
+    # Of a heat map: bad hours are told by strokes, whatever becomes of the colours.
+    ("mark4", "heat4"),
+    ("mark5", "heat5"),
+]
+HEAT_STEP = 1.4
+"""Contrast of one level within the objective with the next: theirs are shades of one colour."""
+
+
+def page_of(data: ReportData) -> Element:
+    return read_page(report_html(data))
+
+
+def section(page: Element, name: str) -> Element:
+    return next(e for e in page.all("section") if e.attributes["aria-labelledby"] == name)
+
+
+def rows_of(page: Element, caption: str) -> list[list[str]]:
+    """The body of the table with that caption, as texts."""
+    tables = [t for t in page.all("table") if t.all("caption")[0].text().startswith(caption)]
+    body = tables[0].all("tbody")[0]
+    return [[cell.text() for cell in row.all("th", "td")] for row in body.all("tr")]
+
+
+def test_a_master_without_its_slaves_is_named_below_the_verdict() -> None:
+    demo = demo_report()
+    alone = {**demo.group_days[0], "broker": "<b2>", "role": "SYNC_MASTER"}
+    async_master = {**alone, "broker": "b3", "role": "ASYNC_MASTER"}
+    data = dataclasses.replace(demo, group_days=[*demo.group_days, alone, async_master])
+    notices = [e.text() for e in page_of(data).walk() if "notice" in e.classes]
+    assert notices[0] == (
+        "Insufficient data: no replica of <b2> of DefaultCluster is known, though a SYNC_MASTER "
+        "waits for its slaves."
+    )
+
+
+def test_the_verdict_comes_first_in_colour_word_and_sign() -> None:
+    page = page_of(demo_report())
+    day, window = (e for e in page.walk() if "verdict" in e.classes)
+    assert "breached" in day.classes
+    assert day.text() == "✕ Breached Of 3 replicas, 1 breached, 1 with insufficient data, 1 met."
+    assert "insufficient" in window.classes
+    assert window.text() == (
+        "? Insufficient data, 30 days Of 3 replicas, 3 with insufficient data."
+    )
+    assert page.all("title")[0].text() == "Breached: replication report 2026-03-14"
+    body = page.all("body")[0].text()
+    assert (
+        body.index("✕ Breached") < body.index("Why") < body.index("Every replica, the worst first")
+    )
+
+
+def test_why_in_sentences() -> None:
+    why = next(e for e in page_of(demo_report()).walk() if "why" in e.classes)
+    assert [item.text() for item in why.all("li")] == [
+        "✕ Breached: broker-a:1 (DefaultCluster / broker-a). Availability 99.681 % < 99.9 %: "
+        "275 s bad of 86.4 s allowed. "
+        "3 incidents, the longest 3 min 20 s from 02:10:05: disconnected.",
+        "? Insufficient data: broker-b:1 (DefaultCluster / broker-b). "
+        "Availability not proved: 0 s bad and 8 h 48 min unknown of 86.4 s allowed. "
+        "Coverage 63.333 % < 99 %: 8 h 48 min unknown.",
+    ]
+
+
+def test_why_of_the_longest_window() -> None:
+    day, window = (e for e in page_of(demo_report()).walk() if "why" in e.classes)
+    assert len(day.all("li")) == 2
+    assert window.all("li")[0].text() == (
+        "? Insufficient data: broker-a:1 (DefaultCluster / broker-a). Availability not proved: "
+        "6 min 02 s bad and 16 d unknown of 43 min 12 s allowed; 14 of 30 days have data."
+    )
+
+
+def test_why_says_how_many_more_there_are() -> None:
+    day, window = (e for e in page_of(large_report(12)).walk() if "why" in e.classes)
+    items = [item.text() for item in day.all("li")]
+    assert len(items) == 12
+    assert items[5] == "✕ Breached: And 3 replicas more."
+    assert items[11] == "? Insufficient data: And 3 replicas more."
+    assert window.all("li")[5].text() == "? Insufficient data: And 19 replicas more."
+
+
+def test_a_window_that_is_met_needs_no_reason() -> None:
+    demo = demo_report()
+    met = [{**row, "verdict": MET} for row in demo.windows]
+    page = page_of(dataclasses.replace(demo, windows=met))
+    assert len([e for e in page.walk() if "why" in e.classes]) == 1
+    _, window = (e for e in page.walk() if "verdict" in e.classes)
+    assert window.text() == "✓ Met, 30 days Of 3 replicas, 3 met."
+
+
+def test_excluded_time_is_shown_with_its_reasons() -> None:
+    demo = demo_report()
+    first, second, third = demo.replica_days
+    disks = {"reason": "new <disks>", "seconds": 3600.0}
+    weekly = {"reason": "weekly", "seconds": 5400.0}
+    rows = [
+        {**first, "excluded_s": 3600.0, "exclusions": [disks]},
+        {**second, "excluded_s": 9000.0, "exclusions": [disks, weekly]},
+        third,
+    ]
+    page = page_of(dataclasses.replace(demo, replica_days=rows))
+    assert (
+        "Excluded, and neither good nor bad nor unknown: 3 h 30 min of 2 replicas: "
+        "new <disks> (2 h), weekly (1 h 30 min)."
+    ) in page.all("header")[0].text()
+    assert "Excluded: 1 h of 1 replica: new <disks> (1 h)." in section(page, "replica-1").text()
+    assert "Excluded:" not in section(page, "replica-2").text()
+    many = [{"reason": f"reason {n}", "seconds": 60.0} for n in range(7)]
+    rows[0] = {**first, "excluded_s": 420.0, "exclusions": many}
+    header = page_of(dataclasses.replace(demo, replica_days=rows[:1])).all("header")[0].text()
+    assert "reason 4 (1 min), and 2 more reasons." in header
+
+
+def test_the_runbook_is_a_link() -> None:
+    demo = demo_report()
+    (objective,) = demo.objectives
+    url = "https://wiki.example.com/x?a=1&b=2"
+    data = dataclasses.replace(demo, objectives=[{**objective, "runbook_url": url}])
+    links = [a for a in section(page_of(data), "replica-1").all("a") if a.text() == "Runbook"]
+    assert [a.attributes["href"] for a in links] == [url]
+    assert "Runbook" not in page_of(demo).text()
+
+
+def test_a_day_that_was_met_says_how_near_it_was() -> None:
+    demo = demo_report()
+    data = dataclasses.replace(
+        demo,
+        verdict=MET,
+        replica_days=[row for row in demo.replica_days if row["verdict"] == MET],
+    )
+    text = page_of(data).all("header")[0].text()
+    assert "✓ Met Of 1 replica, 1 met." in text
+    assert (
+        "The lowest availability of all. Availability 99.953 %, objective 99.9 %: 40 s bad of "
+        "86.4 s allowed. Lag p99 0.128 s, objective 2 s. 2 incidents"
+    ) in text
+
+
+def test_tables_have_the_figures() -> None:
+    page = page_of(demo_report())
+    worst, unknown, _ = rows_of(page, "Every replica")
+    assert worst == [
+        "broker-a:1 DefaultCluster / broker-a",
+        "✕ Breached",
+        "99.681 %",
+        "99.9 %, ≤ 10 s",
+        "4 min 35 s",
+        "318 %",
+        "0 s",
+        "29 ms",
+        "394 ms",
+        "2 min 05 s",
+        "3",
+    ]
+    assert unknown[6] == "8 h 48 min"
+    assert len(rows_of(page, "Every incident")) == 5
+    sends = rows_of(page, "Sends that had")
+    assert [row[1] for row in sends] == ["1", "7", "30"] * 2
+    assert sends[0][3:8] == ["476,620", "476,375", "214", "31", "0"]
+    assert sends[2][3:8] == ["6,672,680", "6,669,250", "2,996", "434", "0"]
+    risk = rows_of(page, "Data at risk")
+    assert [row[1:3] for row in risk[:2]] == [["1", "SYNC_MASTER"], ["7", "SYNC_MASTER"]]
+    assert [row[7] for row in risk[:3]] == ["710 MB × s", "4.97 GB × s", "9.94 GB × s"]
+    assert rows_of(page, "What the dumps tell")[1][4:6] == ["17,280", "10,944"]
+    assert rows_of(page, "Replicas that had to catch up")[0][4] == "61 MB/s"
+    ages = rows_of(page, "Age of what the slaves")
+    assert len(ages) == 8
+    assert ages[0][2:] == [
+        "41.8 s",
+        "10.4 s",
+        "3",
+        "1 d",
+        "41.8 s",
+        "3",
+        "7 d",
+        "41.8 s",
+        "3",
+        "14 d",
+    ]
+    assert [row[-1] for row in rows_of(page, "The days that end")][:2] == ["–", "2026-05-01"]
+    assert len(rows_of(page, "Restarts, changes")) == 3
+    assert rows_of(page, "Lines that were kept aside")[0][:3] == [
+        "not one JSON object",
+        "1",
+        "1",
+    ]
+
+
+def test_clusters_come_before_replicas() -> None:
+    page = page_of(demo_report())
+    assert rows_of(page, "Every cluster") == [
+        [
+            *("DefaultCluster", "✕ Breached", "2", "3", "1", "1", "1"),
+            *("99.861 %", "99.97 %", "99.982 %", "394 ms", "99.948 %", "5", "61.3 MB"),
+        ]
+    ]
+    headings = [heading.text() for heading in page.all("h2")]
+    assert headings.index("Clusters") < headings.index("Replicas")
+    demo = demo_report()
+    single = dataclasses.replace(demo, group_days=demo.group_days[:1])
+    assert "Clusters" not in [heading.text() for heading in page_of(single).all("h2")]
+    others = [{**row, "cluster": "Other", "verdict": MET} for row in demo.clusters]
+    two = dataclasses.replace(single, clusters=[*others, *demo.clusters])
+    rows = rows_of(page_of(two), "Every cluster")
+    assert [row[0] for row in rows] == ["DefaultCluster", "Other"], "the worst first"
+    assert rows[1][10] == "–", "it has no replica of this day"
+
+
+def test_a_replica_has_its_windows_beside_its_day() -> None:
+    detail = section(page_of(demo_report()), "replica-1")
+    columns = [cell.text() for cell in detail.all("thead")[0].all("th")]
+    assert columns == ["Figure", "Day", "7 days", "30 days"]
+    level, lag = (rows_of(detail, title) for title in ("Service level and", "Lag and catch-up"))
+    assert level[0] == ["Verdict", "Breached", "Met", "Insufficient data"]
+    assert level[3] == ["Bad", "4 min 35 s", "5 min 20 s", "6 min 02 s"]
+    assert level[5] == ["Excluded", "0 s", "0 s", "0 s"]
+    assert level[13:15] == [
+        ["Budget ends", "–", "–", "2026-05-01"],
+        ["Incidents", "3", "5", "6"],
+    ]
+    assert lag[0] == ["Lag p50", "29 ms", "29 ms", "29 ms"]
+    states = rows_of(detail, "States, minutes")
+    assert states[4] == ["Unknown", "0 s", "0 s", "16 d"]
+
+
+def test_windows_are_those_of_sla_yaml() -> None:
+    demo = demo_report()
+    longer = {7: 3, 30: 14}
+
+    def of(rows: Sequence[Row]) -> list[Row]:
+        return [{**row, "days": longer.get(row["days"], 1)} for row in rows]
+
+    data = dataclasses.replace(
+        demo,
+        window_days=(3, 14),
+        windows=of(demo.windows),
+        group_windows=of(demo.group_windows),
+        clusters=of(demo.clusters),
+    )
+    page = page_of(data)
+    assert "3 and 14 days" in [heading.text() for heading in page.all("h2")]
+    assert not re.search(r"\b(7|30) (and|days)", page.all("body")[0].text())
+    assert "Error budget of 14 days: the last 14" in section(page, "replica-1").text()
+    assert [row[1] for row in rows_of(page, "The days that end")][:2] == ["3", "14"]
+
+
+def test_what_a_window_has_no_row_for_is_unknown() -> None:
+    data = dataclasses.replace(demo_report(), windows=[], group_windows=[], clusters=[])
+    page = page_of(data)
+    assert rows_of(section(page, "replica-1"), "Lag and")[0] == ["Lag p50", "29 ms", "–", "–"]
+    assert rows_of(page, "Age of what the slaves")[0][6:] == ["–"] * 6
+    assert access_problems(page) == []
+
+
+def test_every_plot_is_there_with_its_data() -> None:
+    page = page_of(demo_report())
+    for number in (1, 2, 3):
+        figures = section(page, f"replica-{number}").all("figure")
+        assert [figure.all("b")[0].text() for figure in figures] == [
+            "Lag over time",
+            "Time in each state",
+            "Lag percentiles",
+            "Throughput against lag",
+            "Error budget of the window",
+            "Error budget of 30 days: the last 14",
+            "Lag p99 by hour and day",
+        ]
+        assert [len(figure.all("table")) for figure in figures] == [1, 0, 1, 1, 1, 1, 1]
+    assert len(section(page, "incidents").all("figure")) == 1
+    assert len(section(page, "durability").all("figure")) == 1
+
+
+def test_notices_of_a_part_of_a_day_and_of_a_revision() -> None:
+    demo = demo_report()
+    first, *others = demo.replica_days
+    data = dataclasses.replace(
+        demo,
+        w1_ms=demo.w1_ms - 3_600_000,
+        replica_days=[{**first, "revision": 3, "late": 17}, *others],
+    )
+    header = page_of(data).all("header")[0].text()
+    assert "Part of a day: 00:00:00 to 23:00:00 UTC." in header
+    assert "revision 3 of the day's result; 17 samples came after the first one." in header
+    assert "1 bad line was kept aside" in header
+    revised = dataclasses.replace(demo, replica_days=[{**first, "revision": 2}, *others])
+    assert (
+        "revision 2 of the day's result; the first line of the next day told how this one ended,"
+        " or the objectives changed."
+    ) in page_of(revised).all("header")[0].text()
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name[:12]))
+def test_hostile_names_stay_text(name: str) -> None:
+    harmless, hostile = page_of(one_replica_report()), page_of(one_replica_report(name, name))
+    assert [e.tag for e in hostile.walk()] == [e.tag for e in harmless.walk()]
+    html = report_html(one_replica_report(name, name)).decode()
+    assert not re.search("[\u202a-\u202e\u2066\u2067\x00\x1b]", html)
+    assert len(html) < len(report_html(one_replica_report())) + 100 * 600
+    assert access_problems(hostile) == []
+
+
+@pytest.mark.parametrize(
+    "report",
+    [demo_report, empty_report, one_replica_report],
+    ids=["demo", "empty", "one replica"],
+)
+def test_everybody_can_read_it(report: Callable[[], ReportData]) -> None:
+    assert access_problems(page_of(report())) == []
+
+
+def test_the_reader_sees_what_is_wrong() -> None:
+    html = report_html(demo_report()).decode()
+    for good, bad in (
+        ('lang="en"', ""),
+        ('scope="row"', ""),
+        ('role="img"', ""),
+        ("caption", "div"),
+        ("h2", "h4"),
+        ('tabindex="0"', ""),
+        ('id="coverage"', 'id="metadata"'),
+    ):
+        broken = html.replace(good, bad)
+        assert access_problems(read_page(broken.encode())), f"{good} is missed"
+
+
+def test_contrasts_suffice_in_both_schemes() -> None:
+    for scheme, colours in palettes(CSS).items():
+        for ink, ground in TEXT_PAIRS:
+            ratio = contrast(colours[ink], colours[ground])
+            assert ratio >= 4.5, f"{scheme}: {ink} on {ground} has {ratio:.2f}"
+        for shape, ground in SHAPE_PAIRS:
+            ratio = contrast(colours[shape], colours[ground])
+            assert ratio >= 3, f"{scheme}: {shape} on {ground} has {ratio:.2f}"
+        for level, other in (("heat1", "heat2"), ("heat2", "heat3")):
+            ratio = contrast(colours[level], colours[other])
+            assert ratio >= HEAT_STEP, f"{scheme}: {level} and {other} have {ratio:.2f}"
+
+
+def test_bad_hours_are_told_without_colour() -> None:
+    figures = section(page_of(demo_report()), "replica-1").all("figure")
+    heat = next(f for f in figures if f.all("b")[0].text() == "Lag p99 by hour and day")
+    legend = heat.all("ul")[0]
+    for style in ("heat4", "heat5"):
+        cells, strokes = (
+            next(e for e in heat.all("svg")[0].all("path") if name in e.classes).attributes["d"]
+            for name in (style, f"{style}-mark")
+        )
+        assert cells.count("M") == strokes.count("M") > 0, "each has its stroke"
+        assert any(f"{style}-mark" in e.classes for e in legend.all("path"))
+        assert f".{style}-mark {{ stroke: var(--mark{style[-1]}); }}" in CSS
+
+
+def test_contrast_as_the_guideline_has_it() -> None:
+    assert round(contrast("#000000", "#ffffff"), 2) == 21
+    assert round(contrast("#777777", "#ffffff"), 2) == 4.48
+
+
+def test_text_has_only_the_colours_that_are_checked() -> None:
+    used = set(re.findall(r"(?<![-\w])color: var\(--([\w-]+)\)", CSS))
+    assert used <= {ink for ink, _ in TEXT_PAIRS}
+    assert "outline: 3px solid var(--accent)" in CSS, "focus is seen"
+
+
+def test_nothing_comes_from_outside() -> None:
+    html = report_html(demo_report()).decode()
+    assert not re.search(
+        r"https?://|//[a-z]|@import|src=|<script|<link|<img|<iframe|\son\w+=", html
+    )
+    assert not re.search(r"\sstyle=", html)
+    assert set(re.findall(r"url\(([^)]*)\)", html)) == {"#hatch"}
+    targets = {link.attributes["href"] for link in read_page(html.encode()).all("a")}
+    files = {target for target in targets if not target.startswith("#")}
+    assert files == {"replicas.csv", "incidents.csv", "summary.json"}
+
+
+def test_only_its_own_style_counts() -> None:
+    page = page_of(demo_report())
+    style = "".join(child for child in page.all("style")[0].children if isinstance(child, str))
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = next(
+        meta.attributes["content"] for meta in page.all("meta") if "http-equiv" in meta.attributes
+    )
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_an_empty_day_is_insufficient_data() -> None:
+    page = page_of(empty_report())
+    verdict = next(e for e in page.walk() if "verdict" in e.classes)
+    assert verdict.text() == "? Insufficient data No replica is known for this day."
+    assert page.all("table", "figure") == []
+
+
+def test_a_single_day_has_no_plots_of_several() -> None:
+    figures = section(page_of(one_replica_report()), "replica-1").all("figure")
+    assert len(figures) == 5
+
+
+def test_equal_data_give_equal_bytes() -> None:
+    demo = demo_report()
+    backwards = dataclasses.replace(
+        demo,
+        replica_days=demo.replica_days[::-1],
+        incidents=demo.incidents[::-1],
+        minutes=demo.minutes[::-1],
+        windows=demo.windows[::-1],
+        group_days=demo.group_days[::-1],
+        group_windows=demo.group_windows[::-1],
+        clusters=demo.clusters[::-1],
+    )
+    assert report_html(backwards) == report_html(demo)
+
+
+def test_a_thousand_replicas_are_a_page_of_bounded_size() -> None:
+    html = report_html(large_report(500))
+    assert len(html) < 5_000_000
+    page = read_page(html)
+    assert access_problems(page) == []
+    assert len(rows_of(page, "Every replica")) == 200
+    text = section(page, "replicas").text()
+    assert "200 rows are shown, 800 more are in replicas.csv." in text
+    assert "The 30 worst of 1,000 replicas are plotted." in section(page, "details").text()
+    assert len([e for e in page.walk() if e.attributes.get("id", "").startswith("replica-")]) == 30
+
+
+def test_what_the_report_left_out_is_counted() -> None:
+    data = dataclasses.replace(demo_report(), totals={"incidents": 300_000, "events": 7})
+    page = page_of(data)
+    assert "5 rows are shown, 299,995 more are in incidents.csv." in page.text()
+    assert "3 rows are shown, 4 more are in summary.json." in page.text()
+    assert "Incidents300,000" in page.all("header")[0].text()
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_in_the_documentation_show_this_page(name: str) -> None:
+    png = (PICTURE_DIRECTORY / f"{name}.png").read_bytes()
+    assert digest_of_page(png) == hashlib.sha256(report_html(demo_report())).hexdigest(), (
+        "another page; draw it anew: UPDATE_PICTURES=1 .venv/bin/python -m pytest "
+        "tests/spark/page/test_page_in_browser.py -k pictures"
+    )
