@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark.figures.distributions import bucket_of, distribution, histogram
-from spark.result_tables import HISTOGRAM_BASE
+from spark.figures.result_tables import HISTOGRAM_BASE
 
 BUCKETS = 2_206
 """Up to 2^63 - 1."""
