@@ -1,8 +1,8 @@
 """BrokerController: wires the broker logic of process `remoting`; no policy, no messages.
 
-Says what exists, in which order it starts and stops; what belongs together is built by the modules
-of broker/wiring. Only broker/processes/remoting.py uses it. The loop runs on the thread that calls
-`run`; pools and the scheduled executor bring their own threads.
+Defines what exists and the order of starts and stops; the modules of broker/wiring build the parts.
+Only broker/processes/remoting.py uses it. The loop runs on the thread that calls `run`; pools and
+the scheduled executor have their own threads.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from remoting.selector_loop import EVENT_READ, SelectorLoop
 _STOP_WAIT_MS: Final = 5_000
 _BEAT_MS: Final = 200
 _SPIN_US: Final = 30
-"""With one request in flight 13,000 -> 23,000 sends a second here, for less CPU each: neither
-core goes to sleep between a request and the next (tests/bench/compare.py, send-1x1-128)."""
+"""With one request in flight 13,000 -> 23,000 sends a second here, at less CPU each: neither core
+goes to sleep between two requests (tests/bench/compare.py, send-1x1-128)."""
 _REFUSE_LATE_MS: Final = 100
 _REBIND_STATS_MS: Final = 60_000
 """Counters of a deleted topic or group are not counted into for longer."""
@@ -132,7 +132,7 @@ class BrokerController:
     # -- life ----------------------------------------------------------------------------------
 
     def open(self, main: socket.socket, vip: socket.socket) -> None:
-        """Load the tables and take up writing; the `store` process is ready. Raises StoreError
+        """Load the tables and start writing; the `store` process is ready. Raises StoreError
         and what the managers raise for files that cannot be read."""
         self._tables.load(self._executor)
         self._access_control.open(self._executor)
@@ -204,7 +204,7 @@ class BrokerController:
             self.loop.call_soon_threadsafe(lambda: self._drain(self._clock.monotonic_ms()))
 
     def _drain(self, since_ms: int) -> None:
-        """Wait for the sends that wait, then let the answers leave and end the loop."""
+        """Wait for pending sends, then let the responses be sent and end the loop."""
         late = self._clock.monotonic_ms() - since_ms > _STOP_WAIT_MS
         self._messages.stop()
         if len(self._waiters) and not late:
@@ -227,7 +227,7 @@ class BrokerController:
     # -- events --------------------------------------------------------------------------------
 
     def _turn_end(self) -> None:
-        """The durable order of a turn: append, publish; answers leave after this."""
+        """The durable order of a turn: append, publish; responses are sent after this."""
         if self._waiters.active:
             self._follower.before_commit()
         self._send.turn_end()

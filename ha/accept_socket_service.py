@@ -1,12 +1,12 @@
-"""AcceptSocketService: the HA port, and the lobby where peers wait until they have reported.
+"""AcceptSocketService: the HA port, and the pending connections that have not reported yet.
 
-One thread of process `ha` with one selector: peers in the lobby cost a descriptor, no thread. The
-way through it: known (TrustedPeers; an unknown one waits 3 s for the group's members, without a
-byte sent), TLS handshake where it is on, first report (a Java 4.9 slave sends it after 5-6 s),
-`admit`. The lobby is bounded and fair: when it is full, the address with the most peers in it
-loses its oldest one, and no trusted peer leaves while a stranger is there. What becomes of an
-admitted peer is not known here. Corresponds to HAService.AcceptSocketService of RocketMQ, which
-starts two threads for whoever connects.
+One thread of process `ha` with one selector: a pending connection costs a descriptor, no thread. It
+passes these steps: trust (TrustedPeers; an unknown peer waits 3 s for the group's members, and is
+sent nothing), TLS handshake if enabled, first report (a Java 4.9 slave sends it after 5-6 s),
+`admit`. The number of pending connections is bounded, and the bound is fair: when it is reached,
+the address with the most pending connections loses its oldest one, and no trusted peer is dropped
+while an untrusted one is pending. What happens to an admitted peer is not known here. Corresponds
+to HAService.AcceptSocketService of RocketMQ, which starts two threads for every connection.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Objection(NamedTuple):
 
     reason: RefusalReason
     text: str
-    """Why it is so, and the way out."""
+    """The cause and the remedy."""
 
 
 Admit = Callable[[Transport, int, str], Objection | None]
-"""(transport, first report, "ip:port") -> None, the transport is taken over; or why not. Raises
-OSError when it cannot be served."""
+"""(transport, first report, "ip:port") -> None if the transport was taken over, otherwise why not.
+Raises OSError if the peer cannot be served."""
 
 
 class _Peer:
-    """A connection in the lobby. Owned by: the accept thread."""
+    """A pending connection. Owned by: the accept thread."""
 
     __slots__ = (
         "events",
@@ -80,7 +80,7 @@ class _Peer:
         """The handshake is done."""
         self.received = b""
         self.events = 0
-        """What the selector watches it for, 0 = it is not registered."""
+        """The events that the selector watches; 0 = not registered."""
 
     def close(self) -> None:
         if self.transport is None:
@@ -121,7 +121,7 @@ class AcceptSocketService(ServiceThread):
         self._request_members = request_members
         self._lobby_size = lobby_size
         self._lobby: dict[_Peer, None] = {}
-        """In the order of arrival: the oldest first."""
+        """In order of arrival, oldest first."""
         self._accept_again_ms: int | None = None
         self._selector = new_selector()
         self._selector.register(listening, EVENT_READ)
@@ -130,10 +130,10 @@ class AcceptSocketService(ServiceThread):
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, EVENT_READ)
 
-    # -- for everybody -------------------------------------------------------------------------
+    # -- for other threads ---------------------------------------------------------------------
 
     def members_answered(self) -> None:
-        """The members may have changed: look again at those who wait. Any thread."""
+        """The members may have changed: check the waiting peers again. Any thread."""
         with self._wake_lock:
             if self._wake_fd >= 0:
                 os.eventfd_write(self._wake_fd, 1)
@@ -145,7 +145,7 @@ class AcceptSocketService(ServiceThread):
     # -- the thread ----------------------------------------------------------------------------
 
     def step(self) -> None:
-        """One sleep and what came; those in the lobby before the newcomers."""
+        """Sleep once and handle the events; pending connections before new ones."""
         somebody_knocks = False
         for key, _events in self._selector.select(self._sleep_ms() / 1000):
             if key.fd == self._listening.fileno():
@@ -159,7 +159,7 @@ class AcceptSocketService(ServiceThread):
         self._look_around()
 
     def finish(self) -> None:
-        """Close those in the lobby and what the constructor opened."""
+        """Close the pending connections and what the constructor opened."""
         for peer in list(self._lobby):
             self._leave(peer)
             peer.close()
@@ -176,13 +176,13 @@ class AcceptSocketService(ServiceThread):
                 return
             except OSError as error:
                 if error.errno not in _NO_DESCRIPTORS:
-                    continue  # that peer is gone already (accept(2): treat like no connection)
+                    continue  # the peer has already gone (accept(2): treat like no connection)
                 self._rest(error)
                 return
             self._welcome(_Peer(sock, address[0], address[1], self._clock.monotonic_ms()))
 
     def _rest(self, error: OSError) -> None:
-        """Nobody can be accepted: a second's rest, instead of a loop that fails for ever."""
+        """No connection can be accepted: pause for a second instead of failing in a loop."""
         log.error(
             "HA port: cannot accept connections: %s; raise the limit of open files (ulimit -n)",
             error.strerror,
@@ -211,7 +211,7 @@ class AcceptSocketService(ServiceThread):
         )
 
     def _recognise(self, peer: _Peer) -> bool:
-        """Let a trusted peer go on. False for a stranger."""
+        """Let a trusted peer continue. False for an untrusted one."""
         if not self._trusted.is_trusted(peer.ip):
             return False
         try:
@@ -268,7 +268,7 @@ class AcceptSocketService(ServiceThread):
         peer.events = event
 
     def _present(self, peer: _Peer, transport: Transport) -> None:
-        """The first report is there: out of the lobby, in or out."""
+        """The first report has arrived: admit the peer or refuse it."""
         (first_report,) = REPORT.unpack(peer.received)
         self._leave(peer)
         try:
@@ -283,7 +283,7 @@ class AcceptSocketService(ServiceThread):
             self._refusals.refused(peer.remote, objection.reason, text, at_the_door=True)
         peer.close()
 
-    # -- who leaves ----------------------------------------------------------------------------
+    # -- dropping ------------------------------------------------------------------------------
 
     def _look_around(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -1,9 +1,9 @@
 """GroupMembersService: asks who the registered brokers of this group are, for TrustedPeers.
 
-A thread of process `ha`. Asks every 30 s, and at once when the lobby holds an unknown peer
-(`request`), but not more than once a second: unknown peers shall not hammer the name server. How
-the answer is got (through process `remoting` from a name server) is the affair of `fetch`; who is
-a member after it, and after a restart, that of KnownMembers.
+A thread of process `ha`. Asks every 30 s, and immediately when an unknown peer waits (`request`),
+but at most once a second, so that unknown peers cannot flood the name server. `fetch` gets the
+answer (through process `remoting` from a name server); KnownMembers decides who is a member after
+it, and after a restart.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class GroupMembersService(BlockingCallService):
         *,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """`fetch` gives the members' addresses by id, or None when nobody knows; it must not raise
-        and may block for seconds. `use` gets the members after each answer."""
+        """`fetch` returns the members' addresses by id, or None if unknown; it must not raise and
+        may block for seconds. `use` is called with the members after each answer."""
         super().__init__("GroupMembersService", on_failure=on_failure)
         self._fetch = fetch
         self._known = known
@@ -42,7 +42,7 @@ class GroupMembersService(BlockingCallService):
         self._asked_at_ms: int | None = None
 
     def begin(self) -> None:
-        """Use those that are remembered. Before the start, and before anybody connects."""
+        """Use the saved members. Before the start, and before any slave connects."""
         self._use(self._known.load())
 
     def request(self) -> None:
@@ -60,7 +60,7 @@ class GroupMembersService(BlockingCallService):
         self.wait_for_running(ASK_EVERY_MS)
 
     def _pause(self) -> None:
-        """A second from question to question; requests meanwhile are answered by the next."""
+        """Ask at most once a second; the next answer serves all requests made meanwhile."""
         if self._asked_at_ms is None:
             return
         until_ms = self._asked_at_ms + ASK_PAUSE_MS

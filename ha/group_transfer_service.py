@@ -1,8 +1,8 @@
-"""GroupTransferService: how far the log is safe on enough replicas, told to process `remoting`.
+"""GroupTransferService: publishes up to where the log is safe on enough replicas.
 
 Runs in process `ha`. Each report of a slave is judged in its ReadSocketService's thread, since a
 hop to another thread would be latency of every SYNC_MASTER send; the thread of the service itself
-re-evaluates ten times a second (somebody may fall behind without a word) and writes the log lines.
+re-evaluates ten times a second (a replica may fall behind without reporting) and logs changes.
 Sole writer of REPLICATED_OFFSET and REPLICA_COUNT. It must not know who waits for the offset.
 Corresponds to GroupTransferService of RocketMQ, whose waiting requests are in broker/ here.
 """
@@ -36,8 +36,8 @@ def replicated_offset_of(acks: Collection[int], in_sync_replicas: int) -> int:
     """How far enough replicas hold the log; `acks` are those of distinct live replicas.
 
     The (in_sync_replicas - 1)-th largest ack, as the master's own copy counts; 0 when there are
-    not that many: what fewer replicas hold is not replicated enough. For 1 nobody is waited for,
-    and the largest ack is given as for 2.
+    not that many: what fewer replicas hold is not replicated enough. For 1 no send waits, and the
+    largest ack is returned as for 2.
     """
     needed = max(in_sync_replicas - 1, 1)
     return sorted(acks)[-needed] if len(acks) >= needed else 0

@@ -1,9 +1,9 @@
-"""HAConnection: one slave that is served; HAConnections: all of them, and who gets in.
+"""HAConnection: one served slave; HAConnections: all of them, and which ones are admitted.
 
-A connection is two threads (ReadSocketService, WriteSocketService) on one transport. Whoever of
-them ends first ends the other; the last one gives the socket back and says good-bye, once.
-AcceptSocketService calls `admit`. Corresponds to HAConnection and HAService of RocketMQ. Decisions
-about reports are SlaveProgress', about replicas GroupTransferService's.
+A connection is two threads (ReadSocketService, WriteSocketService) on one transport. When one ends,
+it ends the other; the last one closes the socket and reports the end, once. AcceptSocketService
+calls `admit`. Corresponds to HAConnection and HAService of RocketMQ. SlaveProgress decides about
+reports, GroupTransferService about replicas.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _UNPROVEN: Final[dict[Answer, str]] = {
 
 
 class GroupTransfer(Protocol):
-    """What GroupTransferService is told; any thread."""
+    """The part of GroupTransferService used here; any thread."""
 
     def add(self, progress: SlaveProgress) -> None:
         """A slave is served from now on."""
@@ -73,7 +73,7 @@ class HAConnection:
         self.transport: Final = transport
         self.progress: Final = progress
         self.reason: RefusalReason | None = None
-        """Why it ended; None in an orderly stop, and while it lives."""
+        """Why it ended; None after an orderly stop, and while it is open."""
         self.text = ""
         self._lock: Final = threading.Lock()
         self._ended = False
@@ -88,13 +88,13 @@ class HAConnection:
         writer: WriteSocketService,
         gone: Callable[[HAConnection], None],
     ) -> None:
-        """Start both; `gone` is called once, when both have ended and the socket is closed."""
+        """Start both; `gone` is called once, after both have ended and the socket is closed."""
         self._reader, self._writer, self._gone = reader, writer, gone
         reader.start()
         writer.start()
 
     def end(self, reason: RefusalReason | None, text: str) -> None:
-        """End it, whatever it is doing; the first reason stays. Any thread; does not wait."""
+        """End it, whatever it is doing; the first reason is kept. Any thread; does not wait."""
         with self._lock:
             if self._ended:
                 return
@@ -105,7 +105,7 @@ class HAConnection:
             self._writer.wake()
 
     def thread_finished(self) -> None:
-        """Called by each of the two services as the last thing it does."""
+        """Called by each of the two services as its last action."""
         with self._lock:
             self._threads_left -= 1
             if self._threads_left:
@@ -155,9 +155,10 @@ class HAConnections:
         self._closed = False
 
     def admit(self, transport: Transport, first_report: int, remote: str) -> Objection | None:
-        """Serve the slave whose first report is `first_report`; the transport is ours then.
+        """Serve the slave whose first report is `first_report`, taking over the transport.
 
-        Else the reason why not, or OSError (no descriptors left), and it stays the caller's.
+        Otherwise returns why not, or raises OSError (no descriptors left), and the transport stays
+        the caller's.
         """
         low, high = self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]
         reason = first_report_objection(first_report, low, high)
@@ -187,13 +188,13 @@ class HAConnections:
             with self._lock:
                 self._connections.remove(connection)
             raise
-        # Known before it runs: one that fails at once is removed after it was added.
+        # Added before it runs, so that one that fails immediately is removed afterwards.
         self._group_transfer.add(progress)
         connection.start(reader, writer, self._gone)
         return None
 
     def _unproven(self, ip: str, first_report: int) -> Objection | None:
-        """A report that nothing here vouches for, until its records were compared with ours."""
+        """Whether to refuse a report that is not yet proven, until its records were compared."""
         report_ceiling = self._report_ceiling.of(ip)
         if first_report <= report_ceiling:
             return None
@@ -237,7 +238,7 @@ class HAConnections:
         return reader, writer
 
     def end_untrusted(self, is_trusted: Callable[[str], bool]) -> None:
-        """End those whose address must not be given the log any more. Does not wait."""
+        """End the connections whose address is no longer trusted. Does not wait."""
         with self._lock:
             connections = list(self._connections)
         for connection in connections:
@@ -249,7 +250,7 @@ class HAConnections:
                 )
 
     def close_all(self, timeout_ms: float = 5000) -> bool:
-        """Refuse new ones, end all, wait for their threads. False when one did not stop."""
+        """Refuse new ones, end all, wait for their threads. False if one did not stop."""
         with self._lock:
             self._closed = True
             connections = list(self._connections)

@@ -1,4 +1,4 @@
-"""HaObserver: all that the metrics tell of replication, looked up at one moment.
+"""HaObserver: everything that the metrics show of replication, at one moment.
 
 Runs in process `ha` on the thread that writes the metrics, with a CommitLogReader of its own. The
 age of a record is looked up in the log; the record that a replica waits for is not looked up again
@@ -21,8 +21,8 @@ from store.commit_log_source import CommitLogSource
 from store.control_slots import MAX_PHY_OFFSET, STORE_TIMESTAMP
 
 NAMING_MS: Final = 5_000
-"""So long a connected replica may go without a name before it is told of under its ip. Usually it
-gets its name within a second, and nobody shall miss the ip for a day after that."""
+"""How long a connected replica may be unnamed before it is shown under its ip. Usually it gets its
+name within a second, and then the ip should not be reported as missing for a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +146,10 @@ class _Ages:
         low = self._source.min_phy_offset
         if low != self._low:
             self._low = low
-            self._source.view_of_file(low - 1)  # It is gone: let go of its map, its space is free.
+            self._source.view_of_file(low - 1)  # It is gone: unmapping its file frees the space.
 
     def of(self, position: int) -> LagAge:
-        """As ReplicationLag.age."""
+        """See ReplicationLag.age."""
         now_ms = self._clock.now_ms()
         stored_ms = self._kept_ms.get(position, self._stored_ms.get(position))
         if stored_ms is None or position < self._source.min_phy_offset:

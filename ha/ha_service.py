@@ -1,9 +1,9 @@
-"""HAService: the room put together: who accepts, who sends, who follows, who counts.
+"""HAService: composes the services of the room: accepting, sending, following, counting.
 
 Constructs, starts and stops the services of process `ha`; its composition root passes in the
 channels to other processes as plain callables. A slave has the master's side, too, as in
-RocketMQ: another slave may follow it. No policy of its own but for the order of starts and
-stops, and the wait of an orderly stop. Corresponds to HAService of RocketMQ.
+RocketMQ: another slave may follow it. Its only policy is the order of starts and stops, and the
+wait of an orderly stop. Corresponds to HAService of RocketMQ.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class Surroundings:
     """Wakes everybody who follows max_phy_offset. Both are quick."""
     broker_name: str
     known_members_path: Path
-    """Where the registered brokers of this group are written down."""
+    """The file in which the registered brokers of this group are saved."""
     fetch_members: Callable[[], Mapping[int, str] | None]
-    """Broker id to ip of the registered brokers of this group; None: nobody knows. Never raises."""
+    """Broker id to ip of the registered brokers of this group; None: unknown. Never raises."""
     verify_replica: VerifyReplica = _nobody_can_ask
     """Whether the registered slave at (ip) holds our bytes up to (offset); None: it could not be
     asked. Never raises."""
@@ -225,9 +225,9 @@ class HAService:
             service.start()
 
     def shutdown(self) -> bool:
-        """Accept nobody, let connected slaves have the last bytes, stop all. The log's writer has
-        stopped before. False when something did not stop; who waits for another process'
-        answer does not count."""
+        """Accept no more connections, let connected slaves receive the last bytes, stop everything.
+        The log's writer has already stopped. False if something did not stop, except for services
+        that wait for another process."""
         asking = (self._members, self._verifier)
         for service in asking:
             service.request_stop()

@@ -1,14 +1,13 @@
-"""KnownMembers: the registered brokers of this group, over the silences of name servers.
+"""KnownMembers: the registered brokers of this group, also while name servers do not know them.
 
-A name server that was started again knows nobody until the brokers register again, which they do
-every 30 s (RocketMQ allows 60); the one inside this broker starts with it. So a member leaves with
-CONFIRM_MS of answers that lack it, not with the first one, and the members are written down for
-this broker's next start. There they count like before, but only for so long: MAX_AGE_MS after an
-answer named them last, until an answer does again. What is in the file was confirmed by a name
-server; an address that none has named never gets into it.
+A restarted name server knows no broker until the brokers register again, which they do every 30 s
+(RocketMQ allows 60); the embedded one restarts with this broker. So a member is removed after
+answers have lacked it for CONFIRM_MS, not after the first one, and the members are saved for this
+broker's next start. After it they count as before, but at most until MAX_AGE_MS after an answer
+last named them, unless another answer does. Only members confirmed by a name server are saved.
 
-Owned by: the thread of GroupMembersService, in process `ha`; `load` comes before its start. It asks
-nobody: answers are given to it.
+Owned by: the thread of GroupMembersService, in process `ha`; `load` is called before its start. It
+sends no requests: answers are passed to it.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "known_members.json"
 CONFIRM_MS: Final = 120_000
-"""As long as a name server itself takes a silent broker for alive: a broker that lives has
-registered twice since."""
+"""As long as a name server itself considers a silent broker alive: a running broker has registered
+twice in this time."""
 MAX_AGE_MS: Final = 3_600_000
-"""A restart takes less, with a long recovery, too; addresses are given to other hosts later."""
+"""Even a restart with a long recovery takes less; addresses are reassigned to other hosts later."""
 SAVE_EVERY_MS: Final = 300_000
 
 

@@ -1,9 +1,9 @@
-"""ReadSocketService: takes the reports of one slave.
+"""ReadSocketService: receives the reports of one slave.
 
-A thread of process `ha` for each connection, the only reader of its socket. A report may begin in
-one read and end in another; of several the last counts. A wrong one closes the connection, so do
+A thread of process `ha` for each connection, the only reader of its socket. A report may be split
+over several reads; of several reports the last counts. An invalid one closes the connection, as do
 silence and the end of the stream. Corresponds to HAConnection.ReadSocketService of RocketMQ. What
-makes a report wrong, and what a good one sets free, is not known here (SlaveProgress,
+makes a report invalid, and which sends a valid one releases, is not known here (SlaveProgress,
 GroupTransferService).
 """
 
@@ -56,7 +56,7 @@ class ReadSocketService(ServiceThread):
         self._selector.register(transport.fileno(), EVENT_READ)
 
     def step(self) -> None:
-        """One sleep and what came."""
+        """Sleep once and handle what arrived."""
         if self._transport.is_shut:
             self.shutdown()
             return
@@ -73,7 +73,7 @@ class ReadSocketService(ServiceThread):
             self._end(RefusalReason.NETWORK, f"reading failed: {error.strerror or error}")
 
     def finish(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         self._selector.close()
         self._finished()
 

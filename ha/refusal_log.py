@@ -1,7 +1,7 @@
-"""RefusalLog: each refused or closed link is counted, and said in the log, but not in a flood.
+"""RefusalLog: counts each refused or closed link and logs it, at a limited rate.
 
-Any thread of process `ha`. One line for a reason and address, then silence about the two for 10 s;
-the next line says how many were left out. It knows no sockets; the counters are RefusalCounters'.
+Any thread of process `ha`. After a line, the same reason and address are not logged for 10 s; the
+next line says how many were suppressed. It knows no sockets; RefusalCounters keeps the counters.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class RefusalLog:
         self._clock = clock
         self._lock: Final = threading.Lock()
         self._said: OrderedDict[tuple[RefusalReason, str], tuple[int, int]] = OrderedDict()
-        """(reason, ip) to (when it was last said, how many were left out since)."""
+        """(reason, ip) to (when it was last logged, how many were suppressed since)."""
         self._at_the_door: collections.Counter[RefusalReason] = collections.Counter()
 
     def refused(
         self, remote: str, reason: RefusalReason, text: str, *, at_the_door: bool = False
     ) -> None:
-        """The link with `remote` ("ip:port") was refused or closed; `text`: why and the way out.
-        `at_the_door`: it was never served."""
+        """The link with `remote` ("ip:port") was refused or closed; `text`: cause and remedy.
+        `at_the_door`: it was refused before it was served."""
         self._counters.count(reason)
         if at_the_door:
             with self._lock:
@@ -48,7 +48,7 @@ class RefusalLog:
         log.warning("%s: %s: %s%s", remote, reason.name.lower(), text, more)
 
     def rejected_handshakes(self) -> dict[RefusalReason, int]:
-        """How many links were never served, in the life of this process, by reason."""
+        """How many links this process refused before serving them, by reason."""
         with self._lock:
             return dict(self._at_the_door)
 

@@ -20,21 +20,21 @@ class RefusalReason(enum.IntEnum):
     UNKNOWN_PEER = 0
     """Master: neither trusted nor a registered broker of the group."""
     TOO_MANY_CONNECTIONS = 1
-    """Master: haMaxConnections, or the lobby is full."""
+    """Master: haMaxConnections, or too many pending connections."""
     SILENT = 2
     """Either side: nothing came for haHousekeepingInterval."""
     NEGATIVE = 3
     """Master: a report below 0."""
     BEYOND_MAX = 4
-    """Master: the first report lies behind the log's end: the slave is ahead, or no slave."""
+    """Master: the first report is beyond the log's end: the slave is ahead, or not a slave."""
     BELOW_MIN = 5
-    """Master: the first report lies before the log's start, where nothing is left to send."""
+    """Master: the first report is before the log's start, where nothing is left to send."""
     BEYOND_SENT = 6
-    """Master: a later report lies behind what was sent."""
+    """Master: a later report is beyond what was sent."""
     DECREASING = 7
     """Master: a report below an earlier one."""
     TLS = 8
-    """Either side: no TLS, or no good certificate."""
+    """Either side: no TLS, or no valid certificate."""
     NETWORK = 9
     """Either side: the connection broke."""
     OFFSET_MISMATCH = 10
@@ -46,9 +46,9 @@ class RefusalReason(enum.IntEnum):
     AHEAD = 13
     """Slave: it holds more than its master."""
     DIVERGED = 14
-    """Slave: it holds something else than its master."""
+    """Slave: its bytes differ from its master's."""
     BEHIND_MASTER_MIN = 15
-    """Slave: what comes next is gone on the master: it starts over."""
+    """Slave: the master no longer has the next bytes: it starts over."""
 
 
 class RefusalCounters:

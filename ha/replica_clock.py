@@ -1,9 +1,9 @@
 """ReplicaClock: how long a replica was in each state.
 
-Pure: the time is given to it. It is told the state a few times a second; the time until it is told
-again counts for that state. A long silence means that nobody watched, so the replica was served by
-nobody either: it counts as disconnected. Whoever reads the numbers sees them grow only, and their
-sum is the time since the beginning. It knows no connections.
+Pure: the time is an argument. `observe` is called with the state a few times a second; the time
+until the next call counts for that state. A long gap means that this process was not running, so
+the replica was not served either: it counts as disconnected. The numbers only grow, and their sum
+is the time since the beginning. It knows no connections.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from ha.slave_progress import ReplicaState
 
 GAP_MS: Final = 2_000
-"""A longer silence is disconnected time (broker/metrics/replica_sight.py shows it so, too)."""
+"""A longer gap is disconnected time (broker/metrics/replica_sight.py shows it so, too)."""
 
 
 class ReplicaClock:

@@ -1,14 +1,14 @@
-"""ReplicaMemory: the replicas of this master, written down for its next start.
+"""ReplicaMemory: the replicas of this master, saved for its next start.
 
-A thread of process `ha`, since a disk may make its writer wait for seconds. The file is there whole
-or not at all; it is written when somebody came or left, and once a minute. A replica that is gone
-while the broker is restarted is missed after that, too. Only replicas with a name are in it: an ip
-says little after a while. A file that cannot be written or understood is said once; it is no
-reason to stop.
+A thread of process `ha`, since a disk may block its writer for seconds. The file is written
+atomically when a replica connects or leaves, and once a minute. So a replica that disappears during
+a restart of the broker is still reported as missing. Only named replicas are saved: an ip means
+little after a while. A file that cannot be written or understood is logged once and is no reason to
+stop.
 
 What a replica acknowledged after the last write is not in the file, so its offsets are lower bounds
-for the next start. They are exact (`ack_limit` is in the file) only when an orderly stop wrote it,
-after every connection had ended; the next start takes that back before it serves anybody.
+for the next start. They are exact (`ack_limit` is in the file) only if an orderly stop wrote it,
+after every connection had ended; the next start revokes that before it serves any slave.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 FILE_NAME: Final = "known_replicas.json"
 WRITE_EVERY_MS: Final = 60_000
 WRITE_PAUSE_MS: Final = 1_000
-"""However often somebody comes and leaves."""
+"""However often replicas connect and leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class ReplicaMemory(ServiceThread):
             self._write()
 
     def finish(self) -> None:
-        """The last word."""
+        """Write the final state."""
         self._write()
 
     def _left_ms(self) -> int:
@@ -137,7 +137,7 @@ class ReplicaMemory(ServiceThread):
         atomic_write(self._path, json.dumps(value, indent=1).encode())
 
     def _take_back(self, found: Sequence[KnownReplica]) -> None:
-        """From now on they may get more: a kill must not leave the last life's word behind."""
+        """From now on they may receive more: a kill must not leave exact values behind."""
         try:
             self._write_file([_without_end(each) for each in found])
         except OSError as error:

@@ -1,20 +1,19 @@
-"""ReplicaRegistry: which replica a connection is, and what became of those that left.
+"""ReplicaRegistry: which replica a connection belongs to, and what is known of those that left.
 
-Runs in process `ha`: pure but for its one lock, any thread. The HA protocol carries no identity,
-so a connection gets the best id there is:
+Runs in process `ha`: pure except for its one lock, any thread. The HA protocol carries no identity,
+so a connection gets the best id available:
 
     announced by our own slaves through the master's remoting port    brokerName:brokerId
     exactly one registered slave of the group has the peer's ip, and
     no other connection is announced as that one                      brokerName:brokerId
-    else                                                              ip, and ip#2 ... beside it
+    otherwise                                                         ip, then ip#2 and so on
 
 An id counts once, with its newest connection: a slave whose old connection still hangs is not two
-copies. Of the connections without a name no more count than slaves are registered on their ip (at
-least one), where the registered slaves are known. Where they are not, such a connection does not
-count beside an announced one of its ip: it may be the same slave, back before its old link broke.
+copies. If the registered slaves are known, at most as many unnamed connections of an ip count as
+slaves are registered there (at least one). If not, an unnamed connection does not count beside an
+announced one of its ip: it may be the same slave, reconnected before its old link broke.
 
-What is counted (ReplicaTotals) is counted by id. A connection that gets a name takes along what
-was counted under its ip, which then is nobody any more.
+Totals (ReplicaTotals) are kept by id. A connection that gets a name takes over those of its ip.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from ha.slave_progress import ReplicaState, SlaveProgress
 from ipc.clock import Clock
 
 MAX_REMEMBERED: Final = 64
-"""Replicas that left, and announcements of links that are not admitted yet: the newest so many."""
+"""Of replicas that left, and of announcements for links not yet admitted; the newest are kept."""
 REMEMBER_MS: Final = 24 * 3_600_000
 ANNOUNCEMENT_MS: Final = 60_000
-"""How long an announcement waits for its link."""
+"""How long an announcement is kept for its link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,24 +52,23 @@ class Replica:
     ack_offset: int
     position: int
     ack_limit: int | None = None
-    """It may have acknowledged more than `position`, up to here, to a process that was killed;
-    None: its last acknowledgement is known."""
+    """Up to here it may have acknowledged to a process that was killed; None: surely not."""
     start_offset: int
     connected_since_ms: int
     disconnected_since_ms: int | None = None
     last_error: str | None = None
-    """Why its connection ended last, in the life of this process."""
+    """Why its last connection ended, since this process started."""
     last_error_ms: int | None = None
     progress: SlaveProgress | None = None
     """Of the live connection."""
     totals: TotalsNow
 
     def lag_bytes(self, max_phy_offset: int) -> int:
-        """Log bytes that it has not acknowledged."""
+        """Log bytes not acknowledged by it."""
         return max(max_phy_offset - self.position, 0)
 
     def is_bound(self, max_phy_offset: int) -> bool:
-        """Whether it may have acknowledged more than is known: its lag is an upper bound."""
+        """Whether its lag is an upper bound: it may have acknowledged more than is known."""
         return self.ack_limit is not None and self.position < min(self.ack_limit, max_phy_offset)
 
 
@@ -82,54 +80,54 @@ class _Link:
     announced: str | None
     id: str = ""
     number: int = 0
-    """Its place among the connections without a name from its ip; kept while it lives."""
+    """Its number among the unnamed connections of its ip; kept while it is open."""
     counted: bool = False
     told: ReplicaState = ReplicaState.catching_up
-    """The state that was handed out last."""
+    """The last state returned by take_changed_states."""
     transferred: int = 0
-    """What of its progress' is in the totals."""
+    """The part of its progress' `transferred` that is already in the totals."""
 
 
 @dataclass(slots=True)
 class _Past:
-    """What is remembered under an id from its connections that ended."""
+    """What is remembered of an id's closed connections."""
 
     progress: SlaveProgress
     is_named: bool
     ended_ms: int
     forget_ms: int
-    """Monotonic: forgotten then, unless it is connected."""
+    """Monotonic: when it is forgotten, unless it is connected."""
     error: str | None
-    """None: it ended in the life of another process."""
+    """None: it ended before this process started."""
     ack_limit: int | None = None
     """As in Replica."""
 
 
 class ReplicaRegistry:
-    """Ids of connections and the list of replicas. Any thread; its lock guards all of it.
+    """Ids of connections and the list of replicas. Any thread; one lock guards everything.
 
-    More than 20 methods: naming, counting and forgetting change the same tables under one lock.
+    Many methods because naming, counting and forgetting change the same tables under one lock.
     """
 
     def __init__(self, clock: Clock, remember_ms: int = REMEMBER_MS) -> None:
         """`remember_ms`: how long replicas that left are listed."""
         self.counted: tuple[SlaveProgress, ...] = ()
-        """One connection for each replica that counts. Read without the lock: one word."""
+        """One connection for each counted replica. Read without the lock: replaced as one word."""
         self._clock = clock
         self._remember_ms: Final = remember_ms
         self._lock: Final = threading.Lock()
         self._links: list[_Link] = []
         self._past: OrderedDict[str, _Past] = OrderedDict()
         self._totals: dict[str, ReplicaTotals] = {}
-        """Of each id that is live or past."""
+        """For each id, connected or remembered."""
         self._announced: OrderedDict[str, tuple[str, int]] = OrderedDict()
         self._members: dict[str, list[str]] | None = None
-        """By ip: ids of the registered slaves; None while nobody knows them."""
+        """By ip: ids of the registered slaves; None while they are unknown."""
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def connected(self, progress: SlaveProgress) -> str:
-        """A connection is admitted; its id."""
+        """A connection was admitted; returns its id."""
         with self._lock:
             link = _Link(progress, self._take_announcement(progress.remote))
             self._links.append(link)
@@ -140,8 +138,8 @@ class ReplicaRegistry:
     def disconnected(
         self, progress: SlaveProgress, error: str, rejected: RefusalReason | None = None
     ) -> str | None:
-        """A connection ended, `error` says why; its id, None when it was not there. `rejected`:
-        its last report could not be true."""
+        """A connection ended because of `error`; returns its id, or None if it was unknown.
+        `rejected`: why its last report could not be true."""
         with self._lock:
             link = next((link for link in self._links if link.progress is progress), None)
             if link is None:
@@ -161,9 +159,8 @@ class ReplicaRegistry:
     def restore(
         self, known: KnownReplica, totals: ReplicaTotals, *, ack_limit: int, is_named: bool
     ) -> None:
-        """A replica that another process knew before this one; it is not connected, and has
-        acknowledged nothing behind `ack_limit`. Before anybody else calls; the one that left last
-        comes last."""
+        """Add a replica known to a predecessor of this process; it has acknowledged nothing beyond
+        `ack_limit`. Call it before anything else, in the order in which the replicas left."""
         now_ms, left_ms = self._clock.now_ms(), known.left_ms
         left_ms = now_ms if left_ms is None else min(left_ms, now_ms)
         forget_ms = self._clock.monotonic_ms() + self._remember_ms - (now_ms - left_ms)
@@ -181,10 +178,10 @@ class ReplicaRegistry:
             self._forget()
 
     def announce(self, remote: str, broker_name: str, broker_id: int) -> bool:
-        """The link that comes from `remote` ("ip:port") is that of a slave, as it says itself.
+        """The link from `remote` ("ip:port") is that of the slave that announced it.
 
-        True when the link is there; else it is remembered for a minute, since the announcement
-        may overtake the first report. ValueError: no slave has such a name and id.
+        True if the link exists; otherwise the announcement is kept for a minute, since it may
+        overtake the first report. Raises ValueError: not a valid name and id of a slave.
         """
         if not broker_name or broker_id <= 0:
             raise ValueError(f"{broker_name!r}:{broker_id} is not a slave: name or id is wrong")
@@ -202,7 +199,7 @@ class ReplicaRegistry:
             return False
 
     def set_members(self, broker_name: str, members: Mapping[int, str]) -> None:
-        """The registered brokers of the group, id to ip; an empty answer changes nothing."""
+        """Set the registered brokers of the group, id to ip; an empty mapping is ignored."""
         if not members:
             return
         slaves: dict[str, list[str]] = {}
@@ -213,21 +210,21 @@ class ReplicaRegistry:
             self._members = slaves
             self._name_all()
 
-    # -- what is asked -------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     def live(self) -> tuple[SlaveProgress, ...]:
-        """The connection of each live replica, those included that do not count."""
+        """The connection of each live replica, including those that do not count."""
         with self._lock:
             return tuple(link.progress for link in self._newest())
 
     def replicas(self) -> list[Replica]:
-        """Every replica, the live ones first, each part by id."""
+        """All replicas: the live ones by id, then the others by id."""
         with self._lock:
             return self._replicas()
 
     def observe(self, now_ms: int) -> list[Replica]:
-        """As `replicas`; the time since the last call is counted. `now_ms`: monotonic. To be
-        called a few times a second by one thread (ReplicaClock)."""
+        """Like `replicas`, and count the time since the last call. `now_ms`: monotonic. Call it a
+        few times a second, from one thread (ReplicaClock)."""
         with self._lock:
             self._forget()
             for link in self._links:
@@ -238,7 +235,7 @@ class ReplicaRegistry:
             return self._replicas()
 
     def take_changed_states(self) -> list[tuple[str, SlaveProgress, ReplicaState]]:
-        """Live replicas whose state is not the one that was handed out last."""
+        """Live replicas whose state has changed since the last call."""
         changed = []
         with self._lock:
             for link in self._newest():
@@ -268,7 +265,7 @@ class ReplicaRegistry:
         return replica if self._clock.monotonic_ms() <= until_ms else None
 
     def _name_all(self) -> None:
-        """Give every connection its id, and say which of them count."""
+        """Assign every connection its id, and determine which of them count."""
         renamed = []
         for link in self._links:
             before, was_nameless, link.id = link.id, link.number > 0, self._name(link)
@@ -297,15 +294,15 @@ class ReplicaRegistry:
         return ip if link.number == 1 else f"{ip}#{link.number}"
 
     def _guess(self, ip: str) -> str | None:
-        """The registered slave that a connection from `ip` must be, unless that one said itself
-        which connection is its own: then this one is a stranger, and counts for nobody."""
+        """The registered slave that a connection from `ip` must belong to; None if it is not
+        unique, or announced another connection as its own."""
         registered = self._registered(ip)
         if len(registered) != 1 or any(link.announced == registered[0] for link in self._links):
             return None
         return registered[0]
 
     def _room_for_nameless(self, newest: list[_Link]) -> dict[str, int]:
-        """By ip: how many connections without a name may count there."""
+        """By ip: how many unnamed connections may count."""
         if self._members is None:
             named = {link.progress.ip for link in newest if not link.number}
             ips = {link.progress.ip for link in newest}
@@ -318,12 +315,11 @@ class ReplicaRegistry:
         return room
 
     def _registered(self, ip: str) -> list[str]:
-        """Ids of the registered slaves on `ip`, as far as they are known."""
+        """Ids of the registered slaves on `ip`; empty while unknown."""
         return [] if self._members is None else self._members.get(ip, [])
 
     def _take_along(self, link: _Link, before: str, was_nameless: bool) -> None:
-        """A connection got another id. What is remembered of an ip goes over to the name; what
-        was counted goes with it, unless the old id still is somebody."""
+        """Move what is remembered of the old id, and the totals unless it is still in use."""
         is_live = any(other.id == before for other in self._links)
         if was_nameless and not link.number and not is_live:
             past = self._past.pop(before, None)
@@ -341,7 +337,7 @@ class ReplicaRegistry:
             self._totals[link.id] = counted
 
     def _totals_of(self, replica: str) -> ReplicaTotals:
-        """Those under `replica`; new ones for a connection that was just made."""
+        """The totals of `replica`; new ones for a new connection."""
         totals = self._totals.get(replica)
         if totals is None:
             clock = ReplicaClock(self._clock.monotonic_ms(), ReplicaState.catching_up)
@@ -349,13 +345,13 @@ class ReplicaRegistry:
         return totals
 
     def _count_bytes(self, link: _Link) -> None:
-        """What its WriteSocketService has sent since the last look, under the id that it has."""
+        """Add what its WriteSocketService has sent since the last call to the totals of its id."""
         sent = link.progress.transferred
         self._totals[link.id].transferred += sent - link.transferred
         link.transferred = sent
 
     def _forget(self) -> None:
-        """Those that left long ago, and the oldest ones beyond MAX_REMEMBERED."""
+        """Forget replicas that left long ago, and the oldest ones beyond MAX_REMEMBERED."""
         live, now_ms = {link.id for link in self._links}, self._clock.monotonic_ms()
         gone = [replica for replica in self._past if replica not in live]
         too_many = len(gone) - MAX_REMEMBERED

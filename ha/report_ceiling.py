@@ -1,10 +1,10 @@
-"""ReportCeiling: how far a slave can hold this log at all.
+"""ReportCeiling: the highest offset up to which a slave can possibly hold this log.
 
-Nobody can hold what was not there when this store was opened and was not sent since. A master that
-lost its tail in a power failure writes other records in its place; a slave that still has the old
-tail reports an offset that is below max_phy_offset again, and means other bytes.
+No slave can hold bytes that did not exist when this store was opened and were not sent since. A
+master that lost its tail in a power failure writes other records in its place; a slave that still
+has the old tail then reports an offset that is below max_phy_offset again, but has other bytes.
 
-Process `ha`: asked by whoever admits slaves, told by every WriteSocketService. The two numbers are
+Process `ha`: read when slaves are admitted, updated by each WriteSocketService. Both numbers are
 on the control page (LOG_OPENED, HIGHEST_SENT), so that they outlive a restart of process `ha`
 alone. It knows no sockets and no files.
 """
@@ -26,12 +26,12 @@ Java master would send its newest file only for a 0."""
 
 
 class ReportCeiling:
-    """See the module. Any thread; its lock guards what it keeps and makes one writer of many."""
+    """See the module. Any thread; its lock guards the state and serialises the writers."""
 
     def __init__(self, page: ControlPage) -> None:
-        """Construct it before anybody is served; the store is ready: it has said LOG_OPENED."""
+        """Construct it before any slave is served, once the store has set LOG_OPENED."""
         self._counters = counters = page.counters
-        # To whom a predecessor of this process has sent is not known any more.
+        # To which slaves a predecessor of this process has sent is unknown.
         self._for_all: Final = max(counters[LOG_OPENED] - 1, counters[HIGHEST_SENT])
         self._lock: Final = threading.Lock()
         self._sent: OrderedDict[str, int] = OrderedDict()

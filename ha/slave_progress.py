@@ -1,4 +1,4 @@
-"""SlaveProgress: what one connected slave was sent and acknowledged, and which reports are lies.
+"""SlaveProgress: what one connected slave was sent and acknowledged; detects false reports.
 
 Pure: plain numbers, no socket, no file, no clock. One object lives as long as one connection;
 process `ha` makes it when the first report is good. Everything that is read by other threads is
@@ -15,7 +15,7 @@ from ha.refusals import RefusalReason
 REPORT_REFUSALS: Final = frozenset(
     {RefusalReason.NEGATIVE, RefusalReason.DECREASING, RefusalReason.BEYOND_SENT}
 )
-"""Why a later report is no true one (SlaveProgress.report)."""
+"""Why a later report is rejected (SlaveProgress.report)."""
 _BUCKETS: Final = 8
 _RATE_SECONDS: Final = 4
 """Whole seconds before the current one over which the rate is taken."""
@@ -96,8 +96,8 @@ class SlaveProgress:
     def sent(self, end_offset: int, size: int, now_ms: int) -> None:
         """A frame with `size` log bytes that ends at `end_offset` goes out.
 
-        Call it BEFORE the first byte of the frame is handed to the kernel: on a fast link the
-        acknowledgement comes before the system call returns, and must not look like a lie.
+        Call it BEFORE the first byte of the frame is passed to the kernel: on a fast link the
+        acknowledgement arrives before the system call returns, and must not look false.
         """
         self.sent_offset = end_offset
         second = now_ms // 1000

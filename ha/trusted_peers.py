@@ -1,7 +1,7 @@
-"""TrustedPeers: who may be given the log: trusted networks and registered brokers of the group.
+"""TrustedPeers: who may receive the log: trusted networks and registered brokers of the group.
 
-Any thread may ask; GroupMembersService brings the members. Pure: addresses in, yes or no out; it
-asks nobody and opens nothing. The original gives the log to whoever connects (haAllowAnyPeer).
+Any thread may ask; GroupMembersService supplies the members. Pure: addresses in, yes or no out; no
+I/O. RocketMQ sends the log to anyone who connects (haAllowAnyPeer).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TrustedPeers:
         return address in self._members or any(address in net for net in self._networks)
 
     def set_members(self, ips: Collection[str]) -> None:
-        """The registered brokers of the group are these now."""
+        """Replace the registered brokers of the group."""
         members = frozenset(address for ip in ips if (address := _parse(ip)) is not None)
         if members != self._members:
             self._members = members

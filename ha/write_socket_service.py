@@ -34,8 +34,8 @@ from store.errors import StoreError
 from store.mapped_file import file_name
 
 SENDFILE_FROM: Final = 64 << 10
-"""Frames of this size and more go with sendfile: below, one copying sendmsg is cheaper than the
-two calls."""
+"""Frames of at least this size are sent with sendfile; for smaller ones, one copying sendmsg is
+cheaper than the two calls."""
 _LOOK_AGAIN_MS: Final = 1000
 """No sleep is longer while a slave does not read: its file may be deleted meanwhile."""
 _HEADER_SIZE: Final = FRAME_HEADER.size
@@ -107,10 +107,10 @@ class WriteSocketService(ServiceThread):
         self._waiter.register(self._idle)
         self._waiter.register(self._blocked, bell=False)
 
-    # -- for everybody -------------------------------------------------------------------------
+    # -- for other threads ---------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Look again now: the transport was shut."""
+        """Check the state again: the transport was shut down."""
         self._waiter.wake()
         self.wakeup()
 

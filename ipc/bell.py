@@ -1,7 +1,7 @@
 """Bell: wakes one sleeping process; an eventfd that is rung only while its owner sleeps.
 
-Any thread of any process rings; one thread of the owner sleeps on it. Whether the owner sleeps
-stands on the control page (slot SLEEPS + process). It must not know what there is to wake up for.
+Any thread of any process may ring; one thread of the owner sleeps on it. The control page (slot
+SLEEPS + process) says whether the owner sleeps. It must not know what the wake-up is for.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Fence:
 class Bell:
     """Wakes one sleeping process. Many ring it; only its owner sleeps on it.
 
-    "Publish, then look whether it sleeps" (ring) against "say that I sleep, then look again"
-    (the owner) needs a full fence on both sides; and no sleep is unbounded.
+    "Publish, then check whether it sleeps" (ring) against "announce the sleep, then check for
+    work" (the owner) needs a full fence on both sides; and no sleep is unbounded.
     """
 
     def __init__(self, page: ControlPage, owner: ProcessIndex, event_fd: int) -> None:
@@ -57,7 +57,7 @@ class Bell:
         return self.event_fd
 
     def ring(self) -> None:
-        """Wake the owner if it sleeps. What it shall see was published before."""
+        """Wake the owner if it sleeps. Publish what it should see before calling this."""
         self._fence()
         if self._counters[self._slot]:
             os.eventfd_write(self.event_fd, 1)
@@ -69,15 +69,15 @@ class Bell:
             os.eventfd_write(self.event_fd, 1)
 
     def announce_sleep(self, *, for_moves: bool = True) -> None:
-        """Owner: say that I sleep. Look again for work after this, then wait.
+        """Owner: announce a sleep. Check for work again after this, then wait.
 
-        for_moves False: a queue that moves is no work for me now.
+        for_moves False: a queue that moves is no work for the owner now.
         """
         self._counters[self._slot] = _SLEEPS_FOR_ALL if for_moves else _SLEEPS_FOR_ANSWERS
         self._fence()
 
     def announce_awake(self) -> None:
-        """Owner: say that I am awake."""
+        """Owner: announce being awake."""
         self._counters[self._slot] = 0
 
     def drain(self) -> None:

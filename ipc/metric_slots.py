@@ -36,11 +36,11 @@ from ipc.errors import SharedMemoryFullError
 log = logging.getLogger(__name__)
 
 OVERFLOW: Final = "__overflow__"
-"""Every label value of the series that takes what found no room."""
+"""Every label value of the series that counts for all series without a slot."""
 SERIES_CAPPED: Final = "rocketmq_metrics_series_capped_total"
 """Counted here, by metric: how often `find` gave the slot of __overflow__."""
 MAX_LABEL_BYTES: Final = 255
-"""Label values are cut there: a topic or group of RocketMQ is not longer, a hostile name may be."""
+"""Label values are truncated to this: RocketMQ's names are not longer, hostile ones may be."""
 MAX_SERIES: Final = 10_000
 """Of one metric, unless said otherwise."""
 _HEAD_SIZE: Final = 4096
@@ -272,7 +272,7 @@ class MetricSlots:
 
     @staticmethod
     def _is_kept(labels: Labels) -> bool:
-        """Series that there is always room for: they are few."""
+        """Series that always get a slot, since they are few."""
         return all(label == OVERFLOW for label in labels)
 
     def _zero(self, first: int, size: int) -> None:

@@ -136,7 +136,7 @@ class QueueTableWriter(_SharedTable):
         self.rows[at + 1] = max_offset
 
     def mark_moved(self, row: int) -> None:
-        """Say that a queue changed; readers wake what waits for it."""
+        """Announce that a queue changed; readers wake what waits for it."""
         head = self._head[_RING_HEAD]
         self._ring[head % RING_SIZE] = row
         self._head[_RING_HEAD] = head + 1
@@ -176,7 +176,7 @@ class QueueTableReader(_SharedTable):
         self._ring_read = self._head[_RING_HEAD]
 
     def generation(self, row: int) -> int:
-        """Grows when the queue is deleted: files opened before are not its files any more."""
+        """Incremented when the queue is deleted: files opened before are no longer its files."""
         return self.rows[row * _ROW_WORDS + 2]
 
     def queue_ids(self, topic: str) -> list[int]:
@@ -188,11 +188,11 @@ class QueueTableReader(_SharedTable):
         return self._head[_RING_HEAD] != self._ring_read
 
     def skip_moves(self) -> None:
-        """Nobody waits for any queue: what moved so far is of no interest."""
+        """Discard the moves so far: no pull waits for a queue."""
         self._ring_read = self._head[_RING_HEAD]
 
     def take_moves(self) -> list[int] | None:
-        """Rows that moved since the last call; None when too many did: look at all of yours."""
+        """Rows that moved since the last call; None if too many did: check all of your queues."""
         head = self._head[_RING_HEAD]
         start = self._ring_read
         if head - start > RING_SIZE // 2:

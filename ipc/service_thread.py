@@ -58,7 +58,7 @@ class ServiceThread:
             self._notified = False
             return woken
 
-    # -- for everybody -------------------------------------------------------------------------
+    # -- for any thread ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread, once."""

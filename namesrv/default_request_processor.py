@@ -21,12 +21,9 @@ from namesrv.broker_member_group import (
 )
 from namesrv.config_manager import ConfigManager
 from namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
+from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerRegistration
 from namesrv.route_bodies import RouteBodies
-from namesrv.route_info_manager import (
-    BROKER_CHANNEL_EXPIRED_MS,
-    BrokerRegistration,
-    RouteInfoManager,
-)
+from namesrv.route_info_manager import RouteInfoManager
 from remoting.asker import describe_requester
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
@@ -77,7 +74,10 @@ _Handler = Callable[[ConnectionLike, RemotingCommand], RemotingCommand]
 
 
 class DefaultRequestProcessor:
-    """RequestProcessor for all request codes of the name server."""
+    """RequestProcessor for all request codes of the name server.
+
+    Many methods because each request code has one.
+    """
 
     def __init__(
         self,

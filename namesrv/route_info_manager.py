@@ -11,65 +11,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
+from namesrv.registrations import BrokerLiveInfo, BrokerRegistration, RegisterBrokerResult
+from namesrv.topic_queue_table import TopicQueueTable
 from remoting.body.data_version import DataVersion
 from remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from remoting.body.topic_config import TopicConfig
 from remoting.request_processor import ConnectionLike
 
 log = logging.getLogger(__name__)
 
 MASTER_ID: Final = 0
-BROKER_CHANNEL_EXPIRED_MS: Final = 120_000
-"""A broker that has been silent for longer is dropped."""
-
-_TOPICS_LOGGED: Final = 100
-"""Per registration: logging 10,000 lines delayed all other requests by a third of a second."""
-
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
 _FLAG_UNIT: Final = 1
 _FLAG_UNIT_SUB: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistration:
-    """The content of one REGISTER_BROKER (103)."""
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    broker_addr: str
-    ha_server_addr: str
-    data_version: DataVersion
-    topic_configs: Mapping[str, TopicConfig]
-    filter_servers: tuple[str, ...] = ()
-    timeout_ms: int = BROKER_CHANNEL_EXPIRED_MS
-    enable_acting_master: bool = False
-    zone_name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerResult:
-    """A slave's master; both None for a master, or while no master is known."""
-
-    ha_server_addr: str | None = None
-    master_addr: str | None = None
-
-
-@dataclass(slots=True)
-class BrokerLiveInfo:
-    """One live broker address. Guarded by: the lock of RouteInfoManager."""
-
-    broker_addr: str
-    last_update_ms: int
-    timeout_ms: int
-    data_version: DataVersion
-    connection: ConnectionLike
-    ha_server_addr: str
 
 
 @dataclass(slots=True)
@@ -83,11 +41,15 @@ class _BrokerName:
 
 
 class RouteInfoManager:
-    """Topics, broker names, clusters and live addresses."""
+    """Topics, broker names, clusters and live addresses.
+
+    Many methods because every request code about routes has one, and all of them read or change
+    the same tables under one lock.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._topic_queue_table: dict[str, dict[str, QueueData]] = {}
+        self._topic_queue_table: Final = TopicQueueTable()
         self._broker_addr_table: dict[str, _BrokerName] = {}
         self._cluster_addr_table: dict[str, set[str]] = {}
         self._broker_live_table: dict[str, BrokerLiveInfo] = {}
@@ -131,7 +93,7 @@ class RouteInfoManager:
         if registration.broker_id == MASTER_ID and (
             old_address is None or self._is_changed(address, registration.data_version)
         ):
-            self._update_queue_data(name, registration.topic_configs)
+            self._topic_queue_table.update(name, registration.topic_configs)
         self._refresh(registration, connection, now_ms)
         return self._result(broker, registration.broker_id)
 
@@ -155,27 +117,6 @@ class RouteInfoManager:
             held,
         )
         return True
-
-    def _update_queue_data(self, broker_name: str, configs: Mapping[str, TopicConfig]) -> None:
-        changed: list[str] = []
-        for topic, config in configs.items():
-            queue_data = QueueData(
-                broker_name=broker_name,
-                read_queue_nums=config.read_queue_nums,
-                write_queue_nums=config.write_queue_nums,
-                perm=config.perm,
-                topic_sys_flag=config.topic_sys_flag,
-            )
-            by_name = self._topic_queue_table.setdefault(config.topic_name or topic, {})
-            old = by_name.get(broker_name)
-            if old != queue_data:
-                by_name[broker_name] = queue_data
-                changed.append(topic)
-                if len(changed) <= _TOPICS_LOGGED:
-                    log.info("topic %s: %s (was %s)", topic, queue_data, old)
-        if len(changed) > _TOPICS_LOGGED:
-            more = len(changed) - _TOPICS_LOGGED
-            log.info("broker %s: and %s more topics, up to %s", broker_name, more, changed[-1])
 
     def _refresh(
         self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
@@ -278,25 +219,7 @@ class RouteInfoManager:
             names.discard(broker_name)
             if not names:
                 del self._cluster_addr_table[cluster]
-        topics = list(self._topic_queue_table)
-        gone = [topic for topic in topics if self._remove_queue_data(topic, (broker_name,))]
-        for topic in gone[:_TOPICS_LOGGED]:
-            log.info("topic %s: removed, no broker serves it any longer", topic)
-        if len(gone) > _TOPICS_LOGGED:
-            more = len(gone) - _TOPICS_LOGGED
-            log.info("broker name %s: and %s more topics, up to %s", broker_name, more, gone[-1])
-
-    def _remove_queue_data(self, topic: str, broker_names: Iterable[str]) -> bool:
-        """True if no broker serves the topic any longer."""
-        by_name = self._topic_queue_table.get(topic)
-        if by_name is None:
-            return False
-        for broker_name in broker_names:
-            by_name.pop(broker_name, None)
-        if by_name:
-            return False
-        del self._topic_queue_table[topic]
-        return True
+        self._topic_queue_table.remove_broker_name(broker_name)
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -305,11 +228,10 @@ class RouteInfoManager:
         with self._lock:
             self._revision += 1
             if cluster_name is None:
-                self._topic_queue_table.pop(topic, None)
+                self._topic_queue_table.delete(topic)
             else:
                 names = self._cluster_addr_table.get(cluster_name, set())
-                if self._remove_queue_data(topic, tuple(names)):
-                    log.info("topic %s: removed, no broker serves it any longer", topic)
+                self._topic_queue_table.remove(topic, tuple(names))
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
         """REGISTER_TOPIC_IN_NAMESRV (217, 5.x). False, and no change: an unknown broker name."""
@@ -318,7 +240,7 @@ class RouteInfoManager:
             if not wanted or not wanted.keys() <= self._broker_addr_table.keys():
                 return False
             self._revision += 1
-            self._topic_queue_table.setdefault(topic, {}).update(wanted)
+            self._topic_queue_table.add(topic, wanted)
             return True
 
     def wipe_write_perm_of_broker(self, broker_name: str) -> int:
@@ -330,22 +252,16 @@ class RouteInfoManager:
         return self._operate_write_perm(broker_name, lambda _perm: PERM_READ | PERM_WRITE)
 
     def _operate_write_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        count = 0
         with self._lock:
             self._revision += 1
-            for by_name in self._topic_queue_table.values():
-                data = by_name.get(broker_name)
-                if data is not None:
-                    by_name[broker_name] = replace(data, perm=change(data.perm))
-                    count += 1
-        return count
+            return self._topic_queue_table.change_perm(broker_name, change)
 
     # -- queries -----------------------------------------------------------------------------
 
     def pickup_topic_route_data(self, topic: str) -> TopicRouteData | None:
         """GET_ROUTEINFO_BY_TOPIC (105); None if no broker serves the topic."""
         with self._lock:
-            by_name = self._topic_queue_table.get(topic)
+            by_name = self._topic_queue_table.find(topic)
             if not by_name:
                 return None
             broker_datas = [
@@ -397,17 +313,13 @@ class RouteInfoManager:
     def get_all_topic_list(self) -> list[str]:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
         with self._lock:
-            return list(self._topic_queue_table)
+            return self._topic_queue_table.topics()
 
     def get_topics_by_cluster(self, cluster_name: str) -> list[str]:
         """GET_TOPICS_BY_CLUSTER (224); empty for an unknown cluster."""
         with self._lock:
             names = self._cluster_addr_table.get(cluster_name, set())
-            return [
-                topic
-                for topic, by_name in self._topic_queue_table.items()
-                if not names.isdisjoint(by_name)
-            ]
+            return self._topic_queue_table.topics_of(names)
 
     def get_system_topic_list(self) -> tuple[list[str], str | None]:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS (304): cluster and broker names, and any address."""
@@ -436,13 +348,8 @@ class RouteInfoManager:
         return self._topics_by_sys_flag(lambda flag: flag & both == _FLAG_UNIT_SUB)
 
     def _topics_by_sys_flag(self, wanted: Callable[[int], bool]) -> list[str]:
-        """Topics by the flags of their first queue data (as in Java)."""
         with self._lock:
-            return [
-                topic
-                for topic, by_name in self._topic_queue_table.items()
-                if wanted(next(iter(by_name.values())).topic_sys_flag)
-            ]
+            return self._topic_queue_table.topics_by_sys_flag(wanted)
 
     def sizes(self) -> dict[str, int]:
         """Number of entries of each table, for the log."""

@@ -2,13 +2,13 @@
 
 Runs on its SelectorLoop's thread; `send_command` and `close` may be called from any thread. Whole
 frames are handed to a `FrameSink` as views into a receive buffer that all connections of a loop
-share: a sink copies what outlives its call. How bytes are cut into frames is the business of
-frame.py, what they mean of the sink.
+share: a sink copies what outlives its call. frame.py cuts bytes into frames, the sink interprets
+them.
 
-The socket may be one that encrypts (tls_socket.py): it behaves as a socket does.
+The socket may be an encrypting one (tls_socket.py), which behaves like a plain one.
 
-Back-pressure is computed from state: while more than `high_water` bytes wait to be written,
-the socket is not read.
+Back-pressure is derived from state: while more than `high_water` bytes wait to be written, the
+socket is not read.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class FrameSink(Protocol):
     """Takes the frames of a connection; runs on the loop's thread."""
 
     def on_data(self, connection: Connection, view: memoryview, end: int) -> int:
-        """Handle every whole frame of view[:end] (split_frames); returns how many bytes were taken.
+        """Handle every whole frame of view[:end] (split_frames); returns the bytes consumed.
 
-        Raises FrameError when the peer sent no frame, be it of four bytes: the connection is
-        closed.
+        Raises FrameError as soon as the bytes, even only the first four, cannot be a frame; the
+        connection is then closed.
         """
 
     def on_closed(self, connection: Connection, reason: str) -> None:
@@ -64,7 +64,7 @@ class FrameSink(Protocol):
 
 
 class Phase(enum.Enum):
-    """Life of a connection: OPEN -> DRAINING (answers leave, nothing is read) -> CLOSED."""
+    """Life of a connection: OPEN -> DRAINING (responses are sent, nothing is read) -> CLOSED."""
 
     OPEN = 1
     DRAINING = 2
@@ -81,7 +81,10 @@ class ReceiveBuffer:
 
 
 class Connection:
-    """One peer. Owned by: the loop's thread."""
+    """One peer. Owned by: the loop's thread.
+
+    Many methods because reading, writing and closing depend on the same phase and queue of bytes.
+    """
 
     __slots__ = (
         "_dirty",
@@ -148,12 +151,12 @@ class Connection:
         """Whatever the sink keeps about this peer."""
 
     def open(self) -> None:
-        """Start to read; the owner has put the connection into its table before."""
+        """Start reading; the owner has already added the connection to its table."""
         self._loop.register(self._sock, EVENT_READ, self._on_event)
 
     @property
     def is_open(self) -> bool:
-        """Whether answers can still be given to it."""
+        """Whether responses can still be sent."""
         return self.phase is Phase.OPEN
 
     @property
@@ -179,7 +182,7 @@ class Connection:
             self._loop.call_soon_threadsafe(lambda: self.write(frame))
 
     def close(self, reason: str) -> None:
-        """Close at once; what was not written is dropped."""
+        """Close immediately, dropping unwritten bytes."""
         if self._loop.in_loop_thread():
             self._close(reason)
         else:
@@ -188,7 +191,7 @@ class Connection:
     # -- loop thread ---------------------------------------------------------------------------
 
     def write(self, data: Buffer) -> None:
-        """Queue `data`; it leaves at the end of the turn. A view must stay valid until then."""
+        """Queue `data`; it is sent at the end of the turn. A view must stay valid until then."""
         if self.phase is Phase.CLOSED:
             return
         self._out.append(data)
@@ -208,7 +211,7 @@ class Connection:
             self._flush_list.append(self)
 
     def flush(self) -> None:
-        """Write as much as the socket takes; the rest goes when it can be written again."""
+        """Write as much as the socket accepts; the rest follows when it is writable again."""
         self._dirty = False
         if self.phase is Phase.CLOSED or not self._out:
             return
@@ -220,7 +223,7 @@ class Connection:
         self._update_interest()
 
     def drain_and_close(self, reason: str) -> None:
-        """Read no more; close when everything queued has been written."""
+        """Stop reading; close when everything queued has been written."""
         if self.phase is not Phase.OPEN:
             return
         self.phase = Phase.DRAINING

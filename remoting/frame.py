@@ -6,9 +6,9 @@
     B bytes    body
 
 All big-endian. The server, the client and whoever writes an answer without a RemotingCommand use
-this module; nobody else knows the position of a field or the limit. It splits, it does not decode:
-what a header says is the business of remoting_codec. Follows NettyDecoder and RemotingCommand of
-RocketMQ, but refuses a frame as soon as the bytes that condemn it are here. Any thread.
+this module; nobody else knows the position of a field or the limit. It splits and does not decode:
+headers are decoded by remoting_codec. Follows NettyDecoder and RemotingCommand of RocketMQ, but
+rejects a frame as soon as the bytes that make it invalid have arrived. Any thread.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ assert tuple(SerializeType) == tuple(range(len(SerializeType))), "split_frames c
 
 Peer = TypeVar("Peer")
 TakeFrame = Callable[[Peer, int, bytes, memoryview], bool]
-"""(peer, serialize type, header, body) -> whether to go on with the next frame. The view is
-borrowed: it ends with the call."""
+"""(peer, serialize type, header, body) -> whether to continue with the next frame. The view is
+borrowed and valid only during the call."""
 
 
 def split_frames(view: memoryview, end: int, take: TakeFrame[Peer], peer: Peer) -> int:
-    """Give every whole frame of view[:end] to `take`; returns how many bytes were taken.
+    """Pass every whole frame of view[:end] to `take`; returns the number of bytes consumed.
 
-    What is left is the begin of a frame, or follows the frame at which `take` returned False.
-    `peer` is handed to `take`. Raises FrameError for bytes that can be no frame, after the frames
-    before them were taken; a length is judged when its four bytes are here.
+    The rest is the beginning of a frame, or follows the frame at which `take` returned False.
+    `peer` is passed to `take`. Raises FrameError for bytes that cannot be a frame, after the frames
+    before them were taken; a length is checked once its four bytes have arrived.
 
-    A hot loop: `take` is called 52 ns a frame where a generator would cost 114 (Python 3.11).
+    A hot loop: calling `take` costs 52 ns a frame, a generator would cost 114 (Python 3.11).
     """
     unpack = HEAD.unpack_from
     position = 0
@@ -81,7 +81,7 @@ def split_frames(view: memoryview, end: int, take: TakeFrame[Peer], peer: Peer) 
 
 
 def frame_size(view: memoryview, position: int) -> int:
-    """Bytes of the frame that begins at `position`, of which four bytes or more are here."""
+    """Bytes of the frame that begins at `position`, of which at least four have arrived."""
     return int(LENGTH.unpack_from(view, position)[0]) + LENGTH_SIZE
 
 
@@ -94,7 +94,7 @@ def check_length(length: int) -> None:
 
 
 def _refusal(length: int, word: int) -> FrameError:
-    """Why these can be no first eight bytes."""
+    """Why these cannot be the first eight bytes of a frame."""
     try:
         check_length(length)
     except FrameError as error:
@@ -110,14 +110,15 @@ def pack_head(serialize_type: int, header_length: int, body_length: int) -> byte
     return _pack(LENGTH_SIZE + header_length + body_length, word)
 
 
-# -- answers that differ in numbers only -----------------------------------------------------------
+# -- responses that differ only in numbers ---------------------------------------------------------
 
 
 class JsonAnswer:
-    """The JSON header of an answer, as a template: rendered without a RemotingCommand, which costs
+    """The JSON header of a response as a template, rendered without a RemotingCommand, which costs
     four times as much. For the hot request codes; everything else uses remoting_codec.
 
-    Values, in this order: the code, what the ext fields take, the opaque, with `remark` its text.
+    Values, in this order: the code, those of the ext fields, the opaque and, with `remark`, its
+    text.
     """
 
     __slots__ = ("_header",)
@@ -144,7 +145,7 @@ class JsonAnswer:
         )
 
     def render(self, values: tuple[Any, ...], body_length: int = 0) -> bytes:
-        """The frame, but for a body of `body_length` bytes that is sent behind it."""
+        """The frame without its body of `body_length` bytes, which is sent after it."""
         header = self._header % values
         size = len(header)
         return _pack(LENGTH_SIZE + size + body_length, size) + header

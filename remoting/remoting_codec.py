@@ -1,7 +1,7 @@
 """Headers: bytes to RemotingCommand, and a RemotingCommand to its frame. Sans I/O, any thread.
 
-Where a frame begins and ends is the business of frame.py. FrameError means that the connection
-must be closed (Java: NettyDecoder closes too).
+frame.py determines where a frame begins and ends. FrameError means that the connection must be
+closed (Java's NettyDecoder closes it too).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_EXT_FIELDS: Final = 4096
 """Largest number of extFields. Java has no bound; its largest header has 16 fields."""
 
 LENIENT_HEADER_LIMIT: Final = 65536
-"""A header that msgspec refuses is read by the slow lenient reader only up to this size."""
+"""Up to this size, a header that msgspec rejects is read by the slow lenient reader."""
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _ReadHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
-    """What every well-behaved peer sends; anything else goes to the lenient reader."""
+    """What every well-behaved peer sends; the lenient reader handles anything else."""
 
     code: _Int32 = 0
     language: str = "JAVA"
@@ -97,7 +97,7 @@ def _decode_json_header(header: bytes | memoryview, body: bytes) -> RemotingComm
 def _decode_lenient_header(
     header: bytes, body: bytes, strict_error: msgspec.DecodeError
 ) -> RemotingCommand:
-    """Read what fastjson would read: loose syntax, numbers as text, values of any type."""
+    """Accept what fastjson accepts: loose syntax, numbers as text, values of any type."""
     if len(header) > LENIENT_HEADER_LIMIT:
         raise FrameError(f"JSON header of {len(header)} bytes: {strict_error}") from strict_error
     try:
@@ -125,7 +125,7 @@ def _command_of(read: Any, body: bytes) -> RemotingCommand:
 
 
 def _lenient_int(read: dict[str, Any], key: str) -> int:
-    """An int32 given as number, as text, or not at all."""
+    """An int32 given as a number, as text, or not at all."""
     value = read.get(key)
     if value is None:
         return 0
@@ -160,10 +160,10 @@ def encode_command(command: RemotingCommand) -> bytes:
 
 
 def encode_header(command: RemotingCommand, body_length: int | None = None) -> bytes:
-    """Prefix and header of a command: all of its frame but the body.
+    """Prefix and header of a command: its frame without the body.
 
-    For a body that is sent from elsewhere (a view of a file, sendfile) `body_length` says its
-    size; command.body is then ignored.
+    For a body that is sent separately (a view of a file, sendfile) `body_length` gives its size;
+    command.body is then ignored.
     """
     size = len(command.body) if body_length is None else body_length
     if command.serialize_type == SerializeType.JSON:

@@ -2,8 +2,7 @@
 
 fastjson writes a map key that is not a string without quotes: a bare integer, or a whole object.
 Standard JSON parsers reject that, so this module has its own small parser, bounded in depth and
-linear in time; the writers produce the same bytes as Java. remoting/body defines the meaning of a
-body; the caller chooses the format for a receiver.
+linear in time; the writers produce the same bytes as Java. remoting/body defines what a body means.
 """
 
 from __future__ import annotations
@@ -43,11 +42,8 @@ class IntKeyMap:
 
 
 class ObjectKeyMap:
-    """A map whose keys are objects (MessageQueue), written as {{...}:value}.
-
-    A list of pairs, since a dict cannot be a key: (key as a plain dict in Java's field order,
-    value).
-    """
+    """A map whose keys are objects (MessageQueue), written as {{...}:value}. A list of pairs (key
+    as a plain dict in Java's field order, value), since a dict cannot be a key."""
 
     __slots__ = ("items",)
 

@@ -2,8 +2,8 @@
 
 The decision is a pure function of the hour, the files and how full the disks are; the service
 (thread of the `store` process) applies it: it publishes the new min_phy_offset first, so that
-readers let go, then unlinks. Every role cleans by its own clock and disk. Corresponds to RocketMQ's
-DefaultMessageStore.CleanCommitLogService; it logs a state once, when it changes.
+readers unmap them, then unlinks. Every role cleans by its own clock and disk. Corresponds to
+RocketMQ's DefaultMessageStore.CleanCommitLogService; it logs a state once, when it changes.
 
     used space (commit log's partition, then consumequeue's)
     > diskSpaceWarningLevelRatio    sends are refused, files go whether expired or not

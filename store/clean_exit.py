@@ -3,8 +3,8 @@
 `abort` is RocketMQ's: it exists while the store is open, and still when the store was not closed
 cleanly; ours names the boot of the machine in it. `clean.exit` is ours, ignored by Java: written
 last in an orderly stop, it says where the log ends, so that the next start need not scan. It is
-removed before anything is written. A Java broker may have worked on the files in between: the word
-counts only while the last file is as it was left (mtime, CRC of its end, nothing behind the end).
+removed before anything is written. A Java broker may have used the files in between: the file is
+valid only while the last log file is unchanged (mtime, CRC of its end, nothing after the end).
 Run by the `store` process; `machine_went_down` also by the supervisor.
 """
 
@@ -44,14 +44,14 @@ class CleanExit:
 
 
 def create_abort(path: Path) -> None:
-    """Say that the store is open; on disk when it returns."""
+    """Record that the store is open; on disk when it returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     sync_directory(path.parent)
 
 
 def delete_abort(path: Path) -> None:
-    """Say that the store was closed orderly; on disk when it returns."""
+    """Record that the store was closed in an orderly way; on disk when it returns."""
     path.unlink(missing_ok=True)
     sync_directory(path.parent)
 
@@ -81,7 +81,7 @@ def machine_went_down(abort_path: Path) -> bool:
 def describe_exit(
     queue: MappedFileQueue, *, max_phy_offset: int, dispatched_offset: int, queue_count: int = 0
 ) -> CleanExit | None:
-    """The word to write after the last flush; None for a log without files.
+    """What to write to clean.exit after the last flush; None for a log without files.
 
     queue_count: consume queues there are; fewer at the next start means that some were deleted.
     """
@@ -105,14 +105,14 @@ def write_clean_exit(path: Path, word: CleanExit) -> None:
 
 
 def remove_clean_exit(path: Path) -> None:
-    """Take the word back before the first write; on disk when it returns."""
+    """Remove clean.exit before the first write; on disk when it returns."""
     if path.exists():
         path.unlink(missing_ok=True)
         sync_directory(path.parent)
 
 
 def read_clean_exit(path: Path) -> CleanExit | None:
-    """The last stop's word; None when there is none or it cannot be understood."""
+    """What the last stop wrote; None if there is nothing or it cannot be understood."""
     try:
         found = json.loads(path.read_bytes())
         numbers = {item.name: found[item.name] for item in fields(CleanExit)}

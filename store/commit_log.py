@@ -138,7 +138,7 @@ class CommitLog:
     # -- life ----------------------------------------------------------------------------------
 
     def open(self, store_host: bytes) -> None:
-        """Take up writing at max_phy_offset; zero what a dead writer left unpublished.
+        """Start writing at max_phy_offset; zero what a dead writer left unpublished.
 
         store_host: 4 or 16 address bytes and the port as int32, big-endian.
         """
@@ -151,7 +151,7 @@ class CommitLog:
             log.info("the first file is not ready yet; it will be opened with the first record")
 
     def close(self) -> None:
-        """Publish what is pending and let go of the file."""
+        """Publish what is pending and release the file."""
         self.commit()
         if self._file is not None:
             self._file.close()
@@ -205,7 +205,7 @@ class CommitLog:
     def put(self, topic: TopicLog, record: Record) -> tuple[int, int]:
         """Give a record its place: (phy_offset, queue_offset). It is durable nowhere yet.
 
-        Plain: this is the hot path (0.9 us a record of 128 bytes on the machine of
+        Written plainly: this is the hot path (0.9 us a record of 128 bytes on the machine of
         tests/bench/compare.py). Its sys_flag carries the host bits already. Raises
         NextFileNotReadyError before anything has changed. Sizes are the caller's to check.
         """

@@ -40,8 +40,8 @@ class CommitLogReader:
         return self._counters[MAX_PHY_OFFSET]
 
     def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`; None when it is gone. A lent view: let it go
-        soon, it keeps a deleted file's space."""
+        """The whole file that contains `phy_offset`; None if it is gone. A lent view: release it
+        soon, since it keeps the space of a deleted file."""
         low = self._counters[MIN_PHY_OFFSET]
         if low != self._dropped_below:
             self._files.drop_below(low)

@@ -1,11 +1,13 @@
 """ConsumeQueue: one queue of one topic: a 20-byte unit for each record, in queue order.
 
-Built in process `store` by the dispatch thread, under the table's lock. Unit n lies at byte 20 n of
-the queue, so queue offsets are positions; the records' own queueOffset decides, which makes every
-replica build the same bytes. A unit that is there already is skipped; a queue that begins again at
-0 (its topic was deleted and made anew) is emptied; a gap is filled with blank units, so that what
-follows keeps its place (RocketMQ shifts it). It must not know topics' settings, records beyond
+Built in process `store` by the dispatch thread, under the table's lock. Unit n is at byte 20 n of
+the queue, so queue offsets are positions. The queueOffset of the record determines the position, so
+every replica builds the same bytes. A unit that already exists is skipped; a queue that restarts at
+0 (its topic was deleted and recreated) is emptied; a gap is filled with blank units, so that what
+follows keeps its position (RocketMQ shifts it). It must not know topics' settings, records beyond
 a unit's fields, or the control page.
+
+Long because building, recovery, retention and flushing of a queue move the same start and end.
 
     +0   i8  phy_offset of the record
     +8   i4  its size; 0x7FFFFFFF in a blank unit: no record
@@ -33,34 +35,34 @@ assert CQ_UNIT.size == CQ_UNIT_SIZE
 CQ_UNIT_DTYPE: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert CQ_UNIT_DTYPE.itemsize == CQ_UNIT_SIZE
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""Record size in a unit that stands for no record."""
+"""Record size in a unit without a record."""
 _FIRST_SCAN: Final = 410 * CQ_UNIT_SIZE
-"""Two pages: of a short queue one read tells its end and that nothing lies behind it."""
+"""Two pages: for a short queue one read finds its end and shows that nothing follows it."""
 _LARGEST_SCAN: Final = 50_000 * CQ_UNIT_SIZE
 _FILL_STEP: Final = 50_000
 _PAGE: Final = 4096
 _ZEROS: Final = bytes(2 * _PAGE)
 _NS_PER_S: Final = 1_000_000_000
 _LARGEST_GAP_FILES: Final = 10
-"""A wider gap is not filled (it would fill the disk): the queue begins anew behind it."""
+"""A larger gap is not filled (that could fill the disk): the queue restarts after it."""
 
 Units = NDArray[np.void]
 
 
 class QueueState(NamedTuple):
-    """What a clean stop remembers of a queue (store/queue_states.py). All but marks: bytes."""
+    """The state of a queue saved by a clean stop (store/queue_states.py). All but marks: bytes."""
 
     start: int
     end: int
     min: int
-    """-1: to be looked for."""
+    """-1: must be searched for."""
     max_phy_offset: int
     marks: tuple[int, int]
     """ConsumeQueueFiles.marks at the stop."""
 
 
 def _last_file(start: int, end: int, file_size: int) -> int:
-    """First byte of the file of the last unit; of the first file in an empty queue."""
+    """First byte of the file with the last unit; of the first file if the queue is empty."""
     last = max(start, end - 1)
     return last - last % file_size
 
@@ -68,8 +70,8 @@ def _last_file(start: int, end: int, file_size: int) -> int:
 class ConsumeQueue:
     """State of one queue. Guarded by: the lock of ConsumeQueueTable.
 
-    More than 20 methods: building, recovery and retention move the same start and end, and no
-    other class may.
+    Many methods because building, recovery and retention move the same start and end, which no
+    other class may do.
     """
 
     __slots__ = (
@@ -89,27 +91,27 @@ class ConsumeQueue:
     )
 
     def __init__(self, files: ConsumeQueueFiles, topic: str, queue_id: int) -> None:
-        """No file is touched; `recover` takes up what is on disk."""
+        """Touches no file; `recover` loads what is on disk."""
         self._files = files
         self.topic = topic
         self.queue_id = queue_id
         self._start = 0
         """First byte of the first file."""
         self._end = 0
-        """Behind the last unit."""
+        """The byte after the last unit."""
         self._min = 0
         self._min_is_for = -1
-        """The log's minimum for which `_min` was found last; -1: look again."""
+        """The log's minimum for which `_min` was last determined; -1: search again."""
         self.max_phy_offset = 0
-        """Behind the last record that has a unit here; 0 without any."""
+        """End of the last record that has a unit here; 0 if there is none."""
         self.flushed = 0
         """Bytes of the queue that are on disk."""
         self.names_unsynced = False
         """Files were created whose names may not be on disk."""
         self.emptied = False
-        """Set when the queue began anew; whoever publishes it clears it."""
+        """Set when the queue restarted; cleared by whoever publishes it."""
         self.generation = 0
-        """Grows whenever units are taken away."""
+        """Incremented whenever units are removed."""
         self.row = -1
         """Its row in the queue table, -1 before it has one."""
 
@@ -129,9 +131,9 @@ class ConsumeQueue:
     # -- building ------------------------------------------------------------------------------
 
     def append(self, data: memoryview, queue_offset: int, first_end: int, last_end: int) -> bool:
-        """Add whole units whose queue offsets follow each other. True when the queue moved.
+        """Append whole units with consecutive queue offsets. True if the queue moved.
 
-        first_end, last_end: phy_offset behind the first and the last unit's record. Raises
+        first_end, last_end: phy_offset of the end of the first and the last unit's record. Raises
         DiskFullError, StoreError.
         """
         if last_end <= self.max_phy_offset:
@@ -148,7 +150,7 @@ class ConsumeQueue:
         return True
 
     def _make_room(self, data: memoryview, queue_offset: int) -> int:
-        """Bring the end to where `data` belongs; returns how many of its units are there."""
+        """Move the end to where `data` belongs; returns how many of its units already exist."""
         units = np.frombuffer(data, CQ_UNIT_DTYPE)
         ends = units["phy_offset"].astype(np.int64) + units["size"]
         known = int(np.searchsorted(ends, self.max_phy_offset, "right"))
@@ -192,11 +194,11 @@ class ConsumeQueue:
         self.names_unsynced = True
 
     def _last_phy_offset(self) -> int:
-        """Offset for blanks behind the last unit: phy_offsets must never fall within a queue."""
+        """Offset for blanks after the last unit: phy_offsets must never decrease within a queue."""
         return self._phy_offset_at(self._end - CQ_UNIT_SIZE) if self._end > self._start else 0
 
     def empty(self) -> None:
-        """Delete all files; the queue is as new."""
+        """Delete all files; the queue is then like a new one."""
         for start in range(self._start, self._end + 1, self._files.file_size):
             self._files.delete(self.topic, self.queue_id, start)
         self._start = self._end = self._min = self.flushed = self.max_phy_offset = 0
@@ -212,7 +214,7 @@ class ConsumeQueue:
     # -- reading -------------------------------------------------------------------------------
 
     def read_units(self, queue_offset: int, count: int) -> Units:
-        """Units from `queue_offset`, at most `count`; stops at the queue's or the file's end."""
+        """Up to `count` units from `queue_offset`; stops at the end of the queue or the file."""
         position = queue_offset * CQ_UNIT_SIZE
         size = min(count * CQ_UNIT_SIZE, self._end - position)
         return self._read(position, size) if size > 0 else np.empty(0, CQ_UNIT_DTYPE)
@@ -226,7 +228,7 @@ class ConsumeQueue:
         return int(CQ_UNIT.unpack(data)[0]) if len(data) == CQ_UNIT_SIZE else 0
 
     def _find_first(self, low: int, phy_offset: int) -> int:
-        """Position of the first unit at or behind `low` whose record is not before `phy_offset`."""
+        """Position of the first unit at or after `low` whose record is not before `phy_offset`."""
         high = self._end
         while low < high:
             middle = (low + high) // (2 * CQ_UNIT_SIZE) * CQ_UNIT_SIZE
@@ -239,9 +241,9 @@ class ConsumeQueue:
     # -- recovery ------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Take up the files: scan from the third-last one to the first invalid unit.
+        """Load the files: scan from the third-last one to the first invalid unit.
 
-        What lies behind is zeroed or deleted. Raises WrongFileSizeError, OSError.
+        Everything after it is zeroed or deleted. Raises WrongFileSizeError, OSError.
         """
         starts = self._files.list_starts(self.topic, self.queue_id)
         if not starts:
@@ -262,9 +264,9 @@ class ConsumeQueue:
         self.flushed = self._end
 
     def _scan(self, position: int, last_end: int) -> tuple[int, bytes]:
-        """Position of the first invalid unit, and the bytes from there on that were read already.
+        """Position of the first invalid unit, and the bytes from there on that were already read.
 
-        The unit before it gives max_phy_offset; 0 when it is blank.
+        The unit before it determines max_phy_offset: 0 if it is blank.
         """
         size = _FIRST_SCAN
         while position < last_end:
@@ -289,9 +291,9 @@ class ConsumeQueue:
     def _cut(self, last_end: int, behind: bytes = b"") -> None:
         """Remove everything between the end and `last_end`, the end of the files on disk.
 
-        behind: the bytes from the end on, as many as were read already.
-        The first file of an empty queue stays unless it is file 0: its name is the offset at
-        which the queue goes on.
+        behind: the bytes after the end, as many as were already read.
+        The first file of an empty queue is kept unless it is file 0: its name is the offset at
+        which the queue continues.
         """
         file_size = self._files.file_size
         keep_first = self._end == self._start and self._start > 0
@@ -302,7 +304,8 @@ class ConsumeQueue:
             self._files.zero_from(self.topic, self.queue_id, self._end)
 
     def _has_left_over(self, behind: bytes) -> bool:
-        """Whether the last file holds anything behind the end: the next pages, then data at all."""
+        """Whether the last file contains anything after the end: checks the next pages, then for
+        any data."""
         near = _PAGE + (-self._end) % _PAGE
         if len(behind) < near:
             behind = self._files.read(self.topic, self.queue_id, self._end, near)
@@ -315,7 +318,7 @@ class ConsumeQueue:
         )
 
     def _find_max_phy_offset(self) -> int:
-        """Behind the record of the last unit that is not blank."""
+        """End of the record of the last unit that is not blank."""
         position = self._end
         while position > self._start:
             in_file = position % self._files.file_size or self._files.file_size
@@ -329,7 +332,7 @@ class ConsumeQueue:
         return 0
 
     def state(self, min_phy_offset: int) -> QueueState:
-        """What `restore` takes, after the last flush; the log begins at `min_phy_offset`."""
+        """The argument of `restore`, after the last flush; the log begins at `min_phy_offset`."""
         return QueueState(
             start=self._start,
             end=self._end,
@@ -343,10 +346,10 @@ class ConsumeQueue:
         )
 
     def restore(self, state: QueueState, min_phy_offset: int) -> bool:
-        """Be as `state` says without a look into the files; False, and nothing is changed, when
-        they were touched since, or when the file system's times are too coarse to tell.
+        """Adopt `state` without reading the files; False, without any change, if they were touched
+        since, or if the file system's times are too coarse to tell.
 
-        min_phy_offset: where the log began then.
+        min_phy_offset: where the log began at that time.
         """
         written_ns = state.marks[1]
         if written_ns and written_ns % _NS_PER_S == 0:
@@ -362,7 +365,7 @@ class ConsumeQueue:
         return True
 
     def record_end(self, queue_offset: int) -> int:
-        """Log position behind the record of a unit; 0 when the unit is not there."""
+        """Log position of the end of a unit's record; 0 if the unit does not exist."""
         units = self.read_units(queue_offset, 1)
         return int(units[0]["phy_offset"]) + int(units[0]["size"]) if len(units) else 0
 
@@ -385,16 +388,15 @@ class ConsumeQueue:
             self.emptied = True
 
     def _ends_badly(self, phy_offset: int) -> bool:
-        """Whether the last unit is blank or of a record that reaches over `phy_offset`."""
+        """Whether the last unit is blank or its record ends after `phy_offset`."""
         unit = self._read(self._end - CQ_UNIT_SIZE, CQ_UNIT_SIZE)[0]
         return int(unit["phy_offset"]) + int(unit["size"]) > phy_offset
 
     # -- retention -----------------------------------------------------------------------------
 
     def correct_min_offset(self, min_phy_offset: int) -> bool:
-        """Move min_offset to the first unit whose record the commit log still has.
-
-        True when it changed. Without such a unit it is the queue's end.
+        """Move min_offset to the first unit whose record is still in the commit log, or to the
+        queue's end if there is none. True if it changed.
         """
         if self._min_is_for == min_phy_offset:
             return False
@@ -407,7 +409,7 @@ class ConsumeQueue:
         return changed
 
     def _begins_at_or_behind(self, min_phy_offset: int) -> bool:
-        """Whether the first unit there is has a record that is still in the log: nearly always."""
+        """Whether the record of the first unit is still in the log, as it nearly always is."""
         if self._end == self._start:
             return False
         data = self._files.read(self.topic, self.queue_id, self._start, CQ_UNIT_SIZE)
@@ -426,8 +428,8 @@ class ConsumeQueue:
         return position
 
     def delete_first_expired(self, min_phy_offset: int) -> bool:
-        """Delete the first file if its last record lies before `min_phy_offset` and another file
-        follows. True when it was deleted."""
+        """Delete the first file if its last record is before `min_phy_offset` and another file
+        follows. True if it was deleted."""
         following = self._start + self._files.file_size
         if following >= self._end or self._phy_offset_at(following - CQ_UNIT_SIZE) >= (
             min_phy_offset
@@ -446,7 +448,7 @@ class ConsumeQueue:
     # -- flushing ------------------------------------------------------------------------------
 
     def dirty_pages(self) -> int:
-        """Pages of 4 KiB begun since the last flush, as RocketMQ counts them."""
+        """4 KiB pages begun since the last flush, counted as in RocketMQ."""
         return self._end // _PAGE - self.flushed // _PAGE
 
     @property
@@ -455,7 +457,7 @@ class ConsumeQueue:
         return self._end != self.flushed or self.names_unsynced
 
     def dirty_files(self) -> list[int]:
-        """First bytes of the files that hold unflushed units."""
+        """First bytes of the files with unflushed units."""
         file_size = self._files.file_size
         first = max(self.flushed - self.flushed % file_size, self._start)
         return list(range(first, self._end, file_size))

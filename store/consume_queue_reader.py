@@ -1,8 +1,8 @@
 """ConsumeQueueReader: consume queues as a process reads them that does not write them.
 
 Lives in `remoting`; any thread may call it (one lock). It follows no file by itself: which offsets
-exist comes from the queue table and is given with each call, and the caller says with `forget` when
-a queue's files were deleted or made anew (the table's generation). Units are 20 bytes as in
+exist comes from the queue table and is passed with each call, and the caller uses `forget` when a
+queue's files were deleted or recreated (the table's generation). Units are 20 bytes as in
 store/consume_queue.py. Corresponds to RocketMQ's ConsumeQueue.getIndexBuffer and
 getOffsetInQueueByTime.
 """
@@ -84,7 +84,7 @@ class ConsumeQueueReader:
         store_timestamp_at(phy_offset) gives a record's store time in ms, negative when it cannot
         be read; units before min_phy_offset are passed over. An exact hit wins; of two neighbours
         the nearer one, the left one in a tie; beyond the newest record it is the last record's
-        offset; 0 for an empty queue or when a record cannot be read. The original picks the file
+        offset; 0 for an empty queue or when a record cannot be read. RocketMQ picks the file
         by its modification time, which a copied store has lost; here it is the first file whose
         last record is not older than the asked time.
         """

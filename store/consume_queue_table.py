@@ -1,10 +1,10 @@
 """ConsumeQueueTable: all consume queues of the store, built from batches of records.
 
-Lives in process `store`. Its dispatch thread builds, the flush and clean threads look after the
-files: all under the one lock of the table, but for fdatasync, which runs outside of it. A batch is
-sorted by queue once, so that each queue gets its units in one write. What moved is published to the
-queue table, after the bytes are in place. It must not know what a record looks like, nor who reads
-the queues. Follows the consumeQueueTable of DefaultMessageStore and
+Used in process `store`. The dispatch thread builds the queues, the flush and clean threads maintain
+the files: all under the one lock of the table, except for fdatasync, which runs outside it. A batch
+is sorted by queue once, so that each queue gets its units in one write. Changes are published to
+the queue table after the bytes are in place. It must not know what a record looks like, or who
+reads the queues. Follows the consumeQueueTable of DefaultMessageStore and
 CommitLogDispatcherBuildConsumeQueue.
 """
 
@@ -34,15 +34,15 @@ _RADIX_LIMIT: Final = 1 << 16
 """Sort keys below this fit uint16, which numpy sorts by radix, ten times as fast."""
 _PROGRESS_STEP: Final = 500
 _MANY_DUE: Final = 64
-"""So many queues are flushed by one call: 80,000 new ones took minutes one by one, and an orderly
-stop does not wait that long."""
+"""From this many queues on, one call flushes them all: 80,000 new ones took minutes one by one, and
+an orderly stop does not wait that long."""
 
 
 class QueueTablePublisher(Protocol):
     """Where readers in other processes see the bounds of the queues."""
 
     def row(self, topic: str, queue_id: int) -> int:
-        """The row of a queue, made on first use."""
+        """The row of a queue, created on first use."""
         ...
 
     def set_offsets(self, row: int, min_offset: int, max_offset: int) -> None:
@@ -50,18 +50,18 @@ class QueueTablePublisher(Protocol):
         ...
 
     def mark_moved(self, row: int) -> None:
-        """Something was added, or taken away."""
+        """Units were added or removed."""
         ...
 
     def reset(self, row: int) -> None:
-        """The queue was emptied: files opened before are not its files any more."""
+        """The queue was emptied: files opened before are no longer its files."""
         ...
 
 
 class ConsumeQueueTable:
     """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method.
 
-    More than 20 methods: every step of the queues' life takes the one lock of this table.
+    Many methods because every step in the life of the queues takes the one lock of this table.
     """
 
     def __init__(self, files: ConsumeQueueFiles, publisher: QueueTablePublisher) -> None:
@@ -71,7 +71,7 @@ class ConsumeQueueTable:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
         self._refused: set[tuple[str, int]] = set()
-        """Queues whose names would leave the directory; each is logged once."""
+        """Queues whose names would point outside the directory; each is logged once."""
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -82,9 +82,9 @@ class ConsumeQueueTable:
     # -- life ----------------------------------------------------------------------------------
 
     def load(self) -> int:
-        """Find the queues' directories; returns how many. Reads no file. Raises OSError.
+        """Find the queues' directories; returns their number. Reads no file. Raises OSError.
 
-        The backup of a re-synchronised store, which lies here in a mount point, is no topic.
+        The backup of a re-synchronised store, which is here in a mount point, is not a topic.
         """
         with self.lock:
             self._files.open()
@@ -108,9 +108,9 @@ class ConsumeQueueTable:
         min_phy_offset: int = 0,
         states: QueueStates | None = None,
     ) -> None:
-        """Take up the files of all queues, those of which `states` still tells the truth unread.
+        """Load the files of all queues; those for which `states` is still valid are not read.
 
-        on_progress(done, all) is called now and then. Raises WrongFileSizeError, OSError.
+        on_progress(done, all) is called from time to time. Raises WrongFileSizeError, OSError.
         """
         states = states or QueueStates()
         unread = 0
@@ -143,11 +143,11 @@ class ConsumeQueueTable:
     # -- queues --------------------------------------------------------------------------------
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, None when it has never had a unit. Read it under `lock`."""
+        """The queue; None if it has never had a unit. Read it under `lock`."""
         return self._queues.get((topic, queue_id))
 
     def max_phy_offset(self) -> int:
-        """Behind the newest record that any queue has a unit for; 0 for an empty store."""
+        """End of the newest record that has a unit in any queue; 0 for an empty store."""
         with self.lock:
             return max((queue.max_phy_offset for queue in self._queues.values()), default=0)
 
@@ -156,7 +156,7 @@ class ConsumeQueueTable:
         return queue
 
     def _find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """None, with one log line, for a name that is no directory name of its own."""
+        """None, with one log line, for a name that cannot be a directory name."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             return queue
@@ -170,9 +170,9 @@ class ConsumeQueueTable:
     # -- building ------------------------------------------------------------------------------
 
     def dispatch(self, records: RecordArrays) -> None:
-        """Append the units of `records` and publish what moved.
+        """Append the units of `records` and publish the changes.
 
-        What is built already is skipped. Raises DiskFullError, StoreError.
+        Units that already exist are skipped. Raises DiskFullError, StoreError.
         """
         if records.count == 0:
             return
@@ -181,7 +181,7 @@ class ConsumeQueueTable:
             try:
                 self._build(records, moved)
             finally:
-                # Also when the disk is full half-way: the same records will move them no more.
+                # Even if the disk fills up half-way: the same records will not move them again.
                 for queue in moved:
                     self._publish(queue)
                 self._dirty.update(moved)
@@ -199,7 +199,7 @@ class ConsumeQueueTable:
         units["size"] = sizes
         units["tags_code"] = records.tags_codes[order]
         data = memoryview(units.tobytes())
-        # A run ends with its queue, and where queue offsets do not follow each other.
+        # A run ends with its queue, and where queue offsets are not consecutive.
         begins = np.concatenate(([True], queue_offsets[1:] - queue_offsets[:-1] != 1))
         begins[starts] = True
         firsts = np.flatnonzero(begins)
@@ -240,18 +240,18 @@ class ConsumeQueueTable:
                 queue.truncate(phy_offset)
 
     def delete_topic(self, topic: str) -> int:
-        """Delete all queues of `topic`; returns how many."""
+        """Delete all queues of `topic`; returns their number."""
         with self.lock:
             return self._destroy([queue for queue in self if queue.topic == topic])
 
     def delete_unused_topics(self, retained: Collection[str]) -> int:
-        """Delete the queues of all topics that are not in `retained` (316); returns how many."""
+        """Delete the queues of all topics not in `retained` (316); returns their number."""
         with self.lock:
             return self._destroy([queue for queue in self if queue.topic not in retained])
 
     def delete_expired_queues(self, min_phy_offset: int, spared: Collection[str]) -> int:
-        """Delete queues (306) whose last record lies before `min_phy_offset`, but for the topics
-        in `spared` (the schedule topic); returns how many."""
+        """Delete queues (306) whose last record is before `min_phy_offset`, except for the topics
+        in `spared` (the schedule topic); returns their number."""
         with self.lock:
             expired = [queue for queue in self if queue.is_expired(min_phy_offset)]
             return self._destroy([queue for queue in expired if queue.topic not in spared])
@@ -266,8 +266,8 @@ class ConsumeQueueTable:
         return len(queues)
 
     def clean(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
-        """Delete files whose records the commit log does not have any more, correct the min
-        offsets and publish them; returns how many files.
+        """Delete files whose records are no longer in the commit log, correct the min offsets and
+        publish them; returns the number of files.
 
         `pause` is called after each deleted file, without the lock; True ends the pass early.
         """
@@ -280,7 +280,7 @@ class ConsumeQueueTable:
         return deleted
 
     def _clean_queue(self, queue: ConsumeQueue, min_phy_offset: int) -> bool:
-        """Delete at most one file of `queue`; True when it did."""
+        """Delete at most one file of `queue`; True if it did."""
         with self.lock:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
                 return False

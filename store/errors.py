@@ -1,4 +1,4 @@
-"""What can go wrong in the store, as exceptions. Texts say what, where, and the way out.
+"""What can go wrong in the store, as exceptions. Texts name the problem, the place and the remedy.
 
 Any thread raises them. They know no response code and no exit code: broker/ maps them.
 """

@@ -2,7 +2,7 @@
 
 Written by process `store` (its dispatch thread), queried there and by `remoting` through read-only
 maps. A batch becomes visible in the order units, slots, header, so that a reader in another process
-never follows a chain into bytes that are not there. Units go through pwrite and the slots' room is
+never follows a chain into bytes that are not there. Units are written with pwrite and the slots are
 allocated at creation: a full disk is an OSError, not a SIGBUS. It must not know records or topics:
 its keys are hashes. Big-endian, signed:
 
@@ -47,7 +47,7 @@ _SLOT_SIZE: Final = 4
 _UNIT_COUNT_AT: Final = 36
 _INT32_MAX: Final = (1 << 31) - 1
 _ORDER_BITS: Final = 20
-"""A batch is cut so that slot and position in the batch share one sortable int64."""
+"""Batches are limited so that slot and position in the batch fit into one sortable int64."""
 
 
 def index_file_size(hash_slot_num: int, max_index_num: int) -> int:
@@ -58,7 +58,7 @@ def index_file_size(hash_slot_num: int, max_index_num: int) -> int:
 class IndexFile:
     """One mapped index file. Owned by: the thread that dispatches, or one reader.
 
-    More than 20 methods: header, slots and units of one file have no other reader or writer.
+    Many methods because nothing else reads or writes the header, slots and units of a file.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class IndexFile:
         end_phy_offset: int,
         end_timestamp: int,
     ) -> Self:
-        """A fresh file, its header preset with the end of the file before it (0, 0 for none)."""
+        """A new file, its header preset with the end of the previous file (0, 0 without one)."""
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            # Full length first: a file cut short by a crash is then empty (IndexService.load).
+            # Full length first: a file truncated by a crash is then empty (IndexService.load).
             os.ftruncate(fd, index_file_size(hash_slot_num, max_index_num))
             os.posix_fallocate(fd, 0, INDEX_HEADER.size + hash_slot_num * _SLOT_SIZE)
             preset = (end_timestamp, end_timestamp, end_phy_offset, end_phy_offset, 0, 0)
@@ -159,7 +159,7 @@ class IndexFile:
     def put_batch(
         self, key_hashes: Int64Array, phy_offsets: Int64Array, store_timestamps: Int64Array
     ) -> int:
-        """Add entries in order; returns how many fitted. Raises DiskFullError, OSError.
+        """Add entries in order; returns how many fit. Raises DiskFullError, OSError.
 
         key_hashes: as index_key_hash, 0 ... 2**31 - 1. store_timestamps in ms.
         """
@@ -197,7 +197,7 @@ class IndexFile:
     ) -> tuple[tuple[Int64Array, Int64Array], Int64Array]:
         """(slots in order, unit for each), and each new unit's previous one.
 
-        Entries of one slot within the batch follow each other; the last one becomes the head.
+        Entries of one slot within the batch are chained; the last one becomes the head.
         """
         count = len(slots)
         keys = np.sort(slots << _ORDER_BITS | np.arange(count, dtype=np.int64))
@@ -223,8 +223,8 @@ class IndexFile:
             raise _disk_error(self.path, error) from error
 
     def repair_chains(self) -> int:
-        """After a writer died inside a batch: heads that are no entries yet go back to the entry
-        before them. Returns how many slots were repaired."""
+        """After a writer died within a batch: move heads that point to units not yet entered back
+        to the previous entry. Returns the number of repaired slots."""
         first = self.unit_count
         slots = np.flatnonzero(self._slots >= first)
         for slot in slots.tolist():
@@ -255,7 +255,7 @@ class IndexFile:
         self, found: list[int], key_hash: int, max_num: int, begin_ms: int, end_ms: int
     ) -> None:
         """Append to `found` the entries of `key_hash` stored in [begin_ms, end_ms], newest first,
-        until it has `max_num`. Times are known to the second; hash collisions are not told apart.
+        until it has `max_num`. Times are known to the second; hash collisions are included.
         """
         begin = self.begin_timestamp
         number = int(self._slots[key_hash % self._slot_num])

@@ -3,7 +3,7 @@
 IndexService lives in process `store`: its dispatch thread puts entries, its clean thread deletes
 expired files, both under one lock. IndexReader lives in `remoting` and follows the files through
 read-only maps. An index file is named by the local time of its creation; when it is full the next
-one begins and the full one is flushed by a thread of its own. The original loses keys after a crash
+one begins and the full one is flushed by a thread of its own. RocketMQ loses keys after a crash
 (it deletes the newest file and rebuilds only what recovery dispatches); here `rebuild_from` says
 from where the log must be dispatched again to the index alone. Follows IndexService.
 """
@@ -45,7 +45,7 @@ class QueryOffsetResult:
 def index_file_name(now_ms: int, after: str) -> str:
     """yyyyMMddHHmmssSSS in local time, but always behind the name `after` ("" for none).
 
-    So neither two files of one millisecond nor a clock set back mix up the files' order.
+    So the order is kept even if two files are made in one millisecond or the clock is set back.
     """
     seconds, millis = divmod(now_ms, 1000)
     name = f"{time.strftime('%Y%m%d%H%M%S', time.localtime(seconds))}{millis:03d}"
@@ -305,7 +305,7 @@ class IndexReader:
     def query(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
     ) -> QueryOffsetResult:
-        """See query_index_files; takes up new files and lets go of deleted ones first."""
+        """See query_index_files; maps new files and unmaps deleted ones first."""
         with self._lock:
             self._refresh()
             files = [self._files[path] for path in sorted(self._files)]

@@ -1,9 +1,9 @@
-"""MappedFileQueue: the files of one directory as one run of bytes.
+"""MappedFileQueue: the files of one directory as one sequence of bytes.
 
-Reads the directory, checks it, finds the file of an offset and maps it when it is first asked for;
-of many mapped files the longest unused are let go. Files that appear later are found when an offset
-lies behind the known ones. Owned by one thread: every thread and process that reads the log has its
-own. It knows no record; whoever reads up to where is told by the control page. Corresponds to
+Lists the directory, checks it, finds the file of an offset and maps it on first use; when many
+files are mapped, the least recently used are unmapped. Files that appear later are found when an
+offset lies beyond the known ones. Owned by one thread: every thread and process that reads the log
+has its own. It knows no record; the control page says how far a reader may read. Corresponds to
 RocketMQ's MappedFileQueue.
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:
-    """One file of a directory as it was found. `mtime_ms`: when it was last written."""
+    """One file as found in the directory. `mtime_ms`: when it was last written."""
 
     start_offset: int
     path: Path
@@ -33,9 +33,9 @@ class StoreFile:
 
 
 def list_store_files(directory: Path) -> list[StoreFile]:
-    """The files with 20-digit names, by start offset; everything else is left out.
+    """The files with 20-digit names, by start offset; everything else is omitted.
 
-    A directory that does not exist has none. Files that vanish meanwhile are left out.
+    A directory that does not exist has none. Files that disappear meanwhile are omitted.
     """
     try:
         entries = list(os.scandir(directory))
@@ -59,7 +59,7 @@ def _store_file(entry: os.DirEntry[str]) -> StoreFile | None:
 class MappedFileQueue:
     """See the module. `file_size`: bytes of every file; files start at its multiples.
 
-    More than 20 methods: each is a few lines on the same sorted list of files.
+    Many methods because everything works on the same sorted list of files, in a few lines each.
     """
 
     def __init__(self, directory: Path, file_size: int, *, max_maps: int = 16) -> None:
@@ -90,7 +90,7 @@ class MappedFileQueue:
         self._starts = [file.start_offset for file in files]
 
     def refresh(self) -> None:
-        """Read the directory again; maps of files that are gone are dropped."""
+        """Read the directory again and unmap files that are gone."""
         self._starts = [file.start_offset for file in list_store_files(self.directory)]
         for start in [start for start in self._maps if start not in self._starts]:
             self._maps.pop(start).close()
@@ -161,7 +161,7 @@ class MappedFileQueue:
         return self.directory / file_name(start_offset)
 
     def next_file_offset(self, phy_offset: int) -> int:
-        """Start of the file behind the one that holds `phy_offset`."""
+        """Start of the file after the one that contains `phy_offset`."""
         return phy_offset - phy_offset % self.file_size + self.file_size
 
     # -- files and views -----------------------------------------------------------------------
@@ -213,7 +213,7 @@ class MappedFileQueue:
             self._maps.popitem(last=False)[1].close()
         return file
 
-    # -- letting go ----------------------------------------------------------------------------
+    # -- removal -------------------------------------------------------------------------------
 
     def drop_below(self, min_phy_offset: int) -> None:
         """Forget and unmap files that end at or before `min_phy_offset`."""
@@ -223,7 +223,7 @@ class MappedFileQueue:
                 file.close()
 
     def delete_from(self, start_offset: int) -> list[Path]:
-        """Unlink the files that start at or behind `start_offset`, newest first."""
+        """Unlink the files that start at or after `start_offset`, newest first."""
         deleted: list[Path] = []
         while self._starts and self._starts[-1] >= start_offset:
             start = self._starts.pop()
@@ -236,7 +236,7 @@ class MappedFileQueue:
         return deleted
 
     def close(self) -> None:
-        """Unmap everything; views that are out stay readable."""
+        """Unmap everything; views that are still lent stay readable."""
         while self._maps:
             self._maps.popitem()[1].close()
 

@@ -1,4 +1,4 @@
-"""The commit log record: its bytes, in this one place.
+"""The commit log record: its byte layout, known only here.
 
 Pure functions over buffers, any thread; knows no file. All integers big-endian, signed unless said.
 
@@ -25,7 +25,6 @@ import enum
 import ipaddress
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -80,11 +79,6 @@ assert struct.calcsize(">iIiiiqq") == SYS_FLAG_AT
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 
-BATCH_ITEM_HEAD: Final = Struct(">iiiii")
-"""A batch's item as a client sends it: totalSize, magic, bodyCRC, flag, body size; then body,
-int16 properties size, properties. Magic and CRC are zero and not looked at."""
-assert BATCH_ITEM_HEAD.size == 20
-
 
 class RecordKind(enum.IntEnum):
     """What `check_record` found."""
@@ -103,15 +97,6 @@ class RecordCheck:
     kind: RecordKind
     size: int = 0
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchItem:
-    """One message of a batch body."""
-
-    flag: int
-    body: Buffer
-    properties: Buffer
 
 
 # -- layout ------------------------------------------------------------------------------------
@@ -265,9 +250,9 @@ def check_record(
 ) -> RecordCheck:
     """Judge what lies at `position` of a file's bytes, which is `phy_offset` in the log.
 
-    limit: where in `view` the file ends; a blank must reach exactly to it. Stricter than the
-    original: physicalOffset must be the real place (a stale record of an older write is not a
-    message), a blank must have the right size, and with check_crc a topic no zero bytes.
+    limit: where in `view` the file ends; a blank must end exactly there. Stricter than RocketMQ:
+    physicalOffset must be the actual position (a stale record of an older write is not a message),
+    a blank must have the right size, and with check_crc a topic must not contain zero bytes.
     """
     found = _lay_out(view, position, limit)
     if isinstance(found, RecordCheck):
@@ -281,7 +266,7 @@ def check_record(
 
 
 def _find_damage(view: Buffer, layout: _Layout) -> str:
-    """What the costly checks say: the body's CRC, and a topic whose end was never written."""
+    """The result of the costly checks: the body's CRC, and a topic whose end was never written."""
     if 0 in view[layout.topic_at : layout.topic_end]:
         return "the topic has zero bytes"
     _, _, expected, *_, body_size = layout.fields
@@ -336,39 +321,6 @@ def _lay_out_message(view: Buffer, position: int, end: int) -> _Layout | RecordC
     if properties_size < 0 or topic_end + 2 + properties_size != end:
         return _invalid(f"totalSize {end - position} is not the sum of its parts")
     return _Layout(fields, body_at, topic_at, topic_end, end)
-
-
-# -- batches -----------------------------------------------------------------------------------
-
-
-def iterate_batch(body: Buffer) -> Iterator[BatchItem]:
-    """The messages of a batch as a client sent it. Raises MessageIllegalError at the first lie.
-
-    Every item's sizes are checked against each other and the rest of the body before the item is
-    given out; slices of `body` are given, not copies of more than them.
-    """
-    at, end = 0, len(body)
-    while at < end:
-        item_end, item = _batch_item(body, at, end)
-        yield item
-        at = item_end
-
-
-def _batch_item(body: Buffer, at: int, end: int) -> tuple[int, BatchItem]:
-    if end - at < BATCH_ITEM_HEAD.size + 2:
-        raise MessageIllegalError(f"batch: {end - at} bytes at {at} are too few for an item")
-    total, _magic, _crc, flag, body_size = BATCH_ITEM_HEAD.unpack_from(body, at)
-    body_at = at + BATCH_ITEM_HEAD.size
-    body_end = body_at + body_size
-    if body_size < 0 or body_end + 2 > end:
-        raise MessageIllegalError(f"batch: item at {at} claims a body of {body_size} bytes")
-    (properties_size,) = PROPERTIES_LENGTH.unpack_from(body, body_end)
-    item_end = body_end + 2 + properties_size
-    if properties_size < 0 or item_end > end:
-        raise MessageIllegalError(f"batch: item at {at} claims properties of {properties_size}")
-    if total != item_end - at:
-        raise MessageIllegalError(f"batch: item at {at} claims {total} bytes, has {item_end - at}")
-    return item_end, BatchItem(flag, body[body_at:body_end], body[body_end + 2 : item_end])
 
 
 # -- hosts and message ids ---------------------------------------------------------------------

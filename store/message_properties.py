@@ -1,7 +1,7 @@
 """Message properties: `name U+0001 value` pairs separated by U+0002, as text and as a dict.
 
-Pure functions, any thread; they know no property by name. The reader is as tolerant as the
-original's: a pair without separator, name or value is skipped, of equal names the last counts. The
+Pure functions, any thread; they know no property by name. The reader is as tolerant as RocketMQ's:
+a pair without separator, name or value is skipped, of equal names the last counts. The
 order of a rebuilt text is the dict's (Java's map order matters to nobody). Corresponds to
 RocketMQ's MessageDecoder.messageProperties2String / string2messageProperties.
 """

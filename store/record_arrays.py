@@ -2,12 +2,14 @@
 
 Used by ReputMessageService in process `store` (its dispatch thread) and by recovery. One walk over
 the record sizes, one gather of the fixed heads, then everything is arithmetic on whole columns; a
-loop over fields costs four times as much. A few records (a quiet broker) go a plain way of their
-own, for which numpy's fixed costs would be too high; tests prove both give the same. Every array is
-a copy: the view of the mapped file is only borrowed for the call. It checks what it reads (sizes,
-magic, physical offset, lengths that must add up) but not the body's CRC, as RocketMQ's reput does.
-It must not know what consume queues or index files look like. The record layout itself is told in
-store/message_codec.py. Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize.
+loop over fields costs four times as much. Small batches (a quiet broker) are parsed one by one,
+since numpy's fixed costs would be too high; tests show that both give the same result. Every array
+is a copy: the view of the mapped file is only borrowed for the call. It checks what it reads
+(sizes, magic, physical offset, lengths that must add up) but not the body's CRC, as RocketMQ's
+reput does. It must not know what consume queues or index files look like. The record layout itself
+is in store/message_codec.py. Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize.
+
+Long because the two ways of parsing must give the same result and stand side by side.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ _ANY_V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _SMALL_BATCH: Final = 24
-"""Below this many records the plain way is faster (tests/bench/dispatch.py prints both)."""
+"""Below this many records parsing one by one is faster (tests/bench/dispatch.py prints both)."""
 _RUN_AFTER: Final = 4
 _RUN_AFTER_MAX: Final = 256
 _RUN_WORTH_IT: Final = 16
@@ -96,9 +98,9 @@ class ScanEnd(enum.Enum):
 class RecordArrays:
     """The records of one view, in log order. All arrays but the last two have `count` entries.
 
-    consumed: bytes of the view that these records fill. end: what comes after them; for INVALID
-    `reason` says what is wrong there, for PARTIAL `needed` is the size of the cut record (0 when
-    even its size is cut off).
+    consumed: bytes of the view that these records fill. end: what follows them; for INVALID
+    `reason` says what is wrong there, for PARTIAL `needed` is the size of the incomplete record (0
+    if even its size is incomplete).
     """
 
     count: int
@@ -135,7 +137,7 @@ class RecordArrays:
 
 @dataclass(slots=True)
 class _Heads:
-    """Columns of the fixed part and the places of the variable parts (positions in the view)."""
+    """Columns of the fixed part, and positions of the variable parts in the view."""
 
     at: Int64Array
     sizes: Int64Array
@@ -160,8 +162,8 @@ _HEAD_COLUMNS: Final = tuple(_Heads.__slots__)
 def parse_records(view: memoryview, phy_offset: int, extractor: PropertyExtractor) -> RecordArrays:
     """The whole records at the start of `view`, whose first byte is `phy_offset` of the log.
 
-    The view must not reach over the end of its file. Never raises for bad data: see
-    RecordArrays.end. Nothing of the result refers to the view.
+    The view must not extend beyond the end of its file. Never raises for bad data: see
+    RecordArrays.end. The result does not refer to the view.
     """
     at, stopped_at = walk_sizes(view)
     end, reason, needed = _judge_stop(view, stopped_at, phy_offset)
@@ -208,10 +210,10 @@ def parse_records(view: memoryview, phy_offset: int, extractor: PropertyExtracto
 
 
 def walk_sizes(view: memoryview) -> tuple[Int64Array, int]:
-    """Positions of all records (and of a long blank) that lie whole in `view`, and where it ends.
+    """Positions of all whole records (and a long blank) in `view`, and where they end.
 
-    Hot loop: 0.1 us a record of mixed sizes; runs of equal sizes are guessed and compared in one
-    move, at 0.01 us a record.
+    Hot loop: 0.1 us a record of mixed sizes; runs of equal sizes are guessed and compared at once,
+    at 0.01 us a record.
     """
     end = len(view)
     unpack = _INT32.unpack_from
@@ -247,7 +249,7 @@ def walk_sizes(view: memoryview) -> tuple[Int64Array, int]:
 
 
 def walk_records(view: memoryview) -> tuple[Int64Array, int]:
-    """As walk_sizes, but a blank at the end is no record: the walk ends before it."""
+    """Like walk_sizes, but a blank at the end is not a record: the walk ends before it."""
     at, stopped = walk_sizes(view)
     if len(at) and is_blank_at(view, int(at[-1])):
         return at[:-1], int(at[-1])
@@ -287,7 +289,7 @@ _Wrong = tuple[int, ScanEnd, str, int]
 
 
 def _wrong(view: memoryview, at: int, phy_offset: int) -> _Wrong:
-    """What is the matter with the record (or long blank) at `at`."""
+    """What is wrong with the record (or long blank) at `at`."""
     size, magic = SIZE_AND_MAGIC.unpack_from(view, at)
     if magic == MAGIC_BLANK:
         return at, ScanEnd.BLANK, "", 0
@@ -325,7 +327,7 @@ def _read_heads(view: memoryview, at: Int64Array, phy_offset: int) -> tuple[_Hea
         body_sizes = _byte_strided(view, ">i4")[np.minimum(topic_at - 4, last)].astype(np.int64)
     topic_at += body_sizes
     ends = at + sizes
-    # A wrong length must not read outside the view; it is found out below.
+    # A wrong length must not read outside the view; it is detected below.
     bad = (body_sizes < 0) | (topic_at + 3 > ends)
     is_v2 = magics == MAGIC_V2
     topic_sizes = _byte_strided(view, "i1")[np.clip(topic_at, 0, last)].astype(np.int64)
@@ -362,7 +364,7 @@ def _read_heads(view: memoryview, at: Int64Array, phy_offset: int) -> tuple[_Hea
 def _read_heads_plainly(
     view: memoryview, at: list[int], phy_offset: int
 ) -> tuple[_Heads, _Wrong | None]:
-    """The same for a few records, one after the other."""
+    """The same for a few records, one by one."""
     rows: list[tuple[int, ...]] = []
     wrong: _Wrong | None = None
     for position in at:
@@ -420,7 +422,7 @@ def _read_head_plainly(view: memoryview, at: int, phy_offset: int) -> tuple[int,
 
 
 class _Numbering(dict[bytes, int]):
-    """Numbers what it is asked for, in the order of first sight."""
+    """Numbers its keys in the order of their first use."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -453,6 +455,6 @@ def _number_topics(
     table = names.view(np.uint8).reshape(len(at), size)
     if (table.min(axis=0) == table.max(axis=0)).all():
         return numbering[table[0].tobytes()]
-    # "S" drops trailing zero bytes, which within one length still tells all names apart.
+    # "S" drops trailing zero bytes; names of one length still differ without them.
     spelled = [name.ljust(size, b"\0") for name in names.view(f"S{size}").tolist()]
     return np.fromiter(map(numbering.__getitem__, spelled), np.int64, len(at))

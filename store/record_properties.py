@@ -1,12 +1,12 @@
 """Tags codes and index key hashes of many records at once, out of their properties.
 
-Used by record_arrays, on its caller's thread. Properties of one length are laid under each other as
-the rows of a byte matrix. The first row is read as a template: its separators and names must be
-the same in the other rows, whose values may differ; then TAGS, UNIQ_KEY, KEYS and DELAY are fixed
-columns, and a Java hash is one matrix product with powers of 31. Rows that differ get templates of
-their own; what stays (few of a kind, values that are not ASCII) is read one by one, its keys are
-hashed all at once, and the result never depends on luck. It knows properties, not records, queues
-or index files.
+Used by record_arrays, on its caller's thread. Properties of one length become the rows of a byte
+matrix. The first row is parsed as a template: its separators and names must be the same in the
+other rows, whose values may differ; then TAGS, UNIQ_KEY, KEYS and DELAY are fixed columns, and a
+Java hash is one matrix product with powers of 31. Rows that differ get templates of their own; the
+rest (few of a kind, non-ASCII values) is read one by one, and its keys are hashed together. The
+result does not depend on which way was taken. It knows properties, not records, queues or index
+files.
 Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize and IndexService.buildIndex.
 """
 
@@ -22,21 +22,13 @@ from numpy.typing import NDArray
 
 from store.java_hash import string_hash, tags_code
 from store.message_properties import find_property
+from store.property_template import DELAY, KEYS, TAGS, UNIQ_KEY, Bytes2D, PropertyTemplate
 
 log = logging.getLogger(__name__)
 
 Int64Array = NDArray[np.int64]
-Bytes2D = NDArray[np.uint8]
 
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
-_TAGS: Final = b"TAGS"
-_UNIQ_KEY: Final = b"UNIQ_KEY"
-_KEYS: Final = b"KEYS"
-_DELAY: Final = b"DELAY"
-_NAMES: Final = (_TAGS, _UNIQ_KEY, _KEYS, _DELAY)
-_NAME_END: Final = 1
-_PAIR_END: Final = 2
-_BLANK: Final = 0x20
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 _MASK: Final = 0xFFFFFFFF
 _FEW_ROWS: Final = 16
@@ -60,7 +52,7 @@ class _KeyPart:
 
 @dataclass(slots=True)
 class _Result:
-    """What is filled while the rows are worked off."""
+    """Filled while the rows are processed."""
 
     tags_codes: Int64Array
     key_parts: list[_KeyPart] = field(default_factory=list)
@@ -78,63 +70,6 @@ class _Topics:
     """Java hash of "topic#" for each topic id."""
     schedule_id: int
     """The schedule topic's id, -1 when no record has it."""
-
-
-class PropertyTemplate:
-    """The form of one properties text: which columns are fixed, which hold the wanted values."""
-
-    __slots__ = ("fixed", "highest", "key_spans", "keys_span", "lowest", "spans", "text")
-
-    def __init__(self, properties: bytes) -> None:
-        """Reads the pairs; of equal names the last counts, a pair without value is none."""
-        self.text = np.frombuffer(properties, np.uint8)
-        self.spans: dict[bytes, tuple[int, int]] = {}
-        self.fixed = np.zeros(len(properties), np.bool_)
-        start = 0
-        for pair in properties.split(b"\x02"):
-            self._read_pair(pair, start)
-            start += len(pair) + 1
-        self.fixed |= self.text == _PAIR_END
-        self.keys_span = self.spans.get(_KEYS, (0, 0))
-        self.key_spans = self._split_keys(properties)
-        self.lowest = np.where(self.fixed, self.text, _PAIR_END + 1)
-        self.highest = np.where(self.fixed, self.text, 0xFF)
-        for first, end in self.spans.values():
-            self.highest[first:end] = 0x7F
-
-    def _read_pair(self, pair: bytes, start: int) -> None:
-        name, separator, value = pair.partition(b"\x01")
-        if not separator:
-            return
-        value_at = start + len(name) + 1
-        self.fixed[start:value_at] = True
-        if name in _NAMES and value:
-            self.spans[name] = value_at, value_at + len(value)
-
-    def _split_keys(self, properties: bytes) -> list[tuple[int, int]]:
-        found = [self.spans[_UNIQ_KEY]] if _UNIQ_KEY in self.spans else []
-        start, end = self.keys_span
-        for word in properties[start:end].split(b" "):
-            if word:
-                found.append((start, start + len(word)))
-            start += len(word) + 1
-        return found
-
-    def like(self, table: Bytes2D) -> NDArray[np.bool_] | None:
-        """Which rows have this form; None = all have."""
-        start, end = self.keys_span
-        blanks = self.text[start:end] == _BLANK
-        low, high = table.min(axis=0), table.max(axis=0)
-        if (
-            (low >= self.lowest).all()
-            and (high <= self.highest).all()
-            and not ((table[:, start:end] == _BLANK) != blanks).any()
-        ):
-            return None
-        fits = np.all((table >= self.lowest) & (table <= self.highest), axis=1)
-        return np.asarray(
-            fits & np.all((table[:, start:end] == _BLANK) == blanks, axis=1), np.bool_
-        )
 
 
 def _hash_columns(table: Bytes2D, first: int, end: int) -> NDArray[np.uint32]:
@@ -224,13 +159,13 @@ class PropertyExtractor:
     ) -> None:
         """Rows of one form: hashes of whole columns."""
         spans = template.spans
-        if _TAGS in spans:
-            hashes = _hash_columns(table, *spans[_TAGS])
+        if TAGS in spans:
+            hashes = _hash_columns(table, *spans[TAGS])
             result.tags_codes[rows] = hashes.view(np.int32)
-        if topics.schedule_id >= 0 and _DELAY in spans:
+        if topics.schedule_id >= 0 and DELAY in spans:
             delayed = np.flatnonzero(topics.ids[rows] == topics.schedule_id)
             self._delay_columns(
-                table[delayed, slice(*spans[_DELAY])], rows[delayed], times, result.tags_codes
+                table[delayed, slice(*spans[DELAY])], rows[delayed], times, result.tags_codes
             )
         if self._with_keys and template.key_spans:
             found = np.empty((len(rows), len(template.key_spans)), np.uint32)
@@ -273,14 +208,14 @@ class PropertyExtractor:
         times: Int64Array,
         result: _Result,
     ) -> None:
-        """The exact plain way, 2 us a record."""
+        """Records one by one, 2 us each."""
         tags_codes, with_keys = result.tags_codes, self._with_keys
         for text, row in zip(texts, rows.tolist(), strict=True):
-            tags = find_property(text, _TAGS)
+            tags = find_property(text, TAGS)
             if tags is not None:
                 tags_codes[row] = self._tags_code(tags)
             if topics.schedule_id >= 0 and topics.ids[row] == topics.schedule_id:
-                delay = find_property(text, _DELAY)
+                delay = find_property(text, DELAY)
                 if delay is not None:
                     self._delay_one(delay, row, times, tags_codes)
             if with_keys:
@@ -313,8 +248,8 @@ def _topic_hash(topic: bytes) -> int:
 
 def _words(properties: bytes) -> list[bytes]:
     """The keys of one record: UNIQ_KEY, then the words of KEYS."""
-    uniq_key = find_property(properties, _UNIQ_KEY)
-    keys = find_property(properties, _KEYS)
+    uniq_key = find_property(properties, UNIQ_KEY)
+    keys = find_property(properties, KEYS)
     words = [] if uniq_key is None else [uniq_key]
     if keys is not None:
         words += [word for word in keys.split(b" ") if word] if b" " in keys else [keys]

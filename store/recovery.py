@@ -131,7 +131,7 @@ def _report(result: RecoveryResult, mode: RecoveryMode) -> None:
         )
 
 
-# -- the word of clean.exit --------------------------------------------------------------------
+# -- clean.exit --------------------------------------------------------------------------------
 
 
 def _trust(

@@ -41,12 +41,12 @@ class ReplicaLog:
     # -- life ----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take up writing at MAX_PHY_OFFSET; zero what a dead writer left. Raises StoreError."""
+        """Start writing at MAX_PHY_OFFSET; zero what a dead writer left. Raises StoreError."""
         zero_unpublished(self._directory, self.file_size, self._page)
         self.position = self._counters[MAX_PHY_OFFSET]
 
     def close(self) -> None:
-        """Zero what is not published and let go of the file. Idempotent. Raises StoreError: a
+        """Zero what is not published and release the file. Idempotent. Raises StoreError: a
         file is gone; the next `open` does what could not be done."""
         try:
             self.discard()

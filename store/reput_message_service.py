@@ -41,16 +41,16 @@ class Sleeper(Protocol):
     """How the service sleeps until the log grows (the owner's side of a Bell)."""
 
     def announce_sleep(self) -> None:
-        """Say that I sleep; look for work after this."""
+        """Announce a sleep; check for work after this."""
 
     def announce_awake(self) -> None:
-        """Say that I am awake."""
+        """Announce being awake."""
 
     def wait(self, timeout_ms: float) -> None:
         """Sleep until woken or `timeout_ms` are over; awake afterwards."""
 
     def ring(self) -> None:
-        """End the sleep of who lies down. Any thread."""
+        """End the sleep. Any thread."""
 
 
 def read_chunk(

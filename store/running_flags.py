@@ -1,8 +1,8 @@
 """Running flags: why the store refuses writes, as bits of one number in the control page.
 
 Written by the `store` process, any of its threads (one lock); read by everybody. 0 = writable.
-Values are RocketMQ's RunningFlags. It decides nothing: who finds a reason sets it, and clears
-it when the reason is gone.
+Values are RocketMQ's RunningFlags. It decides nothing: whoever finds a reason sets it, and clears
+it when the reason no longer holds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RunningFlag(enum.IntFlag):
 
 
 class RunningFlags:
-    """The set of reasons. Several may set the same flag; it is over when the last takes it back."""
+    """The set of reasons. Several may set a flag; it ends when the last one clears it."""
 
     def __init__(self, publish: Callable[[int, str], None]) -> None:
         """`publish` gets the new number (0 at once) and the reasons, under the lock; it must be
@@ -64,7 +64,7 @@ class RunningFlags:
         return True
 
     def clear(self, flag: RunningFlag, reason: str, *, by: str) -> bool:
-        """`by` takes its word back. True, and a log line, when it had given it."""
+        """`by` withdraws its reason. True, and a log line, if it had set it."""
         with self._lock:
             holders = self._holders.get(flag, {})
             if by not in holders:

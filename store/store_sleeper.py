@@ -34,12 +34,12 @@ class StoreSleeper:
         self._wake_flush = wake_flush
 
     def announce_sleep(self) -> None:
-        """Sleeper: say that I sleep; each turn of the dispatch thread is a beat."""
+        """Sleeper: announce a sleep; each turn of the dispatch thread is a beat."""
         self._page.beat(ProcessIndex.STORE)
         self._bell.announce_sleep()
 
     def announce_awake(self) -> None:
-        """Sleeper: say that I am awake."""
+        """Sleeper: announce being awake."""
         self._bell.announce_awake()
 
     def wait(self, timeout_ms: float) -> None:

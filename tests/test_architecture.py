@@ -92,6 +92,10 @@ ONLY_IN = {
 }
 BANNED_NAMES = {"common", "utils", "util", "helpers", "misc"}
 MAX_MODULE_LINES = 600
+REASON_MODULE_LINES = 400
+"""A longer module says in its docstring why: "Long because ..."."""
+REASON_METHODS = 20
+"""A class with more methods says in its docstring why: "Many methods because ..."."""
 MAX_FUNCTION_LINES = 100
 
 PENDING_FIELDS: dict[str, set[str]] = {}
@@ -303,9 +307,63 @@ def test_no_grab_bags() -> None:
     assert wrong == []
 
 
+def _lines(module: Module) -> int:
+    return len(module.path.read_text(encoding="utf-8").splitlines())
+
+
+def _gives_reason(node: ast.Module | ast.ClassDef, beginning: str) -> bool:
+    """Whether a sentence of the docstring begins so and goes on."""
+    text = " ".join((ast.get_docstring(node) or "").split())
+    return re.search(rf"(?:^|[.:)] ){beginning} \w[^.]*\.", text) is not None
+
+
 def test_modules_stay_readable() -> None:
-    sizes = {m.name: len(m.path.read_text(encoding="utf-8").splitlines()) for m in modules()}
+    sizes = {module.name: _lines(module) for module in modules()}
     assert {name: size for name, size in sizes.items() if size > MAX_MODULE_LINES} == {}
+
+
+def test_long_modules_say_why() -> None:
+    sizes = {module: _lines(module) for module in modules()}
+    silent = [
+        f"{module.name}: {size} lines"
+        for module, size in sizes.items()
+        if size > REASON_MODULE_LINES and not _gives_reason(module.tree, "Long because")
+    ]
+    assert silent == []
+
+
+def test_classes_with_many_methods_say_why() -> None:
+    silent = [
+        f"{module.name}.{node.name}: {count} methods"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        and (count := _methods(node)) > REASON_METHODS
+        and not _gives_reason(node, "Many methods because")
+    ]
+    assert silent == []
+
+
+def _methods(node: ast.ClassDef) -> int:
+    return sum(isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) for one in node.body)
+
+
+def test_no_reason_outlives_its_cause() -> None:
+    """Whoever shortens a module or a class removes the sentence."""
+    stale = [
+        module.name
+        for module in modules()
+        if _lines(module) <= REASON_MODULE_LINES and _gives_reason(module.tree, "Long because")
+    ]
+    stale += [
+        f"{module.name}.{node.name}"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        and _methods(node) <= REASON_METHODS
+        and _gives_reason(node, "Many methods because")
+    ]
+    assert stale == []
 
 
 def test_functions_stay_readable() -> None:

@@ -84,7 +84,10 @@ class BrokerAddress:
 
 
 class AdminClient:
-    """Calls to name servers and brokers. Owned by: the command's thread."""
+    """Calls to name servers and brokers. Owned by: the command's thread.
+
+    Many methods because each kind of request that the commands make has one.
+    """
 
     def __init__(
         self,

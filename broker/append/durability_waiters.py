@@ -1,11 +1,11 @@
-"""DurabilityWaiters: answers to sends that wait for the flush, the replicas, or both.
+"""DurabilityWaiters: responses to sends that wait for the flush, the replicas, or both.
 
-Pure but for the answers it calls; runs on the loop thread of `remoting`. The durable order is
-written here and nowhere else: append (CommitLog.commit) -> flush (flushed_offset) -> replicate
+Pure except for the answers it calls; runs on the loop thread of `remoting`. The durable order is
+defined only here: append (CommitLog.commit) -> flush (flushed_offset) -> replicate
 (replicated_offset) -> answer. Offsets and deadlines only grow, so the queue is served from its
 head; no thread waits. Follows RocketMQ's CommitLog.submitFlushRequest / submitReplicaRequest:
-both conditions are joined, a replica's failure overrides the flush's. Where both are waited for,
-the flush is mostly the later one: when the replicas had acknowledged is remembered until then.
+both conditions must hold, and a replica's failure overrides the flush's. If both are waited for,
+the flush is usually the later one: the time of the replicas' acknowledgement is kept until then.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ when it came (ns), its request code."""
 
 
 class _AckTimes:
-    """When the replicas had acknowledged how much of the log; offsets and times only grow."""
+    """Times at which the replicas had acknowledged the log up to an offset; both only grow."""
 
     __slots__ = ("_marks",)
 
@@ -59,7 +59,7 @@ class _AckTimes:
         self._marks: deque[tuple[int, int]] = deque()
 
     def note(self, replicated_offset: int, now_ns: int) -> None:
-        """They have acknowledged up to there now."""
+        """The replicas have acknowledged up to there now."""
         if not self._marks or self._marks[-1][0] < replicated_offset:
             self._marks.append((replicated_offset, now_ns))
 
@@ -105,7 +105,7 @@ class DurabilityWaiters:
 
     @property
     def last_offset(self) -> int:
-        """The largest offset that somebody waits for; 0 when nobody waits."""
+        """The largest offset that a send waits for; 0 if none waits."""
         return self._line[-1][0] if self._line else 0
 
     def add(self, end_offset: int, answer: Answer, request_code: int | None) -> None:
@@ -124,7 +124,7 @@ class DurabilityWaiters:
         )
 
     def can_release(self, flushed_offset: int, replicated_offset: int) -> bool:
-        """Whether the head of the line waits for nothing any more."""
+        """Whether the head of the queue no longer waits for anything."""
         if not self._line:
             return False
         end = self._line[0][0]
@@ -132,9 +132,9 @@ class DurabilityWaiters:
         return flush_ok and (not self.waits_for_replicas or end <= replicated_offset)
 
     def release(self, flushed_offset: int, replicated_offset: int, now_ns: int) -> int:
-        """Answer everybody whose conditions hold or whose time is up; returns how many.
+        """Answer all sends whose conditions hold or whose time is up; returns their number.
 
-        Those that came in one turn and get one answer are counted at once.
+        Those that arrived in one turn and get the same answer are counted together.
         """
         flushed = flushed_offset if self._for_flush else _NO_LIMIT
         replicated = replicated_offset if self.waits_for_replicas else _NO_LIMIT

@@ -198,7 +198,10 @@ def _parser() -> Any:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Node]):
-    """Calls the functions of selector_nodes as the parser reduces."""
+    """Calls the functions of selector_nodes as the parser reduces.
+
+    Many methods because each rule of the grammar has one.
+    """
 
     def start(self, node: Node) -> Condition:
         return rules.as_condition(node)

@@ -10,7 +10,6 @@ distinguish the runs of a broker.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 import hashlib
 import os
@@ -26,6 +25,15 @@ from typing import Final
 
 import msgspec
 
+from broker.metrics.dump_file_access import (
+    file_size,
+    is_written,
+    list_names,
+    lock,
+    make_directory,
+    whole_lines,
+    write_packed,
+)
 from conf.atomic_file import sync_directory
 
 _SAFE: Final = frozenset((string.ascii_letters + string.digits + "._-").encode())
@@ -34,9 +42,6 @@ _NAME: Final = re.compile(
     r"\.jsonl(?P<packed>\.gz)?"
 )
 _DATE: Final = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
-_CHUNK: Final = 64 << 10
-_GZIP: Final = 31
-"""zlib's wbits for the largest window with a gzip header and trailer, without a timestamp."""
 _DAY_MS: Final = 86_400_000
 _PACKED_A_CALL_MAX: Final = 2
 """Files that one call of `tidy` compresses, so that the next line is not late."""
@@ -186,14 +191,14 @@ class DumpFiles:
         path = parent / f"{moment:%H%M}-{settings.broker_id}-{self._boot}-{seq:08}.jsonl"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
-            _make_directory(parent)
+            make_directory(parent)
             fd = os.open(path, flags, 0o644)
         except FileNotFoundError:  # Another broker has just removed the empty directory.
-            _make_directory(parent)
+            make_directory(parent)
             fd = os.open(path, flags, 0o644)
         file = _OpenFile(path, fd, hour)
         try:
-            _lock(fd)
+            lock(fd)
             sync_directory(parent)
         except OSError:
             os.close(fd)
@@ -261,13 +266,13 @@ class DumpFiles:
             return
         packed = path.with_name(f"{path.name}.gz")
         try:
-            if not _lock(fd):
+            if not lock(fd):
                 return  # Another broker with our name and id is writing it.
-            size = _whole_lines(fd)
+            size = whole_lines(fd)
             if size < os.fstat(fd).st_size:
                 os.ftruncate(fd, size)
             if size and not packed.exists():
-                _write_packed(fd, packed)
+                write_packed(fd, packed)
             os.unlink(path)
         finally:
             os.close(fd)
@@ -287,14 +292,14 @@ class DumpFiles:
         which would never expire, then the oldest. Updates the remaining size budget."""
         today, oldest_day = _day(now_ms), _day(now_ms - self._settings.keep_days * _DAY_MS)
         current = None if self._open is None else self._open.path
-        files = [(file, _size(file.path)) for file in self._files() if not file.hidden]
+        files = [(file, file_size(file.path)) for file in self._files() if not file.hidden]
         files.sort(key=lambda entry: (entry[0].day <= today, entry[0].age_key))
         room_bytes = self._settings.max_bytes - sum(size for _, size in files)
         excess = []
         for file, size in files:
             if room_bytes >= 0 and file.day >= oldest_day:
                 continue
-            if file.packed or (file.path != current and not _is_written(file.path)):
+            if file.packed or (file.path != current and not is_written(file.path)):
                 room_bytes += size
                 excess.append(file.path)
         self._room_bytes = room_bytes
@@ -312,12 +317,12 @@ class DumpFiles:
     def _files(self) -> list[DumpFile]:
         """This broker's files of all runs. Raises OSError."""
         found = []
-        for day in _names(self._settings.directory):
+        for day in list_names(self._settings.directory):
             match = _DATE.fullmatch(day)
             if match is None:
                 continue
             parent = self._settings.directory / day / self._place
-            for name in _names(parent):
+            for name in list_names(parent):
                 parts = _NAME.fullmatch(name.removesuffix(".tmp"))
                 if parts is None or int(parts["broker_id"]) != self._settings.broker_id:
                     continue
@@ -358,7 +363,7 @@ class DumpFiles:
 
 def _last_mark_of(life: list[DumpFile]) -> Mark | None:
     """The mark of the last whole line of a run's files; None also while one is being written."""
-    if any(not file.packed and _is_written(file.path) for file in life):
+    if any(not file.packed and is_written(file.path) for file in life):
         return None
     for file in sorted(life, key=lambda file: file.seq, reverse=True):
         line = _last_line(file)
@@ -380,93 +385,6 @@ def _last_line(file: DumpFile) -> bytes | None:
     return last
 
 
-def _is_written(path: Path) -> bool:
-    """Whether another process holds the lock of an uncompressed file."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return not _lock(fd)
-    finally:
-        os.close(fd)
-
-
-def _lock(fd: int) -> bool:
-    """Take the writer's lock, which closing the descriptor releases; False if another process holds
-    it. On a file system without locks a second writer cannot be detected."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _whole_lines(fd: int) -> int:
-    """The size of a file up to and including its last newline."""
-    end = os.fstat(fd).st_size
-    while end:
-        start = max(end - _CHUNK, 0)
-        at = os.pread(fd, end - start, start).rfind(b"\n")
-        if at >= 0:
-            return start + at + 1
-        end = start
-    return 0
-
-
-def _write_packed(fd: int, packed: Path) -> None:
-    """Write the compressed content of `fd` to `packed` atomically. Works in chunks, as zlib
-    releases the GIL for each of them."""
-    temporary = packed.with_name(f".{packed.name}.tmp")
-    out = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            packer = zlib.compressobj(wbits=_GZIP)
-            at = 0
-            while data := os.pread(fd, _CHUNK, at):
-                at += len(data)
-                _write_all(out, packer.compress(data))
-            _write_all(out, packer.flush())
-            os.fsync(out)
-        finally:
-            os.close(out)
-        os.rename(temporary, packed)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_directory(packed.parent)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
-
-
 def _plain_path(temporary: Path) -> Path:
     """The path of the file that a temporary (hidden) file was being made from."""
     return temporary.with_name(temporary.name.removeprefix(".").removesuffix(".gz.tmp"))
-
-
-def _make_directory(path: Path) -> None:
-    """Create a directory and its parents, each synced to its parent. Raises OSError."""
-    if path.is_dir():
-        return
-    _make_directory(path.parent)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path)
-    sync_directory(path.parent)
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except FileNotFoundError:
-        return []
-
-
-def _size(path: Path) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0

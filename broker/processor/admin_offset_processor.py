@@ -1,7 +1,8 @@
 """AdminOffsetProcessor: offsets of queues and groups (29-32, 43, 45, 208, 303, 308, 314, ...).
 
 29, 30 and 31 come from consumers as well as from operators. 30, 31, 43 and 45 are light; the
-others read files: `admin` pool. Follows the offset part of AdminBrokerProcessor of RocketMQ.
+others read files: `admin` pool. Follows the offset part of AdminBrokerProcessor of RocketMQ. Long
+because it answers twelve request codes, with little in each, from the same tables and queues.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class AdminOffsetProcessor(TableProcessor):
-    """Codes 29, 30, 31, 32, 43, 45, 208, 303, 308, 314, 317, 321 and, for mqadmin of 5.x, 343."""
+    """Codes 29, 30, 31, 32, 43, 45, 208, 303, 308, 314, 317, 321 and, for mqadmin of 5.x, 343.
+
+    Many methods because each request code has one.
+    """
 
     def __init__(
         self,
@@ -277,7 +281,7 @@ class AdminOffsetProcessor(TableProcessor):
             sorted(set(names) - set(cloned)) or "none",
         )
         require_saved(
-            self._consumer_offsets.save_if_changed(), f"the cloned offsets of group {target}"
+            self._consumer_offsets.save_if_changed(), f"the copy of the offsets for group {target}"
         )
         return request.response(ResponseCode.SUCCESS)
 

@@ -281,7 +281,9 @@ class EndTransactionProcessor(TableProcessor):
         if self._parts.find_topic(topic) is None:
             # Its queues are deleted now or were: the record would make one of them again, at the
             # old offset, where nobody may pull it.
-            remark = f"topic[{topic}] not exist: make it again and commit again, or roll back"
+            remark = (
+                f"topic[{topic}] not exist: create it again and repeat the commit, or roll back"
+            )
             self.on_end_refused(asked, half.queue_offset, ResponseCode.TOPIC_NOT_EXIST, remark)
             return
         self._parts.line.append(_Commit(self, asked, half, entry, (record,)))

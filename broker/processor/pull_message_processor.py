@@ -3,7 +3,8 @@
 Runs on the loop thread of `remoting`. Reads the consumequeue through ConsumeQueueReader and lends
 views of the mapped commit log to the connection: no message is copied or joined here. What finds
 nothing may wait in PullRequestHoldService. Checks, statuses, codes and limits are those of
-RocketMQ's PullMessageProcessor and DefaultMessageStore.getMessage.
+RocketMQ's PullMessageProcessor and DefaultMessageStore.getMessage. Long because a pull is one path
+through shared state, whose hot loop is written out plainly (docs/STYLE.md, 12).
 """
 
 from __future__ import annotations

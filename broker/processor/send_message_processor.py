@@ -1,11 +1,14 @@
-"""SendMessageProcessor: request codes 10, 310 and 320; the way of every message into the log.
+"""SendMessageProcessor: request codes 10, 310 and 320; how every message gets into the log.
 
-Runs on the loop thread of `remoting`, the log's one writer. The JSON header of a 310 is
-decoded straight into a typed one, its body stays in the receive buffer; every other form (V1
-names, binary headers) is turned into the same header and takes the same path. Records get their
-place at once; at the end of the loop's turn the log publishes them and the answers leave, or wait
-for the flush and the replicas (DurabilityWaiters). What the other forms store is the business of
-SendRecords. Follows SendMessageProcessor of RocketMQ for checks, their order, codes and words.
+Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 is decoded
+directly into a typed one, and its body stays in the receive buffer; every other form (V1 names,
+binary headers) is converted to the same header and takes the same path. Records get their
+place immediately; at the end of the loop's turn the log publishes them, and the responses are sent
+or wait for the flush and the replicas (DurabilityWaiters). SendRecords builds the records of the
+other forms. Checks, their order, codes and texts follow RocketMQ's SendMessageProcessor.
+
+Long because the fast path is written out plainly for speed (docs/STYLE.md, 12) beside the general
+path, and both share the checks, the held sends and the response templates.
 """
 
 from __future__ import annotations
@@ -66,16 +69,16 @@ SEND_V2_PREFIX: Final = b'{"code":310,'
 _SEND_V2_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
 _NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 _COMMIT_WAITING: Final = 32
-"""So many sends that wait for replicas are published without waiting for the turn's end: the
-replicas get them while the next ones are read."""
+"""When so many sends wait for replicas, they are published before the end of the turn: the replicas
+receive them while the next ones are read."""
 _encode_json: Final = msgspec.json.encode
 
 
 class SendTopics(OwnTopics, SentTopics, Protocol):
-    """What is needed of TopicConfigManager."""
+    """The part of TopicConfigManager used here."""
 
     def find(self, topic: str) -> TopicConfig | None:
-        """The topic's configuration, None when it does not exist."""
+        """The topic's configuration; None if it does not exist."""
 
 
 class SendStats(PutStats, Protocol):
@@ -86,23 +89,23 @@ class SendStats(PutStats, Protocol):
         """Where the fast path counts."""
 
     def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
-        """A message of `size` bytes went into a queue that is counted by itself."""
+        """A message of `size` bytes was put into a queue that has its own counter."""
 
     def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
         """`count` requests of this turn were answered with `code`."""
 
     def add_oneway(self, request_code: int, code: int) -> None:
-        """A oneway request of this turn would have been answered with `code`."""
+        """A oneway request of this turn, which would have been answered with `code`."""
 
     def now_ns(self) -> int:
         """Monotonic, as `add_timed_answer` takes it."""
 
     def add_put_failed(self) -> None:
-        """The store refused a send."""
+        """The store rejected a send."""
 
 
 def _peer_of(connection: Connection) -> PeerHost:
-    """The connection's address, worked out with its first send."""
+    """The connection's address, determined at its first send."""
     peer = connection.state
     if not isinstance(peer, PeerHost):
         peer = connection.state = PeerHost(connection.host, connection.port)
@@ -119,8 +122,8 @@ class _SendAppend:
     header: SendHeader
     stored: StoredSend
     came_ns: int = 0
-    """When it began to wait for its topic or for the next file; 0: it did not, it came in this
-    turn."""
+    """When it began to wait for its topic or for the next file; 0: it arrived in this turn and
+    has not waited."""
 
     @property
     def topic(self) -> TopicLog:
@@ -142,13 +145,13 @@ class _SendAppend:
 
 
 class _StoredAnswer(msgspec.Struct, frozen=True, gc=False):
-    """What is answered to a send of the fast path that waits, but for the code: an Answer. One is
-    made for every such send: 0.03 us, a dataclass costs 0.08."""
+    """The response to a waiting send of the fast path, except for the code: an Answer. One is
+    created for every such send: 0.03 us; a dataclass costs 0.08."""
 
     connection: Connection
     template: JsonAnswer
     values: tuple[int | bytes, ...]
-    """Those of a success."""
+    """The fields of a successful response."""
 
     def __call__(self, code: ResponseCode) -> None:
         values = self.values
@@ -169,11 +172,14 @@ class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_slave: bool
     max_delay_level: int
     reject_transactions: str = ""
-    """Why transactional messages are refused; empty: they are not."""
+    """Why transactional messages are rejected; empty if they are accepted."""
 
 
 class SendMessageProcessor:
-    """Puts messages into the log and answers their senders. Owned by: the remoting loop thread."""
+    """Puts messages into the log and answers their senders. Owned by: the remoting loop thread.
+
+    Many methods because the fast and the general path share the same held sends and templates.
+    """
 
     def __init__(
         self,
@@ -207,7 +213,7 @@ class SendMessageProcessor:
         self._topics: dict[str, SendTopic] = {}
         self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
         self._waiting_puts = 0
-        """Sends of this turn that wait for the replicas and are not published yet."""
+        """Sends of this turn that wait for replicas and are not yet published."""
         self._blocked: set[str] = set()
         self._sends = stats.sends
         self._store_flag = commit_log.store_host_flag
@@ -227,8 +233,8 @@ class SendMessageProcessor:
     # -- entries -------------------------------------------------------------------------------
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
-        """FastHandler for JSON frames of code 310; False hands the frame to `process_request`,
-        which names what is wrong with its header."""
+        """FastHandler for JSON frames of code 310; False passes the frame to `process_request`,
+        which reports what is wrong with its header."""
         try:
             frame = decode_send_frame(header)
         except (msgspec.DecodeError, UnicodeError):
@@ -309,16 +315,17 @@ class SendMessageProcessor:
     def process_request(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """Every form of a send. Answers with the send headers, errors included."""
+        """Any form of a send. The response has the send headers, even for an error."""
         assert isinstance(connection, Connection)
         return self._serve(connection, request, 0)
 
     def on_topics_changed(self) -> None:
-        """Forget what was derived from topic configurations; loop thread."""
+        """Discard everything derived from topic configurations; loop thread."""
         self._topics.clear()
 
     def block_topic(self, topic: str) -> int:
-        """Refuse sends to `topic` while its queues are deleted; the log's end. Loop thread."""
+        """Reject sends to `topic` while its queues are deleted; returns the log's end. Loop
+        thread."""
         self._blocked.add(topic)
         self._topics.pop(topic, None)
         self._line.refuse_topic(topic, ResponseCode.TOPIC_NOT_EXIST, _being_deleted(topic))
@@ -326,18 +333,18 @@ class SendMessageProcessor:
         return self._log.position
 
     def unblock_topic(self, topic: str, *, deleted: bool) -> None:
-        """Take sends to `topic` again; its queues start at 0 when they were deleted."""
+        """Accept sends to `topic` again; its queues start at 0 if they were deleted."""
         if deleted:
             self._log.forget_topic(topic)
         self._blocked.discard(topic)
 
     @property
     def holds_sends(self) -> bool:
-        """Whether anything waits for the next file."""
+        """Whether any send waits for the next file."""
         return bool(self._held)
 
     def turn_end(self) -> None:
-        """End of the loop's turn: try held sends, publish. Before the answers leave."""
+        """End of the loop's turn, before responses are sent: retry held sends, publish."""
         if self._held:
             self._line.retry()
         self._log.commit()
@@ -348,7 +355,7 @@ class SendMessageProcessor:
     def _serve(
         self, connection: Connection, request: RemotingCommand, came_ns: int
     ) -> RemotingCommand | None:
-        """came_ns: when it came, if it has waited for its topic; else 0."""
+        """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
             header = self._header(request)
             topic = self._check(connection, request, header)
@@ -361,7 +368,7 @@ class SendMessageProcessor:
         except StoreError as error:
             return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
         if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            # Those stay off the fast path, which looks at no group.
+            # These do not take the fast path, which does not check groups.
             self._topics[header.b] = topic
         append = _SendAppend(self, connection, request, header, stored, came_ns)
         self._line.append(append, fails_fast=True)
@@ -376,9 +383,10 @@ class SendMessageProcessor:
         topics: tuple[str, ...],
         came_ns: int,
     ) -> bool:
-        """Whether the send waits until the name servers know its topics; then it begins anew.
+        """Whether the send waits until the name servers know its topics; it is then processed from
+        the beginning.
 
-        Raises RequestError when too many wait.
+        Raises RequestError when too many are waiting.
         """
         since_ns = came_ns or self._stats.now_ns()
         return self._new_topics.hold(topics, lambda: self._resume(connection, request, since_ns))
@@ -476,7 +484,7 @@ class SendMessageProcessor:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
 
     def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
-        """The records of a send have their places: count, and answer now or when they are safe."""
+        """A send's records have been placed: count it, answer now or once they are safe."""
         size = self._log.position - places[0][0]
         stored = send.stored
         self._stats.add_put(stored.topic.name, len(stored.records), size, stored.message_type)
@@ -522,7 +530,7 @@ class SendMessageProcessor:
         came_ns: int,
         code: ResponseCode,
     ) -> None:
-        """A send that waited before it waited to be safe: counted with the whole time."""
+        """A send that waited before it was placed: counted with its whole waiting time."""
         _answer(connection, response, code)
         self._stats.add_timed_answer(request_code, code, came_ns)
 

@@ -44,13 +44,13 @@ from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
+from store.batch_codec import iterate_batch
 from store.commit_log import CommitLog, Record, TopicLog
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
     Buffer,
     encode_host,
-    iterate_batch,
 )
 from store.message_properties import PROPERTIES_LIMIT
 

@@ -126,9 +126,8 @@ class BrokerConfigUpdate:
             slave = "SLAVE"
             if key == _ROLE and slave in (value, self._options.store.broker_role.name):
                 return (
-                    "the role can only be changed in the settings file before a start, together "
-                    "with "
-                    "brokerId and matching data"
+                    "switching between master and slave is only possible in the settings file "
+                    "before a start; brokerId and the data must match"
                 )
             return ""
         if key in IGNORED_BROKER_KEYS:

@@ -68,7 +68,7 @@ def judge_bounds(own_min: int, own_max: int, master: MasterFacts) -> tuple[Verdi
         return Verdict.START_AT, f"the log is empty: it will start at {master.min_offset}"
     if own_max > master.max_offset:
         surplus = own_max - master.max_offset
-        return Verdict.AHEAD, f"the local log is {surplus} bytes longer than the master's"
+        return Verdict.AHEAD, f"the local log ends {surplus} bytes after the master's"
     if own_max < master.min_offset:
         missing = master.min_offset - own_max
         return (

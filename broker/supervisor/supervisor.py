@@ -58,7 +58,10 @@ _FLUSH_FAILED: Final = (
 
 
 class Supervisor:
-    """Starts, monitors, restarts and stops the children."""
+    """Starts, monitors, restarts and stops the children.
+
+    Many methods because each step in the life of a child is one, and all run in the one loop.
+    """
 
     def __init__(
         self,

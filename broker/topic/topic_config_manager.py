@@ -19,21 +19,17 @@ from typing import Any, Final
 
 from broker.json_config_manager import JsonConfigManager
 from broker.settings.broker_config import BrokerConfig
+from broker.topic.built_in_topics import built_in_topics
 from broker.topic.system_topics import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
-    BENCHMARK_TOPIC,
-    OFFSET_MOVED_EVENT_TOPIC,
     PERM_INHERIT,
     PERM_READ_WRITE,
     PERM_WRITE,
     RETRY_GROUP_TOPIC_PREFIX,
-    SCHEDULE_TOPIC,
-    SELF_TEST_TOPIC,
     TOPIC_SYS_FLAG_UNIT,
     TOPIC_SYS_FLAG_UNIT_SUB,
     SystemTopics,
     check_send_allowed,
-    reply_topic,
     validate_topic,
 )
 from broker.topic.topic_attributes import altered, unsupported
@@ -48,8 +44,6 @@ log = logging.getLogger(__name__)
 LOCK_TIMEOUT_S: Final = 3.0
 """Maximum time that a send waits for the topic table; after that the topic counts as unknown."""
 
-SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
-BENCHMARK_TOPIC_QUEUE_NUM: Final = 1024
 _FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
@@ -66,35 +60,11 @@ TopicListener = Callable[[TopicChange, TopicConfig | None], None]
 without the lock."""
 
 
-def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
-    """The topics that exist from the start (Java: TopicConfigManager's constructor)."""
-
-    def topic(name: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
-        return TopicConfig(
-            topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm
-        )
-
-    topics = [topic(SELF_TEST_TOPIC, 1)]
-    if config.auto_create_topic_enable:
-        nums = config.default_topic_queue_nums
-        topics.append(topic(AUTO_CREATE_TOPIC_KEY_TOPIC, nums, PERM_INHERIT | PERM_READ_WRITE))
-    cluster_perm = PERM_INHERIT | (PERM_READ_WRITE if config.cluster_topic_enable else 0)
-    broker_perm = PERM_INHERIT | (PERM_READ_WRITE if config.broker_topic_enable else 0)
-    topics += [
-        topic(BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUM),
-        topic(config.broker_cluster_name, 16, cluster_perm),
-        topic(config.broker_name, 1, broker_perm),
-        topic(OFFSET_MOVED_EVENT_TOPIC, 1),
-        topic(SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUM),
-    ]
-    if config.trace_topic_enable:
-        topics.append(topic(config.msg_trace_topic_name, 1))
-    topics.append(topic(reply_topic(config.broker_cluster_name), 1))
-    return topics
-
-
 class TopicConfigManager(JsonConfigManager):
-    """Topic table and its DataVersion."""
+    """Topic table and its DataVersion.
+
+    Many methods because every way of creating, changing and deleting a topic takes the one lock.
+    """
 
     def __init__(
         self, path: Path, config: BrokerConfig, clock: Clock, system_topics: SystemTopics

@@ -191,8 +191,8 @@ class Replication:
         self._tell_ha()
 
     def _told_by_peer(self, remote: str, ha_addr: str, master_addr: str | None) -> None:
-        """906: whoever names our master decides whose tables we take over. Only a peer that might
-        have our log may, and an address that the operator has fixed stays."""
+        """906: naming our master decides whose tables we copy. Only a peer that may receive our log
+        is allowed to, and an address fixed by the operator is kept."""
         config = self._options.ha
         trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
         ip = remote.rpartition(":")[0]
@@ -206,7 +206,7 @@ class Replication:
             self.on_master(master_addr, ha_addr)
 
     def _inspected(self, found: Inspection) -> None:
-        """A slave's log was compared. Logs that do not belong together: the tables stay apart,
+        """A slave's log was compared. If the logs do not belong together, no tables are copied
         until a comparison finds that they do."""
         self._journal.on_inspection(found)
         if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
@@ -232,7 +232,7 @@ class Replication:
             log.warning("our log cannot be compared with the master's: %s", error)
 
     def _tell_ha(self) -> None:
-        """An open link to another address ends; a client that waits looks at once."""
+        """Close an open link to another address; a waiting client checks immediately."""
         fixed = self._options.ha.ha_master_address
         if fixed or self._ha_address in (None, self._told_ha_address):
             return

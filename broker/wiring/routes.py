@@ -1,7 +1,7 @@
 """The one table of the broker: request code -> processor, and loop or thread pool.
 
 Wiring only, run once by BrokerController. On the loop stay the codes that look into memory and
-answer at once; whatever reads files, builds large bodies or waits for another process goes to a
+answer immediately; whatever reads files, builds large bodies or waits for another process goes to a
 pool (12, 33, 21, 43, 201, 202, 208, 317 and 321 always do). A code that is not here is answered
 with REQUEST_CODE_NOT_SUPPORTED.
 """

@@ -40,8 +40,8 @@ class StoreSide:
         before_delete: Callable[[str], int],
         after_delete: Callable[[str, bool], None],
     ) -> None:
-        """before_delete: hold back a topic's sends, return the log's end. after_delete: let them
-        go on; whether the topic's queues were deleted. Both are called on pool threads."""
+        """before_delete: hold a topic's sends, return the log's end. after_delete: release them,
+        with whether the topic's queues were deleted. Both are called on pool threads."""
         options, page, clock = resources.options, resources.page, resources.clock
         store = options.store
         self._bells = (resources.bells["store"], resources.bells["ha"])

@@ -1,8 +1,8 @@
 """What a plot is made of: shapes, ticks, scales; and the way from values to SVG path data.
 
-Called on the driver by spark/page/plots.py; templates/plot.html.j2 draws a `Plot`. The data layer
-has its own coordinates and is stretched to the available width; ticks stand at percentages of that
-width, so nothing needs a script. It must not know what is plotted.
+Used on the driver by the modules that make plots; templates/plot.html.j2 draws a `Plot`. The data
+layer has its own coordinates and is stretched to the available width; ticks stand at percentages of
+that width, so nothing needs a script. It must not know what is plotted.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""The report's plots: figures in; shapes, ticks, words and a table of the data out.
+"""One replica's plots: figures in; shapes, ticks, words and a table of the data out.
 
-Called on the driver by spark/page/report_page.py; templates/plot.html.j2 draws a `Plot` as inline
+Called on the driver by spark/page/replica_plots.py; templates/plot.html.j2 draws a `Plot` as inline
 SVG. Own SVG and not matplotlib's: the page's style sheet colours it (dark mode, paper), text stays
 text at a readable size on a phone, and a plot takes a tenth of the bytes. It must not know Spark or
-tables.
+tables. The heat map is in spark/page/heat_map.py, the plots of a whole report in
+spark/page/group_plots.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spark.figures import wording
 from spark.figures.result_tables import HISTOGRAM_BASE
@@ -26,7 +27,6 @@ from spark.page.plot_shapes import (
     Span,
     Tick,
     anchor_at,
-    joined,
     line,
     round_up,
     runs,
@@ -271,104 +271,6 @@ def burn_down_days(days: Sequence[Period], budget_s: float, length: int) -> Plot
     return burn_down(title, days, budget_s, ticks, data)
 
 
-@dataclass(frozen=True)
-class Hour:
-    """One cell of a heat map: lags in ms or None, times in ms."""
-
-    lag_ms_p99: float | None
-    lag_ms_max: float | None
-    good_ms: float
-    bad_ms: float
-    unknown_ms: float
-
-
-HEAT_CLASSES = (
-    ("heat1", "up to 1 % of the objective"),
-    ("heat2", "up to 10 %"),
-    ("heat3", "up to the objective"),
-    ("heat4", "up to 1 % of the time bad"),
-    ("heat5", "more"),
-)
-_HEAT_PARTS = (("heat1", 0.01), ("heat2", 0.1), ("heat3", 1.0))
-_BAD_PART = 0.01
-"""What p99 leaves out: with more bad time it is above the objective, or the lag is not known."""
-_MARKS = {"heat4": "m0 {h}l9 -{h}", "heat5": "l9 {h}m-9 0l9 -{h}"}
-"""Strokes over a cell with bad time, so that it can be seen without colour."""
-
-
-def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: float) -> Plot:
-    """Hour by day: p99 of each hour's lag as a class of the objective, bad hours crossed.
-
-    `days` are (date, 24 hours), the newest last; None is an hour without any row. A hatch over the
-    colour shows unknown time.
-    """
-    row_px = 14
-    cells: dict[str, list[str]] = {style: [] for style, _ in HEAT_CLASSES}
-    marks: dict[str, list[str]] = {style: [] for style in _MARKS}
-    bands = []
-    for lane, (_date, hours) in enumerate(days):
-        for hour, cell in enumerate(hours):
-            if cell is None or cell.unknown_ms > 0:
-                box = round(hour * 100 / 24, 2), round(100 / 24, 2), lane * row_px, row_px - 1
-                bands.append(Band(*box, "unknown"))
-            if cell is not None and (style := _heat(cell, objective_ms)):
-                corner = f"M{hour * 10} {lane * row_px}"
-                cells[style].append(f"{corner}h9v{row_px - 1}h-9z")
-                if style in marks:
-                    marks[style].append(corner + _MARKS[style].format(h=row_px - 1))
-    bad = sum(1 for _, hours in days for cell in hours if cell is not None and cell.bad_ms > 0)
-    strokes = {f"{style}-mark": d for style, d in marks.items()}
-    return Plot(
-        title="Lag p99 by hour and day",
-        note="The lag that 99 % of an hour did not exceed, as a part of the objective; "
-        "hours with bad time are crossed.",
-        alternative=(
-            f"Heat map of {wording.plural(len(days), 'day', 'days')} by 24 hours: "
-            f"{wording.plural(bad, 'hour has', 'hours have')} some bad time."
-        ),
-        width=240,
-        height=row_px * len(days),
-        paths=[Path("".join(d), style) for style, d in (cells | strokes).items() if d],
-        bands=joined(bands),
-        x_ticks=[
-            Tick(round(hour * 100 / 24, 2), f"{hour:02d}", "start") for hour in range(0, 24, 4)
-        ],
-        y_ticks=[Tick(i * row_px + 7, date[5:], "end") for i, (date, _) in enumerate(days)],
-        legend=[*HEAT_CLASSES, ("unknown", "unknown time")],
-        data=Data(
-            ("Day", *(f"{hour:02d}" for hour in range(24))),
-            [(date, *(_heat_words(cell) for cell in hours)) for date, hours in days],
-        ),
-        grid=False,
-        x_grid=False,
-    )
-
-
-def _heat(cell: Hour, objective_ms: float) -> str | None:
-    if cell.bad_ms > _BAD_PART * (cell.good_ms + cell.bad_ms):
-        return "heat5"
-    if cell.bad_ms > 0:
-        return "heat4"
-    if cell.lag_ms_p99 is None:
-        return None
-    part = cell.lag_ms_p99 / objective_ms if objective_ms else math.inf
-    # What was good under another objective may be above today's.
-    return next((style for style, top in _HEAT_PARTS if part <= top), "heat5")
-
-
-def _heat_words(cell: Hour | None) -> str:
-    if cell is None:
-        return "unknown"
-    words = []
-    if cell.lag_ms_max is not None:
-        words = [f"{wording.lag(cell.lag_ms_p99)}, max {wording.lag(cell.lag_ms_max)}"]
-    if cell.bad_ms > 0:
-        words.append(f"bad {wording.duration(cell.bad_ms / 1000)}")
-    if cell.unknown_ms > 0:
-        words.append(f"unknown {wording.duration(cell.unknown_ms / 1000)}")
-    return ", ".join(words) or wording.NOTHING
-
-
 def throughput_against_lag(minutes: Sequence[Minute], objective_ms: float) -> Plot:
     """A dot for each minute: messages stored by the master, largest lag."""
     height = 150
@@ -420,122 +322,6 @@ def _fifths(points: Sequence[tuple[float, float]], top: float) -> list[tuple[str
             )
         )
     return rows
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One replica's line of the incident chart: (start, end, cause) in epoch ms."""
-
-    label: str
-    incidents: Sequence[tuple[int, int, str]] = field(default_factory=tuple)
-
-
-CAUSES = (
-    "master_restart",
-    "failover",
-    "ha_restart",
-    "disconnected",
-    "fell_behind",
-    "stalled",
-    "slow",
-)
-
-
-def incident_chart(lanes: Sequence[Lane], span: Span) -> Plot:
-    """Gantt: a lane for each replica, a bar for each incident, at least 0.4 % wide."""
-    lane_px = 34
-    bands = []
-    used = set()
-    for index, lane in enumerate(lanes):
-        top = index * lane_px + 18
-        bands.append(Band(0, 100, top, 10, "lane"))
-        bars = []
-        for start, end, cause in lane.incidents:
-            used.add(cause)
-            left = min(span.percent(start), 99.6)
-            width = max(round(span.percent(end) - left, 2), 0.4)
-            bars.append(Band(left, width, top, 10, _cause(cause)))
-        bands += thinned(bars, _THINNED_PERCENT)
-    total = sum(len(lane.incidents) for lane in lanes)
-    return Plot(
-        title="Incidents over time",
-        note="Times are UTC. The table below has the same incidents.",
-        alternative=(
-            f"Chart of {wording.plural(total, 'incident', 'incidents')} of "
-            f"{wording.plural(len(lanes), 'replica', 'replicas')} over the window; "
-            "the table below lists them."
-        ),
-        width=1000,
-        height=lane_px * len(lanes),
-        bands=bands,
-        x_ticks=span.ticks(),
-        lanes=[Tick(i * lane_px + 13, lane.label, "start") for i, lane in enumerate(lanes)],
-        legend=[(_cause(cause), cause.replace("_", " ")) for cause in sorted(used)],
-        grid=False,
-    )
-
-
-def _cause(cause: str) -> str:
-    return f"cause-{cause}" if cause in CAUSES else "cause-other"
-
-
-def ack_histogram(
-    bounds_s: Sequence[float], counts: Sequence[int], quantiles: Sequence[tuple[str, float | None]]
-) -> Plot:
-    """Sends by the time from append to acknowledgement; empty buckets at both ends left out."""
-    labels = [f"≤ {wording.lag(bound * 1000)}" for bound in bounds_s]
-    labels.append(f"> {wording.lag(bounds_s[-1] * 1000)}" if bounds_s else "any")
-    there = [index for index, number in enumerate(counts) if number]
-    first, last = (there[0], there[-1] + 1) if there else (0, len(counts))
-    bars = list(zip(labels[first:last], counts[first:last], strict=True))
-    height = 150
-    most = max((number for _, number in bars), default=0) or 1
-    total = sum(counts)
-    every = max(1, math.ceil(len(bars) / 5))
-    return Plot(
-        title="Acknowledgement latency",
-        note="Synchronous sends by the time from append to the replicas' acknowledgement.",
-        alternative=f"Histogram of {wording.plural(total, 'send', 'sends')}: "
-        + ", ".join(f"{label} {wording.lag(_ms(value))}" for label, value in quantiles)
-        + ".",
-        width=max(len(bars), 1) * 10,
-        height=height,
-        paths=[Path("".join(_bar(i, n / most, height) for i, (_, n) in enumerate(bars)), "bars")],
-        x_ticks=[
-            Tick(
-                at := round((index + 0.5) * 100 / len(bars), 2),
-                bars[index][0],
-                "start" if at < 12 else "end" if at > 88 else "middle",
-            )
-            for index in range(0, len(bars), every)
-        ],
-        y_ticks=[
-            Tick(
-                round(height * (1 - part)),
-                wording.per_cent(round(100 * most * part / total, 1)) if total else "",
-                "end",
-            )
-            for part in (0.5, 1.0)
-        ],
-        data=Data(
-            ("Latency", "Sends", "Share"),
-            [
-                (label, wording.count(n), wording.share(n / total if total else None))
-                for label, n in bars
-            ],
-        ),
-        x_grid=False,
-    )
-
-
-def _bar(index: int, part: float, height: int) -> str:
-    # What is there is seen: a bucket that is not empty has at least 1 px.
-    tall = max(round(part * height), 1) if part else 0
-    return f"M{index * 10 + 1} {height}h8v{-tall}h-8z" if tall else ""
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1000
 
 
 def state_bar(seconds: Mapping[str, float | None]) -> Plot:

@@ -19,6 +19,7 @@ from spark.figures.report_data import (
     key_of,
 )
 from spark.page import plots
+from spark.page.heat_map import Hour, heat_map
 from spark.page.plot_shapes import Plot, Span
 from spark.vocabulary import HOUR_MS, MINUTE_MS
 
@@ -69,7 +70,7 @@ class ReplicaPlots:
         if len(dates) > 1:
             found.append(self._burn_down(dates, of_days, float(objective["availability_percent"])))
             hours = {int(hour["hour"]): hour for hour in self._hours.get(key, ())}
-            found.append(plots.heat_map([(day, _day(day, hours)) for day in dates], objective_ms))
+            found.append(heat_map([(day, _day(day, hours)) for day in dates], objective_ms))
         return found
 
     def _burn_down(
@@ -131,17 +132,17 @@ def _period(day: str, of_days: Mapping[str, Row]) -> plots.Period:
     return plots.Period(day, good, bad, unknown)
 
 
-def _day(day: str, hours: Mapping[int, Row]) -> list[plots.Hour | None]:
+def _day(day: str, hours: Mapping[int, Row]) -> list[Hour | None]:
     start_ms = int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * 1000
     return [_hour(hours.get(start_ms + hour * HOUR_MS)) for hour in range(24)]
 
 
-def _hour(row: Row | None) -> plots.Hour | None:
+def _hour(row: Row | None) -> Hour | None:
     if row is None:
         return None
     lags = finite(row["lag_ms_p99"]), finite(row["lag_ms_max"])
     times = (finite(row[f"{kind}_ms"]) or 0 for kind in ("good", "bad", "unknown"))
-    return plots.Hour(*lags, *times)
+    return Hour(*lags, *times)
 
 
 def _text(value: str | date) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +33,10 @@ from spark.figures.report_data import (
     worst_first,
 )
 from spark.page.comparisons import days_in_words, sheets
-from spark.page.headlines import Headline, day_headline, reasons_of, window_headline
+from spark.page.group_plots import Lane, ack_histogram, incident_chart
+from spark.page.headlines import Headline, day_headline, window_headline
 from spark.page.plot_shapes import Plot
-from spark.page.plots import Lane, ack_histogram, incident_chart
+from spark.page.reasons import NAMED_IN_WHY, why_day, why_window
 from spark.page.replica_plots import ReplicaPlots, span_of
 from spark.page.summary import counts, ordered_bad_lines, ordered_events, ordered_incidents
 from spark.vocabulary import GROUP, SYNC_RESULTS
@@ -45,17 +46,6 @@ MAX_ROWS = 200
 WORDS = {BREACHED: "Breached", INSUFFICIENT: "Insufficient data", MET: "Met"}
 SIGNS = {BREACHED: "✕", INSUFFICIENT: "?", MET: "✓"}
 STYLES = {BREACHED: "breached", INSUFFICIENT: "insufficient", MET: "met"}
-_NAMED_IN_WHY = 5
-
-
-@dataclass(frozen=True)
-class Reason:
-    """One replica of the opening paragraph: who, and why it has its verdict; without a row it
-    says how many more there are."""
-
-    verdict: str
-    row: Row | None
-    sentences: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -137,8 +127,8 @@ def _view(data: ReportData) -> dict[str, Any]:
         "counts": counts(data),
         "notices": _notices(data),
         "whys": [
-            ("Why", _why(data, ordered)),
-            (f"Why, over {window.span}", _why_window(window)),
+            ("Why", why_day(data, ordered)),
+            (f"Why, over {window.span}", why_window(window)),
         ],
         "tiles": _tiles(data),
         "key_of": key_of,
@@ -199,9 +189,9 @@ def _notices(data: ReportData) -> list[str]:
     if waiting := data.waiting_groups:
         names = ", ".join(
             f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"
-            for row in waiting[:_NAMED_IN_WHY]
+            for row in waiting[:NAMED_IN_WHY]
         )
-        rest = len(waiting) - _NAMED_IN_WHY
+        rest = len(waiting) - NAMED_IN_WHY
         more = f" and {rest:,} more" if rest > 0 else ""
         found.append(
             f"Insufficient data: no replica of {names}{more} is known, though a SYNC_MASTER waits "
@@ -228,7 +218,7 @@ def _excluded(rows: Sequence[Row]) -> str:
     longest_first = sorted(seconds, key=lambda reason: (-seconds[reason], reason))
     texts = [
         f"{wording.excerpt(reason)} ({wording.duration(seconds[reason])})"
-        for reason in longest_first[:_NAMED_IN_WHY]
+        for reason in longest_first[:NAMED_IN_WHY]
     ]
     if not texts:
         return ""
@@ -238,68 +228,6 @@ def _excluded(rows: Sequence[Row]) -> str:
     total = sum(finite(row.get("excluded_s")) or 0.0 for row in rows)
     whose = wording.plural(count, "replica", "replicas")
     return f"{wording.duration(total)} of {whose}: {', '.join(texts)}"
-
-
-def _why(data: ReportData, ordered: Sequence[Row]) -> list[Reason]:
-    """The worst replicas of each verdict that is not `met`; of a met day, how near it was."""
-    incidents: dict[ReplicaKey, list[Row]] = {}
-    for row in ordered_incidents(data):
-        incidents.setdefault(key_of(row), []).append(row)
-
-    def sentences(row: Row) -> list[str]:
-        return _sentences(data, row, incidents.get(key_of(row), []))
-
-    found = [
-        reason
-        for verdict in (BREACHED, INSUFFICIENT)
-        for reason in _worst_of(ordered, verdict, sentences)
-    ]
-    if not found and ordered:
-        row = min(ordered, key=lambda row: (finite(row["availability"]) or 0.0, key_of(row)))
-        found.append(Reason(MET, row, ["The lowest availability of all.", *sentences(row)]))
-    return found
-
-
-def _why_window(headline: Headline) -> list[Reason]:
-    """The same of a window; nothing of one that is met."""
-    return [
-        reason
-        for verdict in (BREACHED, INSUFFICIENT)
-        for reason in _worst_of(
-            headline.rows,
-            verdict,
-            lambda row: [wording.sentence(reason) for reason in reasons_of(row)],
-        )
-    ]
-
-
-def _worst_of(
-    ordered: Sequence[Row], verdict: str, sentences: Callable[[Row], Sequence[str]]
-) -> list[Reason]:
-    """The first replicas with that verdict, and how many more there are."""
-    rows = [row for row in ordered if row["verdict"] == verdict]
-    found = [Reason(verdict, row, sentences(row)) for row in rows[:_NAMED_IN_WHY]]
-    if len(rows) > _NAMED_IN_WHY:
-        more = wording.plural(len(rows) - _NAMED_IN_WHY, "replica", "replicas")
-        found.append(Reason(verdict, None, [f"And {more} more."]))
-    return found
-
-
-def _sentences(data: ReportData, row: Row, incidents: Sequence[Row]) -> list[str]:
-    found = [wording.sentence(reason) for reason in row["reasons"]]
-    if incidents:
-        longest = max(incidents, key=lambda one: (one["duration_s"], -one["start_ms"]))
-        found.append(
-            f"{wording.plural(int(row['incidents']), 'incident', 'incidents')}, the longest "
-            f"{wording.duration(longest['duration_s'])} from "
-            f"{wording.moment(longest['start_ms'], data.date)}: {cause(longest['cause'])}."
-        )
-    return found
-
-
-def cause(name: str) -> str:
-    """A cause in words."""
-    return wording.name(name).replace("_", " ")
 
 
 def _tiles(data: ReportData) -> list[tuple[str, str, str]]:

@@ -140,7 +140,7 @@ def test_a_failed_save_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureF
     numbers._loaded = True
     numbers.mark_changed()
     assert not numbers.save_if_changed()
-    assert "will be tried again" in caplog.text
+    assert "save failed, will retry" in caplog.text
     blocker.unlink()
     assert numbers.save_if_changed()
     assert numbers.path.exists()

@@ -68,7 +68,7 @@ def test_files_that_cannot_be_used_end_the_start(tmp_path: Path) -> None:
     assert (caught.value.exit_code, caught.value.to_stdout) == (255, False)
     assert caught.value.text == (
         "tls.test.mode.enable is false and tls.server.certPath is not set: set it to a PEM file, "
-        "set tls.test.mode.enable=true to do without files, or set tls.server.mode=disabled"
+        "set tls.test.mode.enable=true to work without files, or set tls.server.mode=disabled"
     )
     with pytest.raises(StartupExitError, match="expected true or false"):
         load(tmp_path, "tls.enable=perhaps\n")
@@ -83,7 +83,8 @@ OWN = "this broker cannot reach its own"
         (
             "tls.server.mode=on",
             [
-                "tls.server.mode = on is none of disabled, permissive, enforcing: permissive it is",
+                "tls.server.mode = on is not one of disabled, permissive, enforcing: "
+                "using permissive",
             ],
         ),
         (

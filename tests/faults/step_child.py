@@ -7,11 +7,12 @@ threaded, so that forking is safe and each run takes milliseconds.
 
     request  {"role", "root", "page", "table": paths of the memfds, "kill_at": step or -1,
               "steps": file that gets the steps' names (in a run that is not killed),
-              "lines": true = every line of our store's modules is a step, too, ...}
+              "lines": true = every line of store/ and ipc/ is a step, too, ...}
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import logging
 import os
@@ -25,19 +26,21 @@ from typing import Any
 from ipc import control_page
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableWriter
-from store import replica_resync
+from store import control_slots, replica_resync
 from store.commit_log import CommitLog
 from store.index_file import IndexFile
 from store.mapped_file import MappedFile
 from tests.faults.fork_server import serve
 from tests.faults.store_world import BATCH, StoreDesk, World, Writer
 
-_STORE_ROOM = str(Path(control_page.__file__).parent)
+_ROOMS = tuple(
+    f"{Path(inspect.getfile(module)).parent}{os.sep}" for module in (replica_resync, control_page)
+)
 _PAGE = 4096
 _SLOTS = {
     value: name
-    for name, value in vars(control_page).items()
-    if name.isupper() and isinstance(value, int) and name not in ("PAGE_SIZE", "SLEEPS", "BEAT")
+    for name, value in vars(control_slots).items()
+    if name.isupper() and isinstance(value, int)
 }
 _SYSTEM_CALLS = (
     "fsync",
@@ -77,7 +80,7 @@ class Steps:
         return call
 
     def trace_lines(self) -> None:
-        """From now on every line of the store's modules is a step."""
+        """From now on every line of store/ and ipc/ is a step."""
 
         def local(frame: FrameType, event: str, _argument: object) -> Any:
             if event == "line":
@@ -85,7 +88,7 @@ class Steps:
             return local
 
         def trace(frame: FrameType, _event: str, _argument: object) -> Any:
-            return local if frame.f_code.co_filename.startswith(_STORE_ROOM) else None
+            return local if frame.f_code.co_filename.startswith(_ROOMS) else None
 
         sys.settrace(trace)
 

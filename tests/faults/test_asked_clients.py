@@ -35,8 +35,8 @@ def test_others_are_served_while_clients_are_asked(tmp_path: Path) -> None:
         busy = operators[3].call(307, CONSUMER)
         assert (busy.code, busy.remark) == (
             2,
-            "as many requests wait for the answers of clients as may at once (3; "
-            "adminBrokerThreadPoolNums sets it); try again in some seconds",
+            "too many requests are waiting for responses of clients (3; "
+            "adminBrokerThreadPoolNums sets it); try again in a few seconds",
         )
         assert operators[3].call(26, {}).code == 0
         assert operators[3].send("T", 0, b"x").code == 0

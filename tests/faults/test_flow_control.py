@@ -41,7 +41,7 @@ def send_until(client: FrameClient, code: int, remark: str = "") -> list[Sent]:
 
 
 def test_a_slow_disk(tmp_path: Path, shim: Path) -> None:
-    """`store` works but its files are late: sends are refused early with the original's words,
+    """`store` works but its files are late: sends are refused early with RocketMQ's words,
     everything else is answered meanwhile, and sends go on once a file is there."""
     switch = tmp_path / "the disk is slow"
     ledger = Ledger()

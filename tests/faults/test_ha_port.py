@@ -71,7 +71,7 @@ def test_a_registered_member_of_the_group_is_no_stranger(group: Group) -> None:
 
 
 def test_a_forged_acknowledgement_lets_no_send_go(group: Group) -> None:
-    """Eight random bytes on the original's HA port make every waiting send succeed."""
+    """Eight random bytes on RocketMQ's HA port make every waiting send succeed."""
     master = group.start(group.first, SYNC_MASTER, slaveTimeout=1_000)
     with counters_of(master) as counters, master.client() as client:
         with connect(master) as liar:

@@ -2,7 +2,7 @@
 
 The steps are found by a run that is not killed: every store to the control page, every part of a
 copy, every write (torn at page ends), sync, unlink and rename, every row of the queue table. The
-`slow` tests take every line of our store's modules as a step.
+`slow` tests take every line of store/ and ipc/ as a step.
 """
 
 from __future__ import annotations
@@ -310,6 +310,15 @@ def test_store_and_writer_with_it(theatre: Theatre) -> None:
     assert steps > 30
 
 
+def test_between_two_counters_of_a_batch(theatre: Theatre) -> None:
+    """The writer has published one counter of the control page and not yet the next."""
+    for name in ("APPEND_END", "MAX_PHY_OFFSET", "STORE_TIMESTAMP"):
+        steps = theatre.each_step(
+            running_store, "writer", writer_is_replaced, only=f"{name} set", stride=3, **WRITES
+        )
+        assert steps > 3, name
+
+
 def test_torn_units(theatre: Theatre) -> None:
     """A write of units that SIGKILL cut at a page's end, in the middle of a unit."""
     for judge in (store_is_replaced, everything_is_restarted):
@@ -381,6 +390,7 @@ def test_lines_of_the_writer(theatre: Theatre, stride: int, proved: Callable[[st
         theatre.each_step(running_store, "writer", judge, lines=True, stride=stride, **WRITES)
         for judge in (writer_is_replaced, everything_is_restarted)
     )
+    assert steps > 150
     proved(f"the writer killed at {steps} lines of its code: nothing published is lost")
 
 
@@ -390,4 +400,5 @@ def test_lines_of_the_store(theatre: Theatre, stride: int, proved: Callable[[str
         theatre.each_step(busy_store, "store", judge, lines=True, stride=stride, stop=True)
         for judge in (store_is_replaced, everything_is_restarted)
     )
+    assert steps > 40
     proved(f"the store killed at {steps} lines of its code: nothing published is lost")

@@ -1,4 +1,4 @@
-"""The original's mqadmin against ours and against a Java broker: every command that it registers.
+"""RocketMQ's mqadmin against ours and against a Java broker: every command that it registers.
 
 4.9.8 beside a 4.9 broker, 5.3.3 beside a 5.3 broker. Both worlds are prepared alike and run the
 same steps (admin_steps.py); what was printed is compared values apart (admin_world.py); what

@@ -1,4 +1,4 @@
-"""MessageSelector.bySql: the original's example, the language's edges, refusals, the file.
+"""MessageSelector.bySql: RocketMQ's example, the language's edges, refusals, the file.
 
 Each expression has its own group. The same scenarios pass with a Java broker (README.md).
 """
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 EXAMPLE = (
     "(TAGS is not null and TAGS in ('TagA', 'TagB')) and (a is not null and a between 0 and 3)"
 )
-"""Of the original's SqlFilterConsumer: messages 0 to 9 have the number as `a`, tags in turn."""
+"""Of RocketMQ's SqlFilterConsumer: messages 0 to 9 have the number as `a`, tags in turn."""
 _ON = {"enablePropertyFilter": "true"}
 _LAST = 99
 """Number of the message that every expression of ours wants: when it is there, all is there."""
@@ -70,7 +70,7 @@ def received(consumer: Consumer) -> list[int]:
 
 
 @pytest.mark.parametrize("family", ["push", "lite"])
-def test_the_example_of_the_original(client: Client, topic: str, family: str) -> None:
+def test_the_example_of_rocketmq(client: Client, topic: str, family: str) -> None:
     tags = ["TagA", "TagB", "TagC"]
     consumer = getattr(client, family)(topic, sql=EXAMPLE)
     send(client, topic, *({"seq": n, "a": n, "tags": tags[n % 3]} for n in range(10)))

@@ -42,7 +42,7 @@ def test_a_wrong_address_ends_the_start(tmp_path: Path) -> None:
     failed = exit_of(["-c", str(path)], HOME)
     assert failed.exit_code == 255
     assert failed.text == (
-        f"{path}:2: adminAllowedAddresses: '10.0' has 2 parts instead of 4; write an address "
+        f"{path}:2: adminAllowedAddresses: '10.0' has 2 parts instead of 4; use an address "
         "(10.1.2.3, 2001:db8::1), a list (10.1.2.{3,4}), or * and ranges in an address (10.1.*.*, "
         "10.1.2.3-50)"
     )

@@ -106,4 +106,4 @@ def test_a_refusal_is_said_in_the_log(
     with caplog.at_level(logging.WARNING):
         error = refusal(new_connection, 216, FAR)
     assert error is not None
-    assert caplog.messages == [f"10.0.0.9:4711: DELETE_TOPIC_IN_NAMESRV refused: {error.remark}"]
+    assert caplog.messages == [f"10.0.0.9:4711: DELETE_TOPIC_IN_NAMESRV rejected: {error.remark}"]

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.route_bodies import RouteBodies
-from namesrv.route_info_manager import (
+from namesrv.registrations import (
     BROKER_CHANNEL_EXPIRED_MS,
     BrokerRegistration,
     RegisterBrokerResult,
-    RouteInfoManager,
 )
+from namesrv.route_bodies import RouteBodies
+from namesrv.route_info_manager import RouteInfoManager
 from remoting.body.data_version import DataVersion
 from remoting.body.route import QueueData
 from remoting.body.topic_config import TopicConfig
@@ -529,7 +529,7 @@ def test_any_sequence_gives_what_a_naive_model_gives(sequence: list[tuple[Any, .
 
 
 def test_of_many_topics_the_log_names_the_first_hundred(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="namesrv.route_info_manager")
+    caplog.set_level("INFO", logger="namesrv.topic_queue_table")
     names = [f"T{number:03}" for number in range(103)]
     manager = registered(registration(topic_configs=topics(*names)))
     lines = [record.message for record in caplog.records]

@@ -41,7 +41,7 @@ def test_settings_of_every_place(tmp_path: Path) -> None:
 
 def test_what_works_perhaps_not_as_meant_is_told(tmp_path: Path) -> None:
     (warning,) = load(tmp_path, "tls.server.mode=none\n").warnings
-    assert warning.startswith("tls.server.mode = none is none of ")
+    assert warning.startswith("tls.server.mode = none is not one of ")
 
 
 def test_files_that_cannot_be_used_end_the_start(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.batch_codec import iterate_batch
 from store.errors import MessageIllegalError, RecordDamagedError, StoreError
 from store.message import Message
 from store.message_codec import (
@@ -30,7 +31,6 @@ from store.message_codec import (
     encode_record,
     fixed_size,
     is_blank_at,
-    iterate_batch,
     read_properties,
     read_store_timestamp,
 )

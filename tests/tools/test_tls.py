@@ -38,8 +38,8 @@ def test_either_variable_switches_it_on(variable: str) -> None:
         ),
         (
             "-Dtls.enable=true -Dtls.test.mode.enable=false -Dtls.client.keyPath=/none",
-            "tls.client.keyPath is set and tls.client.certPath is not: a certificate and its key "
-            "go together; set both or none",
+            "tls.client.keyPath is set but tls.client.certPath is not: a certificate needs its "
+            "key; set both or neither",
         ),
     ],
 )

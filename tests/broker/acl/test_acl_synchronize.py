@@ -72,7 +72,7 @@ def test_the_files_of_the_master(slave: Slave, caplog: pytest.LogCaptureFixture)
         (b"{", "BodyError: SYSTEM_ERROR: AclFiles: invalid JSON in 1 bytes: "),
         (
             AclFiles(files=[AclFileText(name="x", text="")]).to_json_bytes(),
-            "ValueError: 'x' is no access file; they are plain_acl.yml and acl/*.yml",
+            "ValueError: 'x' is not an access file; use plain_acl.yml or acl/*.yml",
         ),
         (
             AclFiles(files=[AclFileText(name="plain_acl.yml", text="[")]).to_json_bytes(),

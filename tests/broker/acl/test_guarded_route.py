@@ -54,15 +54,15 @@ class Recorder:
         if self.refuses:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "not you")
 
-    def handle(self, _connection: Connection, header: memoryview, body: memoryview) -> bool:
-        self.handled.append((bytes(header), bytes(body)))
+    def handle(self, _connection: Connection, header: bytes, body: memoryview) -> bool:
+        self.handled.append((header, bytes(body)))
         return self.takes
 
     def take(self, header: bytes, body: bytes = b"body") -> bool:
         """Whether the guarded route of code 310 takes the frame."""
         route = GuardedRoute(SEND_V2_PREFIX, self.handle, self.check)
         connection: Connection = FakeConnection()  # type: ignore[assignment]
-        return route(connection, memoryview(header), memoryview(body))
+        return route(connection, header, memoryview(body))
 
 
 HEADER = b'{"code":310,"extFields":{"b":"T","AccessKey":"application"},"opaque":1}'
@@ -159,9 +159,7 @@ def test_a_send_is_read_as_it_was_checked(header: bytes) -> None:
 def test_a_pull_is_read_as_it_was_checked(header: bytes) -> None:
     both = Recorder()
     connection: Connection = FakeConnection()  # type: ignore[assignment]
-    assert GuardedRoute(PULL_PREFIX, both.handle, both.check)(
-        connection, memoryview(header), memoryview(b"")
-    )
+    assert GuardedRoute(PULL_PREFIX, both.handle, both.check)(connection, header, memoryview(b""))
     frame = msgspec.json.Decoder(PullFrame, strict=False).decode(header)
     done = msgspec.to_builtins(frame.extFields)
     assert {name: str(done[name]) for name in PULL_NAMES} == both.checked[0].ext_fields

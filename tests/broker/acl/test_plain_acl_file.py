@@ -204,9 +204,7 @@ def test_an_unknown_permission_is_denied_and_said(caplog: pytest.LogCaptureFixtu
     assert built.default_group_permission == DENY
     assert caplog.messages == [
         f"f.yml:7: account RocketMQ: unknown permission {word!r} treated as DENY (expected one of "
-        "DENY, PUB, SUB, "
-        "PUB|SUB, "
-        "SUB|PUB)"
+        "DENY, PUB, SUB, PUB|SUB, SUB|PUB)"
         for word in ("sub", "PUBSUB", "ANY")
     ]
 

@@ -105,7 +105,7 @@ def test_without_files_nobody_is_known_and_the_log_says_so(
     assert world.manager.table.is_empty
     assert caplog.messages == [
         "access table: 0 accounts from no file",
-        "access table: no account and no whitelisted address, so all requests are denied; write "
+        "access table: no account and no whitelisted address, so all requests are denied; create "
         f"{world.default} (docs/access.md shows the format)",
     ]
     assert world.manager.data_versions() == {}
@@ -192,8 +192,7 @@ def test_a_broken_file_keeps_the_table_and_is_said_once(
             WATCHED,
             logging.ERROR,
             f"{path}:2: account short: accessKey and secretKey are required and must be longer "
-            "than 6 "
-            "characters; keeping the previous access table",
+            "than 6 characters; keeping the previous access table",
         )
     ]
     caplog.clear()
@@ -465,7 +464,7 @@ def test_a_broken_file_of_a_slave_is_replaced(
         (
             {"../x.yml": ONE},
             ValueError,
-            r"'\.\./x\.yml' is no access file; they are plain_acl\.yml and acl/\*\.yml",
+            r"'\.\./x\.yml' is not an access file; use plain_acl\.yml or acl/\*\.yml",
         ),
     ],
 )
@@ -502,5 +501,5 @@ def test_names_of_access_files(name: str) -> None:
     ],
 )
 def test_names_of_other_files(name: str) -> None:
-    with pytest.raises(ValueError, match="is no access file"):
+    with pytest.raises(ValueError, match="is not an access file"):
         check_name(name)

@@ -66,7 +66,7 @@ def test_the_refusal_names_the_address_and_the_setting() -> None:
     assert error is not None
     assert error.code == ResponseCode.NO_PERMISSION
     assert error.remark == (
-        "request 17 (UPDATE_AND_CREATE_TOPIC) is not taken from 10.0.0.9: without ACL it is for "
+        "request 17 (UPDATE_AND_CREATE_TOPIC) is not accepted from 10.0.0.9: without ACL it is for "
         "operators at adminAllowedAddresses (now 127.0.0.0/8,::1); add the address to that setting "
         "of this broker and restart it, or set aclEnable=true and sign as an admin"
     )
@@ -113,7 +113,7 @@ def test_a_code_without_a_row_is_denied(acl: AclTable | None) -> None:
     assert error.code == ResponseCode.NO_PERMISSION
     assert error.remark == (
         "request code 12345 is denied: it has no row in the access table "
-        "has no row in the access table (broker/acl/access_table.py)"
+        "(broker/acl/access_table.py)"
     )
 
 
@@ -146,7 +146,7 @@ def test_a_refusal_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> 
         assert len(caplog.messages) == 1
         assert caplog.messages[0].startswith(
             "10.0.0.9:4711: UPDATE_AND_CREATE_TOPIC rejected: request 17 (UPDATE_AND_CREATE_TOPIC) "
-            "is not taken from 10.0.0.9: "
+            "is not accepted from 10.0.0.9: "
         )
         refusal(gate, 17, HERE)
         refusal(gate, 215, FAR)

@@ -225,8 +225,8 @@ def test_no_more_than_a_few_wait() -> None:
     assert [(error.code, error.remark) for error in refused] == 2 * [
         (
             ResponseCode.SYSTEM_BUSY,
-            "as many requests wait for the answers of clients as may at once (1; "
-            "adminBrokerThreadPoolNums sets it); try again in some seconds",
+            "too many requests are waiting for responses of clients (1; "
+            "adminBrokerThreadPoolNums sets it); try again in a few seconds",
         )
     ]
 

@@ -101,8 +101,8 @@ def test_what_has_no_effect_is_said(
 ) -> None:
     manager.register("G", [sql("T", "a > 5 LIKE 'x'")])
     assert caplog.messages[0] == (
-        "group G, topic T: what stands behind the filter's expression has no effect, as in the "
-        "original: \"LIKE 'x'\""
+        "group G, topic T: text after the end of the filter expression is ignored, as in RocketMQ: "
+        "\"LIKE 'x'\""
     )
 
 
@@ -334,7 +334,7 @@ def test_a_changed_bloom_filter_keeps_the_table(
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ('"expression":"a >","expressionType":"SQL92"', "'a >': the expression is"),
+        ('"expression":"a >","expressionType":"SQL92"', "'a >': the expression is incomplete"),
         ('"expression":"a > 5"', "'a > 5': unknown filter type , use TAG or SQL92"),
         ('"expressionType":"SQL92"', "None: the expression is incomplete"),
     ],

@@ -210,19 +210,19 @@ ORDER_RULE = (
         (" -- c\n", "the expression is incomplete"),
         ("a = ", "the expression is incomplete"),
         ("(a = 5", "the expression is incomplete"),
-        ("a and between 2 and 10", "'between' at line 1, column 7 cannot stand there"),
-        ("a =\n= 5", "'=' at line 2, column 1 cannot stand there"),
-        ("(a = 5 b)", "'b' at line 1, column 8 cannot stand there"),
-        ("a in ()", "')' at line 1, column 7 cannot stand there"),
-        ("a in (5)", "'5' at line 1, column 7 cannot stand there"),
-        ("a not b", "'b' at line 1, column 7 cannot stand there"),
+        ("a and between 2 and 10", "'between' at line 1, column 7 is not allowed there"),
+        ("a =\n= 5", "'=' at line 2, column 1 is not allowed there"),
+        ("(a = 5 b)", "'b' at line 1, column 8 is not allowed there"),
+        ("a in ()", "')' at line 1, column 7 is not allowed there"),
+        ("a in (5)", "'5' at line 1, column 7 is not allowed there"),
+        ("a not b", "'b' at line 1, column 7 is not allowed there"),
         ("a = NOT", "the expression is incomplete"),
-        ("a is 5", "'5' at line 1, column 6 cannot stand there"),
-        ("a = 5 ;", "';' at line 1, column 7 is no part of the language"),
-        ("a = 5 \x0b", "'\\x0b' at line 1, column 7 is no part of the language"),
-        ("é = 5", "'é' at line 1, column 1 is no part of the language"),
-        ("a = 5 /* c", "'/' at line 1, column 7 is no part of the language"),
-        ('a = "x"', "'\"' at line 1, column 5 is no part of the language"),
+        ("a is 5", "'5' at line 1, column 6 is not allowed there"),
+        ("a = 5 ;", "';' at line 1, column 7 is not allowed in an expression"),
+        ("a = 5 \x0b", "'\\x0b' at line 1, column 7 is not allowed in an expression"),
+        ("é = 5", "'é' at line 1, column 1 is not allowed in an expression"),
+        ("a = 5 /* c", "'/' at line 1, column 7 is not allowed in an expression"),
+        ('a = "x"', "'\"' at line 1, column 5 is not allowed in an expression"),
         ("a = 'x", "the string starting at line 1, column 5 has no closing '"),
         ("a = 'x''", "the string starting at line 1, column 8 has no closing '"),
         ("a > 'x'", f"at its end: >{ORDER_RULE}"),
@@ -246,9 +246,12 @@ ORDER_RULE = (
             "FALSE = 'false'",
             "at its end: TRUE and FALSE cannot be compared with a string or number on their right",
         ),
-        ("5", "at its end: a text or number is no condition, compare it with something"),
-        ("-a", "at its end: a text or number is no condition, compare it with something"),
-        ("'x' or a", "at its end: a text or number is no condition, compare it with something"),
+        ("5", "at its end: a string or number is not a condition; compare it with something"),
+        ("-a", "at its end: a string or number is not a condition; compare it with something"),
+        (
+            "'x' or a",
+            "at its end: a string or number is not a condition; compare it with something",
+        ),
         ("'x' in ('x')", "at its end: IN needs a property on its left"),
         ("-a not in ('x')", "at its end: IN needs a property on its left"),
         (
@@ -293,7 +296,9 @@ def test_depth_is_limited(left: str, leaf: str, right: str) -> None:
 
 
 def test_a_long_chain_of_comparisons_is_deep_too() -> None:
-    with pytest.raises(InvalidSelectorError, match="nested deeper than 100 levels, write it flat"):
+    with pytest.raises(
+        InvalidSelectorError, match="nested deeper than 100 levels; flatten the expression"
+    ):
         compile_selector("a" + " IS NULL" * 101)
 
 

@@ -27,7 +27,9 @@ class Service:
 
     def hold(self, name: str, key: tuple[str, int] = ("T", 0), deadline_ms: int = 100) -> Any:
         pull: Any = SimpleNamespace(
-            name=name, deadline_ms=deadline_ms, connection=SimpleNamespace(is_open=True)
+            name=name,
+            deadline_ms=deadline_ms,
+            request=SimpleNamespace(connection=SimpleNamespace(is_open=True)),
         )
         self.service.hold(key, pull)
         return pull
@@ -78,7 +80,7 @@ def test_scan_runs_only_what_is_due(
 
 def test_closed_connections_are_forgotten_by_wake_and_scan(held: Service) -> None:
     first, second = held.hold("a"), held.hold("b", ("T", 1))
-    first.connection.is_open = second.connection.is_open = False
+    first.request.connection.is_open = second.request.connection.is_open = False
     held.service.wake(("T", 0))
     held.service.scan(0)
     assert held.take_runs() == []
@@ -128,11 +130,11 @@ def test_closed_connections_are_forgotten_long_before_their_time(held: Service) 
     held.service.scan(0)
     stays = held.hold("stays", deadline_ms=1 << 40)
     for key in (("T", 0), ("U", 0)):
-        held.hold("gone", key, deadline_ms=1 << 40).connection.is_open = False
+        held.hold("gone", key, deadline_ms=1 << 40).request.connection.is_open = False
     held.service.scan(29_999)
     assert held.service.figures().pulls == 3
     held.service.scan(30_000)
     assert (held.service.figures().pulls, held.service.figures().queues) == (1, 1)
     held.service.wake(("T", 0))
     assert held.take_runs() == [("stays", False)]
-    assert stays.connection.is_open
+    assert stays.request.connection.is_open

@@ -406,9 +406,9 @@ def test_files_are_taken_over_when_they_can_be_listed_again(
         patch.setattr(os, "listdir", refuse)
         world.turn(after, 2)
     assert (world.directory / name).exists()
-    assert "previous life's last line: [Errno 13]" in caplog.text
+    assert "reading the last line of the previous run: [Errno 13]" in caplog.text
     assert "lines of this run do not refer to it" in caplog.text
-    assert "previous life's files: [Errno 13]" in caplog.text
+    assert "finding the files of previous runs: [Errno 13]" in caplog.text
     world.turn(after)
     own = place(after, "2026-03-31", "2359", 1, "jsonl")
     assert set(world.files()) == {f"{name}.gz", own}

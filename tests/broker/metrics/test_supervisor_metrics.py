@@ -126,7 +126,7 @@ def test_readyz_says_what_is_missing(world: ServerWorld) -> None:
     counters[STORE_STATE], counters[REMOTING_READY] = StoreState.READY, 1
     assert world.get("/readyz?x=1") == (200, "ready\n")
     refuse_writes(world.page, 2, "no room")
-    assert world.get("/readyz") == (503, "the store refuses writes: no room\n")
+    assert world.get("/readyz") == (503, "the store rejects writes: no room\n")
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/metrics/x", "/../etc/passwd", "/METRICS"])

@@ -146,7 +146,7 @@ def test_white_addresses_of_a_file_that_is_none(world: World) -> None:
     answer = world.ask(request)
     assert answer.code == ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
     assert answer.remark == (
-        "The globalWhiteAddresses[10.1.1.1] has been updated failed. /etc/passwd is not one of the "
+        "The globalWhiteAddresses[10.1.1.1] has been updated failed. /etc/passwd is not an "
         f"access file of this broker; expected one of {world.path}"
     )
 

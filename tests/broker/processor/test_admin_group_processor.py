@@ -44,7 +44,7 @@ def test_a_list_of_groups_that_cannot_be_saved_says_so(
     body = b'{"groupConfigList":[{"groupName":"g"},{"groupName":"h"}]}'
     answer = world.ask(world.admin_group(), RemotingCommand.request(225, body=body))
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    remark = "the change of groups g, h is in force but could not be saved"
+    remark = "the change of groups g, h is in effect but could not be saved"
     assert (answer.remark or "").startswith(remark)
 
 

@@ -297,7 +297,8 @@ def test_a_clone_that_cannot_be_saved(tmp_path: Path) -> None:
     )
     assert answer.code == 1
     assert answer.remark == (
-        "the clone for group new is in effect but could not be saved; saving is retried every "
-        "few seconds (see the broker's log), and a restart before it succeeds loses the change"
+        "the copy of the offsets for group new is in effect but could not be saved; saving is "
+        "retried every few seconds (see the broker's log), and a restart before it "
+        "succeeds loses the change"
     )
     assert world.offsets.query_offset("new", "t", 0) == 3

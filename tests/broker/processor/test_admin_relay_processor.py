@@ -84,8 +84,8 @@ def test_a_silent_client_is_a_timeout(tmp_path: Path) -> None:
         ({"msgId": "XYZ"}, "message id 'XYZ' is not 32 or 56 hex digits"),
         (
             {"msgId": MESSAGE_ID},
-            f"can not find message by the offset, 4711; msgId {MESSAGE_ID} is no message of this "
-            "broker, or it was deleted with its file",
+            f"can not find message by the offset, 4711; msgId {MESSAGE_ID} does not belong "
+            "to this broker, or its file was deleted",
         ),
     ],
 )

@@ -191,13 +191,13 @@ def test_attributes_are_kept_and_answered(tmp_path: Path) -> None:
             "+cleanup.policy=COMPACTION",
             29,
             "COMPACTION cleanup policy is not supported by this broker, which only deletes expired "
-            "has expired: leave cleanup.policy out or set it to DELETE.",
+            "messages: omit cleanup.policy or set it to DELETE.",
         ),
         (
             "+queue.type=BatchCQ",
             29,
-            "BatchCQ queue type is not supported by this broker, whose consume queues are simple: "
-            "leave queue.type out or set it to SimpleCQ.",
+            "BatchCQ queue type is not supported by this broker, which has simple consume queues "
+            "only: omit queue.type or set it to SimpleCQ.",
         ),
         ("+cleanup.policy=DELETE,+queue.type=SimpleCQ", 0, "not set any response code"),
     ],
@@ -216,7 +216,7 @@ def test_a_list_that_cannot_be_saved_says_so(
     monkeypatch.setattr(world.topics, "save_if_changed", lambda: False)
     answer = world.ask(world.admin_topic(), create_list("t", "u"))
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    remark = "the change of topics t, u is in force but could not be saved"
+    remark = "the change of topics t, u is in effect but could not be saved"
     assert (answer.remark or "").startswith(remark)
 
 
@@ -277,7 +277,7 @@ def test_a_change_that_cannot_be_saved_is_said(tmp_path: Path) -> None:
     answer = world.ask(world.admin_topic(), create("t"))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark is not None
-    assert "topic t is in force but could not be saved" in answer.remark
+    assert "topic t is in effect but could not be saved" in answer.remark
     assert world.topics.find("t") is not None
 
 

@@ -179,8 +179,7 @@ NOT_HERE = "The broker does not support consumer to filter message by {}"
             True,
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             "at its end: > compares numbers and properties only; compare strings, TRUE, FALSE and "
-            "conditions "
-            "with = and <>",
+            "conditions with = and <>",
         ),
         (
             "SQL92",

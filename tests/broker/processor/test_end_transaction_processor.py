@@ -198,7 +198,7 @@ def test_who_does_not_know_gets_no_answer_but_a_line_in_the_log(
         assert world.processor.process_request(world.connection, request) is None
     assert world.connection.sent == []
     assert caplog.messages == [
-        f"half 0: producer 127.0.0.1:40000 of group P says {decision}, neither commit nor "
+        f"half 0: producer 127.0.0.1:40000 of group P returned {decision}, neither commit nor "
         f"rollback{line}"
     ]
 
@@ -338,8 +338,7 @@ def test_ends_wait_until_the_ends_of_before_are_known(
     assert refusal(world, end_request(half, COMMIT)) == (
         ResponseCode.SYSTEM_BUSY,
         "the broker has just started and is still reading which transactions have ended; try again "
-        "in "
-        "a few seconds",
+        "in a few seconds",
     )
     assert waited == [5.0]
 
@@ -396,7 +395,7 @@ def test_an_op_that_cannot_be_stored_is_tried_again(
     world.turn()
     assert caplog.messages == [
         "half 0: could not store its op (retrying every 1000 ms; if the broker stops "
-        "before, the half may be ended once more): SYSTEM_ERROR: the next commit log file could "
+        "before that, the half may be ended twice): SYSTEM_ERROR: the next commit log file could "
         "not be created in time; see store.log"
     ], "said once, tried twice"
     again = world.later[-1][1]

@@ -32,7 +32,7 @@ def test_numbers_are_made_plain(text: str, plain: str) -> None:
     "text", ["", " ", "x", "1 ", " 1", "1.0", "1e3", "0x1", "--1", "1_0", "٣", "²", "1" * 20, "\n1"]
 )
 def test_everything_else_is_refused_by_name(text: str) -> None:
-    with pytest.raises(HeaderError, match="is no number") as caught:
+    with pytest.raises(HeaderError, match="is not a number") as caught:
         plain_numbers("Header", {"n": text}, ["n"])
     assert (caught.value.header, caught.value.field) == ("Header", "n")
     assert caught.value.code == ResponseCode.SYSTEM_ERROR

@@ -254,7 +254,7 @@ def test_check_7_the_heartbeats_subscription(world: HotPathWorld, client: Client
     refused(ask(client, sysFlag=0), 16, "can not consume by broadcast way")
     consumers.broadcasting.clear()
     consumers.subscriptions["G", "T"] = replace(sub, expression_type="SQL92")
-    refused(ask(client, sysFlag=0), 27, "group G has no filter for topic T here")
+    refused(ask(client, sysFlag=0), 27, "group G has no filter for topic T: its expression")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from ipc.control_page import BEAT, ProcessIndex
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
+from store.batch_codec import BATCH_ITEM_HEAD
 from store.control_slots import (
     APPEND_END,
     FLUSHED_OFFSET,
@@ -31,7 +32,6 @@ from store.control_slots import (
     StoreState,
 )
 from store.message_codec import (
-    BATCH_ITEM_HEAD,
     BLANK_SIZE,
     decode_host,
     decode_message_id,

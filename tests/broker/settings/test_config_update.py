@@ -232,13 +232,13 @@ def test_refusals_say_why(
         f"Can not update config {key!r}: {reason}. Nothing is changed",
     )
     assert [(each.name, each.getMessage()) for each in caplog.records] == [
-        ("broker.audit", f"{WHO} tried to change {key!r}, rejected: {reason}")
+        ("broker.audit", f"{WHO} tried to change {key!r}, refused: {reason}")
     ]
 
 
 ROLE = (
-    "Can not update config 'brokerRole': a broker becomes a slave, or a slave a master, by its "
-    "settings file before a start, together with brokerId and matching data. Nothing is changed"
+    "Can not update config 'brokerRole': switching between master and slave is only possible "
+    "in the settings file before a start; brokerId and the data must match. Nothing is changed"
 )
 
 
@@ -337,8 +337,8 @@ def test_a_store_that_does_not_take_it_back(tmp_path: Path) -> None:
     assert world.refused("fileReservedTime=24") == (
         ResponseCode.SYSTEM_ERROR,
         f"{world.path}: the settings file cannot be written: Is a directory. Nothing is saved, but "
-        "the new values may count until a restart: change_retention: no response from process "
-        "store",
+        "the new values may be in effect until a restart: change_retention: no response from "
+        "process store",
     )
 
 

@@ -65,7 +65,7 @@ def test_the_same_name_in_another_cluster_is_a_stranger() -> None:
 def test_host_names_become_ips_or_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     members = fetch(info(_1="localhost:1", _2="no-such-host.invalid:1", _3=".bad.:1"))
     assert members == [MemberAddress(1, "127.0.0.1:1")]
-    assert "broker 2 at no-such-host.invalid:1: left out" in caplog.text
+    assert "broker 2 at no-such-host.invalid:1: ignored, cannot resolve its address" in caplog.text
 
 
 def test_with_a_java_name_servers_answer() -> None:

@@ -361,7 +361,7 @@ def test_later_starts_of_the_new_master_are_free(
     slave.has(600)
     slave.journal.close()
     complete_promotion(options_of(slave.root))
-    assert "0 bytes behind then; this slave's last word came 2.5 s later" in caplog.text
+    assert "0 bytes behind then; this slave's last entry was written 2.5 s later" in caplog.text
     assert not (slave.root / FILE_NAME).exists()
     kept = read_state(slave.root / "replica.json.promoted")
     assert kept is not None

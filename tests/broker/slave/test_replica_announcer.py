@@ -146,8 +146,8 @@ def test_the_log_says_each_thing_once(world: World, caplog: pytest.LogCaptureFix
         ("INFO", f"HA link {LINK}: announced to master {MASTER}"),
         (
             "INFO",
-            f"HA link 10.0.0.1:4712: master {MASTER}: does not know announcements (a Java broker); "
-            "it identifies this slave by IP",
+            f"HA link 10.0.0.1:4712: master {MASTER}: does not support announcements "
+            "(a Java broker); it identifies this slave by IP",
         ),
         (
             "WARNING",

@@ -136,7 +136,7 @@ def test_one_that_cannot_be_asked(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     desk = Desk(pair)
     pair.master.is_silent = True
     assert desk.verify(pair.common_end) is None
-    assert f"slave 1 at {MASTER} does not answer" in caplog.text
+    assert f"slave 1 at {MASTER} does not respond" in caplog.text
     pair.master.is_silent = False
     for codes in ((28,), (33,)):
         pair.master.refusal, pair.master.refuses = "No accessKey is configured", codes

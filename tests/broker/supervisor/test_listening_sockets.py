@@ -39,7 +39,7 @@ def test_a_listener_listens_and_does_not_block() -> None:
 def test_a_taken_port_is_named_with_its_setting() -> None:
     with bind_listener(HOST, 0, 5, "listenPort") as sock:
         port = port_of(sock)
-        with pytest.raises(PortTakenError, match=f"port {port} is taken.*metricsPort"):
+        with pytest.raises(PortTakenError, match=f"port {port} is in use.*metricsPort"):
             bind_listener(HOST, port, 5, "metricsPort")
 
 

@@ -281,7 +281,7 @@ def test_a_child_that_hangs_in_its_start_is_ended(
         {"store": "starts after another"}, until, hang_timeout_ms=400, start_timeout_ms=600
     )
     assert code == 0
-    assert "store: no sign of progress" in caplog.text
+    assert "store: no progress in its start for" in caplog.text
 
 
 def test_work_is_no_excuse_once_it_serves(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -150,7 +150,9 @@ def test_a_connection_that_closes_is_not_asked(
     producer.close("gone")
     world.round()
     assert producer.sent == []
-    assert caplog.messages[-1].startswith("producer group P: no producer is connected, 1 half")
+    assert caplog.messages[-1].startswith(
+        "producer group P: no producer is connected, 1 undecided half"
+    )
 
 
 def test_halves_without_group_or_home_reach_the_discard_topic(
@@ -377,9 +379,8 @@ def test_a_loop_that_does_not_answer_ends_the_round(
     world.round()
     assert (asked(producer), world.progress()) == ([], (None, None))
     assert caplog.messages[-1] == (
-        "half 0: check round ended, the next one continues here: 1 half messages were not stored "
-        "again "
-        "within 50 ms"
+        "half 0: check round ended, the next one continues here: 1 half messages were not "
+        "stored again within 50 ms"
     )
     (late,) = handed
     late()

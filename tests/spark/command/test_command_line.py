@@ -178,7 +178,7 @@ def test_a_setup_that_fails_is_no_verdict(tmp_path: Path) -> None:
         timeout=60,
     )
     assert result.returncode == 3
-    assert "is there and is no virtual environment" in result.stderr
+    assert "exists and is not a virtual environment" in result.stderr
 
 
 # -- with Spark --------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import re
 import pytest
 
 from spark.page import plots
+from spark.page.group_plots import Lane, ack_histogram, incident_chart
+from spark.page.heat_map import Hour, heat_map
 from spark.page.plot_shapes import (
     Band,
     LagScale,
@@ -174,9 +176,9 @@ def test_days_without_rows_are_hatched_in_the_budget_of_30_days() -> None:
     assert plot.data.rows[1][3] == "36\u00a0min\u00a032\u00a0s"
 
 
-def hour(p99_ms: float | None, bad_ms: float = 0, unknown_ms: float = 0) -> plots.Hour:
+def hour(p99_ms: float | None, bad_ms: float = 0, unknown_ms: float = 0) -> Hour:
     largest = None if p99_ms is None else p99_ms * 2
-    return plots.Hour(p99_ms, largest, 3_600_000 - bad_ms - unknown_ms, bad_ms, unknown_ms)
+    return Hour(p99_ms, largest, 3_600_000 - bad_ms - unknown_ms, bad_ms, unknown_ms)
 
 
 HEAT = [
@@ -193,10 +195,8 @@ HEAT = [
 
 
 @pytest.mark.parametrize(("cell", "style"), HEAT)
-def test_an_hour_is_classed_by_its_p99_and_its_bad_time(
-    cell: plots.Hour, style: str | None
-) -> None:
-    plot = plots.heat_map([("2026-03-14", [cell, *[None] * 23])], 10_000)
+def test_an_hour_is_classed_by_its_p99_and_its_bad_time(cell: Hour, style: str | None) -> None:
+    plot = heat_map([("2026-03-14", [cell, *[None] * 23])], 10_000)
     marked = style in ("heat4", "heat5")
     assert [path.style for path in plot.paths] == [
         name for name in (style, f"{style}-mark" if marked else None) if name
@@ -204,9 +204,9 @@ def test_an_hour_is_classed_by_its_p99_and_its_bad_time(
 
 
 def test_a_heat_map_hatches_what_is_unknown_and_tells_the_largest_lag() -> None:
-    hours: list[plots.Hour | None] = [None] * 24
+    hours: list[Hour | None] = [None] * 24
     hours[0], hours[3] = hour(250, unknown_ms=60_000), hour(5, bad_ms=1000)
-    plot = plots.heat_map([("2026-03-14", hours)], 10_000)
+    plot = heat_map([("2026-03-14", hours)], 10_000)
     assert [band.left for band in plot.bands] == [0, 16.67], "but for the fourth hour"
     assert plot.data is not None
     words = [cell.replace("\u00a0", " ") for cell in plot.data.rows[0]]
@@ -217,7 +217,7 @@ def test_a_heat_map_hatches_what_is_unknown_and_tells_the_largest_lag() -> None:
 
 def test_strokes_stay_within_their_cell() -> None:
     hours = [hour(5, bad_ms=1), hour(5, bad_ms=3_600_000), *[None] * 22]
-    plot = plots.heat_map([("2026-03-13", [None] * 24), ("2026-03-14", hours)], 10_000)
+    plot = heat_map([("2026-03-13", [None] * 24), ("2026-03-14", hours)], 10_000)
     strokes = {path.style: path.d for path in plot.paths if path.style.endswith("-mark")}
     assert strokes == {
         "heat4-mark": "M0 14m0 13l9 -13",
@@ -234,7 +234,7 @@ def test_dots_where_messages_and_lag_are_known() -> None:
 
 
 def test_bars_of_ack_latency_leave_out_empty_ends() -> None:
-    plot = plots.ack_histogram([0.001, 0.01, 0.1], [0, 30, 0, 10], [("p50", 0.005)])
+    plot = ack_histogram([0.001, 0.01, 0.1], [0, 30, 0, 10], [("p50", 0.005)])
     assert plot.data is not None
     assert [row[:2] for row in plot.data.rows] == [
         ("≤ 10\u00a0ms", "30"),
@@ -247,10 +247,10 @@ def test_bars_of_ack_latency_leave_out_empty_ends() -> None:
 def test_a_lane_for_each_replica() -> None:
     start = DAY.start_ms
     lanes = [
-        plots.Lane("a", [(start, start + 1000, "slow")]),
-        plots.Lane("b", [(start, start, "new")]),
+        Lane("a", [(start, start + 1000, "slow")]),
+        Lane("b", [(start, start, "new")]),
     ]
-    plot = plots.incident_chart(lanes, DAY)
+    plot = incident_chart(lanes, DAY)
     bars = [band for band in plot.bands if band.style != "lane"]
     assert [(bar.style, bar.width) for bar in bars] == [("cause-slow", 0.4), ("cause-other", 0.4)]
     assert [lane.label for lane in plot.lanes] == ["a", "b"]

@@ -1,0 +1,55 @@
+"""What a broker's registration is made of, and what the name server keeps of it.
+
+Pure data, any thread; made by DefaultRequestProcessor, kept by RouteInfoManager. Knows no request
+and no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from remoting.body.data_version import DataVersion
+from remoting.body.topic_config import TopicConfig
+from remoting.request_processor import ConnectionLike
+
+BROKER_CHANNEL_EXPIRED_MS: Final = 120_000
+"""A broker that has been silent for longer is dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """The content of one REGISTER_BROKER (103)."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str
+    data_version: DataVersion
+    topic_configs: Mapping[str, TopicConfig]
+    filter_servers: tuple[str, ...] = ()
+    timeout_ms: int = BROKER_CHANNEL_EXPIRED_MS
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerResult:
+    """A slave's master; both None for a master, or while no master is known."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+@dataclass(slots=True)
+class BrokerLiveInfo:
+    """One live broker address. Guarded by: the lock of RouteInfoManager."""
+
+    broker_addr: str
+    last_update_ms: int
+    timeout_ms: int
+    data_version: DataVersion
+    connection: ConnectionLike
+    ha_server_addr: str

@@ -1,0 +1,59 @@
+"""The body of a batch as a client sends it: its byte layout, known only here.
+
+Pure functions over buffers, any thread; knows no file and no record of the log. Corresponds to
+RocketMQ's MessageDecoder.encodeMessages and decodeMessages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from store.errors import MessageIllegalError
+from store.message_codec import PROPERTIES_LENGTH, Buffer
+
+BATCH_ITEM_HEAD: Final = Struct(">iiiii")
+"""An item of a batch as a client sends it: totalSize, magic, bodyCRC, flag, body size; then body,
+int16 properties size, properties. Magic and CRC are zero and not checked."""
+assert BATCH_ITEM_HEAD.size == 20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """One message of a batch body."""
+
+    flag: int
+    body: Buffer
+    properties: Buffer
+
+
+def iterate_batch(body: Buffer) -> Iterator[BatchItem]:
+    """The messages of a batch as a client sent it. Raises MessageIllegalError for a wrong size.
+
+    The sizes of every item are checked against each other and the rest of the body before the item
+    is yielded; items are slices of `body`.
+    """
+    at, end = 0, len(body)
+    while at < end:
+        item_end, item = _batch_item(body, at, end)
+        yield item
+        at = item_end
+
+
+def _batch_item(body: Buffer, at: int, end: int) -> tuple[int, BatchItem]:
+    if end - at < BATCH_ITEM_HEAD.size + 2:
+        raise MessageIllegalError(f"batch: {end - at} bytes at {at} are too few for an item")
+    total, _magic, _crc, flag, body_size = BATCH_ITEM_HEAD.unpack_from(body, at)
+    body_at = at + BATCH_ITEM_HEAD.size
+    body_end = body_at + body_size
+    if body_size < 0 or body_end + 2 > end:
+        raise MessageIllegalError(f"batch: item at {at} claims a body of {body_size} bytes")
+    (properties_size,) = PROPERTIES_LENGTH.unpack_from(body, body_end)
+    item_end = body_end + 2 + properties_size
+    if properties_size < 0 or item_end > end:
+        raise MessageIllegalError(f"batch: item at {at} claims properties of {properties_size}")
+    if total != item_end - at:
+        raise MessageIllegalError(f"batch: item at {at} claims {total} bytes, has {item_end - at}")
+    return item_end, BatchItem(flag, body[body_at:body_end], body[body_end + 2 : item_end])
