@@ -194,7 +194,7 @@ class HAConnections:
         return None
 
     def _unproven(self, ip: str, first_report: int) -> Objection | None:
-        """Whether to refuse a report that is not yet proven, until its records were compared."""
+        """The objection to a report above the ceiling, unless its records equal ours."""
         report_ceiling = self._report_ceiling.of(ip)
         if first_report <= report_ceiling:
             return None

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
         for problem in error.problems:
             complain(problem)
     except KeyboardInterrupt:
-        complain("interrupted: dates that were not finished keep their previous result")
+        complain("interrupted: whatever was not finished keeps its previous result")
         return EXIT_INTERRUPTED
     except ImportError as error:
         complain(f"{error}; requirements: docs/nightly.md")
