@@ -161,7 +161,7 @@ class BrokerController:
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
         loop.call_every(_REFUSE_LATE_MS, self._routes.refuse_late)
-        loop.call_every(_REFUSE_LATE_MS, self._messages.line.look)
+        loop.call_every(_REFUSE_LATE_MS, self._messages.append_queue.look)
         loop.call_every(_REBIND_STATS_MS, self._statistics.hide_gone)
         loop.call_every(
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())

@@ -14,7 +14,7 @@ from typing import Final
 from ha.slave_progress import ReplicaState
 
 GAP_MS: Final = 2_000
-"""A longer gap is disconnected time (broker/metrics/replica_sight.py shows it so, too)."""
+"""A longer gap is disconnected time (broker/metrics/replica_view.py shows it so, too)."""
 
 
 class ReplicaClock:

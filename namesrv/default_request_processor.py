@@ -24,7 +24,6 @@ from namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigMana
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerRegistration
 from namesrv.route_bodies import RouteBodies
 from namesrv.route_info_manager import RouteInfoManager
-from remoting.asker import describe_requester
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.register_broker import body_crc32, decode_register_broker_body
@@ -58,6 +57,7 @@ from remoting.mq_version import V4_9_4
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.requester import describe_requester
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)

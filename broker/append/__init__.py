@@ -1,6 +1,5 @@
-"""Everything that is stored but the send path's fast way: one line of appends, and what waits for
-it.
+"""Everything stored beside the fast path of sends: the append queue, and waiting for durability.
 
-Process `remoting`, on the loop: records take their place in the log in turn (AppendLine), answers
+Process `remoting`, on the loop: records take their place in the log in turn (AppendQueue), answers
 wait for flush and replicas (DurabilityWaiters). It must not know requests or consumers.
 """

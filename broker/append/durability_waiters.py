@@ -89,7 +89,7 @@ class DurabilityWaiters:
         self._flush_timeout_ms = sync_flush_timeout_ms
         self._slave_timeout_ms = slave_timeout_ms
         self._stats = stats
-        self._line: deque[_Waiting] = deque()
+        self._queue: deque[_Waiting] = deque()
         self._acks = _AckTimes() if waits_for_flush and waits_for_replicas else None
         """None: whoever waits for replicas is answered as soon as they have acknowledged."""
         self.active = waits_for_flush or waits_for_replicas
@@ -101,12 +101,12 @@ class DurabilityWaiters:
         """Monotonic; the owner refreshes both each turn."""
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._queue)
 
     @property
     def last_offset(self) -> int:
         """The largest offset that a send waits for; 0 if none waits."""
-        return self._line[-1][0] if self._line else 0
+        return self._queue[-1][0] if self._queue else 0
 
     def add(self, end_offset: int, answer: Answer, request_code: int | None) -> None:
         """Answer when the log is safe up to `end_offset`; offsets must not decrease.
@@ -119,15 +119,15 @@ class DurabilityWaiters:
         waits = self.waits_for_replicas and not missing
         replica_deadline = self.now_ms + self._slave_timeout_ms if waits else 0
         now_ns = self.now_ns
-        self._line.append(
+        self._queue.append(
             (end_offset, flush_deadline, replica_deadline, missing, answer, now_ns, request_code)
         )
 
     def can_release(self, flushed_offset: int, replicated_offset: int) -> bool:
         """Whether the head of the queue no longer waits for anything."""
-        if not self._line:
+        if not self._queue:
             return False
-        end = self._line[0][0]
+        end = self._queue[0][0]
         flush_ok = not self._for_flush or end <= flushed_offset
         return flush_ok and (not self.waits_for_replicas or end <= replicated_offset)
 
@@ -140,16 +140,16 @@ class DurabilityWaiters:
         replicated = replicated_offset if self.waits_for_replicas else _NO_LIMIT
         safe = min(flushed, replicated)
         now_ms = now_ns // _NS_PER_MS
-        line = self._line
-        waiting = len(line)
+        queue = self._queue
+        waiting = len(queue)
         acks, acked_to, acked_ns = self._acks, _NO_LIMIT, now_ns
         if acks is not None:
             acks.note(replicated_offset, now_ns)
             safe = acked_to = -1
         count, since_ns, code = 0, 0, ResponseCode.SUCCESS
         request: int | None = None
-        while line:
-            end, flush_deadline_ms, replica_deadline_ms, missing, answer, came_ns, asked = line[0]
+        while queue:
+            end, flush_deadline_ms, replica_deadline_ms, missing, answer, came_ns, asked = queue[0]
             before = code
             code = ResponseCode.SUCCESS
             if end > safe or missing:
@@ -167,14 +167,14 @@ class DurabilityWaiters:
                     count = 0
                     acked_to, acked_ns = acks.find(end, now_ns)
                     safe = min(flushed, replicated, acked_to)
-            line.popleft()
+            queue.popleft()
             answer(code)
             if came_ns != since_ns or code is not before or asked != request:
                 self._count(request, before, now_ns - since_ns, acked_ns - since_ns, count)
                 count, since_ns, request = 0, came_ns, asked
             count += 1
         self._count(request, code, now_ns - since_ns, acked_ns - since_ns, count)
-        return waiting - len(line)
+        return waiting - len(queue)
 
     def _count(
         self,

@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.topic.system_topics import OFFSET_MOVED_EVENT_TOPIC
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import OffsetMovedEvent
@@ -47,10 +47,10 @@ class OffsetMovedEvents:
     """See the module. Owned by: the loop thread."""
 
     def __init__(
-        self, commit_log: CommitLog, line: AppendLine, broker_name: str, *, is_slave: bool
+        self, commit_log: CommitLog, append_queue: AppendQueue, broker_name: str, *, is_slave: bool
     ) -> None:
         self._log = commit_log
-        self._line = line
+        self._append_queue = append_queue
         self._broker_name = broker_name
         self._is_slave = is_slave
 
@@ -70,7 +70,7 @@ class OffsetMovedEvents:
         event = OffsetMovedEvent(
             consumer_group=group, message_queue=queue, offset_request=asked, offset_new=corrected
         )
-        self._line.append(
+        self._append_queue.append(
             _Event(group, self._log.topic(OFFSET_MOVED_EVENT_TOPIC), (self._record(event),))
         )
 

@@ -4,7 +4,7 @@ Runs on the loop thread of `remoting`; observes process `store` through the cont
 request and no record. Counterparts in RocketMQ: BrokerFastFailure and
 SendMessageProcessor.rejectRequest, which check a queue of requests and a lock. Here sends run on
 the loop without either, and the only thing a send waits for before it is stored is the next file of
-the commit log (AppendLine). A late file has two possible causes that look the same from here.
+the commit log (AppendQueue). A late file has two possible causes that look the same from here.
 Either the disk is slow; then producers should be told early and use another broker. Or `store`,
 which creates the files, was killed and is restarting; that takes seconds, and clients should not
 notice. The heartbeat of `store` distinguishes the two: only waiting time during which it beats

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_table import Metric
 from broker.metrics.readiness import ready_reason
-from broker.metrics.replica_sight import ReplicaView, ReplicaViewSnapshot, Rows
+from broker.metrics.replica_view import ReplicaView, ReplicaViewSnapshot, Rows
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
 from ha.control_slots import HA_REFUSALS, REPLICATED_OFFSET

@@ -29,7 +29,7 @@ from prometheus_client.utils import floatToGoString
 
 from broker.metrics.http_accept import parse_accepted
 from broker.metrics.metrics_table import BASE_LABELS, Kind, Metric
-from broker.metrics.replica_sight import Rows
+from broker.metrics.replica_view import Rows
 from ipc.metric_slots import Labels
 
 _HEAD_LINES: Final = 2

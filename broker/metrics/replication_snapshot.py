@@ -17,7 +17,7 @@ import msgspec
 
 from broker.metrics import metrics_table as table
 from broker.metrics.remoting_metrics import SYNC_RESULTS
-from broker.metrics.replica_sight import Rows
+from broker.metrics.replica_view import Rows
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
@@ -39,7 +39,7 @@ _DIGEST_DIGITS: Final = 12
 
 
 class SeriesReader(Protocol):
-    """The part of ReplicaView used here (broker/metrics/replica_sight.py)."""
+    """The part of ReplicaView used here (broker/metrics/replica_view.py)."""
 
     def read(self, metric: str) -> Rows:
         """Label values and slots of every series of `metric`; those of `ha` are corrected for the

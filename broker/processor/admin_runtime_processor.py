@@ -15,7 +15,6 @@ from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager,
 from broker.metrics.runtime_info import RuntimeInfoSource, runtime_table
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import StoreCommands
-from remoting.asker import describe_requester
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.stats import BrokerStatsData, BrokerStatsItem
@@ -26,6 +25,7 @@ from remoting.headers.broker import GetBrokerConfigResponseHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.requester import describe_requester
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)

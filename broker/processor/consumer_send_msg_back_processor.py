@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
 from broker.append.send_properties import append_pairs, find_property, without_property
 from broker.processor.table_processor import TableProcessor
@@ -64,7 +64,7 @@ class SendBackParts:
     """The collaborators of the processor."""
 
     commit_log: CommitLog
-    line: AppendLine
+    append_queue: AppendQueue
     reader: MessageReader
     topics: OwnTopics
     find_group: FindGroup
@@ -244,7 +244,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             return
         records = (copy.record,)
         append = _SendBack(self, asked, group, copy, topic, records)
-        self._parts.line.append(append, fails_fast=True)
+        self._parts.append_queue.append(append, fails_fast=True)
 
     def on_placed(self, append: _SendBack, phy_offset: int) -> None:
         """The copy is stored; the response does not wait for flush or replicas (WAIT=false, as in

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of, refuse_timer
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.table_processor import TableProcessor
@@ -29,7 +29,7 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.topic.table_protocols import FindTopic, PutStats
-from broker.transaction.half_table import HalfMessageStates
+from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
     PRODUCER_GROUP,
@@ -75,7 +75,7 @@ class EndTransactionParts:
     """The collaborators of the processor."""
 
     commit_log: CommitLog
-    line: AppendLine
+    append_queue: AppendQueue
     reader: MessageReader
     halves: HalfMessageStates
     find_topic: FindTopic
@@ -286,7 +286,7 @@ class EndTransactionProcessor(TableProcessor):
             )
             self.on_end_refused(asked, half.queue_offset, ResponseCode.TOPIC_NOT_EXIST, remark)
             return
-        self._parts.line.append(_Commit(self, asked, half, entry, (record,)))
+        self._parts.append_queue.append(_Commit(self, asked, half, entry, (record,)))
 
     def _roll_back(self, asked: _Request, half: int) -> None:
         if self._begin(asked, half):
@@ -294,7 +294,7 @@ class EndTransactionProcessor(TableProcessor):
 
     def _resume(self, asked: _Request, record: Record) -> None:
         topic = self._log.topic(TRANS_HALF_TOPIC)
-        self._parts.line.append(_Resume(self, asked, topic, (record,)))
+        self._parts.append_queue.append(_Resume(self, asked, topic, (record,)))
 
     def _begin(self, asked: _Request, half: int) -> bool:
         """Start ending the half. False, with a response sent, if it has ended or another request is
@@ -319,7 +319,7 @@ class EndTransactionProcessor(TableProcessor):
             half, commit_log.now_ms, commit_log.store_host, commit_log.store_host_flag
         )
         topic = commit_log.topic(TRANS_OP_HALF_TOPIC)
-        self._parts.line.append(_Op(self, half, topic, (record,), asked))
+        self._parts.append_queue.append(_Op(self, half, topic, (record,), asked))
 
     def on_committed(self, commit: _Commit, phy_offset: int) -> None:
         """A committed message was appended: its half has ended."""
@@ -356,7 +356,7 @@ class EndTransactionProcessor(TableProcessor):
                 remark,
             )
         again = replace(op, again=True)
-        self._parts.later(OP_RETRY_MS, lambda: self._parts.line.append(again))
+        self._parts.later(OP_RETRY_MS, lambda: self._parts.append_queue.append(again))
 
     def on_end_refused(self, asked: _Request, half: int, code: ResponseCode, remark: str) -> None:
         """Neither commit nor op was appended: the half is kept, and its producer will be asked

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import refuse_timer
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, without_property
@@ -65,7 +65,7 @@ class ReplyParts:
     """The collaborators of the processor."""
 
     commit_log: CommitLog
-    line: AppendLine
+    append_queue: AppendQueue
     waiters: DurabilityWaiters
     topics: SentTopics
     find_connection: FindConnection
@@ -267,7 +267,7 @@ class ReplyMessageProcessor(TableProcessor):
             properties=text.encode(),
         )
         waits = find_property(text, "WAIT") != "false"
-        self._parts.line.append(_Reply(self, asked, waits, topic, (record,)))
+        self._parts.append_queue.append(_Reply(self, asked, waits, topic, (record,)))
 
     def on_placed(self, reply: _Reply, phy_offset: int, queue_offset: int) -> None:
         """The reply is stored; the response tells the sender where, unless the push failed."""

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import TIMER_MARK, is_half
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
@@ -185,7 +185,7 @@ class SendMessageProcessor:
         self,
         settings: SendSettings,
         commit_log: CommitLog,
-        line: AppendLine,
+        append_queue: AppendQueue,
         topics: SendTopics,
         find_group: FindGroup,
         waiters: DurabilityWaiters,
@@ -195,8 +195,8 @@ class SendMessageProcessor:
     ) -> None:
         self._settings = settings
         self._log = commit_log
-        self._line = line
-        self._held = line.held
+        self._append_queue = append_queue
+        self._held = append_queue.held
         self._topics_config = topics
         self._records = SendRecords(
             commit_log,
@@ -328,7 +328,7 @@ class SendMessageProcessor:
         thread."""
         self._blocked.add(topic)
         self._topics.pop(topic, None)
-        self._line.refuse_topic(topic, ResponseCode.TOPIC_NOT_EXIST, _being_deleted(topic))
+        self._append_queue.refuse_topic(topic, ResponseCode.TOPIC_NOT_EXIST, _being_deleted(topic))
         self._log.commit()
         return self._log.position
 
@@ -346,7 +346,7 @@ class SendMessageProcessor:
     def turn_end(self) -> None:
         """End of the loop's turn, before responses are sent: retry held sends, publish."""
         if self._held:
-            self._line.retry()
+            self._append_queue.retry()
         self._log.commit()
         self._waiting_puts = 0
 
@@ -371,7 +371,7 @@ class SendMessageProcessor:
             # These do not take the fast path, which does not check groups.
             self._topics[header.b] = topic
         append = _SendAppend(self, connection, request, header, stored, came_ns)
-        self._line.append(append, fails_fast=True)
+        self._append_queue.append(append, fails_fast=True)
         if self._held and not came_ns:
             append.came_ns = self._stats.now_ns()
         return None

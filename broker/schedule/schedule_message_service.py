@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
@@ -114,7 +114,7 @@ class ScheduleParts:
     """The collaborators of the service."""
 
     commit_log: CommitLog
-    line: AppendLine
+    append_queue: AppendQueue
     reader: CommitLogReader
     table: QueueTableReader
     units: GenerationAwareReader
@@ -221,7 +221,7 @@ class ScheduleMessageService:
     def _deliver_next(self, level: _Level) -> int:
         """Deliver the level's next message; returns 0 if one was processed, else ms until the next
         poll."""
-        if self._unsafe >= _UNSAFE_LIMIT or self._parts.line.held:
+        if self._unsafe >= _UNSAFE_LIMIT or self._parts.append_queue.held:
             return _BUSY_MS
         if not self._log.writable:
             return _LOOK_MS
@@ -270,7 +270,7 @@ class ScheduleMessageService:
         queue_offset = level.next_offset
         level.next_offset = queue_offset + 1
         self._unsafe += 1
-        self._parts.line.append(_Delivery(self, level, queue_offset, topic, (record,)))
+        self._parts.append_queue.append(_Delivery(self, level, queue_offset, topic, (record,)))
 
     def _skip(self, level: _Level, count: int, why: str) -> None:
         log.error(

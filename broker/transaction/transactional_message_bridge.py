@@ -13,10 +13,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.store_access.store_protocols import MessageReader, QueueOffsets
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from broker.transaction.half_table import HalfMessageStates
+from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
@@ -55,7 +55,7 @@ class BridgeParts:
     """The collaborators of the bridge."""
 
     commit_log: CommitLog
-    line: AppendLine
+    append_queue: AppendQueue
     reader: StoreReads
     halves: HalfMessageStates
     offsets: TransactionOffsets
@@ -204,7 +204,7 @@ class _Batch:
                 self.settle(index, Rewritten(refusal="its end is being stored"))
                 continue
             topic = self._parts.commit_log.topic(rewrite.topic)
-            self._parts.line.append(_Copy(self, index, rewrite, topic, (rewrite.record,)))
+            self._parts.append_queue.append(_Copy(self, index, rewrite, topic, (rewrite.record,)))
 
     def on_placed(self, copy: _Copy, place: tuple[int, int]) -> None:
         """A copy was appended."""

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from broker.topic.table_protocols import OwnTopics
-from broker.transaction.half_table import HalfMessageStates
+from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_IMMUNITY,
     CHECK_TIMES,

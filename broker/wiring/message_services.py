@@ -1,6 +1,6 @@
 """MessageServices: everything that puts messages into the log, put together.
 
-Wiring only, for BrokerController: the line of appends, sends, messages that come back, answers of
+Wiring only, for BrokerController: the append queue, sends, messages that come back, answers of
 request-reply, due delayed messages, transactions, corrected pulls. Runs nothing by itself; who runs
 where is said in each module.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.client.broker2client import Broker2Client
@@ -71,7 +71,7 @@ class MessageServices:
         self._waiters = waiters
         self._calls = calls
         self._on_failure = on_failure
-        self.line = self._make_line()
+        self.append_queue = self._make_append_queue()
         self.new_topics = self._make_new_topics(register_new)
         self.send = self._make_send()
         self.send_back = self._make_send_back()
@@ -81,7 +81,7 @@ class MessageServices:
         self.end_transaction = self._transactions.processor
         self.offset_moved = OffsetMovedEvents(
             self._store.log,
-            self.line,
+            self.append_queue,
             self._options.broker.broker_name,
             is_slave=self._options.store.is_slave,
         )
@@ -117,8 +117,8 @@ class MessageServices:
 
     # -- construction --------------------------------------------------------------------------
 
-    def _make_line(self) -> AppendLine:
-        return AppendLine(
+    def _make_append_queue(self) -> AppendQueue:
+        return AppendQueue(
             self._store.log,
             self._clock,
             BrokerFastFailure(fast_failure_settings(self._options), self._page, self._clock),
@@ -139,7 +139,7 @@ class MessageServices:
         return SendMessageProcessor(
             send_settings(self._options),
             self._store.log,
-            self.line,
+            self.append_queue,
             self._tables.topics,
             self._tables.groups.find_or_create,
             self._waiters,
@@ -152,7 +152,7 @@ class MessageServices:
         return ConsumerSendMsgBackProcessor(
             SendBackParts(
                 commit_log=self._store.log,
-                line=self.line,
+                append_queue=self.append_queue,
                 reader=self._store.access,
                 topics=self._tables.topics,
                 find_group=self._tables.groups.find_or_create,
@@ -168,7 +168,7 @@ class MessageServices:
         return ReplyMessageProcessor(
             ReplyParts(
                 commit_log=self._store.log,
-                line=self.line,
+                append_queue=self.append_queue,
                 waiters=self._waiters,
                 topics=self._tables.topics,
                 find_connection=self._tables.producers.find_connection,
@@ -186,7 +186,7 @@ class MessageServices:
         return ScheduleMessageService(
             ScheduleParts(
                 commit_log=self._store.log,
-                line=self.line,
+                append_queue=self.append_queue,
                 reader=self._store.loop_reader,
                 table=self._store.table,
                 units=self._store.loop_units,
@@ -206,7 +206,7 @@ class MessageServices:
             self._loop,
             self._store,
             self._tables,
-            self.line,
+            self.append_queue,
             self._waiters,
             self._stats,
             on_failure=self._on_failure,

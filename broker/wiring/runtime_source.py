@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.metrics.runtime_info import PoolInfo, RuntimeInfo
 from broker.metrics.store_stats_service import StoreStatsService
 from broker.settings.startup_options import StartupOptions
@@ -37,10 +37,10 @@ class RuntimeSource:
         schedule_offsets: Callable[[], Mapping[int, tuple[int, int]]],
         pool: Callable[[str], RequestExecutor | None],
         waiting_sends: Callable[[], int],
-        line: AppendLine,
+        append_queue: AppendQueue,
     ) -> None:
         """pool: by its name. waiting_sends: how many answers wait for flush or replicas.
-        line: of those that wait to be stored."""
+        append_queue: of those that wait to be stored."""
         self._options = options
         self._page = page
         self._access = access
@@ -49,7 +49,7 @@ class RuntimeSource:
         self._schedule_offsets = schedule_offsets
         self._pool = pool
         self._waiting_sends = waiting_sends
-        self._line = line
+        self._append_queue = append_queue
 
     def runtime_info(self) -> RuntimeInfo:
         """The state now."""
@@ -63,11 +63,11 @@ class RuntimeSource:
             now_ms=now_ms,
             statistics=self._stats.snapshot(),
             send_pool=PoolInfo(
-                size=self._waiting_sends() + len(self._line.held),
+                size=self._waiting_sends() + len(self._append_queue.held),
                 capacity=broker.send_thread_pool_queue_capacity,
-                head_wait_ms=self._line.head_wait_ms(),
+                head_wait_ms=self._append_queue.head_wait_ms(),
             ),
-            page_cache_lock_time_ms=self._line.blocked_ms(),
+            page_cache_lock_time_ms=self._append_queue.blocked_ms(),
             pull_pool=PoolInfo(capacity=broker.pull_thread_pool_queue_capacity),
             query_pool=self._pool_info(QUERY_POOL),
             end_transaction_pool=self._pool_info(END_TRANSACTION_POOL),

@@ -107,7 +107,7 @@ class ServerBuilder:
             schedule_offsets=lambda: self._store.schedule_progress(self._tables.schedule_offsets),
             pool=executors.get,
             waiting_sends=waiting_sends,
-            line=self._messages.line,
+            append_queue=self._messages.append_queue,
         )
 
     def server(

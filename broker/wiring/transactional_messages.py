@@ -6,7 +6,7 @@ run on masters only, and only while the loop runs: they hand to it what is to be
 
 from __future__ import annotations
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
@@ -14,7 +14,7 @@ from broker.processor.end_transaction_processor import (
 )
 from broker.settings.startup_options import StartupOptions
 from broker.topic.table_protocols import PutStats
-from broker.transaction.half_table import HalfMessageStates
+from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
     TransactionalMessageBridge,
@@ -43,7 +43,7 @@ class TransactionalMessages:
         loop: SelectorLoop,
         store: StoreSide,
         tables: BrokerTables,
-        line: AppendLine,
+        append_queue: AppendQueue,
         waiters: DurabilityWaiters,
         stats: PutStats,
         *,
@@ -55,14 +55,14 @@ class TransactionalMessages:
         self._loop = loop
         self._store = store
         self._tables = tables
-        self._line = line
+        self._append_queue = append_queue
         self._on_failure = on_failure
         self._halves = HalfMessageStates()
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
                 commit_log=store.log,
-                line=line,
+                append_queue=append_queue,
                 reader=store.access,
                 halves=self._halves,
                 find_topic=tables.topics.find,
@@ -81,7 +81,7 @@ class TransactionalMessages:
         bridge = TransactionalMessageBridge(
             BridgeParts(
                 commit_log=self._store.log,
-                line=self._line,
+                append_queue=self._append_queue,
                 reader=self._store.access,
                 halves=self._halves,
                 offsets=self._tables.offsets,

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from broker.append.append_line import AppendLine
+from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
@@ -418,7 +418,7 @@ class HotPathWorld:
             max_delay_level=18,
         )
         fast_failure = FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000)
-        self.line = AppendLine(
+        self.append_queue = AppendQueue(
             self.log,
             self.clock,
             BrokerFastFailure(fast_failure, self.page, self.clock),
@@ -437,7 +437,7 @@ class HotPathWorld:
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
             self.log,
-            self.line,
+            self.append_queue,
             self.topics,
             self.groups.find_or_create,
             self.waiters,
@@ -475,7 +475,7 @@ class HotPathWorld:
             self.clock.monotonic_ms,
             self.filters,
             OffsetMovedEvents(
-                self.log, self.line, "broker-a", is_slave=bool(pull.get("is_slave", False))
+                self.log, self.append_queue, "broker-a", is_slave=bool(pull.get("is_slave", False))
             ).add,
         )
         self.hold = self.pull_processor.hold_service
@@ -499,7 +499,7 @@ class HotPathWorld:
         self.schedule = ScheduleMessageService(
             ScheduleParts(
                 commit_log=self.log,
-                line=self.line,
+                append_queue=self.append_queue,
                 reader=self.loop_reader,
                 table=self.table,
                 units=self.units,

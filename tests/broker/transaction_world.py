@@ -21,7 +21,7 @@ from broker.processor.end_transaction_processor import (
 )
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from broker.transaction.half_table import HalfMessageStates
+from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import BridgeParts, TransactionalMessageBridge
 from broker.transaction.transactional_message_service import (
     CheckSettings,
@@ -109,7 +109,7 @@ class TransactionWorld:
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
                 commit_log=hot.log,
-                line=hot.line,
+                append_queue=hot.append_queue,
                 reader=self.access,
                 halves=self.halves,
                 find_topic=hot.topics.find,
@@ -123,7 +123,7 @@ class TransactionWorld:
         self.bridge = TransactionalMessageBridge(
             BridgeParts(
                 commit_log=hot.log,
-                line=hot.line,
+                append_queue=hot.append_queue,
                 reader=self.access,
                 halves=self.halves,
                 offsets=self.offsets,

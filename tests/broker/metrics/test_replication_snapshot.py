@@ -14,7 +14,7 @@ import pytest
 
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
-from broker.metrics.replica_sight import ReplicaView
+from broker.metrics.replica_view import ReplicaView
 from broker.metrics.replication_snapshot import ReplicationSnapshot, config_digest
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.config_update import BrokerConfigUpdate

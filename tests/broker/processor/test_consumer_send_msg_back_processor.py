@@ -54,7 +54,7 @@ class SendBacks:
         self.processor = ConsumerSendMsgBackProcessor(
             SendBackParts(
                 commit_log=self.world.log,
-                line=self.world.line,
+                append_queue=self.world.append_queue,
                 reader=self.reader,  # type: ignore[arg-type]
                 topics=self.world.topics,
                 find_group=self.world.groups.find_or_create,

@@ -381,7 +381,7 @@ def test_an_op_that_cannot_be_stored_is_tried_again(
     world = TransactionWorld(tmp_path, file_size=4096, files=1)
     half = world.prepare(bytes(1_850))
     assert answer_of(world.end(half, COMMIT)) == (0, None)
-    assert len(world.hot.line.held) == 1, "room for the commit, none for the op"
+    assert len(world.hot.append_queue.held) == 1, "room for the commit, none for the op"
     world.hot.clock.advance(6_000)
     world.hot.turn()
     world.turn()
@@ -414,7 +414,7 @@ def test_an_op_stays_in_the_line_where_others_fail_fast(tmp_path: Path) -> None:
     for _ in range(3):
         world.hot.clock.advance(300)
         world.turn()
-    assert len(world.hot.line.held) == 1
+    assert len(world.hot.append_queue.held) == 1
     world.hot.allocate(1)
     world.turn()
     assert world.ops() == [0]

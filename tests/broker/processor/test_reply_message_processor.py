@@ -71,7 +71,7 @@ class Replies:
         self.processor = ReplyMessageProcessor(
             ReplyParts(
                 commit_log=self.world.log,
-                line=self.world.line,
+                append_queue=self.world.append_queue,
                 waiters=self.world.waiters,
                 topics=self.world.topics,
                 find_connection=self.asker.find_connection,

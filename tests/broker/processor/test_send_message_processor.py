@@ -1036,7 +1036,7 @@ def test_held_sends_are_refused_early_while_the_store_works(tmp_path: Path) -> N
         for _ in range(time_ms // 50):
             world.clock.advance(50)
             world.counters[BEAT + ProcessIndex.STORE] += 1
-            world.line.look()
+            world.append_queue.look()
             world.turn()
 
     store_works(6_000)

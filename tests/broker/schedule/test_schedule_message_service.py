@@ -338,11 +338,11 @@ def test_a_delivery_waits_for_the_next_file(tmp_path: Path) -> None:
         delays.send(1, bytes(300_000))
     delays.step()
     assert delays.step(1_000) == 5
-    assert (len(delays.world.line.held), delays.delivered()) == (1, [])
+    assert (len(delays.world.append_queue.held), delays.delivered()) == (1, [])
     delays.world.clock.advance(5_001)
     delays.world.turn()
     delays.world.turn()
-    assert not delays.world.line.held, "given up, for now"
+    assert not delays.world.append_queue.held, "given up, for now"
     assert delays.step() == 5
     delays.world.allocate(1)
     delays.step()

@@ -46,7 +46,7 @@ class World:
             schedule_offsets=lambda: {3: (1, 2)},
             pool=lambda name: self.pools.get(name),
             waiting_sends=lambda: 17,
-            line=line,
+            append_queue=line,
         )
 
 

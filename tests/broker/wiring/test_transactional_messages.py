@@ -51,7 +51,7 @@ def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessa
         ),
         SimpleNamespace(log=hot.log, access=world.access, page=hot.page),  # type: ignore[arg-type]
         SimpleNamespace(topics=hot.topics, offsets=world.offsets, producers=world.producers),  # type: ignore[arg-type]
-        hot.line,
+        hot.append_queue,
         hot.waiters,
         hot.stats,
         on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),

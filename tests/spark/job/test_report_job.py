@@ -133,7 +133,7 @@ def test_paths_that_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Spark would read `a` instead of `[a]`."""
     for name in ("a", "[a]"):
         write_dump(tmp_path / name, [Life().line(T0 + 5_000)])
-    with pytest.raises(InputError, match=r"/\[a\]: Spark reads a name with one of .* for a patt"):
+    with pytest.raises(InputError, match=r"/\[a\]: Spark reads a name with one of .* as a patt"):
         job(spark, tmp_path / "[a]")
     with pytest.raises(InputError, match=r"nowhere: there is no such directory; --dumps"):
         job(spark, tmp_path / "a", tmp_path / "nowhere")

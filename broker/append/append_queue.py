@@ -1,4 +1,4 @@
-"""AppendLine: the queue of appends to the commit log, for all but the send fast path.
+"""AppendQueue: the queue of appends to the commit log, for all but the send fast path.
 
 Runs on the loop thread of `remoting`, the log's only writer. Sends of the general path, messages
 sent back by consumers, due delayed messages and transactions are appended here in FIFO order. While
@@ -61,7 +61,7 @@ class Held(NamedTuple):
     fails_fast: bool
 
 
-class AppendLine:
+class AppendQueue:
     """See the module. Owned by: the loop thread."""
 
     def __init__(

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from broker.transaction.half_table import MAX_CHUNKS, HalfMessageStates
+from broker.transaction.half_message_states import MAX_CHUNKS, HalfMessageStates
 
 
 @pytest.fixture

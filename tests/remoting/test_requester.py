@@ -1,11 +1,11 @@
-"""remoting.asker: the peer in words."""
+"""remoting.requester: the peer in words."""
 
 from __future__ import annotations
 
 import pytest
 
-from remoting.asker import describe_requester
 from remoting.remoting_command import RemotingCommand
+from remoting.requester import describe_requester
 from tests.broker.broker_fakes import FakeConnection
 
 

@@ -1,4 +1,4 @@
-"""AppendLine: who waits for the next file, who is refused, and that nobody overtakes."""
+"""AppendQueue: who waits for the next file, who is refused, and that nobody overtakes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.append.append_line import REJECTED, AppendLine
+from broker.append.append_queue import REJECTED, AppendQueue
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from ipc.control_page import BEAT, ProcessIndex
 from remoting.request_dispatcher import OVERLOAD
@@ -43,7 +43,7 @@ def fake(
     world: HotPathWorld, body: bytes = b"x", topic: str = "T", *, fails_fast: bool = False
 ) -> Fake:
     made = Fake(world.log.topic(topic), [record(body)])
-    world.line.append(made, fails_fast=fails_fast)
+    world.append_queue.append(made, fails_fast=fails_fast)
     return made
 
 
@@ -53,8 +53,8 @@ def store_works(world: HotPathWorld, time_ms: int) -> None:
     for _ in range(time_ms // 50):
         world.clock.advance(50)
         world.counters[BEAT + ProcessIndex.STORE] += 1
-        world.line.look()
-        world.line.retry()
+        world.append_queue.look()
+        world.append_queue.retry()
 
 
 def cleaned(why: str, waited_ms: int, left: int) -> tuple[ResponseCode, str]:
@@ -77,14 +77,14 @@ def test_nobody_overtakes_those_that_wait_for_the_file(world: HotPathWorld) -> N
     fake(world, bytes(3000))
     large = fake(world, bytes(3000))
     small = fake(world)
-    assert (large.heard, small.heard, len(world.line.held)) == ([], [], 2)
-    world.line.retry()
+    assert (large.heard, small.heard, len(world.append_queue.held)) == ([], [], 2)
+    world.append_queue.retry()
     assert (large.heard, small.heard) == ([], [])
     world.allocate(1)
-    world.line.retry()
+    world.append_queue.retry()
     assert large.heard == [[(4096, 1)]]
     assert small.heard == [[(4096 + 3000 + 91 + 1, 2)]]
-    assert not world.line.held
+    assert not world.append_queue.held
 
 
 def test_whoever_waited_too_long_is_refused(world: HotPathWorld) -> None:
@@ -93,12 +93,12 @@ def test_whoever_waited_too_long_is_refused(world: HotPathWorld) -> None:
     world.clock.advance(3_000)
     second = fake(world, bytes(3000))
     world.clock.advance(2_001)
-    world.line.retry()
+    world.append_queue.retry()
     remark = "the next commit log file could not be created in time; see store.log"
     assert first.heard == [(ResponseCode.SYSTEM_ERROR, remark)]
     assert second.heard == []
     world.allocate(1)
-    world.line.retry()
+    world.append_queue.retry()
     assert second.heard == [[(4096, 1)]]
 
 
@@ -131,10 +131,10 @@ def test_a_topic_that_is_deleted_takes_nothing_that_waits(world: HotPathWorld) -
     fake(world, bytes(3000))
     other = fake(world, bytes(3000), "Other")
     gone = fake(world)
-    world.line.refuse_topic("T", ResponseCode.TOPIC_NOT_EXIST, "is being deleted")
+    world.append_queue.refuse_topic("T", ResponseCode.TOPIC_NOT_EXIST, "is being deleted")
     assert gone.heard == [(ResponseCode.TOPIC_NOT_EXIST, "is being deleted")]
     world.allocate(1)
-    world.line.retry()
+    world.append_queue.retry()
     assert other.heard == [[(4096, 0)]]
 
 
@@ -142,7 +142,7 @@ def test_a_line_of_its_own_reason(world: HotPathWorld) -> None:
     world.counters[RUNNING_FLAGS] = 1
     settings = FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000)
     fast_failure = BrokerFastFailure(settings, world.page, world.clock)
-    line = AppendLine(world.log, world.clock, fast_failure, lambda: "because", capacity=1)
+    line = AppendQueue(world.log, world.clock, fast_failure, lambda: "because", capacity=1)
     made = Fake(world.log.topic("T"), [record(b"x")])
     line.append(made)
     assert made.heard == [(ResponseCode.SERVICE_NOT_AVAILABLE, "because")]
@@ -154,7 +154,7 @@ def test_a_line_of_its_own_reason(world: HotPathWorld) -> None:
 @pytest.fixture
 def slow_disk(world: HotPathWorld, caplog: pytest.LogCaptureFixture) -> HotPathWorld:
     """Process `store` works, the first file is full, the next one is not there."""
-    caplog.set_level("INFO", "broker.append.append_line")
+    caplog.set_level("INFO", "broker.append.append_queue")
     store_works(world, 6_000)
     fake(world, bytes(3000))
     return world
@@ -173,7 +173,7 @@ def test_a_slow_disk_refuses_sends_early_and_lets_the_others_wait(
     second = fake(world, LATE, fails_fast=True)
     store_works(world, 100)
     third = fake(world, LATE, fails_fast=True)
-    assert (world.line.head_wait_ms(), world.line.blocked_ms()) == (100, 100)
+    assert (world.append_queue.head_wait_ms(), world.append_queue.blocked_ms()) == (100, 100)
     store_works(world, 100)
     assert first.heard == [cleaned("TIMEOUT", 200, 3)]
     assert second.heard == [cleaned("TIMEOUT", 200, 2)]
@@ -182,9 +182,9 @@ def test_a_slow_disk_refuses_sends_early_and_lets_the_others_wait(
     assert third.heard == [cleaned("TIMEOUT", 200, 1)]
     assert patient.heard == []
     world.allocate(1)
-    world.line.retry()
+    world.append_queue.retry()
     assert patient.heard == [[(4096, 1)]]
-    assert (world.line.head_wait_ms(), world.line.blocked_ms()) == (0, 0)
+    assert (world.append_queue.head_wait_ms(), world.append_queue.blocked_ms()) == (0, 0)
     assert caplog.messages == [
         "the next commit log file is late, rejecting sends: " + cleaned("TIMEOUT", 200, 3)[1],
         "accepting appends again; 3 were rejected early",
@@ -204,7 +204,7 @@ def test_a_log_that_stands_still_takes_no_sends(slow_disk: HotPathWorld) -> None
     assert rejected.heard == [(ResponseCode.SYSTEM_BUSY, REJECTED)]
     assert patient.heard == []
     world.allocate(1)
-    world.line.retry()
+    world.append_queue.retry()
     assert patient.heard == [[(4096, 1)]]
     assert fake(world, fails_fast=True).heard == [[(4096 + 3000 + 91 + 1, 2)]]
 
@@ -216,11 +216,11 @@ def test_it_is_asked_anew_when_nobody_waits(
     world = slow_disk
     fake(world, LATE, fails_fast=True)
     store_works(world, 1_100)
-    assert not world.line.held
+    assert not world.append_queue.held
     assert fake(world, LATE, fails_fast=True).heard == [(ResponseCode.SYSTEM_BUSY, REJECTED)]
-    assert world.line.blocked_ms() == 1_100
+    assert world.append_queue.blocked_ms() == 1_100
     world.allocate(1)
-    assert world.line.blocked_ms() == 0
+    assert world.append_queue.blocked_ms() == 0
     store_works(world, 50)
     assert caplog.messages[1:] == ["accepting appends again; 2 were rejected early"]
     assert fake(world, LATE, fails_fast=True).heard == [[(4096, 1)]]
@@ -231,10 +231,10 @@ def test_nothing_is_refused_early_while_the_store_is_away(slow_disk: HotPathWorl
     send = fake(world, LATE, fails_fast=True)
     for _ in range(100):
         world.clock.advance(50)
-        world.line.retry()
+        world.append_queue.retry()
     assert send.heard == []
     world.clock.advance(1)
-    world.line.retry()
+    world.append_queue.retry()
     remark = "the next commit log file could not be created in time; see store.log"
     assert send.heard == [(ResponseCode.SYSTEM_ERROR, remark)]
 
@@ -245,5 +245,5 @@ def test_too_many_that_wait(slow_disk: HotPathWorld) -> None:
     over = fake(world, fails_fast=True)
     assert over.heard == [(ResponseCode.SYSTEM_BUSY, OVERLOAD)]
     patient = fake(world, LATE)
-    assert len(world.line.held) == 101
+    assert len(world.append_queue.held) == 101
     assert {len(w.heard) for w in [*waiting, patient]} == {0}
