@@ -69,7 +69,7 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
     from spark.command.days import parse_date, window
     from spark.command.report_run import ReportRun, RunError, notify
     from spark.job.hadoop_files import FilesError
-    from spark.job.spark_session import SessionError
+    from spark.job.spark_session import SessionError, was_interrupted
     from spark.reported_day import InputError
 
     date = options.date
@@ -81,6 +81,8 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
         with ReportRun(options, reporter, now_ms) as run:
             return worst(run.exit_codes(last))
     except (InputError, FilesError, JavaError, SessionError, RunError) as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from error
         reporter.note(str(error))
         notify(options.notify, message_of_failure(date, str(error)), reporter)
         return EXIT_ERROR

@@ -41,6 +41,7 @@ from spark.job.spark_session import (
     ship_modules,
     start_session,
     stop_session,
+    was_interrupted,
 )
 from spark.page.headlines import one_line
 
@@ -136,6 +137,8 @@ class ReportRun:
         try:
             return self._compute(date)
         except SPARK_ERRORS as error:
+            if was_interrupted(error):
+                raise KeyboardInterrupt from error
             self._keep_log = True
             why = f"Spark failed: {explain(error, self._log)}"
             self._reporter.note(f"{date}: {why}")

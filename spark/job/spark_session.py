@@ -207,6 +207,16 @@ def count_tasks(spark: SparkSession) -> tuple[int, int]:
     return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
 
 
+def was_interrupted(error: BaseException) -> bool:
+    """Whether `error` was raised while a KeyboardInterrupt was being handled. An interrupted call
+    of py4j closes its connection to the JVM, so the clean-up that follows may fail like a dead
+    JVM and hide the interrupt."""
+    context = error.__context__
+    while context is not None and not isinstance(context, KeyboardInterrupt):
+        context = context.__context__
+    return context is not None
+
+
 def explain(error: Exception, log: Path) -> str:
     """One line for what Spark threw: its innermost cause, and the way out where one is known."""
     text = f"{error}\n{_last_words(log)}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from spark.command import report_run
 from spark.command.arguments import parse_arguments
@@ -219,6 +220,26 @@ def test_a_second_try_tells_the_breach_that_the_first_one_found(
     codes, told = attempt()
     assert codes == []
     assert told[0].startswith("nothing to catch up: none of the 7 dates up to 2026-03-10")
+
+
+def test_an_interrupted_call_of_spark_is_no_failure_of_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """py4j closes the connection of a call that was interrupted: the clean-up fails like a dead
+    JVM."""
+
+    def interrupted(_run: ReportRun, _date: datetime.date) -> ReportData:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr(ReportRun, "_compute", interrupted)
+    given = ["--dumps", dumps(tmp_path / "d", "2026-03-10"), "--out", str(tmp_path / "o")]
+    notes = Notes()
+    with pytest.raises(KeyboardInterrupt):
+        ReportRun(parse_arguments(given, {}), notes, lambda: 0)._made(datetime.date(2026, 3, 10))
+    assert notes.told == []
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
