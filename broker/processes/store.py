@@ -60,9 +60,9 @@ def main(child: Child) -> None:
     )
     servers = [
         CommandServer(
-            child.socket("channel", f"store<-{asker}"), handlers, clock, refusals=(StoreError,)
+            child.socket("channel", f"store<-{peer}"), handlers, clock, refusals=(StoreError,)
         )
-        for asker, handlers in commands
+        for peer, handlers in commands
     ]
     child.serve(*servers)
     store.shutdown(writer_has_stopped=not child.orphaned)

@@ -27,7 +27,7 @@ class SlaveTopicsProcessor(TableProcessor):
     """Code 21; the table is thread-safe."""
 
     def __init__(self, whole_table: Callable[[], TopicConfigSerializeWrapper]) -> None:
-        """whole_table: table and edition that belong together (TopicConfigManager.wrapper)."""
+        """whole_table: the topic table and its data version (TopicConfigManager.wrapper)."""
         super().__init__({RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config})
         self._whole_table = whole_table
 

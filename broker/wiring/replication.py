@@ -4,7 +4,7 @@ Runs in process `remoting`, beside BrokerController, which gives it what it shar
 the master is (from registrations, or told by 906), whether the logs belong together, the tables
 (SlaveSynchronize), the announcement of our link. On a master: who the group's brokers are, the
 offsets that consumers reached on slaves meanwhile, whether a slave holds what it claims. On both:
-questions of process `ha` are answered here, and its HA status is asked for. No policy of its own.
+requests of process `ha` are answered here, and its HA status is asked for. No policy of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from store.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-_TELL_TIMEOUT_MS: Final = 3_000
+_PASS_TIMEOUT_MS: Final = 3_000
 
 
 class Replication:
@@ -71,7 +71,7 @@ class Replication:
         self._is_slave = options.store.is_slave
         self._ha = CommandClient(resources.channels["remoting->ha"], "ha", clock)
         self._ha_address: str | None = None
-        self._told_ha_address: str | None = None
+        self._reported_ha_address: str | None = None
         self._initial_max_offset = 0
         self._members = GroupMembers(self._identity, self._api)
         self._journal = ReplicaJournal(
@@ -119,7 +119,7 @@ class Replication:
             self._ha_identity,
             ha=self._ha,
             slave_sync=self._synchronize.status,
-            update_master=self._told_by_peer,
+            update_master=self._on_master_from_peer,
         )
 
     def _new_reader(self) -> CommitLogReader:
@@ -170,7 +170,7 @@ class Replication:
             self._returning.ask_slaves()
 
     def shutdown(self) -> None:
-        """Answer no more questions; a slave writes down what it holds."""
+        """Stop answering process ha; a slave records what it holds."""
         self._requests.shutdown(1_000)
         if self._is_slave:
             self._journal.close()
@@ -188,9 +188,9 @@ class Replication:
         self._inspector.set_master(master_addr, self._ha_address)
         self._synchronize.set_master_address(master_addr)
         self._announcer.master_changed(master_addr)
-        self._tell_ha()
+        self._pass_address_to_ha()
 
-    def _told_by_peer(self, remote: str, ha_addr: str, master_addr: str | None) -> None:
+    def _on_master_from_peer(self, remote: str, ha_addr: str, master_addr: str | None) -> None:
         """906: naming our master decides whose tables we copy. Only a peer that may receive our log
         is allowed to, and an address fixed by the operator is kept."""
         config = self._options.ha
@@ -199,9 +199,13 @@ class Replication:
         if not trusted.is_trusted(ip):
             trusted.set_members([each.ip for each in self._members.fetch_member_ips() or ()])
         if config.ha_master_address:
-            log.warning("master %s: not taken over from %s, haMasterAddress is set", ha_addr, ip)
+            log.warning("ignoring master %s reported by %s: haMasterAddress is set", ha_addr, ip)
         elif not trusted.is_trusted(ip):
-            log.warning("master %s: not taken over from %s, see haTrustedAddresses", ha_addr, ip)
+            log.warning(
+                "ignoring master %s reported by %s: not a trusted address, see haTrustedAddresses",
+                ha_addr,
+                ip,
+            )
         else:
             self.on_master(master_addr, ha_addr)
 
@@ -229,25 +233,29 @@ class Replication:
                 self._options.ha.ha_master_address,
             )
         except (StoreError, OSError) as error:
-            log.warning("our log cannot be compared with the master's: %s", error)
+            log.warning("could not compare our log with the master's: %s", error)
 
-    def _tell_ha(self) -> None:
+    def _pass_address_to_ha(self) -> None:
         """Close an open link to another address; a waiting client checks immediately."""
         fixed = self._options.ha.ha_master_address
-        if fixed or self._ha_address in (None, self._told_ha_address):
+        if fixed or self._ha_address in (None, self._reported_ha_address):
             return
         try:
-            self._ha.call("master_address", _TELL_TIMEOUT_MS, ha_address=self._ha_address)
-            self._told_ha_address = self._ha_address
+            self._ha.call("master_address", _PASS_TIMEOUT_MS, ha_address=self._ha_address)
+            self._reported_ha_address = self._ha_address
         except CommandError as error:
-            log.warning("master's HA address %s: not told yet: %s", self._ha_address, error)
+            log.warning(
+                "could not pass HA address %s to process ha (will retry): %s",
+                self._ha_address,
+                error,
+            )
 
     def _tick(self) -> None:
-        self._tell_ha()
+        self._pass_address_to_ha()
         self._announcer.tick()
         self._journal.tick(self._inspector)
 
-    # -- questions of process ha ---------------------------------------------------------------
+    # -- requests of process ha ---------------------------------------------------------------
 
     def _group_members(self, _arguments: Arguments) -> Arguments:
         members = self._members.fetch_member_ips()

@@ -108,7 +108,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def tell(world: World, remote: str, ha: str, master: str | None) -> None:
-    world.replication._told_by_peer(remote, ha, master)
+    world.replication._on_master_from_peer(remote, ha, master)
 
 
 def test_a_new_ha_address_reaches_process_ha_once(world: World) -> None:
