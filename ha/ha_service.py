@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from ha.accept_socket_service import AcceptSocketService
@@ -23,12 +22,12 @@ from ha.ha_config import HaConfig
 from ha.ha_connection import HAConnections
 from ha.ha_observer import HaObserver
 from ha.ha_status import HaStatus
-from ha.inspection import LogBeginner, MasterInspection, ResyncRequester
 from ha.known_members import KnownMembers, Members
+from ha.other_processes import OtherProcesses
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
-from ha.replica_verifier import ReplicaVerifier, VerifyReplica
+from ha.replica_verifier import ReplicaVerifier
 from ha.replication_lag import ReplicationLag
 from ha.selector_factory import SelectorFactory
 from ha.slave_progress import ReplicaState, SlaveProgress
@@ -38,7 +37,6 @@ from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
 from ipc.bell import Bell
 from ipc.clock import Clock
-from ipc.control_page import ControlPage
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET
@@ -53,37 +51,16 @@ _ASKING_MS: Final = 100
 """How long it waits for a service that waits for another process itself."""
 
 
-def _nobody_can_ask(_ip: str, _offset: int) -> None:
-    """Where no slave can be asked what it holds (Surroundings.verify_replica)."""
+@dataclass(frozen=True, slots=True)
+class Bells:
+    """Who is woken by whom; ringing is quick."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """The world outside of the room. Callables may block for seconds unless said otherwise."""
-
-    listening: socket.socket
-    page: ControlPage
-    commit_log_path: Path
-    file_size: int
-    """Of a commit log file."""
-    bell: Bell
-    """Ours."""
+    own: Bell
+    """Process `ha` sleeps on it: the log has grown."""
     ring_remoting: Callable[[], None]
+    """Acknowledgements have arrived."""
     ring_readers: Callable[[], None]
-    """Wakes everybody who follows max_phy_offset. Both are quick."""
-    broker_name: str
-    known_members_path: Path
-    """The file in which the registered brokers of this group are saved."""
-    fetch_members: Callable[[], Mapping[int, str] | None]
-    """Broker id to ip of the registered brokers of this group; None: unknown. Never raises."""
-    verify_replica: VerifyReplica = _nobody_can_ask
-    """Whether the registered slave at (ip) holds our bytes up to (offset); None: it could not be
-    asked. Never raises."""
-    inspect_master: MasterInspection
-    begin_log: LogBeginner
-    request_resync: ResyncRequester
-    link_changed: Callable[[], None]
-    """`HAService.link` may have changed; quick, never raises."""
+    """A slave's log has grown: wakes everybody who follows max_phy_offset."""
 
 
 class HAService:
@@ -91,22 +68,36 @@ class HAService:
 
     def __init__(
         self,
-        around: Surroundings,
+        listening: socket.socket,
+        source: LogSource,
+        bells: Bells,
+        known_members: KnownMembers,
+        others: OtherProcesses,
         config: HaConfig,
         clock: Clock,
         *,
         is_slave: bool,
+        link_changed: Callable[[], None],
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """Raises HaTlsError, ValueError: settings that cannot be used."""
-        self._around = around
+        """link_changed: `link` may have changed; quick, never raises.
+
+        Raises HaTlsError, ValueError: settings that cannot be used.
+        """
+        self._listening = listening
+        self._source = source
+        self._page = source.page
+        self._bells = bells
+        self._known_members = known_members
+        self._others = others
+        self._link_changed = link_changed
         self._config = config
         self._clock = clock
         self._new_selector = new_selector
         self._on_failure = on_failure
-        self._counters = around.page.counters
-        self._refusals = RefusalCounters(around.page)
+        self._counters = source.page.counters
+        self._refusals = RefusalCounters(source.page)
         self.registry: Final = ReplicaRegistry(clock, config.ha_replica_remember_hours * _HOUR_MS)
         self._build_master_side()
         self._client = self._build_client() if is_slave else None
@@ -116,7 +107,7 @@ class HAService:
         if self._client is not None:
             self._services.append(self._client)
         self._status = HaStatus(
-            around.page,
+            source.page,
             clock,
             self.registry,
             ReplicationLag(self._reader(), clock),
@@ -125,21 +116,23 @@ class HAService:
         )
 
     def _build_master_side(self) -> None:
-        around, config, clock = self._around, self._config, self._clock
+        config, clock = self._config, self._clock
         self._transfer = GroupTransferService(
-            around.page,
+            self._page,
             config,
             clock,
             self.registry,
-            around.ring_remoting,
+            self._bells.ring_remoting,
             on_failure=self._on_failure,
         )
-        self._wait_notify = WaitNotifyObject(around.bell)
+        self._wait_notify = WaitNotifyObject(self._bells.own)
         self._refusal_log = RefusalLog(self._refusals, clock)
-        self._verifier = ReplicaVerifier(around.verify_replica, clock, on_failure=self._on_failure)
+        self._verifier = ReplicaVerifier(
+            self._others.verify_replica, clock, on_failure=self._on_failure
+        )
         self._connections = HAConnections(
             config,
-            LogSource(around.commit_log_path, around.file_size, around.page),
+            self._source,
             self._transfer,
             self._wait_notify,
             self._refusal_log,
@@ -150,14 +143,14 @@ class HAService:
         )
         self._trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
         self._members = GroupMembersService(
-            around.fetch_members,
-            KnownMembers(around.known_members_path, around.broker_name, clock),
+            self._others.fetch_members,
+            self._known_members,
             self._use_members,
             clock,
             on_failure=self._on_failure,
         )
         self._accept = AcceptSocketService(
-            around.listening,
+            self._listening,
             config,
             self._trusted,
             self._refusal_log,
@@ -170,33 +163,32 @@ class HAService:
         )
 
     def _build_client(self) -> HAClient:
-        around = self._around
+        source, others = self._source, self._others
         replica_log = ReplicaLog(
-            around.commit_log_path, around.file_size, around.page, around.ring_readers
+            source.directory, source.file_size, source.page, self._bells.ring_readers
         )
         return HAClient(
-            around.page,
+            source.page,
             replica_log,
             self._config,
             self._clock,
             self._refusal_log,
             self._wait_notify,
-            inspect=around.inspect_master,
-            request_resync=around.request_resync,
-            begin_log=around.begin_log,
+            inspect=others.inspect_master,
+            request_resync=others.request_resync,
+            begin_log=others.begin_log,
             tls=make_tls_context(self._config, server_side=False),
-            on_connected=lambda _local, _master: around.link_changed(),
+            on_connected=lambda _local, _master: self._link_changed(),
             new_selector=self._new_selector,
             on_failure=self._on_failure,
         )
 
     def _reader(self) -> CommitLogReader:
-        around = self._around
-        return CommitLogReader(around.commit_log_path, around.file_size, around.page)
+        return CommitLogReader(self._source.directory, self._source.file_size, self._page)
 
     def _use_members(self, members: Members) -> None:
         """For the registry, which learns the ids, and for the trust check."""
-        self.registry.set_members(self._around.broker_name, members.ips)
+        self.registry.set_members(self._known_members.broker_name, members.ips)
         self._trusted.set_members(members.ips.values())
         self._accept.members_answered()
         if members.expelled:
@@ -207,7 +199,7 @@ class HAService:
     def new_observer(self) -> HaObserver:
         """What the metrics ask, for one thread."""
         return HaObserver(
-            self._around.page,
+            self._page,
             self._clock,
             self.registry,
             self._reader(),

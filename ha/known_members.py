@@ -60,7 +60,7 @@ class KnownMembers:
 
     def __init__(self, path: Path, broker_name: str, clock: Clock) -> None:
         self._path = path
-        self._broker_name = broker_name
+        self.broker_name: Final = broker_name
         self._clock = clock
         self._members: dict[int, _Member] = {}
         self._saved: dict[int, str] = {}
@@ -71,7 +71,7 @@ class KnownMembers:
         """Those of this broker's life before, if it ended lately. None, with a warning, when the
         file cannot be read or understood."""
         try:
-            found = _decode(self._path.read_bytes(), self._broker_name)
+            found = _decode(self._path.read_bytes(), self.broker_name)
         except FileNotFoundError:
             return Members({})
         except (OSError, ValueError) as error:
@@ -107,7 +107,7 @@ class KnownMembers:
             del self._members[broker_id]
             log.warning(
                 "member %s:%s at %s: dropped, no name server has listed it for %s ms",
-                self._broker_name,
+                self.broker_name,
                 broker_id,
                 member.ip,
                 wall_ms - member.confirmed_ms,
@@ -124,7 +124,7 @@ class KnownMembers:
             return
         value = {
             "version": 1,
-            "brokerName": self._broker_name,
+            "brokerName": self.broker_name,
             "members": [
                 {"id": broker_id, "ip": each.ip, "confirmedMs": each.confirmed_ms}
                 for broker_id, each in sorted(self._members.items())

@@ -19,12 +19,14 @@ from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_REOPEN
 from broker.supervisor.process_end import service_guard
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
-from ha.ha_service import HAService, Surroundings
+from ha.ha_service import Bells, HAService
 from ha.inspection import Inspection, Verdict
 from ha.known_members import FILE_NAME as MEMBERS_NAME
+from ha.known_members import KnownMembers
 from ha.replica_memory import FILE_NAME as MEMORY_NAME
 from ha.replica_memory import ReplicaMemory
 from ha.transport import HaTlsError
+from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock
 from ipc.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from ipc.control_page import ProcessIndex
@@ -51,8 +53,8 @@ class ProcessUnreachableError(StoreError):
     """A command to another process of this broker failed: the text says which process and why."""
 
 
-class OtherProcesses:
-    """The commands that `ha` sends over its two channels. Any thread."""
+class BrokerProcesses:
+    """OtherProcesses of room `ha`, over its two command channels. Any thread."""
 
     def __init__(self, child: Child, options: StartupOptions, clock: SystemClock) -> None:
         self._remoting = CommandClient(child.socket("channel", "ha->remoting"), "remoting", clock)
@@ -151,7 +153,7 @@ def main(child: Child) -> None:
     clock = SystemClock()
     counters = child.page.counters
     counters[REPLICA_COUNT] = counters[REPLICATED_OFFSET] = 0  # A predecessor's word.
-    others = OtherProcesses(child, options, clock)
+    others = BrokerProcesses(child, options, clock)
     if not child.wait_for_store():
         return
     try:
@@ -206,7 +208,7 @@ def _build_metrics(
 def _build(
     child: Child,
     options: StartupOptions,
-    others: OtherProcesses,
+    others: BrokerProcesses,
     reporter: LinkReporter,
     clock: SystemClock,
 ) -> HAService:
@@ -221,28 +223,17 @@ def _build(
         store.ring()
         own.ring()
 
-    around = Surroundings(
-        listening=child.socket("listen", "ha"),
-        page=child.page,
-        commit_log_path=options.store.commit_log_path,
-        file_size=options.store.mapped_file_size_commit_log,
-        bell=own,
-        ring_remoting=child.bell("remoting").ring if waits else ring_nobody,
-        ring_readers=ring_readers,
-        broker_name=options.broker.broker_name,
-        known_members_path=options.store.root / MEMBERS_NAME,
-        fetch_members=others.fetch_members,
-        verify_replica=others.verify_replica,
-        inspect_master=others.inspect_master,
-        begin_log=others.begin_log,
-        request_resync=others.request_resync,
-        link_changed=reporter.wakeup,
-    )
+    log_files = options.store
     return HAService(
-        around,
+        child.socket("listen", "ha"),
+        LogSource(log_files.commit_log_path, log_files.mapped_file_size_commit_log, child.page),
+        Bells(own, child.bell("remoting").ring if waits else ring_nobody, ring_readers),
+        KnownMembers(log_files.root / MEMBERS_NAME, options.broker.broker_name, clock),
+        others,
         options.ha,
         clock,
-        is_slave=options.store.is_slave,
+        is_slave=log_files.is_slave,
+        link_changed=reporter.wakeup,
         new_selector=new_selector,
         on_failure=_FAILED,
     )

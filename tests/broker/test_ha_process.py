@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.processes.child import Child
-from broker.processes.ha import OtherProcesses
+from broker.processes.ha import BrokerProcesses
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import BootInfo
 from ipc.clock import SystemClock
@@ -53,7 +53,7 @@ class World:
         self.clock = SystemClock()
         self.turns = 0
         options = StartupOptions.from_settings({"storePathRootDir": str(root / "store")})
-        self.others = OtherProcesses(self.child, options, self.clock)
+        self.others = BrokerProcesses(self.child, options, self.clock)
         servers = [CommandServer(end, self.answers, self.clock) for end in self._ends.values()]
         self._thread = threading.Thread(
             target=self.child.serve, args=servers, kwargs={"each_turn": self._turn}

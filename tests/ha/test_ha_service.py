@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 import pytest
 
 from ha.ha_config import HaConfig
-from ha.ha_service import HAService, Surroundings
+from ha.ha_service import Bells, HAService
 from ha.known_members import KnownMembers, Members
 from ha.slave_progress import ReplicaState, SlaveProgress
+from ha.write_socket_service import LogSource
 from ipc.bell import Bell
 from ipc.clock import SystemClock
 from ipc.control_page import ProcessIndex
@@ -23,6 +24,10 @@ from remoting.selector_seam import new_selector
 from tests.ha.master_world import FILE_SIZE, FakeSlave, GrowingLog
 from tests.support.deadline import wait_until, within
 from tests.support.shared_memory import close_page, fresh_page
+
+
+def _not_for_a_master(*_arguments: Any, **_named: Any) -> NoReturn:
+    raise AssertionError
 
 
 class _World:
@@ -39,35 +44,29 @@ class _World:
         self.may_answer.set()
         self.asked_for_members = 0
         self.verified: list[tuple[str, int]] = []
-        around = Surroundings(
-            listening=self.listening,
-            page=self.page,
-            commit_log_path=self.log.directory,
-            file_size=FILE_SIZE,
-            bell=bell,
-            ring_remoting=lambda: None,
-            ring_readers=lambda: None,
-            broker_name="b",
-            known_members_path=root / "known_members.json",
-            fetch_members=self._fetch_members,
-            verify_replica=self._verify,
-            inspect_master=_not_for_a_master,
-            begin_log=_not_for_a_master,
-            request_resync=_not_for_a_master,
-            link_changed=_not_for_a_master,
-        )
         config = HaConfig(ha_slave_fallbehind_max=1000, ha_trusted_addresses=trusted)
         self.service = HAService(
-            around, config, SystemClock(), is_slave=False, new_selector=new_selector
+            self.listening,
+            LogSource(self.log.directory, FILE_SIZE, self.page),
+            Bells(bell, lambda: None, lambda: None),
+            KnownMembers(root / "known_members.json", "b", SystemClock()),
+            self,
+            config,
+            SystemClock(),
+            is_slave=False,
+            link_changed=_not_for_a_master,
+            new_selector=new_selector,
         )
 
-    def _fetch_members(self) -> None:
+    def fetch_members(self) -> None:
         self.asked_for_members += 1
         assert self.may_answer.wait(20)
 
-    def _verify(self, ip: str, offset: int) -> bool:
+    def verify_replica(self, ip: str, offset: int) -> bool:
         self.verified.append((ip, offset))
         return True
+
+    inspect_master = begin_log = request_resync = staticmethod(_not_for_a_master)
 
     def progress(self) -> SlaveProgress:
         wait_until(self.service.registry.live)
@@ -80,10 +79,6 @@ class _World:
         self.listening.close()
         os.close(self.bell_fd)
         close_page(self.page)
-
-
-def _not_for_a_master(*_arguments: Any, **_named: Any) -> NoReturn:
-    raise AssertionError
 
 
 @pytest.fixture
