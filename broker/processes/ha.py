@@ -111,9 +111,8 @@ class BrokerProcesses:
             write_request(root, request)
         except OSError as error:
             raise StoreError(
-                f"{root}: cannot write the resync request ({error.strerror or error}); free space "
-                "on "
-                "that partition and make it writable for this user; will retry"
+                f"{root}: cannot write the resync request ({error.strerror or error}); free "
+                "space on that partition and make it writable for this user; will retry"
             ) from error
         log.critical("requesting a store reopen: %s: %s", action, reason)
         logging.shutdown()

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark.figures import wording
-from spark.page.plot_shapes import Band, Data, Path, Plot, Span, Tick, thinned
-
-_THINNED_PERCENT = 0.2
+from spark.page.plot_shapes import THINNED_PERCENT, Band, Data, Path, Plot, Span, Tick, thinned
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def incident_chart(lanes: Sequence[Lane], span: Span) -> Plot:
             left = min(span.percent(start), 99.6)
             width = max(round(span.percent(end) - left, 2), 0.4)
             bars.append(Band(left, width, top, 10, _cause(cause)))
-        bands += thinned(bars, _THINNED_PERCENT)
+        bands += thinned(bars, THINNED_PERCENT)
     total = sum(len(lane.incidents) for lane in lanes)
     return Plot(
         title="Incidents over time",

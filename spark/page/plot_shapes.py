@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from spark.figures import wording
 from spark.vocabulary import MINUTE_MS
@@ -213,6 +213,10 @@ def round_up(number: float) -> float:
     power = 10.0 ** math.floor(math.log10(max(number, 10)))
     factors = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
     return next(power * factor for factor in factors if power * factor >= number)
+
+
+THINNED_PERCENT: Final = 0.2
+"""The step of `thinned` in every plot: of its width."""
 
 
 def thinned(bands: Iterable[Band], step: float) -> list[Band]:

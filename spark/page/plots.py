@@ -17,6 +17,7 @@ from spark.figures import wording
 from spark.figures.result_tables import HISTOGRAM_BASE
 from spark.page.plot_shapes import (
     DAY_MINUTES,
+    THINNED_PERCENT,
     Anchor,
     Band,
     Data,
@@ -38,7 +39,6 @@ from spark.vocabulary import MINUTE_MS
 
 _TEXT_PX = 14
 """Two labels of an axis need this distance."""
-_THINNED_PERCENT = 0.2
 _EDGES: tuple[tuple[float, Anchor], ...] = ((0, "start"), (0.5, "middle"), (1, "end"))
 _NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
@@ -73,7 +73,7 @@ def lag_over_time(
         if (left := span.percent(start)) < 100 and end > span.start_ms
     ]
     unknown = [minute.unknown_ms > 0 for minute in minutes]
-    bands = thinned(shaded, _THINNED_PERCENT) + runs(unknown, len(minutes), height)
+    bands = thinned(shaded, THINNED_PERCENT) + runs(unknown, len(minutes), height)
     levels = [None if m.lag_ms is None else scale.y(m.lag_ms) for m in minutes]
     unknown_s = sum(minute.unknown_ms for minute in minutes) / 1000
     worst = wording.lag(max(known)) if known else "nothing known of the lag"
