@@ -81,7 +81,8 @@ _NEWER_VALUES: Final = tuple(
 )
 """Beside those, where a 5.3.3 broker is the other one."""
 _OWN_GROUPS: Final = re.compile(
-    rf"(?!.*reportDeleteMsgsEvent).*(TOOLS_CONSUMER|__MONITOR_CONSUMER|{READERS}|clientId=\S+@<ms>)"
+    rf"(?!.*reportDeleteMsgsEvent).*(TOOLS_CONSUMER|__MONITOR_CONSUMER|{READERS}|"
+    r"clientId=\S+@(<ms>|<object>#\d+))"
 )
 """Of the tools themselves: a broker knows them from the moment of a heartbeat, if one came in time.
 Rows about them are left out."""

