@@ -38,8 +38,9 @@ INTERVAL_S = 1.0
 LAG_S = 1.0
 TOLERANCE_S = INTERVAL_S + 0.5
 """One dump interval, and what the test's own clock may be late."""
-UNKNOWN_S = 1.5
-"""Less than two dump intervals."""
+UNKNOWN_S = 6.0
+"""At the starts and ends of processes, which a busy machine draws out (0.3 s when it is idle, 2.0 s
+seen at a load of ten). A stop of 20 s, or the 22 s without a slave, left unknown would be more."""
 REPLICA = "broker-a:1"
 TOPIC = "EndToEnd"
 DUMP = {"metricsDumpIntervalSeconds": int(INTERVAL_S)}
@@ -258,7 +259,7 @@ def test_time_in_states_is_counted_by_the_broker(told: Told) -> None:
     assert states["disconnected"] == pytest.approx(killed_s, abs=12.0)
     assert states["disconnected"] >= T_S - 1  # type: ignore[operator]
     assert states["down"] >= 2.0  # type: ignore[operator]
-    assert states["unknown"] == pytest.approx(0, abs=0.5)
+    assert states["unknown"] < UNKNOWN_S  # type: ignore[operator]
 
 
 def test_every_send_that_waited_has_its_result(told: Told) -> None:
