@@ -13,8 +13,6 @@ from broker.filter.selector_parser import InvalidSelectorError, Selector, compil
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
-MAX_CHARACTERS: Final = 32_767
-"""Of one expression; compiling takes time in proportion. Properties of a message are bounded so."""
 _CACHED_CHARACTERS: Final = 262_144
 """Total length of cached expressions, so that a peer that sends ever new ones cannot exhaust
 memory."""
@@ -48,10 +46,6 @@ class FilterFactory:
 
     def _remember(self, text: str) -> Selector | InvalidSelectorError:
         found: Selector | InvalidSelectorError
-        if len(text) > MAX_CHARACTERS:
-            raise InvalidSelectorError(
-                f"an expression of {len(text)} characters, over the limit of {MAX_CHARACTERS}"
-            )
         try:
             found = compile_selector(text)
         except InvalidSelectorError as error:

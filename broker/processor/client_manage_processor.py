@@ -2,8 +2,8 @@
 
 Runs in the `heartbeat` / `client manage` pool: a heartbeat may create retry topics, and then waits
 once until all of them are registered. What one heartbeat may name, and so create, is bounded: in
-RocketMQ one of 16 MiB makes as many groups and topics as its text holds. Follows ClientManageProcessor of RocketMQ; the managers hold the clients'
-state.
+RocketMQ one of 16 MiB makes as many groups and topics as its text holds. Follows
+ClientManageProcessor of RocketMQ; the managers hold the clients' state.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.filter import filter_factory
-from broker.filter.filter_factory import MAX_CHARACTERS, FilterFactory, is_tag_type
+from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.selector_parser import InvalidSelectorError, compile_selector
 
 
@@ -79,13 +79,3 @@ def test_a_text_beyond_the_whole_budget_is_not_kept(
     for text in ("a = 1", long, long, "a = 1"):
         factory.compile("SQL92", text)
     assert compiled == ["a = 1", long, long]
-
-
-def test_a_text_has_a_longest_length(compiled: list[str]) -> None:
-    """Compiling megabytes would keep a thread for minutes; nothing of them is kept either."""
-    factory = FilterFactory()
-    long = "a = 5" + " " * (MAX_CHARACTERS - 5)
-    factory.compile("SQL92", long)
-    with pytest.raises(InvalidSelectorError, match="over the limit of 32767"):
-        factory.compile("SQL92", long + " ")
-    assert compiled == [long]
