@@ -249,7 +249,8 @@ def heartbeat_of(consumers: int, producers: int = 0, subscriptions: int = 0) -> 
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ((30_000,), "30000 groups, over the limit of 1000 (heartbeatMaxGroups)"),
+        ((30_000,), "bytes, over the limit of 2097152"),
+        ((3_000,), "3000 groups, over the limit of 1000 (heartbeatMaxGroups)"),
         ((500, 501), "1001 groups, over the limit of 1000 (heartbeatMaxGroups)"),
         ((101, 0, 100), "10100 subscriptions, over the limit of 10000"),
     ],
