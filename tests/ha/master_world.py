@@ -81,8 +81,11 @@ class GrowingLog:
         return self.start + len(self.content)
 
     def append(self, size: int) -> int:
+        """Write random bytes, publish, ring; the new end."""
+        return self.append_bytes(self._random.randbytes(size))
+
+    def append_bytes(self, data: bytes) -> int:
         """Write, publish, ring; the new end."""
-        data = self._random.randbytes(size)
         at = self.end
         self.content += data
         while data:
