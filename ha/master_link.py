@@ -152,7 +152,7 @@ class MasterLink:
             self._crc_so_far = crc32c(body[:count], self._crc_so_far)
         if count == len(body):
             if self._is_checked and self._crc_so_far != self._body_crc:
-                raise self._damaged(f"{self._body_size} bytes", self._log.position)
+                raise _damaged(f"{self._body_size} bytes", self._log.position)
             self._body = None
             self._log.advance(self._body_size)
             self.received += self._body_size
@@ -203,7 +203,7 @@ class MasterLink:
             if is_checked:
                 header = unpack_checked_header(view, at)
                 if header is None:
-                    raise self._damaged("a header", log.position)
+                    raise _damaged("a header", log.position)
                 offset, size, body_crc = header
             else:
                 offset, size = FRAME_HEADER.unpack_from(view, at)
@@ -218,7 +218,7 @@ class MasterLink:
                 if is_checked:
                     crc = crc32c(body)
                     if there == size and crc != body_crc:
-                        raise self._damaged(f"{size} bytes", offset)
+                        raise _damaged(f"{size} bytes", offset)
                     self._body_crc, self._crc_so_far = body_crc, crc
                 try:
                     room = self._room(offset, size)
@@ -240,15 +240,6 @@ class MasterLink:
         if at:
             self._buffered = filled - at
             view[: self._buffered] = view[at:filled]
-
-    def _damaged(self, what: str, offset: int) -> LinkClosedError:
-        """A checksum is wrong; nothing of the frame is published."""
-        return LinkClosedError(
-            RefusalReason.BAD_CHECKSUM,
-            f"{what} for offset {offset} came with a wrong checksum: damaged on the way; received "
-            "again from the last good frame. If it recurs, check the network (offloading, "
-            "middleboxes) and both machines' memory",
-        )
 
     def _check_header(self, offset: int, size: int) -> None:
         """Sets `_start_offset` when the log has to start at this frame. Raises LinkClosedError
@@ -396,3 +387,13 @@ def _new_validator(file_size: int, position: int) -> RecordValidator:
     from ha.record_validator import RecordValidator
 
     return RecordValidator(file_size, position)
+
+
+def _damaged(what: str, offset: int) -> LinkClosedError:
+    """A checksum is wrong; nothing of the frame is published."""
+    return LinkClosedError(
+        RefusalReason.BAD_CHECKSUM,
+        f"{what} for offset {offset} came with a wrong checksum: damaged on the way; received "
+        "again from the last good frame. If it recurs, check the network (offloading, "
+        "middleboxes) and both machines' memory",
+    )
