@@ -32,8 +32,10 @@ from ha.master_connector import MasterConnector
 from ha.master_hello import MasterHello
 from ha.master_link import MasterLink
 from ha.refusal_log import RefusalLog
+from ha.refusals import RefusalReason
 from ha.renewed_inspection import RenewedInspection
-from ha.replica_log_start import ReplicaLogStart
+from ha.repair_proof import RepairProof, UnprovedError
+from ha.replica_log_start import ReplicaLogStart, as_master_says
 from ha.selector_factory import SelectorFactory
 from ha.transport import Transport
 from ha.trusted_peers import TrustedPeers
@@ -92,6 +94,7 @@ class HAClient(ServiceThread):
         self._connector = MasterConnector(
             self._selector, clock, tls, own, trusted, config.ha_master_address
         )
+        self._proof = RepairProof(self._connector, trusted)
         self._log_start = ReplicaLogStart(replica_log, self._selector, clock, begin_log)
         self._updated_address: str | None = None
         """The last one given to `update_master_address`."""
@@ -108,6 +111,8 @@ class HAClient(ServiceThread):
         self._last_inspection: str | None = None
         self._last_inspection_ms: int | None = None
         self._resync_trouble: str | None = None
+        self._ignored_word: str | None = None
+        """Why an inspection was no reason to end the link, when that was logged last."""
 
     # -- for other threads ---------------------------------------------------------------------
 
@@ -175,7 +180,7 @@ class HAClient(ServiceThread):
             if divergence is None:
                 self._follow(address, found)
                 return 0
-            self._refuse(divergence)
+            self._refuse(divergence, found, address)
         except LinkClosedError as error:
             self._note_closed(error)
         except (StoreError, OSError) as error:
@@ -216,25 +221,38 @@ class HAClient(ServiceThread):
             log.warning("waiting for the master: %s", text)
         return _NO_ADDRESS_MS if address is None else self._retry_soon_ms
 
-    def _refuse(self, divergence: Divergence) -> None:
-        """Do not follow; request the repair if it may be done."""
-        text, repair = divergence.text, divergence.repair
-        if not divergence.loses_data:
-            text = f"{text}; starting over at {repair.offset}, the files are moved aside"
-            shown = text
-        elif self._config.ha_truncate_diverged:
+    def _refuse(self, divergence: Divergence, found: Inspection, address: str) -> None:
+        """Do not follow; request the repair if it may be done. Raises LinkClosedError."""
+        if divergence.loses_data and not self._config.ha_truncate_diverged:
+            self._say_refused(
+                divergence.reason,
+                f"{divergence.text}: nothing is replicated. To give up what the master lacks set "
+                "haTruncateDiverged=true and restart (a backup is made); if this broker has the "
+                "better data, make it the master",
+            )
+            return
+        try:
+            proved = self._proof.prove(divergence, found, address, self._log_ends())
+        except UnprovedError as error:
+            self._say_refused(
+                error.reason,
+                f"{divergence.text}: nothing is replicated, and our log stays as it is, since this "
+                f"is not known to be our master's word: {error}",
+            )
+            return
+        text, repair = proved.text, proved.repair
+        if proved.loses_data:
             shown = f"{text}: truncating to there because haTruncateDiverged=true"
         else:
-            shown = (
-                f"{text}: nothing is replicated. To give up what the master lacks set "
-                "haTruncateDiverged=true and restart (a backup is made); if this broker has the "
-                "better data, make it the master"
-            )
+            text = f"{text}; starting over at {repair.offset}, the files are moved aside"
+            shown = text
+        self._say_refused(proved.reason, shown)
+        self._resync(repair.action, repair.offset, text)
+
+    def _say_refused(self, reason: RefusalReason, text: str) -> None:
         self._state = HAClientState.REFUSED
-        self._last_error.note(shown)
-        self._refusals.refused(self._address or "?", divergence.reason, shown)
-        if not divergence.loses_data or self._config.ha_truncate_diverged:
-            self._resync(repair.action, repair.offset, text)
+        self._last_error.note(text)
+        self._refusals.refused(self._address or "?", reason, text)
 
     def _resync(self, action: str, offset: int, text: str) -> None:
         try:
@@ -255,7 +273,7 @@ class HAClient(ServiceThread):
         transport = connected.transport
         try:
             if found.verdict is Verdict.START_AT and self._log.is_empty:
-                self._log_start.start_like(found)
+                self._log_start.start_like(as_master_says(found, connected.hello))
             link = MasterLink(
                 transport,
                 self._log,
@@ -321,7 +339,13 @@ class HAClient(ServiceThread):
             return
         self._note_inspection(found, position)
         divergence = find_divergence(found, self._log_ends())
-        if divergence is None:
+        hello, address = self._hello, self._address
+        if divergence is None or hello is None or address is None:
+            return
+        if objection := self._proof.find_objection(found, address, hello):
+            if objection != self._ignored_word:
+                log.warning("the link to %s goes on: %s", address, objection)
+            self._ignored_word = objection
             return
         if divergence.loses_data or not renewed.has_moved(position):
             raise LinkClosedError(divergence.reason, divergence.text)
