@@ -73,12 +73,13 @@ class HAClient(ServiceThread):
         begin_log: LogBeginner,
         tls: ssl.SSLContext | None,
         on_connected: Callable[[str, str], None],
+        on_named: Callable[[], None] = lambda: None,
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """replica_log: opened and closed by this thread. wait_notify: the one of the process.
         on_connected(our end, the master's HA address): on this thread, when a link was opened; it
-        must be quick and not raise."""
+        must be quick and not raise; so must on_named(): `named_broker` has changed."""
         super().__init__("HAClient", on_failure=on_failure)
         self._page = page
         self._log = replica_log
@@ -88,6 +89,7 @@ class HAClient(ServiceThread):
         self._inspect_master = inspect
         self._request_resync = request_resync
         self._on_connected = on_connected
+        self._on_named = on_named
         self._selector = ClientSelector(
             wait_notify, clock, new_selector=new_selector, is_stopping=lambda: self.stopped
         )
@@ -102,6 +104,7 @@ class HAClient(ServiceThread):
         self._address: str | None = None
         self._link: MasterLink | None = None
         self._hello: MasterHello | None = None
+        self._named_broker: str | None = None
         self._link_lasted = False
         """The last round's link was open for at least haReconnectInterval."""
         self._last_read_ms = self._last_write_ms = 0
@@ -123,6 +126,12 @@ class HAClient(ServiceThread):
             return
         self._updated_address = address
         self._selector.note_master_moved()
+
+    @property
+    def named_broker(self) -> str | None:
+        """The remoting port "ip:port" that the last master named in its hello, whether or not its
+        log was followed then; None: none has. Any thread."""
+        return self._named_broker
 
     def snapshot(self) -> HAClientInfo:
         """What the client is doing now."""
@@ -223,29 +232,35 @@ class HAClient(ServiceThread):
 
     def _refuse(self, divergence: Divergence, found: Inspection, address: str) -> None:
         """Do not follow; request the repair if it may be done. Raises LinkClosedError."""
-        if divergence.loses_data and not self._config.ha_truncate_diverged:
-            self._say_refused(
-                divergence.reason,
-                f"{divergence.text}: nothing is replicated. To give up what the master lacks set "
-                "haTruncateDiverged=true and restart (a backup is made); if this broker has the "
-                "better data, make it the master",
-            )
-            return
+        may_repair = not divergence.loses_data or self._config.ha_truncate_diverged
         try:
-            proved = self._proof.prove(divergence, found, address, self._log_ends())
+            if may_repair or found.ha_protocol > 0:
+                self._note_hello(hello := self._proof.fetch_hello(address, found))
+            if may_repair:
+                own = self._log_ends()
+                self._repair(self._proof.prove(divergence, found, address, hello, own))
+                return
         except UnprovedError as error:
-            self._say_refused(
-                error.reason,
-                f"{divergence.text}: nothing is replicated, and our log stays as it is, since this "
-                f"is not known to be our master's word: {error}",
-            )
-            return
+            if may_repair:
+                self._say_refused(
+                    error.reason,
+                    f"{divergence.text}: nothing is replicated, and our log stays as it is, since "
+                    f"this is not known to be our master's word: {error}",
+                )
+                return
+        self._say_refused(
+            divergence.reason,
+            f"{divergence.text}: nothing is replicated. To give up what the master lacks set "
+            "haTruncateDiverged=true and restart (a backup is made); if this broker has the "
+            "better data, make it the master",
+        )
+
+    def _repair(self, proved: Divergence) -> None:
         text, repair = proved.text, proved.repair
         if proved.loses_data:
             shown = f"{text}: truncating to there because haTruncateDiverged=true"
         else:
-            text = f"{text}; starting over at {repair.offset}, the files are moved aside"
-            shown = text
+            text = shown = f"{text}; starting over at {repair.offset}, the files are moved aside"
         self._say_refused(proved.reason, shown)
         self._resync(repair.action, repair.offset, text)
 
@@ -282,7 +297,7 @@ class HAClient(ServiceThread):
                 self._clock,
                 is_checked=connected.is_checked,
             )
-            self._hello = connected.hello
+            self._note_hello(connected.hello)
             link.received = self._received
             self._link = link
             self._last_error.end()
@@ -297,6 +312,12 @@ class HAClient(ServiceThread):
                 self._link_lasted = lasted_ms >= self._config.ha_reconnect_interval
         finally:
             self._end_link(transport)
+
+    def _note_hello(self, hello: MasterHello) -> None:
+        self._hello = hello
+        if hello.broker_address is not None and hello.broker_address != self._named_broker:
+            self._named_broker = hello.broker_address
+            self._on_named()
 
     def _transfer(self, link: MasterLink, renewed: RenewedInspection) -> None:
         def has_work() -> bool:

@@ -42,11 +42,15 @@ class RepairProof:
         self._trusted = trusted
 
     def prove(
-        self, divergence: Divergence, found: Inspection, address: str, own: LogEnds
+        self,
+        divergence: Divergence,
+        found: Inspection,
+        address: str,
+        hello: MasterHello,
+        own: LogEnds,
     ) -> Divergence:
         """The divergence as the master at HA address "ip:port" states it, with its own min offset
-        if it says that. Raises UnprovedError; LinkClosedError: a stop, or the address changed."""
-        hello = self._fetch_hello(address, found)
+        if it says that. Raises UnprovedError."""
         objection = self.find_objection(found, address, hello)
         if objection is not None:
             raise UnprovedError(RefusalReason.UNKNOWN_PEER, objection)
@@ -60,7 +64,9 @@ class RepairProof:
             )
         return replace(divergence, repair=replace(divergence.repair, offset=hello.min_phy_offset))
 
-    def _fetch_hello(self, address: str, found: Inspection) -> MasterHello:
+    def fetch_hello(self, address: str, found: Inspection) -> MasterHello:
+        """What the master at HA address "ip:port" says of itself. Raises UnprovedError;
+        LinkClosedError: a stop, or the address changed."""
         try:
             connected = self._connector.connect(address, speaks_handshake=found.ha_protocol > 0)
         except LinkClosedError as error:
