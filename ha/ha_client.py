@@ -32,8 +32,10 @@ from ha.master_connector import MasterConnector
 from ha.master_hello import MasterHello
 from ha.master_link import MasterLink
 from ha.refusal_log import RefusalLog
+from ha.refusals import RefusalReason
 from ha.renewed_inspection import RenewedInspection
-from ha.replica_log_start import ReplicaLogStart
+from ha.repair_proof import RepairProof, UnprovedError
+from ha.replica_log_start import ReplicaLogStart, as_master_says
 from ha.selector_factory import SelectorFactory
 from ha.transport import Transport
 from ha.trusted_peers import TrustedPeers
@@ -71,12 +73,13 @@ class HAClient(ServiceThread):
         begin_log: LogBeginner,
         tls: ssl.SSLContext | None,
         on_connected: Callable[[str, str], None],
+        on_named: Callable[[], None] = lambda: None,
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """replica_log: opened and closed by this thread. wait_notify: the one of the process.
         on_connected(our end, the master's HA address): on this thread, when a link was opened; it
-        must be quick and not raise."""
+        must be quick and not raise; so must on_named(): `named_broker` has changed."""
         super().__init__("HAClient", on_failure=on_failure)
         self._page = page
         self._log = replica_log
@@ -86,12 +89,14 @@ class HAClient(ServiceThread):
         self._inspect_master = inspect
         self._request_resync = request_resync
         self._on_connected = on_connected
+        self._on_named = on_named
         self._selector = ClientSelector(
             wait_notify, clock, new_selector=new_selector, is_stopping=lambda: self.stopped
         )
         self._connector = MasterConnector(
             self._selector, clock, tls, own, trusted, config.ha_master_address
         )
+        self._proof = RepairProof(self._connector, trusted)
         self._log_start = ReplicaLogStart(replica_log, self._selector, clock, begin_log)
         self._updated_address: str | None = None
         """The last one given to `update_master_address`."""
@@ -99,6 +104,7 @@ class HAClient(ServiceThread):
         self._address: str | None = None
         self._link: MasterLink | None = None
         self._hello: MasterHello | None = None
+        self._named_broker: str | None = None
         self._link_lasted = False
         """The last round's link was open for at least haReconnectInterval."""
         self._last_read_ms = self._last_write_ms = 0
@@ -108,6 +114,8 @@ class HAClient(ServiceThread):
         self._last_inspection: str | None = None
         self._last_inspection_ms: int | None = None
         self._resync_trouble: str | None = None
+        self._ignored_word: str | None = None
+        """Why an inspection was no reason to end the link, when that was logged last."""
 
     # -- for other threads ---------------------------------------------------------------------
 
@@ -118,6 +126,12 @@ class HAClient(ServiceThread):
             return
         self._updated_address = address
         self._selector.note_master_moved()
+
+    @property
+    def named_broker(self) -> str | None:
+        """The remoting port "ip:port" that the last master named in its hello, whether or not its
+        log was followed then; None: none has. Any thread."""
+        return self._named_broker
 
     def snapshot(self) -> HAClientInfo:
         """What the client is doing now."""
@@ -175,7 +189,7 @@ class HAClient(ServiceThread):
             if divergence is None:
                 self._follow(address, found)
                 return 0
-            self._refuse(divergence)
+            self._refuse(divergence, found, address)
         except LinkClosedError as error:
             self._note_closed(error)
         except (StoreError, OSError) as error:
@@ -216,25 +230,44 @@ class HAClient(ServiceThread):
             log.warning("waiting for the master: %s", text)
         return _NO_ADDRESS_MS if address is None else self._retry_soon_ms
 
-    def _refuse(self, divergence: Divergence) -> None:
-        """Do not follow; request the repair if it may be done."""
-        text, repair = divergence.text, divergence.repair
-        if not divergence.loses_data:
-            text = f"{text}; starting over at {repair.offset}, the files are moved aside"
-            shown = text
-        elif self._config.ha_truncate_diverged:
+    def _refuse(self, divergence: Divergence, found: Inspection, address: str) -> None:
+        """Do not follow; request the repair if it may be done. Raises LinkClosedError."""
+        may_repair = not divergence.loses_data or self._config.ha_truncate_diverged
+        try:
+            if may_repair or found.ha_protocol > 0:
+                self._note_hello(hello := self._proof.fetch_hello(address, found))
+            if may_repair:
+                own = self._log_ends()
+                self._repair(self._proof.prove(divergence, found, address, hello, own))
+                return
+        except UnprovedError as error:
+            if may_repair:
+                self._say_refused(
+                    error.reason,
+                    f"{divergence.text}: nothing is replicated, and our log stays as it is, since "
+                    f"this is not known to be our master's word: {error}",
+                )
+                return
+        self._say_refused(
+            divergence.reason,
+            f"{divergence.text}: nothing is replicated. To give up what the master lacks set "
+            "haTruncateDiverged=true and restart (a backup is made); if this broker has the "
+            "better data, make it the master",
+        )
+
+    def _repair(self, proved: Divergence) -> None:
+        text, repair = proved.text, proved.repair
+        if proved.loses_data:
             shown = f"{text}: truncating to there because haTruncateDiverged=true"
         else:
-            shown = (
-                f"{text}: nothing is replicated. To give up what the master lacks set "
-                "haTruncateDiverged=true and restart (a backup is made); if this broker has the "
-                "better data, make it the master"
-            )
+            text = shown = f"{text}; starting over at {repair.offset}, the files are moved aside"
+        self._say_refused(proved.reason, shown)
+        self._resync(repair.action, repair.offset, text)
+
+    def _say_refused(self, reason: RefusalReason, text: str) -> None:
         self._state = HAClientState.REFUSED
-        self._last_error.note(shown)
-        self._refusals.refused(self._address or "?", divergence.reason, shown)
-        if not divergence.loses_data or self._config.ha_truncate_diverged:
-            self._resync(repair.action, repair.offset, text)
+        self._last_error.note(text)
+        self._refusals.refused(self._address or "?", reason, text)
 
     def _resync(self, action: str, offset: int, text: str) -> None:
         try:
@@ -255,7 +288,7 @@ class HAClient(ServiceThread):
         transport = connected.transport
         try:
             if found.verdict is Verdict.START_AT and self._log.is_empty:
-                self._log_start.start_like(found)
+                self._log_start.start_like(as_master_says(found, connected.hello))
             link = MasterLink(
                 transport,
                 self._log,
@@ -264,7 +297,7 @@ class HAClient(ServiceThread):
                 self._clock,
                 is_checked=connected.is_checked,
             )
-            self._hello = connected.hello
+            self._note_hello(connected.hello)
             link.received = self._received
             self._link = link
             self._last_error.end()
@@ -279,6 +312,12 @@ class HAClient(ServiceThread):
                 self._link_lasted = lasted_ms >= self._config.ha_reconnect_interval
         finally:
             self._end_link(transport)
+
+    def _note_hello(self, hello: MasterHello) -> None:
+        self._hello = hello
+        if hello.broker_address is not None and hello.broker_address != self._named_broker:
+            self._named_broker = hello.broker_address
+            self._on_named()
 
     def _transfer(self, link: MasterLink, renewed: RenewedInspection) -> None:
         def has_work() -> bool:
@@ -321,7 +360,13 @@ class HAClient(ServiceThread):
             return
         self._note_inspection(found, position)
         divergence = find_divergence(found, self._log_ends())
-        if divergence is None:
+        hello, address = self._hello, self._address
+        if divergence is None or hello is None or address is None:
+            return
+        if objection := self._proof.find_objection(found, address, hello):
+            if objection != self._ignored_word:
+                log.warning("the link to %s goes on: %s", address, objection)
+            self._ignored_word = objection
             return
         if divergence.loses_data or not renewed.has_moved(position):
             raise LinkClosedError(divergence.reason, divergence.text)

@@ -183,6 +183,7 @@ class HAService:
             begin_log=others.begin_log,
             tls=make_tls_context(self._config, server_side=False),
             on_connected=lambda _local, _master: self._link_changed(),
+            on_named=self._link_changed,
             new_selector=self._new_selector,
             on_failure=self._on_failure,
         )
@@ -260,6 +261,11 @@ class HAService:
     def link(self) -> str | None:
         """Our end ("ip:port") of the open link to the master. Any thread."""
         return None if self._client is None else self._client.snapshot().local_address
+
+    @property
+    def named_broker(self) -> str | None:
+        """HAClient.named_broker; None on a master. Any thread."""
+        return None if self._client is None else self._client.named_broker
 
     @property
     def master_hello(self) -> MasterHello | None:

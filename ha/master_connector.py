@@ -18,6 +18,7 @@ from ha.client_selector import ClientSelector
 from ha.handshake import HandshakeError, OwnIdentity, SlaveHandshake
 from ha.link_errors import TLS_WAY_OUT, LinkClosedError
 from ha.master_hello import MasterHello
+from ha.own_end import own_end
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import Transport, open_transport
@@ -155,7 +156,7 @@ class MasterConnector:
         """Raises LinkClosedError: nobody vouches for the master at this address."""
         if self._own.secret is not None or self._tls is not None or address == self._named_address:
             return
-        if self._trusted.is_trusted(str(target[0]), _own_end(family, target)):
+        if self._trusted.is_trusted(str(target[0]), own_end(family, target)):
             return
         raise LinkClosedError(
             RefusalReason.UNKNOWN_PEER,
@@ -181,13 +182,3 @@ class MasterConnector:
         if found is None:
             raise LinkClosedError(None, "stopping")
         return found[0][0], found[0][4]
-
-
-def _own_end(family: int, target: Any) -> str | None:
-    """The address that a connection to `target` would have here; no packet is sent."""
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(target)
-            return str(probe.getsockname()[0])
-        except OSError:
-            return None

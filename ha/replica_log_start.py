@@ -8,11 +8,13 @@ knows no frames and no master.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 from ha.client_selector import ClientSelector
 from ha.inspection import Inspection, LogBeginner
 from ha.link_errors import LinkClosedError
+from ha.master_hello import MasterHello
 from ha.refusals import RefusalReason
 from ipc.clock import Clock
 from store.errors import StoreError
@@ -22,6 +24,14 @@ log = logging.getLogger(__name__)
 
 _FIRST_FILE_MS: Final = 5_000
 _POLL_MS: Final = 5
+
+
+def as_master_says(found: Inspection, hello: MasterHello) -> Inspection:
+    """The inspection with the log's ends that the master of the link told, if it did: those of the
+    inspection are the word of whoever is registered."""
+    if hello.min_phy_offset < 0:
+        return found
+    return replace(found, start_offset=hello.min_phy_offset, master_max=hello.max_phy_offset)
 
 
 class ReplicaLogStart:

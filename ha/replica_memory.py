@@ -49,6 +49,16 @@ class KnownReplica:
     """It has acknowledged no more than this; None: it may have since this was written."""
 
 
+def read_replica_ips(path: Path) -> frozenset[str]:
+    """Where the file's replicas connected from: peers that were let in. Empty if the file cannot be
+    read; any process."""
+    try:
+        found = _decode(path.read_bytes())
+    except (OSError, ValueError):
+        return frozenset()
+    return frozenset(each.remote.rpartition(":")[0] for each in found)
+
+
 class ReplicaMemory(ServiceThread):
     """See the module. `note` is called by one thread; `load` before the start."""
 

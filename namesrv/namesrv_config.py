@@ -45,6 +45,11 @@ class NamesrvConfig:
         "where routes, key-value table and settings may be changed from: addresses, networks, "
         "10.1.*.*, 10.1.2.3-50, separated by commas",
     )
+    register_allowed_addresses: str = setting(
+        "",
+        "peers that may register brokers at addresses other than their own (NAT, containers, hosts "
+        "with several addresses), in the same syntax; * for everybody, as in RocketMQ",
+    )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",
         "keys that request 318 must not change, separated by ';'",

@@ -67,7 +67,7 @@ class NamesrvController:
     ) -> None:
         """`listening` is a listening socket, closed at the end. `now_ms` is monotonic.
 
-        Raises ValueError for a bad adminAllowedAddresses (namesrv_startup checks it earlier).
+        Raises ValueError for malformed address lists (namesrv_startup checks them earlier).
         """
         self._now_ms = now_ms or _monotonic_ms
         self._listening = listening
@@ -85,7 +85,12 @@ class NamesrvController:
             _routes(processor),
             executors={_WRITE_POOL: RequestExecutor(_WRITE_POOL, 1, _WRITE_POOL_CAPACITY)},
             listener=BrokerHousekeepingService(self.route_info_manager),
-            gate=RequestGuard(config.admin_allowed_addresses, self._now_ms).check,
+            gate=RequestGuard(
+                config,
+                self.route_info_manager,
+                self._now_ms,
+                has_certificates=tls is not None and tls.demands_certificates,
+            ).check,
             idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
             incomplete_frames_limit=server_config.server_max_incomplete_frame_bytes,
             tls=tls,

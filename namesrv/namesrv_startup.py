@@ -108,9 +108,13 @@ def _validate_tls(tls: TlsConfig) -> None:
 
 def _validate_access(config: NamesrvConfig, sources: Mapping[str, str]) -> None:
     """Checks what would otherwise only fail once the port is open."""
-    try:
-        parse_patterns(config.admin_allowed_addresses)
-    except ValueError as error:
-        source = sources.get("adminAllowedAddresses")
-        problem = f"adminAllowedAddresses: {error}"
-        raise ConfigError([f"{source}: {problem}" if source else problem]) from error
+    for key, text in (
+        ("adminAllowedAddresses", config.admin_allowed_addresses),
+        ("registerAllowedAddresses", config.register_allowed_addresses),
+    ):
+        try:
+            parse_patterns(text)
+        except ValueError as error:
+            problem = f"{key}: {error}"
+            source = sources.get(key)
+            raise ConfigError([f"{source}: {problem}" if source else problem]) from error

@@ -1,8 +1,9 @@
 """RequestGuard: the name server's access check, called before each request that has a processor.
 
 On the thread of the request: loop or pool. Operators' changes are accepted only from
-adminAllowedAddresses; requests of brokers and clients are open to everyone, as in RocketMQ's name
-server, where all requests are. A refusal is answered and logged.
+adminAllowedAddresses; brokers register themselves and nobody else (registration_rules.py); what
+clients read is open to everyone, as all requests are in RocketMQ's name server. A refusal is
+answered and logged.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from namesrv.namesrv_config import NamesrvConfig
+from namesrv.registration_rules import RegistrationRules
+from namesrv.route_info_manager import RouteInfoManager
 from remoting.address_patterns import ip_of, parse_patterns
 from remoting.errors import RequestError
 from remoting.operator_addresses import OperatorAddresses
@@ -43,7 +47,7 @@ BROKER_CODES: Final = frozenset(
         RequestCode.REGISTER_TOPIC_IN_NAMESRV,
     }
 )
-"""Requests of brokers that change state, accepted from any address."""
+"""Requests of brokers that change state, accepted from the broker that they are about."""
 
 READING_CODES: Final = frozenset(
     {
@@ -63,26 +67,51 @@ READING_CODES: Final = frozenset(
 )
 """Requests that change nothing: open. A code in none of the three sets is denied."""
 
-_OPEN: Final = BROKER_CODES | READING_CODES
-
 
 class RequestGuard:
     """`check` is a RequestGate."""
 
-    def __init__(self, admin_allowed_addresses: str, now_ms: Callable[[], int]) -> None:
-        """`now_ms` is monotonic. Raises ValueError for a malformed setting."""
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        routes: RouteInfoManager,
+        now_ms: Callable[[], int],
+        *,
+        has_certificates: bool,
+    ) -> None:
+        """`now_ms` is monotonic. `has_certificates`: as in RegistrationRules. Raises ValueError for
+        a malformed setting."""
+        admin_allowed_addresses = config.admin_allowed_addresses
+        allowed = config.register_allowed_addresses
         self._operators = OperatorAddresses(
             parse_patterns(admin_allowed_addresses), admin_allowed_addresses
+        )
+        self._rules = RegistrationRules(
+            routes, parse_patterns(allowed), allowed, now_ms, has_certificates=has_certificates
         )
         self._refusals = RefusalLog(log, now_ms)
 
     def check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
         """Raises RequestError if this peer may not send the request."""
         code = request.code
-        if code in _OPEN or (code in OPERATOR_CODES and self._operators.include(connection)):
+        if code in READING_CODES or (
+            code in OPERATOR_CODES and self._operators.include(connection)
+        ):
+            return
+        if code in BROKER_CODES:
+            self._check_broker(connection, request)
             return
         error = RequestError(ResponseCode.NO_PERMISSION, self._remark(connection, code))
         self._refusals.record(connection.remote_address, code, error)
+        raise error
+
+    def _check_broker(self, connection: ConnectionLike, request: RemotingCommand) -> None:
+        found = self._rules.find_objection(connection, request)
+        if found is None:
+            return
+        error = RequestError(ResponseCode.NO_PERMISSION, found.text)
+        subject = f"{request.code} {found.rule}"
+        self._refusals.record(connection.remote_address, request.code, error, subject)
         raise error
 
     def _remark(self, connection: ConnectionLike, code: int) -> str:

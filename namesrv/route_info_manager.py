@@ -161,6 +161,11 @@ class RouteInfoManager:
                 live.last_update_ms = now_ms
             return changed, live.data_version
 
+    def find_live(self, broker_addr: str) -> BrokerLiveInfo | None:
+        """The registered broker at this address; its owner is this object: read it only."""
+        with self._lock:
+            return self._broker_live_table.get(broker_addr)
+
     def update_broker_info_update_timestamp(self, broker_addr: str, now_ms: int) -> bool:
         """BROKER_HEARTBEAT (904). Returns False for an unknown address."""
         with self._lock:

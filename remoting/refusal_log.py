@@ -31,13 +31,16 @@ class RefusalLog:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._logged: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """(ip, remark) to the time of the last line, in ms."""
+        """(ip, subject) to the time of the last line, in ms."""
 
-    def record(self, remote: str, code: int, error: RequestError) -> None:
+    def record(
+        self, remote: str, code: int, error: RequestError, subject: str | None = None
+    ) -> None:
         """Log a rejection. The remark may contain text of the peer, so it is truncated and made one
-        line."""
+        line. `subject`: what counts as the same rejection where the remark quotes the peer, who
+        could otherwise have a line for each text; by default the remark."""
         remark = " ".join(error.remark[:_SHOWN].splitlines())
-        key = (ip_of(remote), remark)
+        key = (ip_of(remote), subject or remark)
         now_ms = self._now_ms()
         with self._lock:
             said_ms = self._logged.get(key)

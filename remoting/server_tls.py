@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from remoting.file_watch_service import INTERVAL_S, FileWatchService
 from remoting.selector_loop import SelectorLoop
-from remoting.tls_config import TlsConfig, TlsMode
+from remoting.tls_config import ClientAuth, TlsConfig, TlsMode
 from remoting.tls_connection import HANDSHAKE_BYTE, TlsConnection
 from remoting.tls_context import TlsPairError, TlsSettingError, make_server_context
 from remoting.tls_socket import CHUNK_SIZE
@@ -51,6 +51,15 @@ class ServerTls:
                 _files(config), self._on_changed, interval_s=watch_interval_s
             )
             self._context = self._load()
+
+    @property
+    def demands_certificates(self) -> bool:
+        """Whether every peer that is served has shown a client certificate that was verified."""
+        return (
+            self._mode is TlsMode.enforcing
+            and not self._config.tls_test_mode_enable
+            and self._config.client_auth is ClientAuth.require
+        )
 
     # -- life ----------------------------------------------------------------------------------
 

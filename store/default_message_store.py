@@ -42,6 +42,7 @@ from store.mapped_file_queue import list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_deletion import QueueDeletion
 from store.reput_message_service import ReputMessageService
+from store.resync_backups import CleanBackupsService
 from store.running_flags import RunningFlags
 from store.store_closing import cut_incomplete_record, mark_clean_exit
 from store.store_opening import StoreOpening
@@ -162,6 +163,7 @@ class DefaultMessageStore:
             self._build_queue_flush(),
             self.clean_commit_log,
             self._build_queue_clean(),
+            CleanBackupsService(self._config, self._clock, on_failure=self._on_failure),
             self._reput,
         ]
         self.queue_deletion = QueueDeletion(self._derived.queues, self._page, self._clock)

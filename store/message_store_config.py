@@ -203,6 +203,12 @@ class MessageStoreConfig:
         important=True,
         changeable=NOW,
     )
+    ha_backup_reserved_hours: int = setting(
+        72,
+        "age at which backups that a slave's re-sync has made are deleted; 0: never",
+        unit="hours",
+        ge=0,
+    )
     file_reserved_time: int = setting(
         72,
         "age at which commit log files expire",

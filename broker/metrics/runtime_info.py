@@ -2,8 +2,8 @@
 
 The composition root gathers the values (RuntimeInfoSource); `runtime_table` turns them into the
 strings that RocketMQ uses, key by key. `haProtocol` is ours: by it a slave knows that its master
-speaks the handshake of ha/handshake.py. Pure, any thread. `getTransferredTps` and `brokerActive`
-are for mqadmin of 5.3.3, which reads those keys.
+speaks the handshake of ha/handshake.py; so is `resyncBackups`. Pure, any thread.
+`getTransferredTps` and `brokerActive` are for mqadmin of 5.3.3, which reads those keys.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class RuntimeInfo:
     schedule_offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Delay level to (delivered offset, max offset of its queue)."""
     broker_active: bool = True
+    resync_backups: tuple[str, ...] = ()
+    """Names of what re-syncs of this store moved aside, the oldest first."""
 
 
 class RuntimeInfoSource(Protocol):
@@ -142,6 +144,7 @@ def _store(info: RuntimeInfo) -> dict[str, str]:
         "commitLogMinOffset": str(info.commit_log_min_offset),
         "commitLogMaxOffset": str(info.commit_log_max_offset),
         "haProtocol": str(HA_PROTOCOL),
+        **({"resyncBackups": ",".join(info.resync_backups)} if info.resync_backups else {}),
         "commitLogDiskRatio": java_double(min(ratios.values(), default=-1.0)),
         **{f"commitLogDiskRatio_{path}": java_double(ratio) for path, ratio in ratios.items()},
         "consumeQueueDiskRatio": java_double(info.consume_queue_disk_ratio),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.metrics.ha_metrics import HaMetrics
 from broker.processes.child import Child, ring_nobody, run_child
@@ -51,6 +51,15 @@ _FAILED: Final = service_guard("ha")
 
 class ProcessUnreachableError(StoreError):
     """A command to another process of this broker failed: the text says which process and why."""
+
+
+class MasterLinkReport(NamedTuple):
+    """What process `remoting` of a slave is told of the link to the master."""
+
+    local: str | None
+    """Our end, "ip:port"; None: there is none."""
+    named_broker: str | None
+    """HAClient.named_broker."""
 
 
 class BrokerProcesses:
@@ -118,21 +127,22 @@ class BrokerProcesses:
         logging.shutdown()
         os._exit(EXIT_REOPEN)
 
-    def report_link(self, local: str | None) -> None:
-        """Report the local address of the link to the master, for its announcement. Raises
+    def report_link(self, link: MasterLinkReport) -> None:
+        """Report the link to the master, for its announcement, and whose word counts. Raises
         CommandError."""
-        self._remoting.call("ha_link", _MEMBERS_TIMEOUT_MS, local=local)
+        local, broker = link
+        self._remoting.call("ha_link", _MEMBERS_TIMEOUT_MS, local=local, named_broker=broker)
 
 
 class LinkReporter(ServiceThread):
     """Reports the link to the master to process `remoting` from a thread of its own."""
 
-    def __init__(self, report: Callable[[str | None], None]) -> None:
+    def __init__(self, report: Callable[[MasterLinkReport], None]) -> None:
         super().__init__("LinkReporter", on_failure=_FAILED)
         self._report = report
-        self._reported: str | None = None
-        self.link: Callable[[], str | None] = lambda: None
-        """The local address of the open link, "ip:port". Set before the start."""
+        self._reported = MasterLinkReport(None, None)
+        self.link: Callable[[], MasterLinkReport] = lambda: MasterLinkReport(None, None)
+        """The link now. Set before the start."""
 
     def step(self) -> None:
         """Report a change; retried later if it fails."""
@@ -142,7 +152,7 @@ class LinkReporter(ServiceThread):
                 self._report(link)
                 self._reported = link
             except CommandError as error:
-                log.warning("link %s: not announced yet: %s", link, error)
+                log.warning("link %s: not announced yet: %s", link.local, error)
         self.wait_for_running(_LOOK_AGAIN_MS)
 
 
@@ -162,7 +172,7 @@ def main(child: Child) -> None:
         log.critical("replication cannot start: %s", error)
         child.say(f"mqbroker: replication cannot start: {error}")
         raise SystemExit(EXIT_CANNOT_BOOT) from error
-    reporter.link = lambda: service.link
+    reporter.link = lambda: MasterLinkReport(service.link, service.named_broker)
     # Before any replica is served: this restores the known replicas into the registry.
     watching = [reporter, *_build_metrics(child, options, service, clock)]
     service.start()

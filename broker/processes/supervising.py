@@ -26,7 +26,7 @@ from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import BootInfo
 from broker.supervisor.child_state import ChildSpec
 from broker.supervisor.control_slots import REMOTING_READY
-from broker.supervisor.listening_sockets import bind_listener, bind_remoting, port_of
+from broker.supervisor.listening_sockets import bind_listener, bind_remoting, own_address, port_of
 from broker.supervisor.supervisor import Supervisor
 from conf.pid_file import remove_pid_file, write_pid_file
 from ipc.bell import Bell
@@ -49,7 +49,6 @@ _MODULES: Final = {
 _BELLS: Final = ("store", "remoting", "ha")
 _CHANNELS: Final = (("remoting", "store"), ("remoting", "ha"), ("ha", "remoting"), ("ha", "store"))
 """(client, server) of each command channel."""
-_ALL_ADDRESSES: Final = "0.0.0.0"
 
 
 class BrokerProcess:
@@ -100,11 +99,12 @@ class BrokerProcess:
         ha_port = options.ha.ha_listen_port
         self._add(undo, "ha", server.bind_address, ha_port, "haListenPort")
         metrics = options.supervisor
-        self._add(undo, "metrics", metrics.metrics_address, metrics.metrics_port, "metricsPort")
+        address = metrics.metrics_address or server.bind_address
+        self._add(undo, "metrics", address, metrics.metrics_port, "metricsPort")
         if self.embeds_namesrv:
             port = metrics.embedded_namesrv_port
             setting = "embeddedNamesrvPort, or name a running name server with -n"
-            self._add(undo, "namesrv", _ALL_ADDRESSES, port, setting)
+            self._add(undo, "namesrv", server.bind_address, port, setting)
 
     def _add(
         self, undo: contextlib.ExitStack, name: str, address: str, port: int, setting: str
@@ -123,7 +123,7 @@ class BrokerProcess:
     def namesrv_addresses(self) -> str:
         """The name servers that the broker registers with, separated by `;`."""
         if self.embeds_namesrv:
-            return f"127.0.0.1:{port_of(self._listeners['namesrv'])}"
+            return own_address(self._listeners["namesrv"])
         return ";".join(self._options.namesrv_addresses)
 
     # -- run -----------------------------------------------------------------------------------

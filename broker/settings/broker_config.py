@@ -77,6 +77,12 @@ class BrokerConfig:
         "10.1.*.*, 10.1.2.3-50, separated by commas",
         important=True,
     )
+    register_allowed_addresses: str = setting(
+        "",
+        "of the embedded name server: peers that may register brokers at addresses other than "
+        "their own (NAT, containers, hosts with several addresses), in the same syntax; * for "
+        "everybody, as in RocketMQ",
+    )
     # Automatic creation of topics and groups.
     default_topic_queue_nums: int = setting(
         8,

@@ -23,7 +23,9 @@ class SupervisorConfig:
     metrics_port: int = setting(
         5557, "port of /metrics, /healthz and /readyz; 0: any free port", ge=0, le=65535
     )
-    metrics_address: str = setting("0.0.0.0", "address on which metricsPort listens")
+    metrics_address: str | None = setting(
+        None, "address on which metricsPort listens; unset: bindAddress"
+    )
     metrics_max_series: int = setting(
         10_000, "most series of one metric; the rest is counted as __overflow__", ge=1, le=100_000
     )

@@ -5,7 +5,8 @@ with its old offsets, and its slaves copy those. This master requests the consum
 every live slave of its group before it registers, that is, before clients return, and keeps the
 larger offset of each queue, limited to the queue's end. Slaves that did not respond are retried
 after 5 s and after 30 s, each until its first response; from then on slaves copy the master's
-offsets (slave_synchronize).
+offsets (slave_synchronize). Registered members that are not known to be our slaves are not asked:
+with their offsets consumers could be made to skip messages.
 
 Runs in process `remoting` on the scheduled executor; on masters only. Limitation: an offset that an
 operator reset in the last seconds before the master stopped, before a slave had copied it, is
@@ -45,13 +46,16 @@ class ReturningMaster:
         api: TableSource,
         offsets: ConsumerOffsetManager,
         max_offset: Callable[[str, int], int],
+        *,
+        is_slave: Callable[[str], bool],
     ) -> None:
         """`members`: the other members of the group (GroupMembers); `max_offset(topic, queue_id)`:
-        the end of a queue, 0 if unknown."""
+        the end of a queue, 0 if unknown. `is_slave(ip)`: whether a slave of ours is there."""
         self._members = members
         self._api = api
         self._offsets = offsets
         self._max_offset = max_offset
+        self._is_slave = is_slave
         self._lock = threading.Lock()
         self._answered: set[str] = set()
 
@@ -73,7 +77,9 @@ class ReturningMaster:
             slaves = [
                 member.address
                 for member in self._members() or ()
-                if member.broker_id > 0 and member.address not in self._answered
+                if member.broker_id > 0
+                and member.address not in self._answered
+                and self._may_ask(member)
             ]
             if not slaves:
                 return
@@ -84,6 +90,17 @@ class ReturningMaster:
                     self._answered.add(slave)
                     self._take(slave, table)
             self._offsets.save_if_changed()
+
+    def _may_ask(self, member: MemberAddress) -> bool:
+        if self._is_slave(member.ip):
+            return True
+        log.warning(
+            "broker %s at %s: registered as a slave, but no replica of ours was ever linked from "
+            "there, and haTrustedAddresses does not name it: its consumer offsets are not adopted",
+            member.broker_id,
+            member.address,
+        )
+        return False
 
     def _ask(self, slave: str) -> dict[str, dict[int, int]] | None:
         try:

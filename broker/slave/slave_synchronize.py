@@ -8,7 +8,8 @@ SlaveSynchronize of RocketMQ, except for these rules:
 
 - A table is replaced in one step, its data version copied exactly; contents are compared, not only
   data versions.
-- Nothing is copied from a master whose log was not compared with the local one.
+- Nothing is copied from a broker that is not known to be our master (trusted_master.py), or whose
+  log was not compared with the local one.
 - If topics disappear between two responses of the same master, within one run of this process,
   their queues are deleted here; for topics and groups, so are the offsets, except those that the
   master still has. This requires a higher data version: a master that was restored with an older or
@@ -141,12 +142,14 @@ class SlaveSynchronize:
         groups: SubscriptionGroupManager,
         delete_topic_queues: Callable[[str], None],
         compare_logs: Callable[[], None],
+        find_objection: Callable[[str], str | None],
         page: ControlPage,
         clock: Clock,
         and_then: Callable[[str], None] | None = None,
     ) -> None:
         """`own_address`: brokerIP1:listenPort. `delete_topic_queues` raises CommandError.
 
+        `find_objection`: why nothing is taken from the broker at "ip:port"; see TrustedMaster.
         `compare_logs` compares the master's log with the local one and reports the result through
         `logs_compared`; it may take seconds. `and_then`: called with the master's address at the
         end of each round if the logs match; must not raise.
@@ -159,6 +162,9 @@ class SlaveSynchronize:
         self._groups = groups
         self._delete_topic_queues = delete_topic_queues
         self._compare_logs = compare_logs
+        self._find_objection = find_objection
+        self._distrust: str | None = None
+        """Why this round takes nothing from the master."""
         self._and_then = and_then
         self._counters = page.counters
         self._clock = clock
@@ -234,7 +240,8 @@ class SlaveSynchronize:
         try:
             if master != self._followed_master:
                 self._follow(master)
-            if master != self._looked_at:
+            self._distrust = self._find_objection(master)
+            if master != self._looked_at and self._distrust is None:
                 self._compare_logs()
             for kind, sync in (
                 (SyncKind.TOPICS, self._sync_topics),
@@ -250,7 +257,7 @@ class SlaveSynchronize:
             self._lock.release()
 
     def _belongs(self, master: str) -> bool:
-        return self._objection is None and self._looked_at == master
+        return self._distrust is None and self._objection is None and self._looked_at == master
 
     def _follow(self, master: str) -> None:
         """Reset the state when the master changes: another master's names do not apply to this
@@ -269,8 +276,9 @@ class SlaveSynchronize:
 
     def _sync(self, kind: SyncKind, sync: Callable[[str], None], master: str) -> None:
         try:
-            if self._objection is not None:
-                raise SlaveSyncError(self._objection)
+            for objection in (self._distrust, self._objection):
+                if objection is not None:
+                    raise SlaveSyncError(objection)
             if self._looked_at != master:
                 raise SlaveSyncError("the local log has not been compared with the master's yet")
             sync(master)

@@ -12,6 +12,8 @@ from typing import Final
 
 VIP_DISTANCE: Final = 2
 _TRIES: Final = 50
+_EVERYWHERE: Final = "0.0.0.0"
+_LOOPBACK: Final = "127.0.0.1"
 
 
 class PortTakenError(Exception):
@@ -47,6 +49,12 @@ def port_of(sock: socket.socket) -> int:
     """The port that a socket is bound to."""
     port: int = sock.getsockname()[1]
     return port
+
+
+def own_address(sock: socket.socket) -> str:
+    """ "ip:port" by which this machine reaches a socket: loopback if it listens everywhere."""
+    address, port = sock.getsockname()
+    return f"{_LOOPBACK if address == _EVERYWHERE else address}:{port}"
 
 
 def bind_remoting(

@@ -24,11 +24,13 @@ from broker.slave.replica_announcer import ReplicaAnnouncer
 from broker.slave.replica_verification import ReplicaVerification
 from broker.slave.returning_master import ReturningMaster
 from broker.slave.slave_synchronize import SlaveSynchronize
+from broker.slave.trusted_master import TrustedMaster
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from ha.inspection import Inspection, Verdict
-from ha.trusted_peers import TrustedPeers
+from ha.replica_memory import FILE_NAME as REPLICAS_NAME
+from ha.replica_memory import read_replica_ips
 from ipc.command_channel import Arguments, CommandClient, CommandError
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
@@ -73,6 +75,9 @@ class Replication:
         self._ha_address: str | None = None
         self._reported_ha_address: str | None = None
         self._initial_max_offset = 0
+        self._trust = TrustedMaster(options.ha)
+        self._ignored_master: str | None = None
+        """A registered master that was ignored, as logged last."""
         self._members = GroupMembers(self._identity, self._api)
         self._journal = ReplicaJournal(
             self._options.store.root,
@@ -105,6 +110,7 @@ class Replication:
             self._api,
             self._tables.offsets,
             lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
+            is_slave=self._is_slave_of_ours,
         )
         handlers = {
             "inspect_master": self._inspector.handle,
@@ -147,6 +153,7 @@ class Replication:
             groups=self._tables.groups,
             delete_topic_queues=self._store.access.delete_topic_queues,
             compare_logs=self._compare_logs,
+            find_objection=self._trust.find_objection,
             page=self._page,
             clock=self._clock,
             and_then=None if self._acl is None else AclSynchronize(self._api, self._acl).sync,
@@ -182,7 +189,7 @@ class Replication:
 
         No HA address leaves the one that is known, as in RocketMQ.
         """
-        if not self._is_slave:
+        if not self._is_slave or self._ignores(master_addr, ha_addr):
             return
         self._ha_address = ha_addr or self._ha_address
         self._inspector.set_master(master_addr, self._ha_address)
@@ -190,15 +197,33 @@ class Replication:
         self._announcer.master_changed(master_addr)
         self._pass_address_to_ha()
 
+    def _ignores(self, master_addr: str | None, ha_addr: str | None) -> bool:
+        """A master that could not be followed anyway does not take the place of one that is."""
+        if (
+            ha_addr is None
+            or self._ha_address in (None, ha_addr)
+            or self._options.ha.ha_master_address
+            or self._trust.may_become(ha_addr)
+        ):
+            return False
+        if ha_addr != self._ignored_master:
+            log.warning(
+                "ignoring master %s, HA %s: it has not proved that it is ours, and "
+                "haTrustedAddresses does not name it; keeping %s",
+                master_addr,
+                ha_addr,
+                self._ha_address,
+            )
+            self._ignored_master = ha_addr
+        return True
+
     def _on_master_from_peer(self, remote: str, ha_addr: str, master_addr: str | None) -> None:
-        """906: naming our master decides whose tables we copy. Only a peer that may receive our log
-        is allowed to, and an address fixed by the operator is kept."""
-        config = self._options.ha
-        trusted = TrustedPeers.of(config)
+        """906: only a trusted peer may name our master, and an address fixed by the operator is
+        kept. Whether that master is one to take anything from is decided as for every other."""
         ip = remote.rpartition(":")[0]
-        if config.ha_master_address:
+        if self._options.ha.ha_master_address:
             log.warning("ignoring master %s reported by %s: haMasterAddress is set", ha_addr, ip)
-        elif not trusted.is_trusted(ip):
+        elif not self._trust.is_peer(ip):
             log.warning(
                 "ignoring master %s reported by %s: not a trusted address, see haTrustedAddresses",
                 ha_addr,
@@ -207,9 +232,23 @@ class Replication:
         else:
             self.on_master(master_addr, ha_addr)
 
+    def _is_slave_of_ours(self, ip: str) -> bool:
+        """Whether a replica was linked from this IP, lately or before this start: it was let in."""
+        replicas = self._options.store.root / REPLICAS_NAME
+        return self._trust.is_peer(ip) or ip in read_replica_ips(replicas)
+
+    @property
+    def master_address(self) -> str | None:
+        """KnowsMaster: the master's remoting "ip:port", if it is known to be ours."""
+        address = self._inspector.master_address
+        return None if address is None or self._trust.find_objection(address) else address
+
     def _inspected(self, found: Inspection) -> None:
         """A slave's log was compared. If the logs do not belong together, no tables are copied
-        until a comparison finds that they do."""
+        until a comparison finds that they do. What a stranger says of its log is no finding about
+        ours."""
+        if found.master_address is not None and self._trust.find_objection(found.master_address):
+            return
         self._journal.on_inspection(found)
         if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
             self._synchronize.logs_compared(found.master_address, f"{found.verdict}: {found.text}")
@@ -251,7 +290,7 @@ class Replication:
     def _tick(self) -> None:
         self._pass_address_to_ha()
         self._announcer.tick()
-        self._journal.tick(self._inspector)
+        self._journal.tick(self)
 
     # -- requests of process ha ---------------------------------------------------------------
 
@@ -263,6 +302,7 @@ class Replication:
 
     def _ha_link(self, arguments: Arguments) -> Arguments:
         local = arguments["local"]
+        self._trust.master_said(arguments["named_broker"])
         if local is None:
             self._announcer.link_closed()
             self._synchronize.link_lost()

@@ -21,6 +21,7 @@ from ipc.control_page import ControlPage
 from remoting.remoting_server import RequestExecutor
 from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.disk_space import used_ratio
+from store.resync_backups import list_backups
 
 
 class RuntimeSource:
@@ -83,6 +84,7 @@ class RuntimeSource:
             commit_log_dir_free=free,
             remain_flush_bytes=max(max_phy - counters[FLUSHED_OFFSET], 0),
             schedule_offsets=self._schedule_offsets(),
+            resync_backups=tuple(backup.name for backup in list_backups(store)),
         )
 
     def _pool_info(self, name: str) -> PoolInfo:

@@ -37,6 +37,7 @@ from tests.support.deadline import wait_until
 from tests.support.scripted_master import ScriptedLink, ScriptedMaster
 from tests.support.shared_memory import fresh_page
 
+MASTER_ADDRESS = "127.0.0.1:10911"
 QUICK: dict[str, Any] = {"ha_reconnect_interval": 30}
 
 
@@ -75,7 +76,9 @@ class SlaveWorld:
         self.connected: list[tuple[str, str]] = []
         self.inspected: list[tuple[int, int]] = []
         self.inspection: Inspection | StoreError = Inspection(
-            verdict=Verdict.GO, ha_address=None if master is None else master.address
+            verdict=Verdict.GO,
+            ha_address=None if master is None else master.address,
+            master_address=MASTER_ADDRESS,
         )
         self.before_inspection: Callable[[], object] = lambda: None
         self.tls = tls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import zlib
 from types import TracebackType
 from typing import Self
 
@@ -53,6 +54,11 @@ class Peer:
         assert self._sock.recv(1) == b""
 
 
+def address_of(name: str, broker_id: int = 0, *, port: int = 10911) -> str:
+    """Where that broker says it is: an address of this machine, one for each name and id."""
+    return f"127.1.{zlib.crc32(name.encode()) % 250}.{1 + broker_id}:{port}"
+
+
 def registration(
     name: str, broker_id: int = 0, topics: tuple[str, ...] = ("T",), *, oneway: bool = False
 ) -> RemotingCommand:
@@ -64,9 +70,9 @@ def registration(
     body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
     fields = {
         "brokerName": name,
-        "brokerAddr": f"{name}-{broker_id}:10911",
+        "brokerAddr": address_of(name, broker_id),
         "clusterName": "C",
-        "haServerAddr": f"{name}-{broker_id}:10912",
+        "haServerAddr": address_of(name, broker_id, port=10912),
         "brokerId": str(broker_id),
         "compressed": "false",
         "bodyCrc32": str(body_crc32(body)),

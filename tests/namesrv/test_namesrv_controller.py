@@ -18,7 +18,7 @@ from namesrv.namesrv_config import NamesrvConfig
 from namesrv.namesrv_controller import NamesrvController, run_embedded
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingServerConfig
-from tests.namesrv.namesrv_peer import DEADLINE_S, Peer, registration, route
+from tests.namesrv.namesrv_peer import DEADLINE_S, Peer, address_of, registration, route
 
 
 def listening_socket() -> socket.socket:
@@ -91,16 +91,19 @@ def test_two_brokers_and_a_slave_come_and_go(running: Running) -> None:
             assert a.ask(registration("a")).code == 0
             assert b.ask(registration("b")).code == 0
             told = slave.ask(registration("a", 1)).ext_fields
-            assert told == {"masterAddr": "a-0:10911", "haServerAddr": "a-0:10912"}
-            assert addresses(client) == {
-                "a": {"0": "a-0:10911", "1": "a-1:10911"},
-                "b": {"0": "b-0:10911"},
+            assert told == {
+                "masterAddr": address_of("a"),
+                "haServerAddr": address_of("a", port=10912),
             }
-            fields = {"brokerName": "b", "brokerAddr": "b-0:10911", "clusterName": "C"}
+            assert addresses(client) == {
+                "a": {"0": address_of("a"), "1": address_of("a", 1)},
+                "b": {"0": address_of("b")},
+            }
+            fields = {"brokerName": "b", "brokerAddr": address_of("b"), "clusterName": "C"}
             assert b.ask(RemotingCommand.request(104, {**fields, "brokerId": "0"})).code == 0
             assert set(addresses(client)) == {"a"}
             a.__exit__(None, None, None)
-            wait_until(lambda: addresses(client) == {"a": {"1": "a-1:10911"}})
+            wait_until(lambda: addresses(client) == {"a": {"1": address_of("a", 1)}})
         wait_until(lambda: addresses(client) == {})
 
 
@@ -122,11 +125,23 @@ def test_a_oneway_registration_counts_and_is_not_answered(running: Running) -> N
         assert broker.ask(route()).code == 0
 
 
+def test_nobody_registers_an_address_of_another_host(running: Running) -> None:
+    with Peer(running.port) as peer, Peer(running.port) as broker:
+        broker.ask(registration("a"))
+        request = registration("a")
+        request.ext_fields["brokerAddr"] = "192.0.2.1:10911"
+        assert peer.ask(request).code == 16
+        fields = {"brokerName": "a", "brokerAddr": "192.0.2.1:10911", "clusterName": "C"}
+        for code in (104, 322, 904):
+            assert peer.ask(RemotingCommand.request(code, {**fields, "brokerId": "0"})).code == 16
+        assert addresses(peer) == {"a": {"0": address_of("a")}}
+
+
 def test_what_a_broker_says_is_taken_in_order(running: Running) -> None:
     with Peer(running.port) as broker:
         for number in range(20):
             broker.send(registration("a", topics=(f"T{number}",), oneway=True))
-        fields = {"brokerName": "a", "brokerAddr": "a-0:10911", "clusterName": "C"}
+        fields = {"brokerName": "a", "brokerAddr": address_of("a"), "clusterName": "C"}
         assert broker.ask(RemotingCommand.request(104, {**fields, "brokerId": "0"})).code == 0
         assert running.brokers() == 0
 

@@ -13,6 +13,7 @@ from broker.settings.broker_config import BrokerConfig
 from conf.config_loader import build
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.request_guard import BROKER_CODES, OPERATOR_CODES, READING_CODES, RequestGuard
+from namesrv.route_info_manager import RouteInfoManager
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -23,10 +24,15 @@ HERE, ALSO_HERE, FAR = "127.0.0.1:4711", "::1:4711", "10.0.0.9:4711"
 NewConnection = Callable[..., Any]
 
 
+def new_guard(setting: str) -> RequestGuard:
+    config = NamesrvConfig(admin_allowed_addresses=setting)
+    return RequestGuard(config, RouteInfoManager(), lambda: 0, has_certificates=False)
+
+
 def refusal(
     new_connection: NewConnection, code: int, remote: str, setting: str = DEFAULT
 ) -> RequestError | None:
-    guard = RequestGuard(setting, lambda: 0)
+    guard = new_guard(setting)
     try:
         guard.check(new_connection(remote_address=remote), RemotingCommand.request(code))
     except RequestError as error:
@@ -47,7 +53,7 @@ def test_the_document_names_the_codes() -> None:
 
 
 def test_operators_come_from_allowed_addresses_only(new_connection: NewConnection) -> None:
-    served = OPERATOR_CODES | BROKER_CODES | READING_CODES
+    served = OPERATOR_CODES | READING_CODES
     far = {code for code in served if refusal(new_connection, code, FAR)}
     assert far == OPERATOR_CODES == {100, 102, 205, 216, 318, 327}
     for remote in (HERE, ALSO_HERE):
@@ -62,8 +68,15 @@ def test_the_setting_says_from_where(new_connection: NewConnection, setting: str
 
 def test_an_embedded_name_server_has_its_brokers_setting(new_connection: NewConnection) -> None:
     """broker/processes/namesrv.py builds its settings from those of the broker."""
-    settings = {"brokerName": "a", "adminAllowedAddresses": "10.0.0.9"}
-    setting = build(NamesrvConfig, settings).admin_allowed_addresses
+    settings = {
+        "brokerName": "a",
+        "adminAllowedAddresses": "10.0.0.9",
+        "registerAllowedAddresses": "10.0.0.8",
+    }
+    config = build(NamesrvConfig, settings)
+    setting = config.admin_allowed_addresses
+    assert config.register_allowed_addresses == "10.0.0.8"
+    assert BrokerConfig().register_allowed_addresses == NamesrvConfig().register_allowed_addresses
     assert refusal(new_connection, 318, FAR, setting) is None
     assert refusal(new_connection, 318, HERE, setting) is not None
     assert BrokerConfig().admin_allowed_addresses == DEFAULT
@@ -71,7 +84,7 @@ def test_an_embedded_name_server_has_its_brokers_setting(new_connection: NewConn
 
 def test_this_machine_by_its_own_name_is_loopback(new_connection: NewConnection) -> None:
     connection = new_connection(remote_address=FAR, is_from_this_machine=True)
-    RequestGuard(DEFAULT, lambda: 0).check(connection, RemotingCommand.request(318))
+    new_guard(DEFAULT).check(connection, RemotingCommand.request(318))
 
 
 def test_the_refusal_names_the_address_and_the_setting(new_connection: NewConnection) -> None:

@@ -41,6 +41,14 @@ def test_one_line_a_minute_for_each_peer_and_reason(caplog: pytest.LogCaptureFix
     assert {record.name for record in caplog.records} == {"refusing"}
 
 
+def test_words_of_the_peer_are_not_a_new_reason(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = RefusalLog(log, FakeClock().monotonic_ms)
+    for number in range(3):
+        refusals.record("10.0.0.9:1", 103, refused(f"not {number}"), "not its own")
+    refusals.record("10.0.0.9:1", 103, refused("not 0"), "another")
+    assert len(caplog.messages) == 2
+
+
 def test_a_peers_words_stay_one_short_line(caplog: pytest.LogCaptureFixture) -> None:
     words = "no\n2026 operator: all is well\n" + "x" * 10_000
     RefusalLog(log, FakeClock().monotonic_ms).record("10.0.0.9:1", 9_999, refused(words))

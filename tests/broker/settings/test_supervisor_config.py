@@ -22,7 +22,7 @@ def load(tmp_path: Path, text: str) -> StartupOptions:
 def test_defaults(tmp_path: Path) -> None:
     options = load(tmp_path, f"storePathRootDir={tmp_path}/s\n")
     config = options.supervisor
-    assert (config.metrics_port, config.metrics_address) == (5557, "0.0.0.0")
+    assert (config.metrics_port, config.metrics_address) == (5557, None)
     assert (config.metrics_max_series, config.ready_needs_replicas) == (10_000, False)
     assert config.dump_directory(options.store.root) == tmp_path / "s" / "metrics"
     assert config.metrics_dump_interval_seconds == 5

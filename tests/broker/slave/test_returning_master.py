@@ -30,13 +30,18 @@ class World:
         self.members: list[MemberAddress] | None = []
         self.answers: dict[str, bytes | Exception | None] = {}
         self.asked: list[str] = []
+        self.strangers: set[str] = set()
         self.clock = FakeClock()
         self.executor = ScheduledExecutor(self.clock)
         self.offsets = ConsumerOffsetManager(root / "consumerOffset.json")
         self.offsets.load()
         self.offsets.commit_offset("r", "g", "t", 0, 50)
         self.returning = ReturningMaster(
-            lambda: self.members, self, self.offsets, lambda *queue: ENDS.get(queue, 0)
+            lambda: self.members,
+            self,
+            self.offsets,
+            lambda *queue: ENDS.get(queue, 0),
+            is_slave=lambda ip: ip not in self.strangers,
         )
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
@@ -144,8 +149,22 @@ def test_slaves_are_asked_at_once_over_real_sockets(tmp_path: Path) -> None:
                 BrokerOuterAPI(client),
                 world.offsets,
                 lambda *queue: ENDS.get(queue, 0),
+                is_slave=lambda _ip: True,
             )
             returning.ask_slaves()
     finally:
         client.shutdown()
+    assert world.offset() == 99
+
+
+def test_a_stranger_is_not_asked(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody may register as a slave; with its offsets consumers would skip messages."""
+    world.members = [MemberAddress(7, "10.0.0.9:10911")]
+    world.answers["10.0.0.9:10911"] = b'{"offsetTable":{"t@g":{0:99}}}'
+    world.strangers.add("10.0.0.9")
+    world.returning.ask_slaves()
+    assert (world.asked, world.offset()) == ([], 50)
+    assert "broker 7 at 10.0.0.9:10911: registered as a slave, but" in caplog.text
+    world.strangers.clear()
+    world.returning.ask_slaves()
     assert world.offset() == 99

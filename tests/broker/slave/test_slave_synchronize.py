@@ -104,7 +104,10 @@ class World:
         self.clock = self.slave.clock
         self.executor = ScheduledExecutor(self.clock)
         self.compared: list[str | None] = []
-        self.sync = sync_of(self.slave, self.api, self.delete, self.page, self.compare)
+        self.distrusted: set[str] = set()
+        self.sync = sync_of(
+            self.slave, self.api, self.delete, self.page, self.compare, self.find_objection
+        )
         self.sync.schedule_on(self.executor, CONFIG)
         self.sync.set_master_address(MASTER)
 
@@ -112,6 +115,9 @@ class World:
         """The logs are the same, whoever the master is."""
         self.compared.append(self.sync._master)
         self.sync.logs_compared(self.sync._master, None)
+
+    def find_objection(self, address: str) -> str | None:
+        return f"{address} is a stranger" if address in self.distrusted else None
 
     def delete(self, topic: str) -> None:
         assert self.slave.topics.find(topic) is None, "first the table, then the queues"
@@ -136,6 +142,7 @@ def sync_of(
     delete: Callable[[str], None],
     page: ControlPage,
     compare: Callable[[], None] = lambda: None,
+    find_objection: Callable[[str], str | None] = lambda _address: None,
 ) -> SlaveSynchronize:
     return SlaveSynchronize(
         OWN,
@@ -146,6 +153,7 @@ def sync_of(
         groups=slave.groups,
         delete_topic_queues=delete,
         compare_logs=compare,
+        find_objection=find_objection,
         page=page,
         clock=slave.clock,
     )
@@ -156,6 +164,25 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     yield world
     close_page(world.page)
+
+
+# -- from whom -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_asked_of_a_stranger(world: World) -> None:
+    """Neither its log nor a table, nor what follows a round (access files)."""
+    followed: list[str] = []
+    world.sync._and_then = followed.append
+    world.distrusted.add(MASTER)
+    world.sync.sync_all()
+    assert (world.api.calls, world.compared, followed) == ([], [], [])
+    assert {status.last_error for status in world.sync.status().values()} == {
+        f"SlaveSyncError: {MASTER} is a stranger"
+    }
+    world.distrusted.clear()
+    world.sync.sync_all()
+    assert world.api.calls
+    assert (world.compared, followed) == ([MASTER], [MASTER])
 
 
 # -- when and where ------------------------------------------------------------------------------

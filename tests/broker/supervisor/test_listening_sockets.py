@@ -12,6 +12,7 @@ from broker.supervisor.listening_sockets import (
     PortTakenError,
     bind_listener,
     bind_remoting,
+    own_address,
     port_of,
 )
 
@@ -74,3 +75,9 @@ def test_a_search_without_result_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(listening_sockets, "bind_listener", bind)
     with pytest.raises(PortTakenError, match="no free pair"):
         bind_remoting(HOST, 0, 5)
+
+
+def test_the_own_address_of_a_socket_is_one_that_can_be_reached() -> None:
+    for bound, expected in (("0.0.0.0", "127.0.0.1"), ("127.0.0.3", "127.0.0.3")):
+        with bind_listener(bound, 0, 5, "x") as sock:
+            assert own_address(sock) == f"{expected}:{port_of(sock)}"

@@ -35,7 +35,13 @@ class World:
         self.told: list[Any] = []
         asking, self.answering = create_channel()
         self.spare = create_channel()
-        values = {"brokerRole": "SLAVE", "brokerId": "1", "storePathRootDir": str(root), **settings}
+        values = {
+            "brokerRole": "SLAVE",
+            "brokerId": "1",
+            "storePathRootDir": str(root),
+            "haTrustedAddresses": "127.0.0.1,10.0.0.0/24",
+            **settings,
+        }
         self.options = StartupOptions.from_settings(values)
         self.client = SimpleNamespace(invoke_async=lambda *_: None)
         self.asking = asking
@@ -132,6 +138,44 @@ def test_a_fixed_master_stays(tmp_path: Path) -> None:
     world.close()
 
 
+def test_a_master_that_could_not_be_followed_does_not_replace_one_that_is(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would close the open link, for nothing."""
+    world.replication.on_master(MASTER, "10.0.0.1:10912")
+    for _ in range(2):
+        world.replication.on_master("192.0.2.66:10911", "192.0.2.66:10912")
+    assert [told["ha_address"] for told in world.told] == ["10.0.0.1:10912"]
+    assert world.replication.master_address == MASTER
+    assert caplog.text.count("ignoring master 192.0.2.66:10911, HA 192.0.2.66:10912") == 1
+
+
+def test_what_a_stranger_says_is_no_finding(tmp_path: Path) -> None:
+    """With a secret an address proves nothing: the master's hello says which one is its own."""
+    world = World(tmp_path, haSharedSecretFile="/secret", haTrustedAddresses="")
+    tables, replication = Tables(world), world.replication
+    replication.on_master(MASTER, "10.0.0.1:10912")
+    replication._inspected(found(Verdict.AHEAD, 10))
+    assert "anybody may be, and has not proved" in str(synchronize(world))
+    assert (tables.asked, replication.master_address) == ([], None)
+    assert replication._journal.divergence is None
+    told = {"local": "10.0.0.2:4711", "named_broker": MASTER}
+    replication._announcer = SimpleNamespace(  # type: ignore[assignment]
+        link_opened=lambda _local: None, link_closed=lambda: None
+    )
+    replication._ha_link(told)
+    assert replication.master_address == MASTER
+    replication._inspected(found(Verdict.GO, 500))
+    assert synchronize(world) is None
+    assert set(tables.asked) <= {MASTER, "10.0.0.1:10909"}
+    assert tables.asked
+    replication._ha_link({"local": None, "named_broker": None})
+    assert replication.master_address == MASTER, "the last word stands"
+    replication._ha_link({"local": None, "named_broker": "10.0.0.3:10911"})
+    assert replication.master_address is None
+    world.close()
+
+
 class Tables:
     """BrokerOuterAPI: notes who was asked for tables, and has none."""
 
@@ -213,7 +257,7 @@ def test_tables_wait_for_the_first_comparison_and_make_it(
     assert synchronize(world) is None
     assert synchronize(world) is None
     assert asked == [28, 28], "once it is known how it is, nobody asks again"
-    world.replication._ha_link({"local": None})
+    world.replication._ha_link({"local": None, "named_broker": None})
     answers.append(RemotingConnectError(MASTER, "refused"))
     tables.asked.clear()
     synchronize(world)

@@ -1,0 +1,233 @@
+"""RegistrationRules: which brokers a peer may register, unregister or keep alive.
+
+Called by RequestGuard before each request of a broker (103, 104, 217, 322, 904), on the thread of
+the request. Two rules; anything else would let whoever reaches this port redirect clients and
+slaves:
+
+1. The broker address in the request is the peer's own: the IP that its connection comes from, or,
+   for a peer on this machine, any address of this machine (a broker registers brokerIP1 while it
+   connects through 127.0.0.1). Exempt are peers in registerAllowedAddresses (NAT, containers, hosts
+   with several addresses), and all peers of a name server that takes only connections with a
+   verified client certificate.
+2. What a live broker holds, its id and its address, is left alone by every other host, exempt or
+   not. A broker is alive while its connection is open and its last registration is not older than
+   BROKER_CHANNEL_EXPIRED_MS; so a restarted broker registers at once, and a promoted slave on
+   another host does when its master's connection has ended or has been silent for so long.
+
+Only the IP counts, so brokers of one host are not protected from each other. It reads the route
+tables and changes nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from namesrv.broker_member_group import BrokerHeartbeatRequestHeader
+from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerLiveInfo
+from namesrv.route_info_manager import RouteInfoManager
+from remoting.address_patterns import AddressPatterns, ip_of
+from remoting.body.route import TopicRouteData
+from remoting.command_custom_header import decode_header
+from remoting.headers.broker import (
+    QueryDataVersionRequestHeader,
+    RegisterBrokerRequestHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode, request_code_name
+from remoting.request_processor import ConnectionLike
+
+_BrokerHeader = (
+    RegisterBrokerRequestHeader
+    | UnRegisterBrokerRequestHeader
+    | QueryDataVersionRequestHeader
+    | BrokerHeartbeatRequestHeader
+)
+_HEADERS: Final[dict[int, type[_BrokerHeader]]] = {
+    RequestCode.REGISTER_BROKER: RegisterBrokerRequestHeader,
+    RequestCode.UNREGISTER_BROKER: UnRegisterBrokerRequestHeader,
+    RequestCode.QUERY_DATA_VERSION: QueryDataVersionRequestHeader,
+    RequestCode.BROKER_HEARTBEAT: BrokerHeartbeatRequestHeader,
+}
+_THIS_MACHINE: Final = "this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a request is refused. `rule`: which rule, without any text of the peer's."""
+
+    rule: str
+    text: str
+
+
+class RegistrationRules:
+    """See the module. Immutable; any thread."""
+
+    def __init__(
+        self,
+        routes: RouteInfoManager,
+        allowed: AddressPatterns,
+        allowed_text: str,
+        now_ms: Callable[[], int],
+        *,
+        has_certificates: bool,
+    ) -> None:
+        """allowed, allowed_text: registerAllowedAddresses, read and as written. now_ms: the
+        monotonic clock of the registrations. has_certificates: every peer has shown a client
+        certificate that was verified."""
+        self._routes = routes
+        self._allowed = allowed
+        self._allowed_text = allowed_text
+        self._now_ms = now_ms
+        self._has_certificates = has_certificates
+
+    def find_objection(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> Objection | None:
+        """Why this broker's request is refused; None: it is not. Raises RequestError, ValueError
+        for a request that cannot be read."""
+        if request.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
+            return self._object_to_topic(connection, request)
+        header = decode_header(_HEADERS[request.code], request.ext_fields)
+        if not self._is_own_address(connection, header.broker_addr):
+            return Objection("not its own address", self._text(connection, request, header))
+        held = [header.broker_addr]
+        if isinstance(header, RegisterBrokerRequestHeader):
+            holders = self._routes.get_broker_member_group(header.broker_name)
+            held.append(holders.get(header.broker_id, ""))
+        for address in held:
+            live = self._routes.find_live(address)
+            if live is not None and self._is_held(live, connection):
+                return Objection("held by another host", self._held_text(request, header, live))
+        return None
+
+    def _is_exempt(self, connection: ConnectionLike) -> bool:
+        return self._has_certificates or self._allowed.matches(ip_of(connection.remote_address))
+
+    # -- rule 1 --------------------------------------------------------------------------------
+
+    def _is_own_address(self, connection: ConnectionLike, address: str) -> bool:
+        if self._is_exempt(connection):
+            return True
+        host = ip_of(address)
+        if _origin(connection) == _THIS_MACHINE:
+            return _is_of_this_machine(host)
+        return _normal(host) == _normal(ip_of(connection.remote_address))
+
+    def _text(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        header: _BrokerHeader,
+    ) -> str:
+        ip = ip_of(connection.remote_address)
+        return (
+            f"request {request.code} ({request_code_name(request.code)}) names the broker address "
+            f"{header.broker_addr:.100}, but comes from {ip}: a broker registers an address of its "
+            "own; set brokerIP1 to the address by which it reaches this name server, or, behind "
+            f"NAT, with a host name or with several addresses, add {ip} to "
+            f"registerAllowedAddresses (now {self._allowed_text or 'nobody'}) of this name server "
+            "and restart it"
+        )
+
+    # -- rule 2 --------------------------------------------------------------------------------
+
+    def _is_held(self, live: BrokerLiveInfo, connection: ConnectionLike) -> bool:
+        timeout_ms = min(live.timeout_ms, BROKER_CHANNEL_EXPIRED_MS)
+        is_alive = live.connection.is_open and live.last_update_ms + timeout_ms >= self._now_ms()
+        return is_alive and _origin(live.connection) != _origin(connection)
+
+    def _held_text(
+        self,
+        request: RemotingCommand,
+        header: _BrokerHeader,
+        live: BrokerLiveInfo,
+    ) -> str:
+        what = f"broker {header.broker_name:.100} at {header.broker_addr:.100}"
+        if isinstance(header, RegisterBrokerRequestHeader):
+            what += f" with brokerId {header.broker_id}"
+        age_s = (self._now_ms() - live.last_update_ms) // 1000
+        return (
+            f"request {request.code} ({request_code_name(request.code)}) for {what} is refused: "
+            f"{live.broker_addr:.100} holds that and is alive, its host "
+            f"{ip_of(live.connection.remote_address)} registered it {age_s} s ago; stop that "
+            "broker, or wait until its connection has ended or has been silent for "
+            f"{BROKER_CHANNEL_EXPIRED_MS // 1000} s"
+        )
+
+    # -- a topic's route (217) -----------------------------------------------------------------
+
+    def _object_to_topic(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> Objection | None:
+        """It names broker names, no addresses: a host that serves one of that name may."""
+        if self._is_exempt(connection):
+            return None
+        route = TopicRouteData.from_json_bytes(request.body)
+        for data in route.queue_datas:
+            members = self._routes.get_broker_member_group(data.broker_name)
+            if members and not self._serves_one(connection, members.values()):
+                ip = ip_of(connection.remote_address)
+                return Objection(
+                    "not its own broker name",
+                    f"request {request.code} ({request_code_name(request.code)}) changes a topic "
+                    f"of broker {data.broker_name:.100}, which has no live broker at {ip}; add "
+                    f"{ip} to registerAllowedAddresses (now {self._allowed_text or 'nobody'}) of "
+                    "this name server and restart it",
+                )
+        return None
+
+    def _serves_one(self, connection: ConnectionLike, addresses: Iterable[str]) -> bool:
+        found = (self._routes.find_live(address) for address in addresses)
+        own = _origin(connection)
+        return any(live is not None and _origin(live.connection) == own for live in found)
+
+
+def _origin(connection: ConnectionLike) -> str:
+    """Which host a connection comes from: its IP, or one word for all addresses of ours."""
+    ip = ip_of(connection.remote_address)
+    parsed = _parse(ip)
+    if connection.is_from_this_machine or (parsed is not None and parsed.is_loopback):
+        return _THIS_MACHINE
+    return _normal(ip)
+
+
+def _normal(host: str) -> str:
+    parsed = _parse(host)
+    return host if parsed is None else str(parsed)
+
+
+def _parse(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Whether `host`, an IP or a name that resolves to one, is an address of this machine. Names
+    are looked up for peers on this machine only: a stranger's would block this thread."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return any(_can_bind(family, target) for family, _, _, _, target in found)
+
+
+def _can_bind(family: int, target: tuple[Any, ...]) -> bool:
+    address = _parse(str(target[0]))
+    if address is None or address.is_unspecified or address.is_multicast:
+        return False
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind(target)
+        except OSError:
+            return False
+    return True
