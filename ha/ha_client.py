@@ -17,7 +17,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ha.async_call import AsyncCall
 from ha.client_selector import ClientSelector
@@ -40,6 +40,9 @@ from ipc.control_page import ControlPage
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import StoreError
 from store.replica_log import ReplicaLog
+
+if TYPE_CHECKING:
+    from ha.record_validator import RecordValidators
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class HAClient(ServiceThread):
         begin_log: LogBeginner,
         tls: ssl.SSLContext | None,
         on_connected: Callable[[str, str], None],
+        validators: RecordValidators,
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
     ) -> None:
@@ -81,6 +85,7 @@ class HAClient(ServiceThread):
         self._inspect_master = inspect
         self._request_resync = request_resync
         self._on_connected = on_connected
+        self._validators = validators
         self._selector = ClientSelector(
             wait_notify, clock, new_selector=new_selector, is_stopping=lambda: self.stopped
         )
@@ -169,6 +174,8 @@ class HAClient(ServiceThread):
             self._refuse(divergence)
         except LinkClosedError as error:
             self._note_closed(error)
+            if error.is_passing:
+                return 0
         except (StoreError, OSError) as error:
             self._note_closed(LinkClosedError(None, f"replication stalled: {error}"))
         return self._retry_soon_ms if self._link_lasted else self._config.ha_reconnect_interval
@@ -246,7 +253,9 @@ class HAClient(ServiceThread):
             self._log_start.start_like(found)
         transport = self._connector.connect(address)
         try:
-            link = MasterLink(transport, self._log, self._page, self._config, self._clock)
+            link = MasterLink(
+                transport, self._log, self._page, self._config, self._clock, self._validators
+            )
             link.received = self._received
             self._link = link
             self._last_error.end()

@@ -42,13 +42,15 @@ class RefusalReason(enum.IntEnum):
     BAD_FRAME = 11
     """Slave: an impossible header, or a frame that crosses a file's end."""
     BAD_RECORD = 12
-    """Slave: bytes that are no records (validated and flushed only)."""
+    """Slave: bytes that are no records, or (validated, flushed) whose body's CRC is wrong."""
     AHEAD = 13
     """Slave: it holds more than its master."""
     DIVERGED = 14
     """Slave: its bytes differ from its master's."""
     BEHIND_MASTER_MIN = 15
     """Slave: the master no longer has the next bytes: it starts over."""
+    UNEXPECTED_RECORD = 24
+    """Slave: a record that cannot be the next one, by its queue offset or another field."""
 
 
 class RefusalCounters:
