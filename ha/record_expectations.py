@@ -26,10 +26,10 @@ from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTIO
 from store.record_arrays import RECORD_HEAD, Int64Array
 
 _DAY_MS: Final = 86_400_000
-_MOST_BACK_MS: Final = 60_000
-"""A master's clock may be set back this far between two records."""
-_MOST_AHEAD_MS: Final = _DAY_MS
-"""Clocks of master and slave, or of client and master, may differ by this much."""
+_MOST_STEP_MS: Final = 60_000
+"""A master's clock may be set back, or be ahead of ours, this far."""
+_MOST_UNBORN_MS: Final = _DAY_MS
+"""A client's clock may be ahead of the master's this far."""
 _OLDEST_BIRTH_MS: Final = 32 * _DAY_MS
 """A message that was sent back, or delayed, keeps the time of its birth."""
 _MOST_IN_16_BITS: Final = 65_535
@@ -147,6 +147,8 @@ class RecordExpectations:
         """The last record's; the first one of all is believed."""
         self._timestamp = 0
         """The last record's storeTimestamp; 0: not known."""
+        self._ahead_ms = 0
+        """So far the master's clock was seen ahead of ours."""
 
     def resume(self, phy_offset: int) -> None:
         """The next record is that at `phy_offset`: forget all unless it follows the last one."""
@@ -170,8 +172,8 @@ class RecordExpectations:
         if not (
             offset == self._next.get(queue)
             and store_host == self._store_host
-            and 0 <= stored_ms - self._timestamp <= _MOST_BACK_MS
-            and -_MOST_AHEAD_MS <= stored_ms - born_ms <= _OLDEST_BIRTH_MS
+            and 0 <= stored_ms - self._timestamp <= _MOST_STEP_MS
+            and -_MOST_UNBORN_MS <= stored_ms - born_ms <= _OLDEST_BIRTH_MS
             and 0 <= sys_flag <= _KNOWN_SYS_FLAGS
             and not sys_flag & TRANSACTION_PREPARED
             and prepared == 0
@@ -196,7 +198,8 @@ class RecordExpectations:
         """The record is part of the log: what follows it is expected now."""
         if not record.sys_flag & TRANSACTION_PREPARED:
             self._next[record.topic, record.queue_id] = record.queue_offset + 1
-        self._store_host, self._timestamp = record.store_host, record.store_timestamp
+        self._store_host = record.store_host
+        self._set_time(record.store_timestamp)
 
     def _odd_fields(self, record: RecordFields) -> Iterator[Suspicion]:
         topic, stored_ms = record.topic, record.store_timestamp
@@ -219,7 +222,7 @@ class RecordExpectations:
         if not self._least_ms <= stored_ms <= self._most_ms():
             text = f"storeTimestamp says {stored_ms}, the record before {self._timestamp}"
             yield Suspicion(Field.STORE_TIMESTAMP, text)
-        if not -_MOST_AHEAD_MS <= stored_ms - record.born_timestamp <= _OLDEST_BIRTH_MS:
+        if not -_MOST_UNBORN_MS <= stored_ms - record.born_timestamp <= _OLDEST_BIRTH_MS:
             text = f"bornTimestamp says {record.born_timestamp}, storeTimestamp {stored_ms}"
             yield Suspicion(Field.BORN_TIMESTAMP, text)
 
@@ -267,10 +270,15 @@ class RecordExpectations:
     @property
     def _least_ms(self) -> int:
         """No record that follows now was stored earlier."""
-        return max(self._timestamp - _MOST_BACK_MS, 0)
+        return max(self._timestamp - _MOST_STEP_MS, 0)
 
     def _most_ms(self) -> int:
-        return max(self._timestamp, self._clock.now_ms()) + _MOST_AHEAD_MS
+        return max(self._timestamp, self._clock.now_ms() + self._ahead_ms) + _MOST_STEP_MS
+
+    def _set_time(self, timestamp: int) -> None:
+        """A record of this time was admitted."""
+        self._timestamp = timestamp
+        self._ahead_ms = max(self._ahead_ms, timestamp - self._clock.now_ms())
 
     # -- many records --------------------------------------------------------------------------
 
@@ -332,7 +340,7 @@ class RecordExpectations:
             is_end &= prepared < heads["phy_offset"]
             yield Field.PREPARED_TRANSACTION_OFFSET, (prepared != 0) & ~is_end
         age_ms = heads["store_timestamp"].astype(np.int64) - heads["born_timestamp"]
-        yield Field.BORN_TIMESTAMP, (age_ms < -_MOST_AHEAD_MS) | (age_ms > _OLDEST_BIRTH_MS)
+        yield Field.BORN_TIMESTAMP, (age_ms < -_MOST_UNBORN_MS) | (age_ms > _OLDEST_BIRTH_MS)
 
     def _out_of_order(self, records: RecordColumns, queues: _QueueOrder) -> NDArray[np.intp]:
         """Rows whose queueOffset is not the next one of its queue."""
@@ -369,14 +377,14 @@ class RecordExpectations:
         before = np.empty_like(timestamps)
         before[0] = self._timestamp
         before[1:] = timestamps[:-1]
-        is_back = timestamps < before - _MOST_BACK_MS
+        is_back = timestamps < before - _MOST_STEP_MS
         most_ms = self._most_ms()
-        is_ahead = timestamps > np.maximum(before + _MOST_AHEAD_MS, most_ms)
+        is_ahead = timestamps > np.maximum(before + _MOST_STEP_MS, most_ms)
         odd = is_back | is_ahead
         if not odd.any():
             return None
         row = int(odd.argmax())
-        if is_back[row] and row and timestamps[row] >= before[row - 1] - _MOST_BACK_MS:
+        if is_back[row] and row and timestamps[row] >= before[row - 1] - _MOST_STEP_MS:
             row -= 1  # The one before it is too late, rather than this one too early.
         text = f"storeTimestamp says {timestamps[row]}, the records beside it "
         beside = before[row], timestamps[min(row + 1, len(timestamps) - 1)]
@@ -400,7 +408,7 @@ class RecordExpectations:
             self._next[records.topics[topic_id], queue_id] = offset + 1
         last = heads[count - 1]
         self._store_host = _host_bytes(last)
-        self._timestamp = int(last["store_timestamp"])
+        self._set_time(int(last["store_timestamp"]))
 
 
 class _QueueOrder:
