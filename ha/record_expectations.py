@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ha.record_columns import RecordColumns, RecordFields, host_bytes
 from ipc.clock import Clock
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
-from store.record_arrays import RECORD_HEAD, Int64Array
+from store.record_arrays import Int64Array
 
 _DAY_MS: Final = 86_400_000
 _MOST_STEP_MS: Final = 60_000
@@ -39,22 +40,6 @@ _KNOWN_SYS_FLAGS: Final = 0x7FF
 _TOPIC_NAME: Final = re.compile(rb"[%|a-zA-Z0-9_-]+")
 _RADIX_LIMIT: Final = 1 << 16
 """Sort keys below this fit uint16, which numpy sorts by radix, ten times as fast."""
-
-
-def _head_with_host_parts() -> np.dtype[np.void]:
-    """RECORD_HEAD, the layout of a record with IPv4 hosts up to its body, with the port apart."""
-    parts = {
-        "born_host": [("born_address", "V4"), ("born_port", ">i4")],
-        "store_host": [("store_host", ">i8")],
-    }
-    fields: list[tuple[str, str]] = []
-    for name in RECORD_HEAD.names or ():
-        fields += parts.get(name, [(name, RECORD_HEAD[name].str)])
-    return np.dtype(fields)
-
-
-HEAD: Final = _head_with_host_parts()
-assert HEAD.itemsize == RECORD_HEAD.itemsize
 
 
 class Field(enum.StrEnum):
@@ -78,46 +63,6 @@ class Suspicion(NamedTuple):
 
     field: Field
     text: str
-
-
-class RecordFields(NamedTuple):
-    """The judged fields of one record. Hosts: the bytes as stored, address and port."""
-
-    topic: bytes
-    body_crc: int
-    queue_id: int
-    queue_offset: int
-    phy_offset: int
-    sys_flag: int
-    born_timestamp: int
-    born_port: int
-    store_timestamp: int
-    store_host: bytes
-    reconsume_times: int
-    prepared_transaction_offset: int
-
-
-class RecordColumns(NamedTuple):
-    """Records that follow each other, with IPv4 hosts. heads: of HEAD."""
-
-    heads: NDArray[Any]
-    topics: Sequence[bytes]
-    """The different topics; topic_ids are positions in it."""
-    topic_ids: Int64Array
-
-    def row(self, index: int) -> RecordFields:
-        """One record."""
-        head = self.heads[index]
-        return RecordFields(
-            topic=self.topics[int(self.topic_ids[index])],
-            store_host=_host_bytes(head),
-            **{name: int(head[name]) for name in _PLAIN_FIELDS},
-        )
-
-
-_PLAIN_FIELDS: Final = tuple(
-    name for name in RecordFields._fields if name not in ("topic", "store_host")
-)
 
 
 class QueueEnd(NamedTuple):
@@ -407,7 +352,7 @@ class RecordExpectations:
         ):
             self._next[records.topics[topic_id], queue_id] = offset + 1
         last = heads[count - 1]
-        self._store_host = _host_bytes(last)
+        self._store_host = host_bytes(last)
         self._set_time(int(last["store_timestamp"]))
 
 
@@ -440,7 +385,3 @@ def _starts(ordered: NDArray[Any]) -> Int64Array:
         return np.empty(0, np.int64)
     is_first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
     return np.array(np.flatnonzero(is_first), np.int64)
-
-
-def _host_bytes(head: Any) -> bytes:
-    return int(head["store_host"]).to_bytes(8, "big", signed=True)

@@ -143,7 +143,9 @@ def test_a_queue_that_the_slave_knows_goes_on_where_it_ends() -> None:
     for end in ends.values():
         assert judge(log, many=False, ends=lambda *_, end=end: end)[0] is None
     bad, position = judge(log, many=False, ends=lambda *_: QueueEnd(701, 701))
-    assert bad is not None and bad.is_record and position == 0
+    assert bad is not None
+    assert bad.is_record
+    assert position == 0
     assert "queueOffset says 700, queue TopicTest/0 goes on at 701" in bad.text
 
 
@@ -205,8 +207,10 @@ def test_a_field_that_cannot_be_is_named(kind: str, many: bool) -> None:
     for number in range(8):
         log.add(queue_offset=9 + number)
     bad, position = judge(log, many=many, ends=anywhere)
-    assert bad is not None and bad.is_record and not bad.came_before
-    assert bad.text.startswith(field) or field is Field.TOPIC and "is no topic's name" in bad.text
+    assert bad is not None
+    assert bad.is_record
+    assert not bad.came_before
+    assert bad.text.startswith(field) or (field is Field.TOPIC and "is no topic's name" in bad.text)
     assert position == place
 
 
@@ -217,7 +221,8 @@ def test_a_time_that_only_the_next_record_gives_away() -> None:
         past = NOW - 300 * 86_400_000 + number
         log.add(store_timestamp=past + (1 << 26 if number == 20 else 0), born_timestamp=past)
     bad, position = judge(log, many=True)
-    assert bad is not None and bad.text.startswith(Field.STORE_TIMESTAMP)
+    assert bad is not None
+    assert bad.text.startswith(Field.STORE_TIMESTAMP)
     assert position == log.starts[20]
 
 
@@ -283,7 +288,8 @@ def test_a_flip_on_the_way_is_right_the_second_time() -> None:
     flipped = bytearray(log.data)
     flipped[log.starts[30] + 22] ^= 1
     bad = slave.receive(flipped)
-    assert bad is not None and slave.position == log.starts[30]
+    assert bad is not None
+    assert slave.position == log.starts[30]
     assert slave.receive(log.data) is None
     assert slave.position == len(log.data)
 
@@ -336,7 +342,8 @@ def test_a_blank_is_no_gap() -> None:
     file = memoryview(bytes(file).ljust(SIZE, b"y"))
     made = RecordValidators(SIZE, at_zero, SystemClock(), check_crc=False)
     first = made.begin(0)
-    assert first.check(file, SIZE) is None and first.position == SIZE
+    assert first.check(file, SIZE) is None
+    assert first.position == SIZE
     following = message("TopicTest", 0, 2, phy_offset=SIZE, born_timestamp=NOW, store_timestamp=NOW)
     record = encode_record(following)
     assert made.begin(SIZE).check(memoryview(record.ljust(SIZE, b"\0")), SIZE + len(record)) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,8 @@ from remoting.request_code import RequestCode
 from store.message_codec import record_head
 from tests.interop import harness
 from tests.interop.processes import wait_until
-from tests.interop.replication import Group, log_end, log_files, wait_caught_up
-from tests.support.flipping_relay import FlippingRelay
+from tests.interop.replication import Group, log_files, wait_caught_up
+from tests.support.armed_relay import ArmedRelay
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -86,6 +86,11 @@ def send(master: harness.Broker, count: int) -> list[int]:
     return codes
 
 
+def wait_flips(relays: Iterable[ArmedRelay], count: int) -> None:
+    """Until each has flipped so many bits."""
+    wait_until(lambda: {len(relay.flipped) for relay in relays} == {count}, f"{count} flips")
+
+
 def bounds(broker: harness.Broker) -> list[int]:
     """The max offset of every queue."""
     with broker.client() as client:
@@ -105,18 +110,18 @@ def test_few_flipped_bits_are_kept_and_no_queue_is_damaged(
     """60 flips to each slave. Each is repaired, or in a field that nothing can be compared with."""
     target = ("127.0.0.1", group.master.port + 1)
     chance = random.Random(SEED)
-    with FlippingRelay(target, SEED) as first, FlippingRelay(target, SEED + 1) as second:
+    with ArmedRelay(target, SEED) as first, ArmedRelay(target, SEED + 1) as second:
         relays = (first, second)
         for slave, relay, level in zip(group.slaves, relays, LEVELS, strict=True):
             slave.configure(haMasterAddress=relay.address, haAckLevel=level)
             slave.start()
         send(group.master, 40)
         wait_caught_up(group)
-        for number in range(60):
+        for expected in range(1, 61):
             for relay in relays:
                 relay.arm()
             send(group.master, 1)
-            wait_until(lambda: all(len(relay.flipped) > number for relay in relays), "the flips")
+            wait_flips(relays, expected)
             wait_caught_up(group, 20)
             # The last record is compared with the master's on every new link: let it be a good one.
             send(group.master, chance.randrange(1, 4))

@@ -16,7 +16,7 @@ from ha.frame import FRAME_HEADER
 _STEP_S = 0.2
 
 
-class FlippingRelay:
+class ArmedRelay:
     """`arm` asks for one flip in the next frame with bytes; `flipped` has the log offsets."""
 
     def __init__(self, target: tuple[str, int], seed: int) -> None:
@@ -58,12 +58,15 @@ class FlippingRelay:
             except TimeoutError:
                 continue
             self.links += 1
-            with contextlib.suppress(OSError), slave:
-                with socket.create_connection(self._target) as master:
-                    down = threading.Thread(target=self._down, args=(master, slave), daemon=True)
-                    down.start()
-                    self._up(slave, master)
-                    down.join(10)
+            with contextlib.suppress(OSError):
+                self._relay(slave, socket.create_connection(self._target))
+
+    def _relay(self, slave: socket.socket, master: socket.socket) -> None:
+        with slave, master:
+            down = threading.Thread(target=self._down, args=(master, slave), daemon=True)
+            down.start()
+            self._up(slave, master)
+            down.join(10)
 
     def _up(self, slave: socket.socket, master: socket.socket) -> None:
         """Reports, as they are, until one side has closed."""
