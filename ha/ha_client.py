@@ -17,7 +17,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ha.async_call import AsyncCall
 from ha.client_selector import ClientSelector
@@ -46,6 +46,9 @@ from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import StoreError
 from store.replica_log import ReplicaLog
 
+if TYPE_CHECKING:
+    from ha.record_validator import RecordValidators
+
 log = logging.getLogger(__name__)
 
 _NO_ADDRESS_MS: Final = 500
@@ -73,6 +76,7 @@ class HAClient(ServiceThread):
         begin_log: LogBeginner,
         tls: ssl.SSLContext | None,
         on_connected: Callable[[str, str], None],
+        validators: RecordValidators,
         on_named: Callable[[], None] = lambda: None,
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
@@ -90,6 +94,7 @@ class HAClient(ServiceThread):
         self._request_resync = request_resync
         self._on_connected = on_connected
         self._on_named = on_named
+        self._validators = validators
         self._selector = ClientSelector(
             wait_notify, clock, new_selector=new_selector, is_stopping=lambda: self.stopped
         )
@@ -107,6 +112,8 @@ class HAClient(ServiceThread):
         self._named_broker: str | None = None
         self._link_lasted = False
         """The last round's link was open for at least haReconnectInterval."""
+        self._passing_at = -1
+        """Where our log ended when the last link closed that was opened anew at once."""
         self._last_read_ms = self._last_write_ms = 0
         self._received = 0
         """Over the links that are closed."""
@@ -192,9 +199,16 @@ class HAClient(ServiceThread):
             self._refuse(divergence, found, address)
         except LinkClosedError as error:
             self._note_closed(error)
+            if error.is_passing:
+                return self._rest_of_passing()
         except (StoreError, OSError) as error:
             self._note_closed(LinkClosedError(None, f"replication stalled: {error}"))
         return self._retry_soon_ms if self._link_lasted else self._config.ha_reconnect_interval
+
+    def _rest_of_passing(self) -> int:
+        """None, unless the link before ended at the same place."""
+        before, self._passing_at = self._passing_at, self._log.max_phy_offset
+        return self._retry_soon_ms if before == self._passing_at else 0
 
     @property
     def _retry_soon_ms(self) -> int:
@@ -295,6 +309,7 @@ class HAClient(ServiceThread):
                 self._page,
                 self._config,
                 self._clock,
+                self._validators,
                 is_checked=connected.is_checked,
             )
             self._note_hello(connected.hello)

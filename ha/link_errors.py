@@ -17,11 +17,15 @@ TLS_WAY_OUT: Final = (
 
 
 class LinkClosedError(Exception):
-    """The link is closed. `reason` is counted unless None; the text names cause and remedy."""
+    """The link is closed. `reason` is counted unless None; the text names cause and remedy.
+    `is_passing`: the next link, opened at once, probably has not the same trouble."""
 
-    def __init__(self, reason: RefusalReason | None, text: str) -> None:
+    def __init__(
+        self, reason: RefusalReason | None, text: str, *, is_passing: bool = False
+    ) -> None:
         super().__init__(text)
         self.reason = reason
+        self.is_passing = is_passing
 
 
 def tls_failure(error: ssl.SSLError) -> LinkClosedError:
