@@ -305,6 +305,11 @@ class MessageStoreConfig:
         return self.root / "clean.exit"
 
     @property
+    def fsync_failed_path(self) -> Path:
+        """Our own: a flush failed, and what it left in the page cache is to be written again."""
+        return self.root / "fsync_failed.json"
+
+    @property
     def queue_states_path(self) -> Path:
         """Our own: what the last clean stop remembers of each consume queue."""
         return self.root / "queues.exit"
