@@ -310,6 +310,11 @@ class MessageStoreConfig:
         return self.root / "fsync_failed.json"
 
     @property
+    def retention_time_path(self) -> Path:
+        """Our own: the time by which files age, for the next start."""
+        return self.root / "retention.json"
+
+    @property
     def queue_states_path(self) -> Path:
         """Our own: what the last clean stop remembers of each consume queue."""
         return self.root / "queues.exit"
