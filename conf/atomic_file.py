@@ -30,7 +30,7 @@ def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | N
     that it names is replaced, not the link.
     """
     target = path.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_directory(target.parent)
     temporary = _beside(target, ".tmp")
     _write_synced(temporary, data, mode)
     old = _keep_old(target) if backup else None
@@ -38,6 +38,16 @@ def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | N
     if old is not None:
         os.replace(old, backup_path(target))
     sync_directory(target.parent)
+
+
+def _make_directory(directory: Path) -> None:
+    """With the parents that it lacks; their names survive a power loss, too."""
+    if directory.is_dir():
+        return
+    if directory.parent != directory:
+        _make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync_directory(directory.parent)
 
 
 def backup_path(path: Path) -> Path:

@@ -19,7 +19,13 @@ from typing import Final
 
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import DiskFullError
-from store.mapped_file import MappedFile, create_allocated, file_name, sync_directory
+from store.mapped_file import (
+    MappedFile,
+    create_allocated,
+    file_name,
+    make_directory,
+    sync_directory,
+)
 from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
@@ -184,7 +190,7 @@ class AllocateMappedFileService(ServiceThread):
     def _allocate(self, start: int) -> None:
         path = self._path(start)
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self._directory)
             if not path.exists() or path.stat().st_size < self._file_size:
                 create_allocated(path, self._file_size)
                 sync_directory(self._directory)

@@ -6,9 +6,11 @@ file at a time. It knows no content. (conf.atomic_file does the same; this room 
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
+from store.errors import FlushFailedError
 from store.mapped_file import sync_directory
 
 
@@ -25,4 +27,8 @@ def atomic_write(path: Path, data: bytes) -> None:
     finally:
         os.close(fd)
     os.replace(temporary, path)
-    sync_directory(path.parent)
+    try:
+        sync_directory(path.parent)
+    except FlushFailedError as error:
+        # All of the file is written anew at the next try: nothing has to stop for that.
+        raise OSError(errno.EIO, str(error)) from error

@@ -11,6 +11,10 @@ RocketMQ's DefaultMessageStore.CleanCommitLogService; it logs a state once, when
     <= diskSpaceCleanForciblyRatio  sends are allowed again
     > diskMaxUsedSpaceRatio         expired files go at any hour
     otherwise                       expired files go in the hours of deleteWhen
+
+A file's age is the time that has passed since it was written last, by RetentionClock: a wall clock
+that jumps ages no file. Along the log times never decrease, and none lies in the future: a file
+whose time contradicts that was written while the clock was wrong, and gets a later one.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from __future__ import annotations
 import datetime
 import enum
 import logging
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +33,7 @@ from ipc.service_thread import FailureHandler, ServiceThread
 from store.disk_space import DiskUsage, used_ratio
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_store_config import MessageStoreConfig
+from store.retention_clock import RetentionClock
 from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
@@ -178,6 +184,7 @@ class CleanCommitLogService(ServiceThread):
         self._rules = RetentionRules.of(config)
         self._flags = flags
         self._clock = clock
+        self._time = RetentionClock(clock, config.retention_time_path)
         self._keep_from = keep_from
         self._publish_min_offset = publish_min_offset
         self._usage = usage
@@ -216,12 +223,21 @@ class CleanCommitLogService(ServiceThread):
         self._report_stuck(decision, deleted)
         return deleted
 
+    def finish(self) -> None:
+        """Keep the time by which files age."""
+        self._time.save(at_once=True)
+
     def _facts(self) -> RetentionFacts:
-        now_ms = self._clock.now_ms()
+        files = list_store_files(self._config.commit_log_path)
+        self._time.begin_at(max((file.mtime_ms for file in files), default=0))
+        now_ms = self._time.now_ms()
+        self._time.save()
         return RetentionFacts(
             now_ms=now_ms,
-            local_hour=datetime.datetime.fromtimestamp(now_ms / 1000).astimezone().hour,
-            files=list_store_files(self._config.commit_log_path),
+            local_hour=datetime.datetime.fromtimestamp(self._clock.now_ms() / 1000)
+            .astimezone()
+            .hour,
+            files=_correct_times(files, self._time.latest_ms()),
             keep_from=self._keep_from(),
             commit_log_used=self._used(self._config.commit_log_path),
             consume_queue_used=self._used(self._config.consume_queue_path),
@@ -274,6 +290,37 @@ class CleanCommitLogService(ServiceThread):
                 decision.level.name,
             )
         self._was_stuck = stuck
+
+
+def _correct_times(files: list[StoreFile], latest_ms: int) -> list[StoreFile]:
+    """Files that are not written any more, with possible times: not after `latest_ms`, and not
+    before an earlier file; such a one gets the time of the next file that has a possible one. What
+    is corrected is so on disk, too: the files that contradict it will be gone."""
+    corrected: list[StoreFile] = []
+    low_ms = 0
+    for at, file in enumerate(files[:-1]):
+        mtime_ms = min(file.mtime_ms, latest_ms)
+        if mtime_ms < low_ms:
+            later = (min(each.mtime_ms, latest_ms) for each in files[at + 1 :])
+            mtime_ms = next((each for each in later if each >= low_ms), latest_ms)
+        low_ms = max(low_ms, min(file.mtime_ms, latest_ms))
+        corrected.append(file if mtime_ms == file.mtime_ms else _set_time(file, mtime_ms))
+    return [*corrected, *files[-1:]]
+
+
+def _set_time(file: StoreFile, mtime_ms: int) -> StoreFile:
+    try:
+        os.utime(file.path, ns=(mtime_ms * 10**6, mtime_ms * 10**6))
+    except OSError as error:
+        log.warning("%s: its time cannot be set: %s", file.path, error.strerror)
+    else:
+        log.warning(
+            "%s: by its time it was written at %s ms, which cannot be: %s ms is taken",
+            file.path,
+            file.mtime_ms,
+            mtime_ms,
+        )
+    return replace(file, mtime_ms=mtime_ms)
 
 
 def _how(decision: RetentionDecision) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from store.atomic_write import atomic_write
-from store.mapped_file import sync_directory
+from store.mapped_file import make_directory, sync_directory
 from store.mapped_file_queue import MappedFileQueue
 
 log = logging.getLogger(__name__)
@@ -44,10 +44,10 @@ class CleanExit:
 
 
 def create_abort(path: Path) -> None:
-    """Record that the store is open; on disk when it returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    sync_directory(path.parent)
+    """Record that the store is open, in this boot; on disk when it returns. Raises
+    FlushFailedError, OSError."""
+    make_directory(path.parent)
+    atomic_write(path, boot_id().encode("ascii"))
 
 
 def delete_abort(path: Path) -> None:
@@ -59,6 +59,16 @@ def delete_abort(path: Path) -> None:
 def boot_id() -> str:
     """Tells this boot of the machine from others: pages that were not on disk are lost with it."""
     return _BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def is_of_another_boot(abort_path: Path) -> bool:
+    """Whether `abort` names another boot: nothing is left in memory of what was written then. False
+    when it names none, or cannot be read."""
+    try:
+        named = abort_path.read_text(encoding="ascii", errors="replace").strip(" \0\n")
+    except OSError:
+        return False
+    return named not in ("", boot_id())
 
 
 def machine_went_down(abort_path: Path) -> bool:

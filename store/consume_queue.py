@@ -447,6 +447,22 @@ class ConsumeQueue:
 
     # -- flushing ------------------------------------------------------------------------------
 
+    def write_again(self, phy_offset: int) -> None:
+        """Write the units of the records from `phy_offset` on again, and the names of the files:
+        they count as not flushed. Raises DiskFullError, StoreError."""
+        if self.max_phy_offset <= phy_offset:
+            return
+        position = self._find_first(self._start, phy_offset)
+        self.flushed = min(self.flushed, position)
+        self.names_unsynced = True
+        while position < self._end:
+            units = self._read(position, min(_LARGEST_SCAN, self._end - position))
+            data = memoryview(units.tobytes())
+            if not data:
+                return
+            self._files.write(self.topic, self.queue_id, position, data)
+            position += len(data)
+
     def dirty_pages(self) -> int:
         """4 KiB pages begun since the last flush, counted as in RocketMQ."""
         return self._end // _PAGE - self.flushed // _PAGE

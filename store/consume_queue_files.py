@@ -156,12 +156,13 @@ class ConsumeQueueFiles:
         return True
 
     def zero_from(self, topic: str, queue_id: int, position: int) -> None:
-        """Zero a file from `position` to its end, durably: nothing behind it comes back to life."""
+        """Zero a file from `position` to its end, durably: nothing behind it comes back to life.
+        Raises FlushFailedError, OSError."""
         at = position % self.file_size
         fd = self._cache.get((topic, queue_id, position - at))
         os.ftruncate(fd, at)
         os.ftruncate(fd, self.file_size)
-        os.fdatasync(fd)
+        self._sync(fd, self.path(topic, queue_id, position - at))
 
     def delete(self, topic: str, queue_id: int, start: int) -> None:
         """Delete one file, if it is there."""
@@ -188,11 +189,15 @@ class ConsumeQueueFiles:
         except FileNotFoundError:
             return  # Deleted in the meantime.
         try:
+            self._sync(fd, path)
+        finally:
+            os.close(fd)
+
+    def _sync(self, fd: int, path: str) -> None:
+        try:
             os.fdatasync(fd)
         except OSError as error:
             raise FlushFailedError(f"fdatasync of {path}: {error}") from error
-        finally:
-            os.close(fd)
 
     def sync_names(self, topic: str, queue_id: int) -> None:
         """The names of a queue's new files are on disk afterwards. Any thread."""

@@ -306,6 +306,15 @@ class ConsumeQueueTable:
 
     # -- flushing ------------------------------------------------------------------------------
 
+    def write_again(self, phy_offset: int) -> None:
+        """The units of all records from `phy_offset` on are written again and due to be flushed.
+        Raises DiskFullError, StoreError."""
+        with self.lock:
+            for queue in self:
+                queue.write_again(phy_offset)
+                if queue.is_dirty:
+                    self._dirty[queue] = None
+
     def flush(self, least_pages: int) -> int:
         """Bring units to disk: of queues with at least `least_pages` new pages; 0 = of all.
 

@@ -8,6 +8,7 @@ start / shutdown of RocketMQ.
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import math
@@ -33,7 +34,9 @@ from store.control_slots import (
     refuse_writes,
 )
 from store.derived_files import DerivedFiles
+from store.errors import FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
+from store.flush_failure import UNKNOWN, note_flush_failure
 from store.flush_real_time_service import FlushRealTimeService
 from store.group_commit_service import GroupCommitService
 from store.log_flusher import LogFlusher
@@ -90,7 +93,7 @@ class DefaultMessageStore:
         self._counters = page.counters
         self._bell = bell
         self._clock = clock
-        self._on_failure = on_failure
+        self._on_failure = self._noting(on_failure)
         self._flushes_at_once = (
             config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
         )
@@ -109,7 +112,12 @@ class DefaultMessageStore:
         Raises StoreError, OSError.
         """
         opening = StoreOpening(self._config, self._page, self._derived, self._progress, self._clock)
-        self._build_services(flushed_from=opening.open())
+        try:
+            self._build_services(flushed_from=opening.open())
+        except FlushFailedError as error:
+            # Up to where the log was flushed is what the next start finds out, or what was noted.
+            note_flush_failure(self._config.fsync_failed_path, error, UNKNOWN)
+            raise
         self._counters[STORE_STATE] = StoreState.READY
         self._progress.ring_readers()
 
@@ -121,8 +129,18 @@ class DefaultMessageStore:
     def shutdown(self, *, writer_has_stopped: bool) -> None:
         """Stop the services in the reverse order; mark the store as whole when it is.
 
-        writer_has_stopped: False keeps the abort file, since the log may still grow.
+        writer_has_stopped: False keeps the abort file, since the log may still grow. Raises
+        FlushFailedError: the abort file stays.
         """
+        try:
+            self._shut_down(writer_has_stopped)
+        except (FlushFailedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EIO:
+                raise
+            self._note(error)
+            raise FlushFailedError(f"closing the store failed: {error}") from error
+
+    def _shut_down(self, writer_has_stopped: bool) -> None:
         results = [service.shutdown() for service in reversed(self._services)]
         failed = any(service.failure is not None for service in self._services)
         self._derived.close()
@@ -139,6 +157,20 @@ class DefaultMessageStore:
             log.warning("closed without a clean exit (%s bytes not dispatched)", behind)
         self._counters[STORE_STATE] = StoreState.STOPPED
         self._derived.source.close()
+
+    def _noting(self, on_failure: FailureHandler) -> FailureHandler:
+        """on_failure, which may not return; a failed flush is written down before."""
+
+        def handle(service: ServiceThread, error: Exception) -> None:
+            if isinstance(error, FlushFailedError):
+                self._note(error)
+            on_failure(service, error)
+
+        return handle
+
+    def _note(self, error: Exception) -> None:
+        path = self._config.fsync_failed_path
+        note_flush_failure(path, error, self._counters[FLUSHED_OFFSET])
 
     # -- services ------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import DiskFullError, FlushFailedError, StoreError, WrongFileSizeError
+from store.mapped_file import make_directory, sync_directory
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class IndexFile:
         end_timestamp: int,
     ) -> Self:
         """A new file, its header preset with the end of the previous file (0, 0 without one)."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             # Full length first: a file truncated by a crash is then empty (IndexService.load).
@@ -114,6 +115,7 @@ class IndexFile:
             raise _disk_error(path, error) from error
         finally:
             os.close(fd)
+        sync_directory(path.parent)
         return cls(path, hash_slot_num, max_index_num, writable=True)
 
     # -- header --------------------------------------------------------------------------------

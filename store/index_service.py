@@ -176,8 +176,11 @@ class IndexService:
             self._on_flushed(end_timestamp)
 
     def shutdown(self) -> None:
-        """Flush and close; idempotent."""
+        """Flush and close; idempotent. Raises FlushFailedError, also one that has happened in the
+        background."""
         self._join_flushing(_JOIN_TIMEOUT_S)
+        if self._failure is not None:
+            raise self._failure
         self.flush()
         with self._lock:
             for file in self._files:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from store.errors import DiskFullError, StoreError
+from store.errors import DiskFullError, FlushFailedError, StoreError
 
 NAME_DIGITS: Final = 20
 _ZERO_STEP: Final = 1 << 20
@@ -45,16 +45,18 @@ def create_allocated(path: Path, size: int) -> None:
     """Create `path` with `size` allocated zero bytes, or complete a shorter file.
 
     What the file holds stays. A file that was new is removed again when it fails. Raises
-    DiskFullError, OSError.
+    DiskFullError, FlushFailedError, OSError.
     """
     is_new = not path.exists()
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.posix_fallocate(fd, 0, size)
-        os.fsync(fd)
-    except OSError as error:
+        _sync(fd, path)
+    except (OSError, FlushFailedError) as error:
         if is_new:
             path.unlink(missing_ok=True)
+        if isinstance(error, FlushFailedError):
+            raise
         if error.errno in _NO_SPACE:
             raise DiskFullError(
                 f"{path}: no room for {size} bytes ({error.strerror}); "
@@ -67,19 +69,44 @@ def create_allocated(path: Path, size: int) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """fsync a directory: names created and removed in it survive a power loss."""
+    """fsync a directory: names created and removed in it survive a power loss. Raises
+    FlushFailedError, OSError."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        _sync(fd, directory)
     finally:
         os.close(fd)
+
+
+def make_directory(directory: Path) -> None:
+    """Create a directory with the parents that it lacks; the new names survive a power loss. One
+    that is there costs nothing. Raises FlushFailedError, OSError."""
+    if directory.is_dir():
+        return
+    if directory.parent != directory:
+        make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync_directory(directory.parent)
+
+
+def _sync(fd: int, path: Path) -> None:
+    """fsync. No room on the disk is an OSError, everything else a FlushFailedError."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise
+        raise FlushFailedError(
+            f"{path}: fsync failed: {error.strerror or error}; what the disk holds is unknown. The "
+            "broker stops; check the disk (dmesg), then start it: it recovers"
+        ) from error
 
 
 def zero_range(path: Path, start: int, end: int) -> None:
     """Make [start, end) of a file zero, on disk when it returns. Blocks stay allocated.
 
     One FALLOC_FL_ZERO_RANGE where the file system can (ext4, XFS), written zeros elsewhere.
-    Mappings of the file see it. Raises OSError.
+    Mappings of the file see it. Raises FlushFailedError, OSError.
     """
     if start >= end:
         return
@@ -87,7 +114,7 @@ def zero_range(path: Path, start: int, end: int) -> None:
     try:
         if not _fallocate_zero(fd, start, end - start):
             _write_zeros(fd, start, end)
-        os.fsync(fd)
+        _sync(fd, path)
     finally:
         os.close(fd)
 

@@ -17,7 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from store.errors import StoreError, WrongFileSizeError
-from store.mapped_file import MappedFile, create_allocated, file_name, find_start_offset
+from store.mapped_file import (
+    MappedFile,
+    create_allocated,
+    file_name,
+    find_start_offset,
+    make_directory,
+)
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +85,7 @@ class MappedFileQueue:
         finds the tail in it). Raises WrongFileSizeError for any other wrong length, StoreError
         for a gap between files.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory)
         self._report_strangers()
         files = list_store_files(self.directory)
         for file in files[:-1]:

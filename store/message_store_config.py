@@ -311,6 +311,16 @@ class MessageStoreConfig:
         return self.root / "clean.exit"
 
     @property
+    def fsync_failed_path(self) -> Path:
+        """Our own: a flush failed, and what it left in the page cache is to be written again."""
+        return self.root / "fsync_failed.json"
+
+    @property
+    def retention_time_path(self) -> Path:
+        """Our own: the time by which files age, for the next start."""
+        return self.root / "retention.json"
+
+    @property
     def queue_states_path(self) -> Path:
         """Our own: what the last clean stop remembers of each consume queue."""
         return self.root / "queues.exit"

@@ -30,7 +30,13 @@ from typing import Final
 
 from store.clean_exit import remove_clean_exit
 from store.errors import DiskFullError, StoreError
-from store.mapped_file import MappedFile, file_name, sync_directory, zero_range
+from store.mapped_file import (
+    MappedFile,
+    file_name,
+    make_directory,
+    sync_directory,
+    zero_range,
+)
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_codec import (
     RecordKind,
@@ -111,8 +117,8 @@ def _announce(request: ResyncRequest, places: list[Path]) -> str:
 
 
 def _make_directory(path: Path) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    sync_directory(path.parent)
+    make_directory(path)
+    sync_directory(path.parent)  # The process that made it may have died before.
 
 
 def _backup_of(path: Path, name: str) -> Path:

@@ -22,6 +22,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, Self
 
+from store.errors import FlushFailedError
+
 log = logging.getLogger(__name__)
 
 CHECKPOINT_SIZE: Final = 4096
@@ -71,15 +73,21 @@ class StoreCheckpoint:
         return max(0, newest)
 
     def flush(self) -> None:
-        """Write the file in place and fdatasync it. Raises OSError."""
+        """Write the file in place and fdatasync it. Raises FlushFailedError, OSError."""
         with self._lock:
             raw = self._encode()
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 os.pwrite(fd, raw, 0)
-                os.fdatasync(fd)
+                self._sync(fd)
             finally:
                 os.close(fd)
+
+    def _sync(self, fd: int) -> None:
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise FlushFailedError(f"fdatasync of {self.path}: {error}") from error
 
     def _encode(self) -> bytes:
         times = (self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)

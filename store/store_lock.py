@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from store.errors import StoreError, StoreLockedError
+from store.mapped_file import make_directory
 
 _CONTENT: Final = b"lock"
 _FLOCK: Final = struct.Struct("@hhqqi4x")
@@ -36,7 +37,7 @@ class StoreLock:
         if self._fd >= 0:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path.parent)
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be opened: {error.strerror}") from error

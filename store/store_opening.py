@@ -15,8 +15,8 @@ from typing import Final
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage, ProcessIndex
+from store.cache_repair import CacheRepair
 from store.clean_exit import (
-    boot_id,
     create_abort,
     machine_went_down,
     read_clean_exit,
@@ -35,12 +35,14 @@ from store.control_slots import (
     StoreState,
 )
 from store.derived_files import DerivedFiles
+from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
 from store.queue_states import load_queue_states
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.reput_message_service import dispatch_range
+from store.resync_request import REQUEST_NAME
 from store.store_checkpoint import StoreCheckpoint
 from store.store_progress import StoreProgress
 
@@ -81,16 +83,24 @@ class StoreOpening:
         OSError.
         """
         rejoins = self._counters[STORE_STATE] == StoreState.READY
+        repair = CacheRepair(self._config, self._beat)
         if not rejoins:
-            perform_request(self._config, lambda: self._page.beat_starting(ProcessIndex.STORE))
+            if (self._config.root / REQUEST_NAME).exists():
+                repair.rewrite_files()
+            perform_request(self._config, self._beat)
         for path in (self._config.commit_log_path, self._config.consume_queue_path):
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(path)
         self._progress.load_checkpoint()
-        return self._rejoin() if rejoins else self._recover()
+        flushed = self._rejoin(repair) if rejoins else self._recover(repair)
+        repair.finish()
+        return flushed
+
+    def _beat(self) -> None:
+        self._page.beat_starting(ProcessIndex.STORE)
 
     # -- a fresh start -------------------------------------------------------------------------
 
-    def _recover(self) -> int:
+    def _recover(self, repair: CacheRepair) -> int:
         config = self._config
         self._counters[STORE_STATE] = StoreState.RECOVERING
         crashed = config.abort_path.exists()
@@ -112,7 +122,10 @@ class StoreOpening:
         self._publish_log(found)
         self._load_queues(as_left=found.trusted or (crashed and not lost_pages))
         self._queues.truncate(found.max_phy_offset)
-        self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
+        if repair.is_due:
+            self._write_again(repair, found)
+        index_is_whole = not lost_pages and repair.failure is None
+        self._load_index(found.max_phy_offset, exited_ok=index_is_whole)
         start = self._dispatch_start(found, crashed=crashed)
         if clean_exit is not None and found.trusted and len(self._queues) < clean_exit.queue_count:
             missing = clean_exit.queue_count - len(self._queues)
@@ -121,16 +134,24 @@ class StoreOpening:
         if crashed:
             self._drop_torn_units(start)
         self._dispatch_rest(start, found.max_phy_offset)
-        if not found.trusted and found.start_scanned_at is not None:
+        if not found.trusted and found.start_scanned_at is not None and not repair.is_due:
             return found.start_scanned_at
         return found.max_phy_offset
+
+    def _write_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
+        """What the cache has and the disk perhaps lacks: the log above its last good flush, and the
+        units of its records, which the first flush of the queues brings to disk."""
+        scanned = found.start_scanned_at if found.start_scanned_at is not None else -1
+        start = scanned if repair.flushed_offset is None else repair.flushed_offset
+        if start >= 0:
+            repair.rewrite_log(start, found.max_phy_offset)
+        self._queues.write_again(max(scanned, found.min_phy_offset))
 
     def _mark_open(self) -> None:
         """From now on the files change: clean.exit is removed, abort exists."""
         config = self._config
         remove_clean_exit(config.clean_exit_path)
         create_abort(config.abort_path)
-        config.abort_path.write_text(boot_id(), encoding="ascii")
 
     def _publish_log(self, found: RecoveryResult) -> None:
         counters = self._counters
@@ -161,12 +182,14 @@ class StoreOpening:
 
     # -- a rejoin ------------------------------------------------------------------------------
 
-    def _rejoin(self) -> int:
+    def _rejoin(self, repair: CacheRepair) -> int:
         """The log has its writer, the queues their readers: only what this process derives is
         loaded again, and the queue table stays correct and readable throughout. What is not
         dispatched yet, perhaps half a record on a slave, is left to ReputMessageService."""
         log.warning("rejoining a living log writer: dispatch continues from the control page")
         counters = self._counters
+        # The store that died may have seen a flush fail.
+        repair.rewrite_log(counters[FLUSHED_OFFSET], counters[MAX_PHY_OFFSET])
         self._load_queues()
         self._drop_unpublished_units()
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
@@ -240,7 +263,7 @@ class StoreOpening:
 
         def report(done: int, total: int) -> None:
             nonlocal last_ms
-            self._page.beat_starting(ProcessIndex.STORE)
+            self._beat()
             now_ms = self._clock.monotonic_ms()
             if now_ms - last_ms >= 1_000:
                 last_ms = now_ms

@@ -13,6 +13,7 @@ import contextlib
 import enum
 import gzip
 import http.server
+import io
 import logging
 import socket
 import sys
@@ -37,6 +38,9 @@ _PATIENCE_S: Final = 1.0
 _LEAVING_S: Final = 2.0
 """How long the thread of a closed connection may take to end."""
 _REQUEST_TIMEOUT_S: Final = 10.0
+"""How long a request may take until it has arrived as a whole, and then its response."""
+_LONGEST_REQUEST: Final = 16_384
+"""Bytes of a request with its headers."""
 _QUIET_S: Final = 60.0
 """Minimum interval between log lines about too many connections."""
 _LONGEST: Final = 8192
@@ -191,11 +195,48 @@ class _Server(http.server.ThreadingHTTPServer):
             log.error("metrics: %s", client_address, exc_info=error)
 
 
+class _RequestBytes(io.RawIOBase):
+    """What a client sends: no more than a request has, and not for longer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._until_s = time.monotonic() + _REQUEST_TIMEOUT_S
+        self._left = _LONGEST_REQUEST
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Raises TimeoutError, ConnectionAbortedError (too long): the connection is closed."""
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"no whole request within {_REQUEST_TIMEOUT_S:g} s")
+        if not self._left:
+            raise ConnectionAbortedError(f"a request of more than {_LONGEST_REQUEST} bytes")
+        self._connection.settimeout(left_s)
+        count = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._left -= count
+        return count
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     """One connection, one request. `site` is set by a subclass."""
 
-    timeout = _REQUEST_TIMEOUT_S
     site: SupervisorMetrics
+
+    def setup(self) -> None:
+        """The request, and then the response, have _REQUEST_TIMEOUT_S each."""
+        self.timeout = _REQUEST_TIMEOUT_S
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_RequestBytes(self.connection))
+
+    def parse_request(self) -> bool:
+        """The request has arrived as a whole, or is refused."""
+        understood = super().parse_request()
+        self.connection.settimeout(_REQUEST_TIMEOUT_S)
+        return understood
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]

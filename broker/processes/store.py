@@ -14,7 +14,7 @@ from broker.processes.child import Child, ring_nobody, run_child
 from broker.settings.changeable_keys import CHANGE_RETENTION
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
-from broker.supervisor.process_end import EXIT_FAILED, service_guard
+from broker.supervisor.process_end import EXIT_FAILED, end_process, service_guard
 from conf.config_loader import update
 from ha.ha_config import HaAckLevel
 from ipc.clock import SystemClock
@@ -49,6 +49,9 @@ def main(child: Child) -> None:
     )
     try:
         store.open()
+    except FlushFailedError as error:
+        log.critical("the store cannot be opened: %s", error)
+        end_process("store", error, EXIT_FLUSH_FAILED)
     except StoreError as error:
         log.critical("the store cannot be opened: %s", error)
         child.say(f"mqbroker: the store cannot be opened: {error}")
@@ -65,7 +68,11 @@ def main(child: Child) -> None:
         for peer, handlers in commands
     ]
     child.serve(*servers)
-    store.shutdown(writer_has_stopped=not child.orphaned)
+    try:
+        store.shutdown(writer_has_stopped=not child.orphaned)
+    except FlushFailedError as error:
+        log.critical("the store is not closed orderly", exc_info=True)
+        end_process("store", error, EXIT_FLUSH_FAILED)
 
 
 def _handlers(

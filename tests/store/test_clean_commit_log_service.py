@@ -134,8 +134,8 @@ class Rig:
         self.directory.mkdir(parents=True)
         noon = datetime.datetime(2026, 3, 4, 12, 0, 0).astimezone()
         self.clock = ManualClock(int(noon.timestamp() * 1000))
-        for n in range(5):
-            self.make(n, age_hours=100 - 20 * n)
+        for n, age_hours in enumerate((100, 80, 60, 40, 0)):
+            self.make(n, age_hours)
         self.used = 0.1
         self.flags = RunningFlags(lambda value, reason: None)
         self.events: list[str] = []
@@ -178,6 +178,48 @@ def test_the_hour_is_local(rig: Rig) -> None:
     assert rig.service.run_once() == 0
     rig.clock.jump_to(rig.clock.now_ms() - 8 * HOUR)
     assert rig.service.run_once() == 2
+
+
+@pytest.mark.parametrize("days", [30, -30])
+def test_a_clock_that_jumps_ages_no_file(rig: Rig, days: int) -> None:
+    """Half a minute in another month, and a file that was finished meanwhile."""
+    rig.service.use_rules(replace(RULES, delete_hours=frozenset({12})))
+    assert rig.service.run_once() == 2
+    begin_ms = rig.clock.now_ms()
+    rig.clock.jump_to(begin_ms + days * 24 * HOUR)
+    for _ in range(3):
+        rig.clock.advance(10_000)
+        rig.make(3, age_hours=0)
+        assert rig.service.run_once() == 0
+    rig.clock.jump_to(begin_ms + 30_000)
+    for _ in range(300):
+        rig.clock.advance(10_000)
+        assert rig.service.run_once() == 0
+    assert rig.left() == 3
+    low, high = (path.stat().st_mtime for path in sorted(rig.directory.iterdir())[:2])
+    assert low <= high <= rig.clock.now_ms() / 1000, "what cannot be was corrected"
+    rig.clock.advance(12 * HOUR)
+    rig.service.execute_delete_files_manually()
+    assert rig.service.run_once() == 1, "60 hours old then, 73 now"
+
+
+def test_a_restart_while_the_clock_is_wrong(rig: Rig) -> None:
+    rig.service.use_rules(replace(RULES, delete_hours=frozenset({12})))
+    assert rig.service.run_once() == 2
+    rig.service.finish()
+    rig.clock.jump_to(rig.clock.now_ms() + 30 * 24 * HOUR)
+    again = CleanCommitLogService(
+        rig.config,
+        rig.flags,
+        rig.clock,
+        keep_from=lambda: 4 * SIZE,
+        publish_min_offset=rig.publish,
+        usage=lambda path: 0.8,
+    )
+    for _ in range(3):
+        rig.clock.advance(10_000)
+        assert again.run_once() == 0
+    assert rig.left() == 3
 
 
 def test_asking_buys_twenty_passes(rig: Rig) -> None:

@@ -48,7 +48,8 @@ def word_of(queue: MappedFileQueue, end: int) -> CleanExit:
 def test_abort_file(tmp_path: Path) -> None:
     path = tmp_path / "store" / "abort"
     create_abort(path)
-    assert path.read_bytes() == b""
+    assert path.read_text() == boot_id()
+    assert not machine_went_down(path)
     delete_abort(path)
     delete_abort(path)
     assert not path.exists()

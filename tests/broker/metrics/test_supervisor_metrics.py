@@ -273,3 +273,44 @@ def test_shutdown_does_not_wait_for_clients(tmp_path: Path) -> None:
         wait_until(lambda: handler_threads() == 1)
         within(5, world.stop)
         assert sock.recv(1) == b""
+
+
+def test_a_request_that_never_ends_is_closed(
+    world: ServerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then keeps no connection open, whatever it belongs to."""
+    monkeypatch.setattr(supervisor_metrics, "_REQUEST_TIMEOUT_S", 0.5)
+    for begin in (b"", b"GET /metrics HTTP/1.1\r\n"):
+        with world.dial() as sock:
+            sock.sendall(begin)
+
+            def drip(sock: socket.socket = sock) -> bool:
+                try:
+                    sock.sendall(b"a")
+                    sock.settimeout(0.05)
+                    return sock.recv(1) == b""
+                except TimeoutError:
+                    return False
+                except OSError:
+                    return True
+
+            wait_until(drip)
+            wait_until(lambda: handler_threads() == 0)
+    assert world.get("/healthz")[0] == 200
+
+
+def test_a_request_that_is_too_long_is_closed(world: ServerWorld) -> None:
+    """Memory of a request is bounded, whatever its headers are."""
+    with world.dial() as sock:
+        sock.sendall(b"GET /metrics HTTP/1.1\r\n")
+
+        def closed() -> bool:
+            try:
+                sock.sendall(b"X: " + b"a" * 1_000 + b"\r\n")
+            except OSError:
+                return True
+            return False
+
+        wait_until(closed)
+    wait_until(lambda: handler_threads() == 0)
+    assert world.get("/healthz")[0] == 200
