@@ -204,6 +204,7 @@ class DefaultMessageStore:
             pace_ms=(lambda: 0.0) if self._flushes_at_once else self._sleeper.pace_ms,
             on_failure=self._on_failure,
             flags=self._flags,
+            fence_off=self._derived.damage.fence_off,
         )
         reput.reput_from_offset = self._counters[DISPATCHED_OFFSET]
         return reput

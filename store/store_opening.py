@@ -98,6 +98,8 @@ class StoreOpening:
         clean_exit = None if crashed else read_clean_exit(config.clean_exit_path)
         files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
         files.load()
+        keeper = self._derived.damage.keeper
+        fences = keeper.fences if keeper.load() else None
         found = recover_commit_log(
             files,
             self._checkpoint,
@@ -106,12 +108,17 @@ class StoreOpening:
             index_safe=config.message_index_enable and config.message_index_safe,
             clean_exit=clean_exit,
             progress=self._report_progress("commit log"),
+            fences=fences,
+            is_replica=config.is_slave,
         )
         files.close()
         self._mark_open()
         self._publish_log(found)
+        keeper.replace_all(found.fences)
         self._load_queues(as_left=found.trusted or (crashed and not lost_pages))
         self._queues.truncate(found.max_phy_offset)
+        if not found.trusted:
+            self._derived.damage.blank_out()
         self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
         start = self._dispatch_start(found, crashed=crashed)
         if clean_exit is not None and found.trusted and len(self._queues) < clean_exit.queue_count:
@@ -121,6 +128,7 @@ class StoreOpening:
         if crashed:
             self._drop_torn_units(start)
         self._dispatch_rest(start, found.max_phy_offset)
+        self._derived.damage.reserve()
         if not found.trusted and found.start_scanned_at is not None:
             return found.start_scanned_at
         return found.max_phy_offset
@@ -167,6 +175,7 @@ class StoreOpening:
         dispatched yet, perhaps half a record on a slave, is left to ReputMessageService."""
         log.warning("rejoining a living log writer: dispatch continues from the control page")
         counters = self._counters
+        self._derived.damage.keeper.refresh()
         self._load_queues()
         self._drop_unpublished_units()
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
@@ -228,6 +237,7 @@ class StoreOpening:
             self._derived.extractor,
             self._derived.dispatchers(),
             lambda at: report(at - start, end - start),
+            fence_off=self._derived.damage.fence_off,
         )
         if count:
             log.info("dispatched %s records from %s to %s again", count, start, end)
