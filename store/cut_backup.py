@@ -4,7 +4,7 @@ Used by process `store` while nobody has the store open: by a re-synchronisation
 (store/replica_resync.py) and by recovery, which cuts off what follows the last whole record. It
 decides nothing about where a log ends.
 
-    tail-<UTC>-<hex>/<commitlog>/   what a recovery cut off; the newest _MOST_TAILS are kept
+    tail-<UTC>/<commitlog>/   what a recovery cut off; the newest _MOST_TAILS are kept
         <20 digits>                     a whole file
         <20 digits>.from-<phy_offset>   the bytes of a file from that offset on
 """
@@ -31,7 +31,7 @@ Beat = Callable[[], None]
 
 _STEP: Final = 1 << 20
 _MOST_TAILS: Final = 8
-_TAIL_NAME: Final = re.compile(r"tail-\d{8}T\d{6}Z-[0-9a-f]{8}", re.ASCII)
+_TAIL_NAME: Final = re.compile(r"tail-\d{8}T\d{6}\.\d{6}Z", re.ASCII)
 
 
 # -- copies ------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def _check_room(directory: Path, size: int, spare: int, way: str) -> None:
 def keep_tail(queue: MappedFileQueue, tail: int, beat: Beat) -> Path | None:
     """Keep what lies behind `tail`: of its file a copy, later files with data are moved; where.
     None when all is zero. Durable when it returns. Raises DiskFullError, OSError."""
-    name = f"tail-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
+    name = f"tail-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     target = backup_of(queue.directory, name)
     last = tail - tail % queue.file_size
     kept = False

@@ -19,9 +19,12 @@ from store.commit_log_source import CommitLogSource
 from store.mapped_file import data_ranges
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import (
+    BLANK_SIZE,
     MAGIC_V1,
     MAGIC_V2,
     PHY_OFFSET_AT,
+    PROPERTIES_LENGTH,
+    SIZE_AND_MAGIC,
     SYS_FLAG_AT,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -63,6 +66,40 @@ def guess_queue(view: memoryview, position: int, limit: int) -> tuple[str, int, 
     if len(name) < view[topic_at] or not _TOPIC.fullmatch(name):
         return None
     return name.decode("ascii"), queue_id, queue_offset + 1
+
+
+def contradicts_itself(source: CommitLogSource, phy_offset: int, end: int) -> bool:
+    """Whether what begins at `phy_offset` can never become a record, as far as it is there: before
+    `end`. Raises StoreError."""
+    view = source.view_of_file(phy_offset)
+    if view is None:
+        return False
+    size, position = source.file_size, phy_offset % source.file_size
+    with view:
+        there = min(size, end - phy_offset + position)
+        if there - position < _LEAST_HEAD:
+            return False
+        total, magic = SIZE_AND_MAGIC.unpack_from(view, position)
+        (stored,) = _INT64.unpack_from(view, position + PHY_OFFSET_AT)
+        if stored != phy_offset or position + total > size - BLANK_SIZE:
+            return True
+        head = record_head(_INT32.unpack_from(view, position + SYS_FLAG_AT)[0])
+        if position + head.size > there or magic != MAGIC_V1:
+            return False
+        body_size = head.unpack_from(view, position)[14]
+        topic_at = position + head.size + body_size
+        if body_size < 0 or topic_at >= position + total:
+            return True
+        return topic_at < there and _parts_are_wrong(view, topic_at, position + total, there)
+
+
+def _parts_are_wrong(view: memoryview, topic_at: int, record_end: int, there: int) -> bool:
+    """Whether a V1 record's topic and properties do not end where its size says."""
+    properties_at = topic_at + 1 + view[topic_at] + PROPERTIES_LENGTH.size
+    if properties_at > there:
+        return properties_at > record_end
+    (size,) = PROPERTIES_LENGTH.unpack_from(view, properties_at - PROPERTIES_LENGTH.size)
+    return bool(size < 0 or properties_at + size != record_end)
 
 
 def find_in_view(

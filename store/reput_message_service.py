@@ -19,7 +19,7 @@ from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.message_codec import SIZE_AND_MAGIC
 from store.record_arrays import RecordArrays, ScanEnd, parse_records
 from store.record_properties import PropertyExtractor
-from store.record_search import find_published
+from store.record_search import contradicts_itself, find_published
 from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
@@ -250,7 +250,8 @@ class ReputMessageService(ServiceThread):
         """True when there was damage, which is fenced now. A slave waits for the rest of a record
         that came in part, and for a whole record behind damage."""
         fence_start = self._source.fences.next_start(at)
-        if self._is_slave() and records.end is not ScanEnd.INVALID and fence_start > end:
+        is_incomplete = records.end is not ScanEnd.INVALID and fence_start > end
+        if self._is_slave() and is_incomplete and not contradicts_itself(self._source, at, end):
             return False
         reason = records.reason or records.end.value
         limit = min(end, fence_start)
