@@ -390,6 +390,22 @@ class ConsumeQueue:
         self.max_phy_offset = self._find_max_phy_offset()
         return position // CQ_UNIT_SIZE
 
+    def fill_blank(self, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> bool:
+        """The unit at `queue_offset`, if it is a blank one, gets its record. True if it was.
+        Raises DiskFullError, StoreError."""
+        position = queue_offset * CQ_UNIT_SIZE
+        if not self._start <= position < self._end:
+            return False
+        units = self._read(position, CQ_UNIT_SIZE)
+        if not len(units) or int(units[0]["size"]) != PRE_BLANK_SIZE:
+            return False
+        unit = CQ_UNIT.pack(phy_offset, size, tags_code)
+        self._files.write(self.topic, self.queue_id, position, memoryview(unit))
+        self.flushed = min(self.flushed, position)
+        self.max_phy_offset = max(self.max_phy_offset, phy_offset + size)
+        self._min_is_for = -1
+        return True
+
     def reserve(self, following: int) -> bool:
         """The next queue offset is `following` at least: those before are used up. True if the
         queue moved. Raises DiskFullError, StoreError."""

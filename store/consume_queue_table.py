@@ -254,6 +254,23 @@ class ConsumeQueueTable:
                     self._dirty[queue] = None
         return found
 
+    def fill_blanks(self, records: RecordArrays) -> None:
+        """These records can be read again: units that were made blank name them. Raises
+        DiskFullError, StoreError."""
+        rows = records.unit_records()
+        with self.lock:
+            for row in range(records.count) if rows is None else rows.tolist():
+                topic = str(records.topics[int(records.topic_ids[row])], "utf-8", "replace")
+                queue = self._queues.get((topic, int(records.queue_ids[row])))
+                if queue is not None and queue.fill_blank(
+                    int(records.queue_offsets[row]),
+                    int(records.phy_offsets[row]),
+                    int(records.sizes[row]),
+                    int(records.tags_codes[row]),
+                ):
+                    self._dirty[queue] = None
+                    self._publish(queue)
+
     def reserve(self, topic: str, queue_id: int, following: int) -> None:
         """The queue offsets before `following` are used up, whatever the log shows. Raises
         DiskFullError, StoreError."""

@@ -37,10 +37,12 @@ from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_real_time_service import FlushRealTimeService
 from store.group_commit_service import GroupCommitService
 from store.log_flusher import LogFlusher
+from store.log_repair import LogRepair
 from store.log_start import LogStart
 from store.mapped_file_queue import list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_deletion import QueueDeletion
+from store.record_properties import PropertyExtractor
 from store.reput_message_service import ReputMessageService
 from store.running_flags import RunningFlags
 from store.store_closing import cut_incomplete_record, mark_clean_exit
@@ -57,10 +59,12 @@ faults; a second process that touches the pages just before it costs both of the
 
 class DefaultMessageStore:
     """See the module. Owned by: the main thread of process `store`, which also serves the
-    commands: `queue_deletion`, `log_start` and `clean_commit_log` exist once it is open."""
+    commands: `queue_deletion`, `log_start`, `log_repair` and `clean_commit_log` exist once it is
+    open."""
 
     queue_deletion: QueueDeletion
     log_start: LogStart
+    log_repair: LogRepair
     clean_commit_log: CleanCommitLogService
 
     def __init__(
@@ -155,6 +159,13 @@ class DefaultMessageStore:
             keep_from=self._progress.keep_from,
             publish_min_offset=self._progress.publish_min_offset,
             on_failure=self._on_failure,
+        )
+        self.log_repair = LogRepair(
+            self._config.commit_log_path,
+            self._config.mapped_file_size_commit_log,
+            self._derived.damage.keeper,
+            self._derived.queues,
+            PropertyExtractor(self._config.delay_level_ms),
         )
         self._services = [
             self._allocate,

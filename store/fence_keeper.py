@@ -72,6 +72,11 @@ class FenceKeeper:
                 _report(fence)
             self._publish(self.fences.with_fence(fence))
 
+    def lift(self, start: int) -> None:
+        """What the fence that starts at `start` had inside can be read again. Raises OSError."""
+        with self._lock:
+            self._publish(self.fences.without(start))
+
     def _publish(self, fences: LogFences) -> None:
         save_fences(self._path, fences)
         self.fences = fences

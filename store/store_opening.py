@@ -35,6 +35,7 @@ from store.control_slots import (
     StoreState,
 )
 from store.derived_files import DerivedFiles
+from store.log_fences import LogFences
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
 from store.queue_states import load_queue_states
@@ -129,9 +130,26 @@ class StoreOpening:
             self._drop_torn_units(start)
         self._dispatch_rest(start, found.max_phy_offset)
         self._derived.damage.reserve()
+        self._fill_blanks(fences, found)
         if not found.trusted and found.start_scanned_at is not None:
             return found.start_scanned_at
         return found.max_phy_offset
+
+    def _fill_blanks(self, before: LogFences | None, found: RecoveryResult) -> None:
+        """The units of records that can be read again, since damage is no longer where it was."""
+        still = {fence.start for fence in found.fences}
+        for fence in before or ():
+            low, high = max(fence.start, found.min_phy_offset), fence.end
+            if fence.start not in still and low < high <= found.max_phy_offset:
+                log.warning("commit log: can be read again: %s", fence)
+                dispatch_range(
+                    self._derived.source,
+                    low,
+                    high,
+                    self._derived.extractor,
+                    (self._queues.fill_blanks,),
+                    fence_off=self._derived.damage.fence_off,
+                )
 
     def _mark_open(self) -> None:
         """From now on the files change: clean.exit is removed, abort exists."""
