@@ -57,7 +57,10 @@ class LogRepair:
         fence = self._keeper.fences.find(start)
         if fence is None or (fence.start, fence.end) != (start, end):
             raise StoreError(f"[{start}, {end}) of the commit log is not fenced")
-        data = source.read_bytes()
+        try:
+            data = source.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{source}: the replica's bytes cannot be read: {error}") from error
         if len(data) != end - start:
             raise StoreError(f"{source}: {len(data)} bytes, the fence has {end - start}")
         self._check(start, memoryview(data))

@@ -60,7 +60,7 @@ class DamageRepairService(ServiceThread):
     def step(self) -> None:
         """Try every fence once, then rest; longer each time that nothing helps."""
         fences = list(self._reader.fences)
-        if not fences or any([self._repair(fence) for fence in fences]):
+        if not fences or sum(map(self._repair, fences)):
             self._pause_ms = _FIRST_MS
         else:
             self._pause_ms = min(2 * self._pause_ms, _LONGEST_MS)
