@@ -1,5 +1,6 @@
 """Judges the commit log offline: record by record, file by file, and the bytes behind the end.
 
+What is fenced (store/log_fences.py) is named, and the records behind it are judged like the others.
 One thread, read-only. What it walked over it gives back as arrays, for the checkers of the derived
 files. It takes the file size from the files.
 """
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.check_report import CheckReport
+from store.log_fences import NO_FENCES, LogFences, fences_path, load_fences
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_codec import (
@@ -33,6 +35,7 @@ _COUNTED = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 class WalkedLog:
     """Every record of the log, in order. `queue_of[i]` indexes `queues`, -1: has no unit."""
 
+    fences: LogFences = NO_FENCES
     min_offset: int = 0
     end_offset: int = 0
     max_store_timestamp: int = 0
@@ -53,15 +56,22 @@ class WalkedLog:
 
 
 def check_commit_log(directory: Path, report: CheckReport) -> WalkedLog:
-    """Walk all files of `directory`; findings go into `report`."""
-    return _Walk(report).run(list_store_files(directory))
+    """Walk all files of `directory`; findings go into `report`. Raises StoreError: the fences' file
+    is not valid."""
+    fences = load_fences(fences_path(directory))
+    for fence in fences:
+        report.error(f"{directory}: fenced, cannot be read: {fence}")
+    return _Walk(report, fences).run(list_store_files(directory))
 
 
 class _Walk:
-    def __init__(self, report: CheckReport) -> None:
+    def __init__(self, report: CheckReport, fences: LogFences) -> None:
         self._report = report
-        self._log = WalkedLog()
+        self._fences = fences
+        self._log = WalkedLog(fences=fences)
         self._next_offsets: dict[int, int] = {}
+        self._seen_since_fence: set[int] | None = None
+        """Queues that had a record behind the last fence; None before the first."""
         self._ended_at: str | None = None
 
     def run(self, files: list[StoreFile]) -> WalkedLog:
@@ -93,9 +103,16 @@ class _Walk:
                 self._report.unfinished(f"{file.path}: holds bytes behind the end of the log")
 
     def _records(self, file: StoreFile, view: memoryview) -> None:
-        position = 0
+        position = max(self._log.end_offset - file.start_offset, 0)
         while True:
             offset = file.start_offset + position
+            if (fence := self._fences.find(offset)) is not None:
+                self._seen_since_fence = set()
+                position = fence.end - file.start_offset
+                self._log.end_offset = fence.end
+                if position >= len(view):
+                    return
+                continue
             found = check_record(view, position, len(view), offset, check_crc=True)
             if found.kind is not RecordKind.MESSAGE:
                 break
@@ -128,9 +145,13 @@ class _Walk:
         self._report.count("records")
 
     def _check_next(self, file: StoreFile, position: int, queue: int, queue_offset: int) -> None:
-        """In one queue offsets are consecutive; 0 again after its topic was deleted."""
+        """In one queue offsets are consecutive, but for those inside of a fence; 0 again after its
+        topic was deleted."""
         expected = self._next_offsets.get(queue, queue_offset)
         self._next_offsets[queue] = queue_offset + 1
+        if self._seen_since_fence is not None and queue not in self._seen_since_fence:
+            self._seen_since_fence.add(queue)
+            expected = max(expected, queue_offset)
         if queue_offset not in (0, expected):
             self._report.error(
                 f"{file.path}: position {position}: queueOffset {queue_offset}, expected {expected}"

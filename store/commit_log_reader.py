@@ -7,13 +7,18 @@ It knows records, no queues and no requests.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
 from ipc.control_page import ControlPage
-from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.control_slots import LOG_FENCES, MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.errors import StoreError
+from store.log_fences import LogFences, fences_path, load_fences
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import RecordKind, check_record, read_store_timestamp
+
+log = logging.getLogger(__name__)
 
 _LEAST_RECORD: Final = 91
 
@@ -28,6 +33,21 @@ class CommitLogReader:
         self._counters = page.counters
         self._files = MappedFileQueue(directory, file_size, max_maps=max_maps)
         self._dropped_below = 0
+        self._fences_path = fences_path(directory)
+        self._fences = LogFences()
+        self._fences_version = 0
+
+    @property
+    def fences(self) -> LogFences:
+        """The ranges in which nothing can be read, as process `store` has last written them."""
+        version = self._counters[LOG_FENCES]
+        if version != self._fences_version:
+            self._fences_version = version
+            try:
+                self._fences = load_fences(self._fences_path)
+            except (StoreError, OSError) as error:
+                log.error("the ranges that were known before stay fenced: %s", error)
+        return self._fences
 
     @property
     def min_phy_offset(self) -> int:
@@ -54,7 +74,7 @@ class CommitLogReader:
     def record_at(self, phy_offset: int) -> bytes | None:
         """A copy of the checked record that starts at `phy_offset`; None when none does."""
         high = self.max_phy_offset
-        if phy_offset < 0 or phy_offset + _LEAST_RECORD > high:
+        if phy_offset < 0 or phy_offset + _LEAST_RECORD > high or self.fences.find(phy_offset):
             return None
         view = self.view_of_file(phy_offset)
         if view is None:
@@ -67,9 +87,14 @@ class CommitLogReader:
         return bytes(view[position : position + found.size])
 
     def store_timestamp_at(self, phy_offset: int) -> int:
-        """Wall clock ms at which the record was stored; -1 when no record can start there."""
+        """Wall clock ms at which the record was stored; of one inside a fence that of the record
+        behind it. -1 when no record can start there."""
         if phy_offset < 0 or phy_offset + _LEAST_RECORD > self.max_phy_offset:
             return -1
+        if (fence := self.fences.find(phy_offset)) is not None:
+            phy_offset = fence.end
+            if phy_offset + _LEAST_RECORD > self.max_phy_offset:
+                return -1
         view = self.view_of_file(phy_offset)
         position = phy_offset % self.file_size
         if view is None or position + _LEAST_RECORD > self.file_size:

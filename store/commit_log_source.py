@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from store.log_fences import LogFences
+
 
 class CommitLogSource(Protocol):
     """The readable part of the log: [min_phy_offset, max_phy_offset)."""
@@ -22,6 +24,11 @@ class CommitLogSource(Protocol):
     @property
     def max_phy_offset(self) -> int:
         """The byte after the last published one."""
+        ...
+
+    @property
+    def fences(self) -> LogFences:
+        """The ranges in which nothing can be read."""
         ...
 
     def view_of_file(self, phy_offset: int) -> memoryview | None:

@@ -364,6 +364,57 @@ class ConsumeQueue:
         self.max_phy_offset = state.max_phy_offset
         return True
 
+    def blank_out(self, low: int, high: int) -> int:
+        """Make the units of records in [low, high) of the log blank ones: these cannot be read.
+
+        Returns the queue offset behind the last of them, 0 without any. Raises DiskFullError,
+        StoreError.
+        """
+        if self.max_phy_offset <= low:
+            return 0
+        first = position = self._find_first(self._start, low)
+        while position < self._end:
+            units = self._read(position, min(_LARGEST_SCAN, self._end - position)).copy()
+            count = int(np.searchsorted(units["phy_offset"].astype(np.int64), high))
+            if not count:
+                break
+            units["size"][:count] = PRE_BLANK_SIZE
+            units["tags_code"][:count] = 0
+            data = memoryview(units[:count].tobytes())
+            self._files.write(self.topic, self.queue_id, position, data)
+            position += len(data)
+        if position == first:
+            return 0
+        self.flushed = min(self.flushed, first)
+        self._min_is_for = -1
+        self.max_phy_offset = self._find_max_phy_offset()
+        return position // CQ_UNIT_SIZE
+
+    def fill_blank(self, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> bool:
+        """The unit at `queue_offset`, if it is a blank one, gets its record. True if it was.
+        Raises DiskFullError, StoreError."""
+        position = queue_offset * CQ_UNIT_SIZE
+        if not self._start <= position < self._end:
+            return False
+        units = self._read(position, CQ_UNIT_SIZE)
+        if not len(units) or int(units[0]["size"]) != PRE_BLANK_SIZE:
+            return False
+        unit = CQ_UNIT.pack(phy_offset, size, tags_code)
+        self._files.write(self.topic, self.queue_id, position, memoryview(unit))
+        self.flushed = min(self.flushed, position)
+        self.max_phy_offset = max(self.max_phy_offset, phy_offset + size)
+        self._min_is_for = -1
+        return True
+
+    def reserve(self, following: int) -> bool:
+        """The next queue offset is `following` at least: those before are used up. True if the
+        queue moved. Raises DiskFullError, StoreError."""
+        gap = following * CQ_UNIT_SIZE - self._end
+        if not 0 < gap <= _LARGEST_GAP_FILES * self._files.file_size:
+            return False
+        self._skip_to(following * CQ_UNIT_SIZE)
+        return True
+
     def record_end(self, queue_offset: int) -> int:
         """Log position of the end of a unit's record; 0 if the unit does not exist."""
         units = self.read_units(queue_offset, 1)

@@ -253,6 +253,47 @@ class ConsumeQueueTable:
             for queue in self._queues.values():
                 queue.truncate(phy_offset)
 
+    def blank_out(self, low: int, high: int) -> list[tuple[str, int, int]]:
+        """The records in [low, high) of the log cannot be read: their units become blank ones.
+
+        Returns topic, queue id and the queue offset behind the last of them for each queue that
+        had any. Raises DiskFullError, StoreError.
+        """
+        found = []
+        with self.lock:
+            for queue in self._queues.values():
+                following = queue.blank_out(low, high)
+                if following:
+                    found.append((queue.topic, queue.queue_id, following))
+                    self._dirty[queue] = None
+        return found
+
+    def fill_blanks(self, records: RecordArrays) -> None:
+        """These records can be read again: units that were made blank name them. Raises
+        DiskFullError, StoreError."""
+        rows = records.unit_records()
+        with self.lock:
+            for row in range(records.count) if rows is None else rows.tolist():
+                topic = str(records.topics[int(records.topic_ids[row])], "utf-8", "replace")
+                queue = self._queues.get((topic, int(records.queue_ids[row])))
+                if queue is not None and queue.fill_blank(
+                    int(records.queue_offsets[row]),
+                    int(records.phy_offsets[row]),
+                    int(records.sizes[row]),
+                    int(records.tags_codes[row]),
+                ):
+                    self._dirty[queue] = None
+                    self._publish(queue)
+
+    def reserve(self, topic: str, queue_id: int, following: int) -> None:
+        """The queue offsets before `following` are used up, whatever the log shows. Raises
+        DiskFullError, StoreError."""
+        with self.lock:
+            queue = self._find_or_create(topic, queue_id)
+            if queue is not None and queue.reserve(following):
+                self._dirty[queue] = None
+                self._publish(queue)
+
     def delete_topic(self, topic: str) -> int:
         """Delete all queues of `topic`; returns their number."""
         with self.lock:

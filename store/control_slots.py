@@ -18,6 +18,9 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     14    store         queue moves: counts entries of the queue table's ring of moved rows
     18    store         log_opened: 1 + the log's end when the store was opened; 0: not known yet
     20    store         version of the page's text: why writing is refused (slot 13)
+    208   store         log_fences: grows with every change of the log's fences; 0: not opened yet
+    209   store         how many ranges of the log are fenced (store/log_fences.py)
+    210   store         bytes inside of them
     216   store         records without a consume queue unit, since their queue offset cannot be
 """
 
@@ -42,6 +45,9 @@ RUNNING_FLAGS: Final = claim_slots("running_flags", 13)
 QUEUE_MOVES: Final = claim_slots("queue_moves", 14)
 LOG_OPENED: Final = claim_slots("log_opened", 18)
 REFUSAL_VERSION: Final = claim_slots("refusal_version", 20)
+LOG_FENCES: Final = claim_slots("log_fences", 208)
+FENCE_COUNT: Final = claim_slots("fence_count", 209)
+FENCED_BYTES: Final = claim_slots("fenced_bytes", 210)
 RECORDS_LEFT_OUT: Final = claim_slots("records_left_out", 216)
 _UNREADABLE_REFUSAL: Final = "see store.log"
 

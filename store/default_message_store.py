@@ -40,10 +40,12 @@ from store.flush_failure import UNKNOWN, note_flush_failure
 from store.flush_real_time_service import FlushRealTimeService
 from store.group_commit_service import GroupCommitService
 from store.log_flusher import LogFlusher
+from store.log_repair import LogRepair
 from store.log_start import LogStart
 from store.mapped_file_queue import list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_deletion import QueueDeletion
+from store.record_properties import PropertyExtractor
 from store.reput_message_service import ReputMessageService
 from store.resync_backups import CleanBackupsService
 from store.running_flags import RunningFlags
@@ -61,10 +63,12 @@ faults; a second process that touches the pages just before it costs both of the
 
 class DefaultMessageStore:
     """See the module. Owned by: the main thread of process `store`, which also serves the
-    commands: `queue_deletion`, `log_start` and `clean_commit_log` exist once it is open."""
+    commands: `queue_deletion`, `log_start`, `log_repair` and `clean_commit_log` exist once it is
+    open."""
 
     queue_deletion: QueueDeletion
     log_start: LogStart
+    log_repair: LogRepair
     clean_commit_log: CleanCommitLogService
 
     def __init__(
@@ -189,6 +193,13 @@ class DefaultMessageStore:
             publish_min_offset=self._progress.publish_min_offset,
             on_failure=self._on_failure,
         )
+        self.log_repair = LogRepair(
+            self._config.commit_log_path,
+            self._config.mapped_file_size_commit_log,
+            self._derived.damage.keeper,
+            self._derived.queues,
+            PropertyExtractor(self._config.delay_level_ms),
+        )
         self._services = [
             self._allocate,
             self._flush,
@@ -238,6 +249,7 @@ class DefaultMessageStore:
             pace_ms=(lambda: 0.0) if self._flushes_at_once else self._sleeper.pace_ms,
             on_failure=self._on_failure,
             flags=self._flags,
+            fence_off=self._derived.damage.fence_off,
         )
         reput.reput_from_offset = self._counters[DISPATCHED_OFFSET]
         return reput

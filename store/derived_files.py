@@ -18,7 +18,10 @@ from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import RECORDS_LEFT_OUT
+from store.fence_keeper import FenceKeeper
 from store.index_service import IndexService
+from store.log_damage import LogDamage
+from store.log_fences import fences_path
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import Dispatcher
@@ -53,6 +56,9 @@ class DerivedFiles:
             config.max_index_num,
             clock,
             on_index_flushed,
+        )
+        self.damage: Final = LogDamage(
+            FenceKeeper(fences_path(config.commit_log_path), page), self.queues, self.source
         )
         self._has_index = config.message_index_enable
 

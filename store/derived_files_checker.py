@@ -184,6 +184,10 @@ class DerivedFilesChecker:
         beyond = phy >= self._log.end_offset
         if beyond.any():
             self._report.unfinished(f"{path}: {int(beyond.sum())} entries behind the log's end")
-        found = self._find(phy[~beyond & (phy >= self._log.min_offset)])[1]
+        judged = phy[~beyond & (phy >= self._log.min_offset)]
+        found = self._find(judged)[1]
+        for fence in self._log.fences:
+            # Keys of records that cannot be read any more: whoever looks them up finds nothing.
+            found |= (judged >= fence.start) & (judged < fence.end)
         if not found.all():
             self._report.error(f"{path}: {int((~found).sum())} entries point at no record")

@@ -13,6 +13,7 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -133,6 +134,27 @@ def _write_zeros(fd: int, start: int, end: int) -> None:
     at = start
     while at < end:
         at += os.pwrite(fd, zeros[: end - at], at)
+
+
+def data_ranges(path: Path, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of [start, end) that may hold anything but zeros; all of it when the file system
+    cannot tell. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while start < end:
+            try:
+                low = os.lseek(fd, start, os.SEEK_DATA)
+                high = os.lseek(fd, low, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    yield start, end
+                return
+            if low >= end:
+                return
+            yield low, min(high, end)
+            start = high
+    finally:
+        os.close(fd)
 
 
 class MappedFile:

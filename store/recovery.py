@@ -1,11 +1,13 @@
-"""Recovery: where does the commit log end?
+"""Recovery: where does the commit log end, and what of it cannot be read?
 
 Run by the `store` process before any writer starts: the one moment in which it may change log
-files. Record by record from a start file: all that checks out is kept, the first thing that does
-not is the end; what lies behind it is zeroed on disk, so that it can never be taken for messages
+files. Record by record from a start file. What does not check out is damage when whole records lie
+behind it, or when it is older than what was flushed: it is fenced (store/log_fences.py), its bytes
+stay, and the walk goes on behind it. Otherwise the log ends there, and what is behind is a torn
+tail: it is kept aside (store/cut_backup.py) and zeroed, so that it can never be taken for messages
 after the next crash. Corresponds to RocketMQ's CommitLog.recoverNormally / recoverAbnormally, with
-these differences: a stale record (physicalOffset not its place) is not accepted, and the tail is
-zeroed.
+these differences: those end the log at the first damage and leave the bytes there; here a stale
+record (physicalOffset not its place, or older than what is before it) is not accepted.
 """
 
 from __future__ import annotations
@@ -13,20 +15,25 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from store.clean_exit import CleanExit, find_objection
+from store.cut_backup import end_of_data, keep_tail
+from store.log_fences import NO_FENCES, LogFences, new_fence
 from store.mapped_file import sync_directory, zero_range
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import (
     BLANK_SIZE,
+    SIZE_AND_MAGIC,
     RecordCheck,
     RecordKind,
     check_record,
     decode_record,
     read_store_timestamp,
 )
+from store.record_search import find_in_files
 from store.store_checkpoint import StoreCheckpoint
 
 log = logging.getLogger(__name__)
@@ -36,6 +43,8 @@ Progress = Callable[[int, int], None]
 
 _NORMAL_FILES: Final = 3
 _PROGRESS_STEP: Final = 16 << 20
+_PAGE: Final = 4096
+_TORN: Final = RecordCheck(RecordKind.INVALID, 0, "the last record is torn")
 
 
 class RecoveryMode(enum.StrEnum):
@@ -50,7 +59,8 @@ class RecoveryResult:
     """Where the log ends, and how that was found.
 
     `start_scanned_at` is None when nothing was scanned (`trusted`: by the word of clean.exit).
-    `records` counts what was scanned. `dropped_bytes`: whole later files that were not reachable.
+    `records` counts what was scanned. `fences`: all that are known now. `tail`: where what was cut
+    off is kept; None when nothing but zeros was.
     """
 
     min_phy_offset: int
@@ -59,7 +69,8 @@ class RecoveryResult:
     reason: str
     trusted: bool = False
     records: int = 0
-    dropped_bytes: int = 0
+    fences: LogFences = NO_FENCES
+    tail: Path | None = None
 
 
 def recover_commit_log(
@@ -71,45 +82,53 @@ def recover_commit_log(
     index_safe: bool = False,
     clean_exit: CleanExit | None = None,
     progress: Progress | None = None,
+    fences: LogFences | None = NO_FENCES,
+    is_replica: bool = False,
 ) -> RecoveryResult:
-    """Find the end of a loaded log, zero what is behind it, delete later files.
+    """Find the end of a loaded log and its damage, keep and zero what is behind the end.
 
-    index_safe: an abnormal scan starts no later than the index' checkpoint. Durable when it
-    returns. Raises StoreError, OSError.
+    index_safe: an abnormal scan starts no later than the index' checkpoint. fences: those that are
+    known; None: unknown, all is scanned. is_replica: what is missing at the end comes again from
+    the master. Durable when it returns, except for the fences. Raises StoreError, OSError.
     """
     first = queue.min_offset
     if first is None:
         return _done(0, 0, None, "there are no commit log files")
-    trusted = _trust(queue, mode, clean_exit)
+    trusted = _trust(queue, mode, clean_exit) if fences is not None else None
     if trusted is not None:
-        return trusted
+        assert fences is not None
+        low, high = trusted.min_phy_offset, trusted.max_phy_offset
+        return replace(trusted, fences=fences.within(low, high))
     written = _written_files(queue)
     if not written:
-        _cut(queue, first)
-        return _done(first, first, first, "the commit log files hold nothing")
-    timestamp = checkpoint.min_timestamp(with_index=index_safe)
-    start = _normal_start(written) if mode is RecoveryMode.NORMAL else None
+        return _cut(queue, _done(first, first, first, "the commit log files hold nothing"))
+    start = written[0] if fences is None else None
+    if start is None and mode is RecoveryMode.NORMAL:
+        start = _normal_start(written)
     if start is None:
+        timestamp = checkpoint.min_timestamp(with_index=index_safe)
         start = _abnormal_start(queue, written, timestamp)
-    scan = _Scan(queue, start, written, check_crc=check_crc, progress=progress)
+    scan = _Scan(
+        queue,
+        start,
+        fences or NO_FENCES,
+        check_crc=check_crc,
+        flushed=_flushed_part(checkpoint, clean_exit, is_replica=is_replica),
+        progress=progress,
+    )
     tail = scan.run()
-    dropped = sum(queue.file_size for file in written if file >= tail)
-    _cut(queue, tail)
-    result = _done(first, tail, start, scan.reason, records=scan.records, dropped=dropped)
+    result = replace(
+        _done(first, tail, start, scan.reason),
+        records=scan.records,
+        fences=scan.fences.within(first, tail),
+    )
     _report(result, mode)
-    return result
+    return _cut(queue, result)
 
 
-def _done(
-    first: int, tail: int, start: int | None, reason: str, *, records: int = 0, dropped: int = 0
-) -> RecoveryResult:
+def _done(first: int, tail: int, start: int | None, reason: str) -> RecoveryResult:
     return RecoveryResult(
-        min_phy_offset=first,
-        max_phy_offset=tail,
-        start_scanned_at=start,
-        reason=reason,
-        records=records,
-        dropped_bytes=dropped,
+        min_phy_offset=first, max_phy_offset=tail, start_scanned_at=start, reason=reason
     )
 
 
@@ -122,13 +141,29 @@ def _report(result: RecoveryResult, mode: RecoveryMode) -> None:
         result.max_phy_offset,
         result.reason,
     )
-    if result.dropped_bytes:
-        log.error(
-            "commit log: damaged at %s (%s); %s bytes in later files were dropped",
-            result.max_phy_offset,
-            result.reason,
-            result.dropped_bytes,
-        )
+
+
+@dataclass(frozen=True, slots=True)
+class _FlushedPart:
+    """What is known to have been on disk: the log up to `offset`, and records stored before
+    `timestamp` (ms)."""
+
+    offset: int
+    timestamp: int
+
+    def holds(self, phy_offset: int, newest_before: int) -> bool:
+        """Whether what follows `phy_offset` was on disk; newest_before: store timestamp of the
+        record before it."""
+        return phy_offset < self.offset or 0 < newest_before < self.timestamp
+
+
+def _flushed_part(
+    checkpoint: StoreCheckpoint, clean_exit: CleanExit | None, *, is_replica: bool
+) -> _FlushedPart:
+    if is_replica:
+        return _FlushedPart(0, 0)
+    offset = clean_exit.max_phy_offset if clean_exit is not None else 0
+    return _FlushedPart(offset, checkpoint.physic_msg_timestamp)
 
 
 # -- clean.exit --------------------------------------------------------------------------------
@@ -184,58 +219,115 @@ def _abnormal_start(queue: MappedFileQueue, written: list[int], timestamp: int) 
 
 
 class _Scan:
-    """One walk over the records from `start` on. `reason`: why it ended."""
+    """One walk over the records from `start` on. `reason`: why it ended. `fences`: those that were
+    known and still are damage, and what was found."""
 
     def __init__(
         self,
         queue: MappedFileQueue,
         start: int,
-        written: list[int],
+        known: LogFences,
         *,
         check_crc: bool,
+        flushed: _FlushedPart,
         progress: Progress | None,
     ) -> None:
         self._queue = queue
-        self._starts = [file for file in written if file >= start]
+        self._start = start
+        self._known = known
         self._check_crc = check_crc
+        self._flushed = flushed
         self._progress = progress or (lambda done, total: None)
-        self._total = len(self._starts) * queue.file_size
+        self._total = queue.end_offset - start
+        self._done = 0
+        """Bytes that were walked when it was last told."""
+        self._newest = 0
+        """Store timestamp (ms) of the last good record."""
+        self.fences = LogFences(fence for fence in known if fence.start < start)
         self.records = 0
         self.reason = ""
 
     def run(self) -> int:
-        """The offset behind the last good record."""
-        tail = self._starts[0]
-        for start in self._starts:
-            with self._queue.view_at(start) as view:
-                position, found = self._walk(view, start)
-            tail = start + position
-            if found.kind is not RecordKind.BLANK:
-                self.reason = found.reason
+        """The offset behind the last good record, or behind the last fence."""
+        at = self._start
+        while at < self._queue.end_offset:
+            at, found = self._walk(at)
+            self.reason = found.reason
+            if found.kind is RecordKind.BLANK:
+                self.reason = "the last file is full"
+                continue
+            behind = self._fence(at, found.reason)
+            if behind is None:
                 break
-            tail = start + self._queue.file_size
-            self.reason = "the last file is full"
+            at = behind
         self._progress(self._total, self._total)
-        return tail
+        return at
 
-    def _walk(self, view: memoryview, start: int) -> tuple[int, RecordCheck]:
-        """Position and finding of the first thing in a file that is no good message."""
-        limit = len(view)
+    def _walk(self, start: int) -> tuple[int, RecordCheck]:
+        """Where, in the file of `start`, the first thing is that is no good message, and what; for
+        a blank the start of the next file."""
+        file_size = self._queue.file_size
+        file_start = start - start % file_size
         check_crc = self._check_crc
-        report_at = last = position = 0
-        while True:
-            found = check_record(view, position, limit, start + position, check_crc=check_crc)
-            if found.kind is not RecordKind.MESSAGE:
+        last = position = start - file_start
+        report_at = position
+        with self._queue.view_at(file_start) as view:
+            while True:
+                at = file_start + position
+                found = check_record(view, position, file_size, at, check_crc=check_crc)
+                if found.kind is not RecordKind.MESSAGE:
+                    break
+                last, position = position, position + found.size
+                self.records += 1
+                if position >= report_at:
+                    report_at = position + _PROGRESS_STEP
+                    self._done = file_start - self._start + position
+                    self._beat()
+            if position > last:
+                self._newest = read_store_timestamp(view, last)
+                if found.kind is RecordKind.NOTHING and _is_torn(view, last):
+                    self.records -= 1
+                    return file_start + last, _TORN
+        if found.kind is RecordKind.BLANK:
+            return file_start + file_size, found
+        return file_start + position, found
+
+    def _fence(self, at: int, reason: str) -> int | None:
+        """Where records, or the log's end, follow the damage at `at`; None: the log ends here."""
+        behind = find_in_files(self._queue, at + 1, not_before=self._newest, beat=self._beat)
+        if behind is None and self._flushed.holds(at, self._newest):
+            behind = self._end_of_flushed(at)
+        if behind is None:
+            return None
+        known = self._known.find(at)
+        if known is None or (known.start, known.end) != (at, behind):
+            known = new_fence(at, behind, reason)
+        self.fences = self.fences.with_fence(known)
+        return behind
+
+    def _end_of_flushed(self, at: int) -> int | None:
+        """Where the log continues behind damage that nothing follows; None when all is zero."""
+        queue = self._queue
+        for start in reversed(queue.start_offsets):
+            low = max(at - start, 0)
+            if low >= queue.file_size:
                 break
-            last, position = position, position + found.size
-            self.records += 1
-            if position >= report_at:
-                report_at = position + _PROGRESS_STEP
-                self._progress(start - self._starts[0] + position, self._total)
-        if position > last and found.kind is RecordKind.NOTHING and _is_torn(view, last):
-            self.records -= 1
-            return last, RecordCheck(RecordKind.INVALID, 0, "the last record is torn")
-        return position, found
+            with queue.view_at(start) as view:
+                end = end_of_data(queue.path_of(start), view, low, self._beat)
+                if end > low:
+                    return start + max(end, _announced_end(view, at - start, end))
+        return None
+
+    def _beat(self) -> None:
+        self._progress(self._done, self._total)
+
+
+def _announced_end(view: memoryview, position: int, data_end: int) -> int:
+    """Where the damaged record ends by its own size, if its data could do so; else 0."""
+    if position < 0 or position + SIZE_AND_MAGIC.size > len(view):
+        return 0
+    end = position + int(SIZE_AND_MAGIC.unpack_from(view, position)[0])
+    return end if data_end <= end <= min(data_end + _PAGE, len(view) - BLANK_SIZE) else 0
 
 
 def _is_torn(view: memoryview, position: int) -> bool:
@@ -246,11 +338,21 @@ def _is_torn(view: memoryview, position: int) -> bool:
 # -- the cut -----------------------------------------------------------------------------------
 
 
-def _cut(queue: MappedFileQueue, tail: int) -> None:
-    """Zero [tail, end of its file) and delete the files behind it, durably."""
+def _cut(queue: MappedFileQueue, result: RecoveryResult) -> RecoveryResult:
+    """Keep what is behind the end, then zero its file and delete the ones behind it, durably."""
+    tail = result.max_phy_offset
+    kept = keep_tail(queue, tail, lambda: None)
+    if kept is not None:
+        log.error(
+            "commit log: it ends at %s (%s); what was behind is kept in %s",
+            tail,
+            result.reason,
+            kept,
+        )
     last = tail - tail % queue.file_size
     for path in queue.delete_from(last + 1):
-        log.info("%s: deleted, it is after the end of the log at %s", path, tail)
+        log.info("%s: removed, it is after the end of the log at %s", path, tail)
     if last in queue.start_offsets:
         zero_range(queue.path_of(last), tail - last, queue.file_size)
     sync_directory(queue.directory)
+    return replace(result, tail=kept)

@@ -23,20 +23,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from store.clean_exit import remove_clean_exit
-from store.errors import DiskFullError, StoreError
-from store.mapped_file import (
-    MappedFile,
-    file_name,
-    make_directory,
-    sync_directory,
-    zero_range,
-)
+from store.cut_backup import Beat, backup_of, copy_from, make_directory
+from store.errors import StoreError
+from store.log_fences import fences_path
+from store.mapped_file import MappedFile, sync_directory, zero_range
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_codec import (
     RecordKind,
@@ -58,10 +53,6 @@ from store.store_checkpoint import StoreCheckpoint
 
 log = logging.getLogger(__name__)
 
-Beat = Callable[[], None]
-"""Called now and then: the process lives."""
-
-_STEP: Final = 1 << 20
 _SPARE: Final = 16 << 20
 """Bytes that stay free on the disk beside a copy."""
 
@@ -90,7 +81,7 @@ def perform_request(config: MessageStoreConfig, beat: Beat = lambda: None) -> st
             drop_request(root, objection)
             return f"re-sync refused: {objection}"
     log.warning("re-sync started (%s): %s", request.action, request.reason)
-    _make_directory(root / request.backup)
+    make_directory(root / request.backup)
     write_json(root / request.backup / REQUEST_NAME, asdict(request))
     if request.action is ResyncAction.START_OVER:
         places = _start_over(config, request, beat)
@@ -116,18 +107,6 @@ def _announce(request: ResyncRequest, places: list[Path]) -> str:
     return text
 
 
-def _make_directory(path: Path) -> None:
-    make_directory(path)
-    sync_directory(path.parent)  # The process that made it may have died before.
-
-
-def _backup_of(path: Path, name: str) -> Path:
-    """Where the content of a store directory goes: on the same file system, so that a rename
-    does it. Links are followed: the directory itself always stays where the operator put it."""
-    real = path.resolve()
-    return real / name if os.path.ismount(real) else real.parent / name / real.name
-
-
 def _move(source: Path, target: Path) -> None:
     """Rename once; again after a crash it has happened already."""
     if not target.exists():
@@ -141,13 +120,14 @@ def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) 
     """clean.exit and checkpoint first: files without them are scanned, never trusted."""
     root, name = config.root, request.backup
     places = [root / name]
-    for file in (config.clean_exit_path, config.checkpoint_path):
+    fences = fences_path(config.commit_log_path)
+    for file in (config.clean_exit_path, config.checkpoint_path, fences):
         if file.exists():
             _move(file, root / name / file.name)
     sync_directory(root)
     sync_directory(root / name)
     for directory in (config.commit_log_path, config.consume_queue_path, config.index_path):
-        target = _backup_of(directory, name)
+        target = backup_of(directory, name)
         if directory.is_dir():
             _empty_into(directory.resolve(), target, beat)
             places.append(target if os.path.ismount(directory.resolve()) else target.parent)
@@ -157,8 +137,8 @@ def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) 
 
 def _empty_into(directory: Path, target: Path, beat: Beat) -> None:
     """Move what is in `directory`; backups (in a mount point) stay where they are."""
-    _make_directory(target.parent)
-    _make_directory(target)
+    make_directory(target.parent)
+    make_directory(target)
     for entry in sorted(directory.iterdir()):
         if not is_backup_name(entry.name):
             _move(entry, target / entry.name)
@@ -223,10 +203,11 @@ def _truncate(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) ->
     offset, size = request.offset, config.mapped_file_size_commit_log
     kept = _last_kept(files, offset, size)
     assert kept is not None, "found by _find_objection"
-    target = _backup_of(config.commit_log_path, request.backup)
-    _make_directory(target.parent)
-    _make_directory(target)
-    _back_up_tail(kept, offset, target, beat)
+    target = backup_of(config.commit_log_path, request.backup)
+    make_directory(target.parent)
+    make_directory(target)
+    way = f"free space and start again, or remove {REQUEST_NAME} to keep the store as it is"
+    copy_from(kept.path, kept.start_offset, offset, target, beat, way, spare=_SPARE)
     remove_clean_exit(config.clean_exit_path)
     for file in reversed([f for f in files if f.start_offset >= offset]):
         _move(file.path, target / file.path.name)
@@ -235,55 +216,6 @@ def _truncate(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) ->
     zero_range(kept.path, offset - kept.start_offset, kept.size)
     _turn_back_checkpoint(config, kept, offset)
     return [target]
-
-
-def _back_up_tail(kept: StoreFile, offset: int, target: Path, beat: Beat) -> None:
-    """The bytes of the last kept file that are cut off, without the zeros at its end.
-
-    The copy gets its name when it is whole: then, and only then, the bytes may be zeroed.
-    """
-    copy = target / f"{file_name(kept.start_offset)}.from-{offset}"
-    if copy.exists():
-        return
-    start = offset - kept.start_offset
-    with MappedFile.open(kept.path, kept.start_offset) as mapped, mapped.view() as view:
-        end = _end_of_data(view, start, beat)
-        if end == start:
-            return
-        _check_room(target, end - start)
-        temporary = copy.with_name(copy.name + ".tmp")
-        with temporary.open("wb") as file:
-            for at in range(start, end, _STEP):
-                file.write(view[at : min(at + _STEP, end)])
-                beat()
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(temporary, copy)
-    sync_directory(target)
-
-
-def _end_of_data(view: memoryview, start: int, beat: Beat) -> int:
-    """Behind the last byte that is not zero, `start` when there is none."""
-    zeros = bytes(_STEP)
-    end = len(view)
-    while end > start:
-        at = max(start, end - _STEP)
-        step = bytes(view[at:end])
-        if step != zeros[: end - at]:
-            return at + len(step.rstrip(b"\0"))
-        end = at
-        beat()
-    return start
-
-
-def _check_room(directory: Path, size: int) -> None:
-    status = os.statvfs(directory)
-    free = status.f_bavail * status.f_frsize
-    if free < size + _SPARE:
-        raise DiskFullError(
-            f"{directory}: the backup of what a re-sync cuts off needs {size} bytes, {free} are "
-            f"free; free space and start again, or remove {REQUEST_NAME} to keep the store as it is"
-        )
 
 
 def _turn_back_checkpoint(config: MessageStoreConfig, kept: StoreFile, offset: int) -> None:

@@ -19,6 +19,7 @@ from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.message_codec import SIZE_AND_MAGIC
 from store.record_arrays import RecordArrays, ScanEnd, parse_records
 from store.record_properties import PropertyExtractor
+from store.record_search import contradicts_itself, find_published
 from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ _DISK_FULL_RETRY_MS: Final = 1_000
 
 Dispatcher = Callable[[RecordArrays], None]
 """Builds something from records; those that it was given before change nothing."""
+FenceOff = Callable[[int, int, str], None]
+"""(start, end, reason): these bytes are damage; the source's fences have them when it returns."""
 
 
 class Sleeper(Protocol):
@@ -63,8 +66,13 @@ def read_chunk(
     """Records from `phy_offset` on, none reaching over `end`, and where to read on.
 
     About chunk_size bytes, one record at least. A blank leads to the next file, once that is
-    within `end`. Raises StoreError when the file is missing.
+    within `end`, a fence to where it ends. Raises StoreError when the file is missing.
     """
+    fences = source.fences
+    fence = fences.find(phy_offset)
+    if fence is not None:
+        return parse_records(memoryview(b""), phy_offset, extractor), min(fence.end, end)
+    end = min(end, fences.next_start(phy_offset))
     view = source.view_of_file(phy_offset)
     if view is None:
         raise StoreError(
@@ -96,11 +104,12 @@ def dispatch_range(
     on_progress: Callable[[int], None] | None = None,
     *,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
+    fence_off: FenceOff | None = None,
 ) -> int:
     """Dispatch [start, end) of the log; returns the number of records. For recovery.
 
-    on_progress(phy_offset) is called after every chunk. Raises RecordDamagedError when the range
-    does not consist of whole records.
+    on_progress(phy_offset) is called after every chunk. fence_off: called for damage, which is
+    then stepped over; without it RecordDamagedError is raised.
     """
     count = 0
     at = start
@@ -110,10 +119,13 @@ def dispatch_range(
             dispatch(records)
         count += records.count
         if following == at:
-            raise RecordDamagedError(
-                f"commit log: no whole record at {at} before {end}: "
-                f"{records.reason or records.end.value}"
-            )
+            reason = records.reason or records.end.value
+            if fence_off is None:
+                raise RecordDamagedError(
+                    f"commit log: no whole record at {at} before {end}: {reason}"
+                )
+            behind = find_published(source, at + 1, end)
+            fence_off(at, end if behind is None else behind, reason)
         at = following
         if on_progress is not None:
             on_progress(at)
@@ -138,10 +150,12 @@ class ReputMessageService(ServiceThread):
         pace_ms: Callable[[], float] = lambda: 0.0,
         on_failure: FailureHandler | None = None,
         flags: RunningFlags | None = None,
+        fence_off: FenceOff | None = None,
     ) -> None:
         """publish(dispatched_offset) after every chunk; it also rings whoever follows.
         on_dispatched(store timestamp ms of the newest record) feeds the checkpoint.
-        pace_ms: rest after a small chunk; a single record costs as much as fifty together."""
+        pace_ms: rest after a small chunk; a single record costs as much as fifty together.
+        fence_off: called for damage; without it damage ends the service (RecordDamagedError)."""
         super().__init__("ReputMessageService", on_failure=on_failure)
         self._source = source
         self._extractor = extractor
@@ -155,6 +169,7 @@ class ReputMessageService(ServiceThread):
         self._pace_ms = pace_ms
         self.reput_from_offset = 0
         """Everything before is dispatched. Set it before the start."""
+        self._fence_off = fence_off
         self._flags = flags
         """Told when a derived file finds no room; dispatch goes on when there is some again."""
         self._stalled_at = -1
@@ -202,7 +217,7 @@ class ReputMessageService(ServiceThread):
     def dispatch_once(self) -> bool:
         """Dispatch one chunk; False when nothing can be done now.
 
-        Raises StoreError, on a master RecordDamagedError for anything that is no record.
+        Damage is fenced and stepped over. Raises StoreError.
         """
         end = self._source.max_phy_offset
         start = self._start_offset()
@@ -213,8 +228,7 @@ class ReputMessageService(ServiceThread):
             for dispatch in self._dispatchers:
                 dispatch(records)
         if following == start:
-            self._judge_standstill(start, end, records)
-            return False
+            return self._step_over_damage(start, end, records)
         self.reput_from_offset = following
         if records.count:
             self._on_dispatched(int(records.store_timestamps[-1]))
@@ -232,20 +246,33 @@ class ReputMessageService(ServiceThread):
             self.reput_from_offset = low
         return self.reput_from_offset
 
-    def _judge_standstill(self, at: int, end: int, records: RecordArrays) -> None:
-        """A slave waits for the rest of a record that came in part; all else is damage."""
-        if self._is_slave() and records.end is not ScanEnd.INVALID:
-            return
-        text = (
-            f"commit log: no whole record at {at}, published up to {end}: "
-            f"{records.reason or records.end.value}"
-        )
-        if not self._is_slave():
-            raise RecordDamagedError(f"{text}; restart the broker: recovery truncates it")
-        if self._stalled_at != at:
-            self._stalled_at = at
-            log.error(
-                "%s; dispatch is stalled there; restart this broker: recovery truncates the log "
-                "there, and what follows is replicated again",
-                text,
+    def _step_over_damage(self, at: int, end: int, records: RecordArrays) -> bool:
+        """True when there was damage, which is fenced now. A slave waits for the rest of a record
+        that came in part, and for a whole record behind damage."""
+        fence_start = self._source.fences.next_start(at)
+        is_incomplete = records.end is not ScanEnd.INVALID and fence_start > end
+        if self._is_slave() and is_incomplete and not contradicts_itself(self._source, at, end):
+            return False
+        reason = records.reason or records.end.value
+        limit = min(end, fence_start)
+        behind = find_published(self._source, at + 1, limit)
+        if behind is None and (not self._is_slave() or limit < end):
+            # Whole records are published: what is damaged ends where they do.
+            behind = limit
+        if behind is None:
+            if self._stalled_at != at:
+                self._stalled_at = at
+                log.error(
+                    "commit log: no whole record at %s, published up to %s: %s; dispatch waits for "
+                    "a whole record behind it",
+                    at,
+                    end,
+                    reason,
+                )
+            return False
+        if self._fence_off is None:
+            raise RecordDamagedError(
+                f"commit log: no whole record at {at}, published up to {end}: {reason}"
             )
+        self._fence_off(at, behind, reason)
+        return True

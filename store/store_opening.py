@@ -35,6 +35,7 @@ from store.control_slots import (
     StoreState,
 )
 from store.derived_files import DerivedFiles
+from store.log_fences import LogFences
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
@@ -108,6 +109,8 @@ class StoreOpening:
         clean_exit = None if crashed else read_clean_exit(config.clean_exit_path)
         files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
         files.load()
+        keeper = self._derived.damage.keeper
+        fences = keeper.fences if keeper.load() else None
         found = recover_commit_log(
             files,
             self._checkpoint,
@@ -116,12 +119,17 @@ class StoreOpening:
             index_safe=config.message_index_enable and config.message_index_safe,
             clean_exit=clean_exit,
             progress=self._report_progress("commit log"),
+            fences=fences,
+            is_replica=config.is_slave,
         )
         files.close()
         self._mark_open()
         self._publish_log(found)
+        keeper.replace_all(found.fences)
         self._load_queues(as_left=found.trusted or (crashed and not lost_pages))
         self._queues.truncate(found.max_phy_offset)
+        if not found.trusted:
+            self._derived.damage.blank_out()
         if repair.is_due:
             self._write_again(repair, found)
         index_is_whole = not lost_pages and repair.failure is None
@@ -134,6 +142,8 @@ class StoreOpening:
         if crashed:
             self._drop_torn_units(start)
         self._dispatch_rest(start, found.max_phy_offset)
+        self._derived.damage.reserve()
+        self._fill_blanks(fences, found)
         if not found.trusted and found.start_scanned_at is not None and not repair.is_due:
             return found.start_scanned_at
         return found.max_phy_offset
@@ -146,6 +156,22 @@ class StoreOpening:
         if start >= 0:
             repair.rewrite_log(start, found.max_phy_offset)
         self._queues.write_again(max(scanned, found.min_phy_offset))
+
+    def _fill_blanks(self, before: LogFences | None, found: RecoveryResult) -> None:
+        """The units of records that can be read again, since damage is no longer where it was."""
+        still = {fence.start for fence in found.fences}
+        for fence in before or ():
+            low, high = max(fence.start, found.min_phy_offset), fence.end
+            if fence.start not in still and low < high <= found.max_phy_offset:
+                log.warning("commit log: can be read again: %s", fence)
+                dispatch_range(
+                    self._derived.source,
+                    low,
+                    high,
+                    self._derived.extractor,
+                    (self._queues.fill_blanks,),
+                    fence_off=self._derived.damage.fence_off,
+                )
 
     def _mark_open(self) -> None:
         """From now on the files change: clean.exit is removed, abort exists."""
@@ -190,6 +216,7 @@ class StoreOpening:
         counters = self._counters
         # The store that died may have seen a flush fail.
         repair.rewrite_log(counters[FLUSHED_OFFSET], counters[MAX_PHY_OFFSET])
+        self._derived.damage.keeper.refresh()
         self._load_queues()
         self._drop_unpublished_units()
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
@@ -251,6 +278,7 @@ class StoreOpening:
             self._derived.extractor,
             self._derived.dispatchers(),
             lambda at: report(at - start, end - start),
+            fence_off=self._derived.damage.fence_off,
         )
         if count:
             log.info("dispatched %s records from %s to %s again", count, start, end)

@@ -53,6 +53,9 @@ def rebuild_topic_queue_table(
 def _walk(reader: CommitLogSource, start: int, end: int) -> Iterator[Message]:
     at = start
     while at < end:
+        if (fence := reader.fences.find(at)) is not None:
+            at = fence.end
+            continue
         view = reader.view_of_file(at)
         if view is None:
             raise RecordDamagedError(f"commit log: no file at {at}, published up to {end}")

@@ -28,6 +28,8 @@ from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlotsReader
 from store.control_slots import (
     DISPATCHED_OFFSET,
+    FENCE_COUNT,
+    FENCED_BYTES,
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
@@ -124,6 +126,8 @@ class BrokerCollector:
         self._sources: Mapping[Metric, Callable[[], Rows]] = {
             table.STORE_OFFSET: self._offsets,
             table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
+            table.STORE_FENCED_RANGES: lambda: _one(self._counters[FENCE_COUNT]),
+            table.STORE_FENCED_BYTES: lambda: _one(self._counters[FENCED_BYTES]),
             table.STORAGE_SIZE: self._storage_size,
             table.STORAGE_FLUSH_BEHIND: lambda: self._behind(FLUSHED_OFFSET),
             table.STORAGE_DISPATCH_BEHIND: lambda: self._behind(DISPATCHED_OFFSET),
@@ -173,6 +177,14 @@ class BrokerCollector:
             replicas=self._replicas_in_sync() if self._replicas_needed else 0,
             replicas_needed=self._replicas_needed,
         )
+
+    def damage(self) -> str:
+        """What of the store cannot be read; empty if nothing is known to be damaged."""
+        count = self._counters[FENCE_COUNT]
+        if not count:
+            return ""
+        size = self._counters[FENCED_BYTES]
+        return f"{count} damaged ranges of the commit log ({size} bytes) cannot be read: store.log"
 
     def _replicas_in_sync(self) -> int:
         """In-sync replicas as in rocketmq_ha_replica_in_sync; two connections that may belong to

@@ -201,6 +201,12 @@ HA_CLIENT_RECEIVED: Final = _counter(
 STORE_OFFSET: Final = _gauge(
     "rocketmq_store_offset_bytes", "positions in the commit log", ("kind",)
 )
+STORE_FENCED_RANGES: Final = _gauge(
+    "rocketmq_store_fenced_ranges", "damaged ranges of the commit log that cannot be read"
+)
+STORE_FENCED_BYTES: Final = _gauge(
+    "rocketmq_store_fenced_bytes", "bytes of the commit log inside of damaged ranges"
+)
 STORE_WRITABLE: Final = _gauge("rocketmq_store_writable", "1 while the store accepts writes")
 STORAGE_SIZE: Final = _gauge(
     "rocketmq_storage_size_bytes", "used space of the partition of the store", STORAGE_LABELS

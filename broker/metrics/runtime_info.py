@@ -55,6 +55,9 @@ class RuntimeInfo:
     commit_log_dir_total: int = 0
     commit_log_dir_free: int = 0
     remain_flush_bytes: int = 0
+    fenced_ranges: int = 0
+    """Damaged ranges of the commit log, which hold `fenced_bytes`."""
+    fenced_bytes: int = 0
     schedule_offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Delay level to (delivered offset, max offset of its queue)."""
     broker_active: bool = True
@@ -150,11 +153,22 @@ def _store(info: RuntimeInfo) -> dict[str, str]:
         "consumeQueueDiskRatio": java_double(info.consume_queue_disk_ratio),
         "commitLogDirCapacity": f"Total : {size_text(total)}, Free : {size_text(free)}.",
         "remainHowManyDataToFlush": size_text(info.remain_flush_bytes),
+        **_damage(info),
         "remainTransientStoreBufferNumbs": str(NO_TRANSIENT_POOL),
         **{
             f"scheduleMessageOffset_{level}": f"{delivered},{max_offset}"
             for level, (delivered, max_offset) in sorted(info.schedule_offsets.items())
         },
+    }
+
+
+def _damage(info: RuntimeInfo) -> dict[str, str]:
+    """Ours; nothing for a store that is not known to be damaged."""
+    if not info.fenced_ranges:
+        return {}
+    return {
+        "commitLogDamagedRanges": str(info.fenced_ranges),
+        "commitLogDamagedBytes": str(info.fenced_bytes),
     }
 
 

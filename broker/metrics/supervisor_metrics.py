@@ -248,7 +248,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._say(503 if down else 200, f"down: {', '.join(down)}" if down else "ok")
         elif path == "/readyz":
             reason = self.site.collector.ready_reason()
-            self._say(503 if reason else 200, reason or "ready")
+            damage = self.site.collector.damage()
+            text = "; ".join(part for part in (reason or "ready", damage) if part)
+            self._say(503 if reason else 200, text)
         else:
             self._say(404, "/metrics /healthz /readyz")
 

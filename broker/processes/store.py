@@ -8,6 +8,7 @@ fdatasync stops the whole broker).
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Final
 
 from broker.processes.child import Child, ring_nobody, run_child
@@ -90,6 +91,11 @@ def _handlers(
         store.clean_commit_log.execute_delete_files_manually()
         return {}
 
+    def repair_log(arguments: Arguments) -> Arguments:
+        source = Path(arguments["source"])
+        store.log_repair.put_back(arguments["start"], arguments["end"], source)
+        return {}
+
     def change_retention(arguments: Arguments) -> Arguments:
         changed = update(options.store, arguments["settings"], CHANGE_RETENTION)
         store.clean_commit_log.use_rules(RetentionRules.of(changed))
@@ -100,6 +106,7 @@ def _handlers(
         "delete_topic": delete_topic,
         "clean_consume_queue": clean_consume_queue,
         "clean_commit_log": clean_commit_log,
+        "repair_log": repair_log,
     }
 
 

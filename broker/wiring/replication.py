@@ -16,6 +16,7 @@ from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
+from broker.slave.damage_repair_service import DamageRepairService
 from broker.slave.group_members import GroupMembers
 from broker.slave.ha_request_service import HaRequestService
 from broker.slave.master_inspector import MasterInspector
@@ -105,6 +106,15 @@ class Replication:
             self._store.access,
             self._clock,
         )
+        self._repair = DamageRepairService(
+            self._members.fetch_member_ips,
+            self._client,
+            self._new_reader(),
+            self._store.commands,
+            self._options.store.root / "repair.bytes",
+            self._clock,
+            on_failure=on_failure,
+        )
         self._returning = ReturningMaster(
             self._members.fetch_member_ips,
             self._api,
@@ -165,6 +175,7 @@ class Replication:
         """The tables are loaded, the store is ready."""
         self._initial_max_offset = self._page.counters[MAX_PHY_OFFSET]
         self._requests.start()
+        self._repair.start()
         if not self._is_slave:
             self._returning.schedule_on(executor)
             return
@@ -178,6 +189,7 @@ class Replication:
 
     def shutdown(self) -> None:
         """Stop answering process ha; a slave records what it holds."""
+        self._repair.request_stop()
         self._requests.shutdown(1_000)
         if self._is_slave:
             self._journal.close()

@@ -19,7 +19,14 @@ from broker.wiring.routes import END_TRANSACTION_POOL, QUERY_POOL
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from remoting.remoting_server import RequestExecutor
-from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.control_slots import (
+    DISPATCHED_OFFSET,
+    FENCE_COUNT,
+    FENCED_BYTES,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+)
 from store.disk_space import used_ratio
 from store.resync_backups import list_backups
 
@@ -83,6 +90,8 @@ class RuntimeSource:
             commit_log_dir_total=total,
             commit_log_dir_free=free,
             remain_flush_bytes=max(max_phy - counters[FLUSHED_OFFSET], 0),
+            fenced_ranges=counters[FENCE_COUNT],
+            fenced_bytes=counters[FENCED_BYTES],
             schedule_offsets=self._schedule_offsets(),
             resync_backups=tuple(backup.name for backup in list_backups(store)),
         )

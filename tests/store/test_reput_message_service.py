@@ -13,6 +13,7 @@ from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.index_service import IndexService
+from store.log_fences import new_fence
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import ReputMessageService, dispatch_range
@@ -62,6 +63,7 @@ class Desk:
     def __init__(
         self, log: MemoryCommitLog, *, slave: bool = False, chunk: int = 500, idle_ms: float = 5
     ) -> None:
+        self.log = log
         self.collector = Collector()
         self.published: list[int] = []
         self.times: list[int] = []
@@ -77,6 +79,14 @@ class Desk:
             chunk_size=chunk,
             idle_ms=idle_ms,
         )
+
+    def fence_damage(self) -> None:
+        """As process `store` does."""
+
+        def fence_off(start: int, end: int, reason: str) -> None:
+            self.log.fences = self.log.fences.with_fence(new_fence(start, end, reason))
+
+        self.service._fence_off = fence_off
 
     def run(self) -> None:
         while self.service.dispatch_once():
@@ -162,13 +172,60 @@ def test_damage_stops_a_master_naming_the_offset() -> None:
     assert desk.service.reput_from_offset == places[3]
 
 
-def test_damage_stalls_a_slave_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_at_the_end_stalls_a_slave_and_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log, places = damaged()
+    log.publish_up_to = places[4]
     desk = Desk(log, slave=True)
     for _ in range(3):
         desk.run()
     assert desk.collector.phy_offsets == places[:3]
-    assert caplog.text.count("dispatch is stalled there") == 1
+    assert caplog.text.count("dispatch waits for a whole record") == 1
+
+
+@pytest.mark.parametrize("slave", [False, True])
+@pytest.mark.parametrize("field", [2, 4, 35, 87])
+def test_damage_is_fenced_and_dispatch_goes_on(slave: bool, field: int) -> None:
+    """Size, magic, place and body size of a record."""
+    log = MemoryCommitLog(FILE_SIZE)
+    places = fill(log, 80)
+    log.data[places[40] + field] ^= 0x10
+    desk = Desk(log, slave=slave)
+    desk.fence_damage()
+    desk.run()
+    assert desk.collector.phy_offsets == places[:40] + places[41:]
+    assert [(fence.start, fence.end) for fence in log.fences] == [(places[40], places[41])]
+
+
+def test_damage_in_the_last_record_of_a_master_is_fenced_up_to_the_end() -> None:
+    log = MemoryCommitLog(FILE_SIZE)
+    places = fill(log, 5)
+    log.data[places[4] + 2] ^= 0x10
+    desk = Desk(log)
+    desk.fence_damage()
+    desk.run()
+    assert [(fence.start, fence.end) for fence in log.fences] == [(places[4], log.max_phy_offset)]
+    assert desk.service.behind_bytes == 0
+
+
+def test_recovery_dispatches_around_damage() -> None:
+    log = MemoryCommitLog(FILE_SIZE)
+    places = fill(log, 80)
+    for number in (0, 40, 41, 79):
+        log.data[places[number] + 4] ^= 0x10
+    found = Collector()
+
+    def fence_off(start: int, end: int, reason: str) -> None:
+        log.fences = log.fences.with_fence(new_fence(start, end, reason))
+
+    extractor = PropertyExtractor({})
+    end = log.max_phy_offset
+    dispatch_range(log, 0, end, extractor, [found.dispatch], fence_off=fence_off)
+    assert found.phy_offsets == [
+        place for number, place in enumerate(places) if number not in (0, 40, 41, 79)
+    ]
+    assert [fence.start for fence in log.fences] == [places[0], places[40], places[79]]
 
 
 def test_an_offset_below_the_log_is_moved_up(caplog: pytest.LogCaptureFixture) -> None:

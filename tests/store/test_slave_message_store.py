@@ -23,6 +23,7 @@ from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
     DISPATCHED_OFFSET,
+    FENCE_COUNT,
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
@@ -417,7 +418,7 @@ def test_an_orderly_stop_within_a_blank_is_clean(life: SlaveLife) -> None:
     check(life)
 
 
-def test_a_damaged_record_stops_dispatch_until_a_restart_cuts_it(
+def test_a_damaged_record_is_fenced_and_the_records_behind_it_are_dispatched(
     life: SlaveLife, caplog: pytest.LogCaptureFixture
 ) -> None:
     master = MasterBytes().add(6)
@@ -425,16 +426,39 @@ def test_a_damaged_record_stops_dispatch_until_a_restart_cuts_it(
     bad[master.ends[2] + 4] ^= 0xFF
     life.begin(0)
     life.receive(bytes(bad))
-    wait_until(lambda: "dispatch is stalled there" in caplog.text)
-    assert life.counters[DISPATCHED_OFFSET] == master.ends[2]
+    life.wait_dispatched(master.end)
+    assert f"[{master.ends[2]}, {master.ends[3]})" in caplog.text
+    assert life.counters[FENCE_COUNT] == 1
+    assert life.table.offsets("T", 0) == (0, 6)
     life.stop()
-    assert (life.config.root / "abort").exists()
+    assert not (life.config.root / "abort").exists()
     again = SlaveLife(life.config.root).start()
-    assert again.end == master.ends[2]
-    again.receive(bytes(master.data[again.end :]))
-    again.wait_dispatched(master.end)
+    assert again.end == master.end
+    assert again.counters[FENCE_COUNT] == 1
+    assert again.table.offsets("T", 0) == (0, 6)
     again.stop()
-    check(again)
+    report = check_store(life.config.root)
+    assert len(report.errors) == 1, report.lines()
+    assert "fenced" in report.errors[0]
+
+
+def test_a_record_that_is_not_whole_yet_is_no_damage(life: SlaveLife) -> None:
+    """Its body looks like a record that lies at its place."""
+    master = MasterBytes().add(2)
+    inner_at = master.end + 88
+    inner = encode_record(dataclasses.replace(message(), phy_offset=inner_at))
+    outer = encode_record(
+        dataclasses.replace(message(queue_offset=2, body=inner), phy_offset=master.end)
+    )
+    whole = bytes(master.data) + outer
+    life.begin(0)
+    life.receive(whole[:-1])
+    life.wait_dispatched(master.end)
+    life.receive(whole[-1:])
+    life.wait_dispatched(len(whole))
+    assert life.counters[FENCE_COUNT] == 0
+    life.stop()
+    check(life)
 
 
 # -- flush -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 
+from store.log_fences import LogFences
 from store.message import Message
 from store.message_codec import (
     BLANK_SIZE,
@@ -57,6 +58,7 @@ class MemoryCommitLog:
         self.data = bytearray()
         self.min_phy_offset = start
         self.publish_up_to: int | None = None
+        self.fences = LogFences()
 
     @property
     def max_phy_offset(self) -> int:

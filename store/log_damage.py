@@ -1,0 +1,79 @@
+"""LogDamage: what follows from damage in the commit log for everything that is built from it.
+
+Process `store`: at recovery the main thread, afterwards the dispatch thread. The units of records
+that cannot be read become blank ones, so that a pull steps over them; their queue offsets are used
+up, and are not given to other messages; the fence is noted (FenceKeeper). It finds no damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from store.commit_log_source import CommitLogSource
+from store.consume_queue_table import ConsumeQueueTable
+from store.errors import StoreError
+from store.fence_keeper import FenceKeeper
+from store.log_fences import Fence, new_fence
+from store.record_search import guess_queue
+
+_FARTHEST_GUESS: Final = 10_000
+"""A damaged record's queue offset is not believed further behind its queue's end."""
+
+
+class LogDamage:
+    """See the module."""
+
+    def __init__(
+        self, keeper: FenceKeeper, queues: ConsumeQueueTable, source: CommitLogSource
+    ) -> None:
+        """source: of the thread that uses this object."""
+        self.keeper: Final = keeper
+        self._queues = queues
+        self._source = source
+
+    def fence_off(self, start: int, end: int, reason: str) -> None:
+        """[start, end) of the log is damage; everything before is dispatched. Raises StoreError,
+        OSError."""
+        fence = self._with_queues(new_fence(start, end, reason))
+        self.keeper.add(fence)
+        self._reserve(fence)
+
+    def blank_out(self) -> None:
+        """Before a recovery's dispatch: no unit names a record inside of any fence. Raises
+        StoreError, OSError."""
+        for fence in self.keeper.fences:
+            found = self._with_queues(fence)
+            if found != fence:
+                self.keeper.add(found)
+
+    def reserve(self) -> None:
+        """After a recovery's dispatch: no queue offset of a record inside of a fence is given to
+        another message. Raises StoreError."""
+        for fence in self.keeper.fences:
+            self._reserve(fence)
+
+    def _with_queues(self, fence: Fence) -> Fence:
+        """With all queues that are known to have records inside, whose units are blank now."""
+        return replace(fence, queues=tuple(sorted({*fence.queues, *self._inside(fence)})))
+
+    def _inside(self, fence: Fence) -> Iterable[tuple[str, int, int]]:
+        yield from self._queues.blank_out(fence.start, fence.end)
+        try:
+            view = self._source.view_of_file(fence.start)
+        except StoreError:
+            return
+        if view is None:
+            return
+        with view:
+            position = fence.start % self._source.file_size
+            guess = guess_queue(view, position, len(view))
+        if guess is not None:
+            yield guess
+
+    def _reserve(self, fence: Fence) -> None:
+        for topic, queue_id, following in fence.queues:
+            queue = self._queues.find(topic, queue_id)
+            if queue is not None and following - queue.max_offset <= _FARTHEST_GUESS:
+                self._queues.reserve(topic, queue_id, following)

@@ -1,0 +1,113 @@
+"""LogRepair: puts bytes that a replica still has in the place of damaged ones, and lifts the fence.
+
+Runs on the main thread of process `store`, which serves the command; process `remoting` has
+fetched the bytes. They are believed only when they are whole records from the fence's first byte to
+its last. The damaged bytes are kept beside the log. It knows no replica.
+
+    <commitlog>-damaged-<start>-<end>   what was there before the repair
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from store.atomic_write import atomic_write
+from store.consume_queue_table import ConsumeQueueTable
+from store.errors import StoreError
+from store.fence_keeper import FenceKeeper
+from store.mapped_file import file_name
+from store.message_codec import RecordKind, check_record
+from store.record_arrays import parse_records
+from store.record_properties import PropertyExtractor
+
+log = logging.getLogger(__name__)
+
+REPAIR_LIMIT: Final = 64 << 20
+"""Bytes of the largest range that is repaired while the broker runs."""
+
+
+class LogRepair:
+    """See the module. Owned by: the main thread of process `store`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        keeper: FenceKeeper,
+        queues: ConsumeQueueTable,
+        extractor: PropertyExtractor,
+    ) -> None:
+        """directory: the commit log's. extractor: not shared."""
+        self._directory = directory
+        self._file_size = file_size
+        self._keeper = keeper
+        self._queues = queues
+        self._extractor = extractor
+
+    def put_back(self, start: int, end: int, source: Path) -> None:
+        """Replace the bytes of the fence [start, end) with those in the file `source`; durable.
+
+        Raises StoreError, with everything untouched: there is no such fence, or the bytes are not
+        whole records from its start to its end. OSError.
+        """
+        fence = self._keeper.fences.find(start)
+        if fence is None or (fence.start, fence.end) != (start, end):
+            raise StoreError(f"[{start}, {end}) of the commit log is not fenced")
+        try:
+            data = source.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{source}: the replica's bytes cannot be read: {error}") from error
+        if len(data) != end - start:
+            raise StoreError(f"{source}: {len(data)} bytes, the fence has {end - start}")
+        self._check(start, memoryview(data))
+        self._keep_damaged(start, end)
+        for phy_offset, piece in self._by_file(start, memoryview(data)):
+            self._write(phy_offset, piece)
+            self._queues.fill_blanks(parse_records(piece, phy_offset, self._extractor))
+        self._keeper.lift(start)
+        log.warning("commit log: repaired from a replica, can be read again: %s", fence)
+
+    def _by_file(self, start: int, data: memoryview) -> Iterator[tuple[int, memoryview]]:
+        """(log position, bytes) of the parts that lie in one file each."""
+        at = 0
+        while at < len(data):
+            left = self._file_size - (start + at) % self._file_size
+            yield start + at, data[at : at + left]
+            at += left
+
+    def _check(self, start: int, data: memoryview) -> None:
+        for phy_offset, piece in self._by_file(start, data):
+            position = 0
+            while position < len(piece):
+                at = phy_offset + position
+                found = check_record(piece, position, len(piece), at, check_crc=True)
+                if found.kind not in (RecordKind.MESSAGE, RecordKind.BLANK):
+                    raise StoreError(f"what a replica has at {at} is no record: {found.reason}")
+                position += found.size
+
+    def _keep_damaged(self, start: int, end: int) -> None:
+        path = self._directory.with_name(f"{self._directory.name}-damaged-{start}-{end}")
+        if path.exists():
+            return
+        pieces = []
+        for phy_offset, piece in self._by_file(start, memoryview(bytes(end - start))):
+            position = phy_offset % self._file_size
+            with (self._directory / file_name(phy_offset - position)).open("rb") as file:
+                pieces.append(os.pread(file.fileno(), len(piece), position))
+        atomic_write(path, b"".join(pieces))
+
+    def _write(self, phy_offset: int, piece: memoryview) -> None:
+        position = phy_offset % self._file_size
+        path = self._directory / file_name(phy_offset - position)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            while piece:
+                written = os.pwrite(fd, piece, position)
+                piece, position = piece[written:], position + written
+            os.fsync(fd)
+        finally:
+            os.close(fd)
