@@ -80,6 +80,7 @@ class ConsumeQueue:
         "_min",
         "_min_is_for",
         "_start",
+        "doubtful_from",
         "emptied",
         "flushed",
         "generation",
@@ -88,6 +89,7 @@ class ConsumeQueue:
         "queue_id",
         "row",
         "topic",
+        "whole",
     )
 
     def __init__(self, files: ConsumeQueueFiles, topic: str, queue_id: int) -> None:
@@ -112,6 +114,11 @@ class ConsumeQueue:
         """Set when the queue restarted; cleared by whoever publishes it."""
         self.generation = 0
         """Incremented whenever units are removed."""
+        self.doubtful_from: int | None = None
+        """Set by recovery: records from this log position on may be missing here, and the end is
+        not known for sure before the log was dispatched again from there on."""
+        self.whole = True
+        """False: units were found missing or wrong; to be rebuilt from the log."""
         self.row = -1
         """Its row in the queue table, -1 before it has one."""
 
@@ -174,10 +181,11 @@ class ConsumeQueue:
         if self._end > self._start:
             log.error(
                 "%r: the next record has offset %s: no record for the offsets before it; "
-                "part of the consume queue may be lost (delete it to rebuild it)",
+                "the log is searched for them",
                 self,
                 expected // CQ_UNIT_SIZE,
             )
+            self.whole = False
             if expected - self._end > _LARGEST_GAP_FILES * self._files.file_size:
                 self.empty()
         if self._end == self._start:
@@ -240,28 +248,48 @@ class ConsumeQueue:
 
     # -- recovery ------------------------------------------------------------------------------
 
-    def recover(self) -> None:
+    def recover(self, complete_until_ms: int = 0) -> None:
         """Load the files: scan from the third-last one to the first invalid unit.
 
-        Everything after it is zeroed or deleted. Raises WrongFileSizeError, OSError.
+        Everything after it is zeroed or deleted; `doubtful_from` says whether something may be
+        missing then. complete_until_ms: wall clock; units of records stored before are on disk
+        (the checkpoint). Raises WrongFileSizeError, OSError.
         """
         starts = self._files.list_starts(self.topic, self.queue_id)
         if not starts:
+            self.doubtful_from = 0
             return
         file_size = self._files.file_size
+        last_end = starts[-1] + file_size
+        self._start = self._find_start(starts)
+        self._end, behind = self._scan(max(self._start, last_end - 3 * file_size), last_end)
+        self._min = self._start
+        if self._cut(last_end, behind):
+            self.doubtful_from = self.max_phy_offset
+        if not self.max_phy_offset:
+            self.max_phy_offset = self._find_max_phy_offset()
+        if self._end == 0 and self._files.changed_ms(self.topic, self.queue_id) < complete_until_ms:
+            # Its first unit was on disk once.
+            self.doubtful_from = 0
+        elif self.doubtful_from is not None:
+            self.doubtful_from = self.max_phy_offset
+        self.flushed = self._end
+
+    def _find_start(self, starts: list[int]) -> int:
+        """The first file; files missing in between are made again, to be filled from the log."""
+        file_size = self._files.file_size
         first = len(starts) - 1
-        while first and starts[first - 1] == starts[first] - file_size:
+        most = _LARGEST_GAP_FILES * file_size
+        while first and starts[first] - starts[first - 1] <= most:
             first -= 1
         if first:
             log.error("%r: ignoring files before a gap at %s", self, starts[first] // CQ_UNIT_SIZE)
-        last_end = starts[-1] + file_size
-        self._start = starts[first]
-        self._end, behind = self._scan(max(self._start, last_end - 3 * file_size), last_end)
-        self._min = self._start
-        self._cut(last_end, behind)
-        if not self.max_phy_offset:
-            self.max_phy_offset = self._find_max_phy_offset()
-        self.flushed = self._end
+        wanted = range(starts[first], starts[-1] + 1, file_size)
+        if len(wanted) > len(starts) - first:
+            log.error("%r: %s files are missing", self, len(wanted) - len(starts) + first)
+            self._files.make_whole(self.topic, self.queue_id, wanted)
+            self.whole = False
+        return starts[first]
 
     def _scan(self, position: int, last_end: int) -> tuple[int, bytes]:
         """Position of the first invalid unit, and the bytes from there on that were already read.
@@ -288,8 +316,9 @@ class ConsumeQueue:
             size = min(size * 8, _LARGEST_SCAN)
         return position, b""
 
-    def _cut(self, last_end: int, behind: bytes = b"") -> None:
-        """Remove everything between the end and `last_end`, the end of the files on disk.
+    def _cut(self, last_end: int, behind: bytes = b"") -> bool:
+        """Remove everything between the end and `last_end`, the end of the files on disk. True if
+        there was anything.
 
         behind: the bytes after the end, as many as were already read.
         The first file of an empty queue is kept unless it is file 0: its name is the offset at
@@ -298,10 +327,14 @@ class ConsumeQueue:
         file_size = self._files.file_size
         keep_first = self._end == self._start and self._start > 0
         kept = self._end + (-self._end) % file_size + (file_size if keep_first else 0)
+        found = False
         for start in range(kept, last_end, file_size):
+            found |= self._files.has_data_at(self.topic, self.queue_id, start)
             self._files.delete(self.topic, self.queue_id, start)
         if (self._end % file_size or keep_first) and self._has_left_over(behind):
             self._files.zero_from(self.topic, self.queue_id, self._end)
+            found = True
+        return found
 
     def _has_left_over(self, behind: bytes) -> bool:
         """Whether the last file contains anything after the end: checks the next pages, then for
@@ -357,12 +390,86 @@ class ConsumeQueue:
         last_file = _last_file(state.start, state.end, self._files.file_size)
         if state.marks != self._files.marks(self.topic, self.queue_id, last_file):
             return False
+        self._take_over(state, min_phy_offset)
+        return True
+
+    def _take_over(self, state: QueueState, min_phy_offset: int) -> None:
         self._start, self._end, self.flushed = state.start, state.end, state.end
         self._min, self._min_is_for = state.start, -1
         if state.min >= 0:
             self._min, self._min_is_for = state.min, min_phy_offset
         self.max_phy_offset = state.max_phy_offset
-        return True
+
+    def adopt(self, state: QueueState, min_phy_offset: int) -> None:
+        """Adopt the `state` of a queue whose files were touched since: the log has not changed, so
+        its offsets hold, and files that are not as they should be are to be filled from the log.
+
+        min_phy_offset: where the log began at that time. Raises WrongFileSizeError, OSError.
+        """
+        found = self._files.list_starts(self.topic, self.queue_id)
+        file_size = self._files.file_size
+        self._take_over(state, min_phy_offset)
+        wanted = range(self._start, _last_file(self._start, self._end, file_size) + 1, file_size)
+        has_all = set(wanted) <= set(found) or self._end == 0
+        if not has_all:
+            self._files.make_whole(self.topic, self.queue_id, wanted)
+            self.names_unsynced = True
+        if found:
+            self._cut(found[-1] + file_size)
+        self.whole = has_all and self._find_max_phy_offset() == self.max_phy_offset
+        if not self.whole:
+            log.error("%r: its files are not those of the last stop", self)
+
+    def falls_short_of(self, state: QueueState) -> bool:
+        """Whether recovery has found less than an earlier stop knew: units are lost, unless the
+        queue was deleted and made again in between."""
+        if self._end >= state.end:
+            return False
+        first = self._phy_offset_at(self._start) if self._end > self._start else 0
+        return not first >= state.max_phy_offset > 0
+
+    def doubt_end(self) -> None:
+        """Units may be missing at the end: the log must be dispatched again from the last one."""
+        self.doubtful_from = self.max_phy_offset if self._end > self._start else 0
+
+    def drop_last(self) -> None:
+        """Drop the last unit, which is wrong: dispatching the log again makes it anew."""
+        self._end -= CQ_UNIT_SIZE
+        self._files.zero_from(self.topic, self.queue_id, self._end)
+        self.max_phy_offset = self._find_max_phy_offset()
+        self.flushed = min(self.flushed, self._end)
+        self._min, self._min_is_for = min(self._min, self._end), -1
+        self.generation += 1
+
+    # -- rebuilding ----------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """Queue offset of the first unit there is."""
+        return self._start // CQ_UNIT_SIZE
+
+    def make_files_whole(self) -> int:
+        """Have every file, in its full length; returns how many were not. Raises OSError."""
+        last = _last_file(self._start, self._end, self._files.file_size)
+        starts = range(self._start, last + 1, self._files.file_size) if self._end else range(0)
+        made = self._files.make_whole(self.topic, self.queue_id, starts)
+        self.names_unsynced = self.names_unsynced or made > 0
+        return made
+
+    def rewrite(self, queue_offset: int, data: memoryview | bytes) -> None:
+        """Replace existing units from `queue_offset` on; what lies outside the queue is left out.
+        Raises DiskFullError, StoreError."""
+        position = queue_offset * CQ_UNIT_SIZE
+        skipped = max(self._start - position, 0)
+        view = memoryview(data)[skipped : max(self._end - position, 0)]
+        if not view:
+            return
+        position += skipped
+        self._files.write(self.topic, self.queue_id, position, view)
+        self.flushed = min(self.flushed, position)
+        self._min_is_for = -1
+        if position + len(view) == self._end:
+            self.max_phy_offset = self._find_max_phy_offset()
 
     def record_end(self, queue_offset: int) -> int:
         """Log position of the end of a unit's record; 0 if the unit does not exist."""
@@ -402,7 +509,12 @@ class ConsumeQueue:
             return False
         position = self._start
         if not self._begins_at_or_behind(min_phy_offset):
-            position = self._skip_blanks(self._find_first(position, min_phy_offset))
+            position = self._find_first(position, min_phy_offset)
+            if not self._is_plausible_around(position):
+                # Wrong units would hide right ones: what is there stays until it is rebuilt.
+                self.whole = False
+                return False
+            position = self._skip_blanks(position)
         changed = position != self._min
         self._min = position
         self._min_is_for = min_phy_offset
@@ -417,6 +529,17 @@ class ConsumeQueue:
             return False
         phy_offset, size, _ = CQ_UNIT.unpack(data)
         return bool(phy_offset >= min_phy_offset and size != PRE_BLANK_SIZE)
+
+    def _is_plausible_around(self, position: int) -> bool:
+        """Whether the units next to `position` could be right: sizes, growing phy_offsets."""
+        low = max(self._start, position - 2 * CQ_UNIT_SIZE)
+        data = b"".join(
+            self._files.read(self.topic, self.queue_id, at, CQ_UNIT_SIZE)
+            for at in range(low, min(self._end, position + 2 * CQ_UNIT_SIZE), CQ_UNIT_SIZE)
+        )
+        units = np.frombuffer(data[: len(data) // CQ_UNIT_SIZE * CQ_UNIT_SIZE], CQ_UNIT_DTYPE)
+        phys = units["phy_offset"].astype(np.int64)
+        return bool((units["size"] > 0).all() and (phys[1:] >= phys[:-1]).all())
 
     def _skip_blanks(self, position: int) -> int:
         while position < self._end:
@@ -434,6 +557,9 @@ class ConsumeQueue:
         if following >= self._end or self._phy_offset_at(following - CQ_UNIT_SIZE) >= (
             min_phy_offset
         ):
+            return False
+        if not self._is_plausible_around(following - CQ_UNIT_SIZE):
+            self.whole = False
             return False
         self._files.delete(self.topic, self.queue_id, self._start)
         log.info("%r: file %s deleted, before %s", self, self._start, min_phy_offset)

@@ -41,6 +41,7 @@ from store.log_start import LogStart
 from store.mapped_file_queue import list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_deletion import QueueDeletion
+from store.rebuild_consume_queue_service import RebuildConsumeQueueService
 from store.reput_message_service import ReputMessageService
 from store.running_flags import RunningFlags
 from store.store_closing import cut_incomplete_record, mark_clean_exit
@@ -57,10 +58,12 @@ faults; a second process that touches the pages just before it costs both of the
 
 class DefaultMessageStore:
     """See the module. Owned by: the main thread of process `store`, which also serves the
-    commands: `queue_deletion`, `log_start` and `clean_commit_log` exist once it is open."""
+    commands: `queue_deletion`, `log_start`, `rebuild` and `clean_commit_log` exist once it is
+    open."""
 
     queue_deletion: QueueDeletion
     log_start: LogStart
+    rebuild: RebuildConsumeQueueService
     clean_commit_log: CleanCommitLogService
 
     def __init__(
@@ -156,10 +159,18 @@ class DefaultMessageStore:
             publish_min_offset=self._progress.publish_min_offset,
             on_failure=self._on_failure,
         )
+        self.rebuild = RebuildConsumeQueueService(
+            self._derived.queues,
+            self._derived.new_source(),
+            self._derived.new_extractor(),
+            self._page,
+            on_failure=self._on_failure,
+        )
         self._services = [
             self._allocate,
             self._flush,
             self._build_queue_flush(),
+            self.rebuild,
             self.clean_commit_log,
             self._build_queue_clean(),
             self._reput,

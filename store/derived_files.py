@@ -34,9 +34,10 @@ class DerivedFiles:
         on_index_flushed: Callable[[int], None],
     ) -> None:
         """No file is touched. on_index_flushed gets the store timestamp (ms) of what is on disk."""
-        size = config.mapped_file_size_commit_log
-        self.source: Final = CommitLogReader(config.commit_log_path, size, page)
-        self.extractor: Final = PropertyExtractor(config.delay_level_ms)
+        self._config = config
+        self._page = page
+        self.source: Final = self.new_source()
+        self.extractor: Final = self.new_extractor()
         self.publisher: Final = QueueTableWriter(queue_table_fd)
         self.queues: Final = ConsumeQueueTable(
             ConsumeQueueFiles(
@@ -52,6 +53,15 @@ class DerivedFiles:
             on_index_flushed,
         )
         self._has_index = config.message_index_enable
+
+    def new_source(self) -> CommitLogReader:
+        """A reader of the log for another thread."""
+        size = self._config.mapped_file_size_commit_log
+        return CommitLogReader(self._config.commit_log_path, size, self._page)
+
+    def new_extractor(self) -> PropertyExtractor:
+        """For another thread."""
+        return PropertyExtractor(self._config.delay_level_ms)
 
     def dispatchers(self) -> Sequence[Dispatcher]:
         """What builds them from records, in order."""

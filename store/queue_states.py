@@ -3,8 +3,10 @@
 The file queues.exit beside clean.exit, ours, ignored by Java: written in an orderly stop. It counts
 for the queues whose directory and last file have the times that they had (whoever touches a queue
 changes them), and only while those times can be trusted: the stop was clean, or the machine has
-stayed up since the store was opened. Any other queue is read. Deleting it costs time, nothing else.
-Run by process `store`.
+stayed up since the store was opened. Any other queue is read. What it says of the offsets holds for
+all queues while the log is the same: files that were damaged since cannot make an offset be used
+again, they are filled from the log. Deleting it costs time, and that protection. Run by process
+`store`.
 
     {"format": 1, "min_phy_offset": N,
      "queues": {topic: {queueId: [start, end, min, max_phy_offset, [mtime_ns, mtime_ns]]}}}
@@ -12,6 +14,7 @@ Run by process `store`.
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +28,14 @@ from store.consume_queue import ConsumeQueue, QueueState
 log = logging.getLogger(__name__)
 
 _FORMAT: Final = 1
+
+
+class StatesCount(enum.Enum):
+    """For how much the states of the last clean stop count at this start."""
+
+    AT_LEAST = "the queues did not end earlier then: what falls short of that is looked at"
+    IF_UNTOUCHED = "a queue with the same file times is as it was left"
+    FOR_OFFSETS = "the log is unchanged: every queue ends where it ended, whatever its files say"
 
 
 class QueueStates(msgspec.Struct, kw_only=True):

@@ -10,7 +10,7 @@ DefaultMessageStore.load / recover of RocketMQ. It knows no services.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ipc.clock import Clock
@@ -22,7 +22,7 @@ from store.clean_exit import (
     read_clean_exit,
     remove_clean_exit,
 )
-from store.consume_queue import CQ_UNIT_SIZE
+from store.consume_queue import CQ_UNIT_SIZE, ConsumeQueue
 from store.control_slots import (
     APPEND_END,
     DISPATCHED_OFFSET,
@@ -37,16 +37,19 @@ from store.control_slots import (
 from store.derived_files import DerivedFiles
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
-from store.queue_states import load_queue_states
+from store.queue_states import StatesCount, load_queue_states
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.reput_message_service import dispatch_range
 from store.store_checkpoint import StoreCheckpoint
 from store.store_progress import StoreProgress
+from store.unit_check import is_right
 
 log = logging.getLogger(__name__)
 
 _PAGE_SIZE: Final = 4096
+_MOST_WRONG: Final = 100
+"""With so many wrong units at its end a queue is built anew."""
 
 
 class StoreOpening:
@@ -110,8 +113,12 @@ class StoreOpening:
         files.close()
         self._mark_open()
         self._publish_log(found)
-        self._load_queues(as_left=found.trusted or (crashed and not lost_pages))
+        count = StatesCount.FOR_OFFSETS if found.trusted else StatesCount.AT_LEAST
+        if crashed and not lost_pages:
+            count = StatesCount.IF_UNTOUCHED
+        read = self._load_queues(count)
         self._queues.truncate(found.max_phy_offset)
+        self._drop_wrong_ends(read)
         self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
         start = self._dispatch_start(found, crashed=crashed)
         if clean_exit is not None and found.trusted and len(self._queues) < clean_exit.queue_count:
@@ -146,7 +153,38 @@ class StoreOpening:
             starts.append(found.start_scanned_at)
         if self._index_incomplete:
             starts.append(self._derived.index.rebuild_from)
+        doubtful = self._queues.doubtful_from()
+        if doubtful is not None:
+            log.warning("units may be missing in consume queues: dispatching from %s", doubtful)
+            starts.append(doubtful)
         return max(min(starts), found.min_phy_offset)
+
+    def _drop_wrong_ends(self, queues: Iterable[ConsumeQueue]) -> None:
+        """The last unit says where a queue continues: of those that were read it must name its
+        record. Wrong ones are dropped, and the log is dispatched again from there."""
+        source = self._derived.source
+        for queue in queues:
+            topic, dropped = queue.topic.encode(), 0
+            while queue.end and dropped < _MOST_WRONG:
+                units = queue.read_units(queue.max_offset - 1, 1)
+                if len(units) and is_right(
+                    source,
+                    int(units[0]["phy_offset"]),
+                    int(units[0]["size"]),
+                    topic,
+                    queue.queue_id,
+                    queue.max_offset - 1,
+                ):
+                    break
+                if not len(units):
+                    break
+                queue.drop_last()
+                dropped += 1
+            if dropped == _MOST_WRONG:
+                queue.empty()
+            if dropped:
+                log.error("%r: wrong units at the end were dropped: %s", queue, dropped)
+                queue.doubt_end()
 
     def _drop_torn_units(self, start: int) -> None:
         """A write cut short by SIGKILL ends at a page boundary, perhaps within a unit: a last unit
@@ -167,7 +205,7 @@ class StoreOpening:
         dispatched yet, perhaps half a record on a slave, is left to ReputMessageService."""
         log.warning("rejoining a living log writer: dispatch continues from the control page")
         counters = self._counters
-        self._load_queues()
+        self._drop_wrong_ends(self._load_queues(StatesCount.AT_LEAST))
         self._drop_unpublished_units()
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
         start = max(self._rejoin_start(), counters[MIN_PHY_OFFSET])
@@ -188,6 +226,9 @@ class StoreOpening:
                 starts.append(queue.max_phy_offset if queue else 0)
         if self._index_incomplete:
             starts.append(self._derived.index.rebuild_from)
+        doubtful = self._queues.doubtful_from()
+        if doubtful is not None:
+            starts.append(doubtful)
         return min(starts)
 
     def _drop_unpublished_units(self) -> None:
@@ -200,13 +241,15 @@ class StoreOpening:
 
     # -- both ----------------------------------------------------------------------------------
 
-    def _load_queues(self, *, as_left: bool = False) -> None:
-        """as_left: a queue that was not touched since the last clean stop is as that left it."""
-        states = load_queue_states(self._config.queue_states_path) if as_left else None
-        low = self._counters[MIN_PHY_OFFSET]
+    def _load_queues(self, count: StatesCount) -> list[ConsumeQueue]:
+        """Returns the queues that had to be read."""
         self._queues.load()
-        self._queues.recover(
-            self._report_progress("consume queues"), min_phy_offset=low, states=states
+        return self._queues.recover(
+            self._report_progress("consume queues"),
+            min_phy_offset=self._counters[MIN_PHY_OFFSET],
+            states=load_queue_states(self._config.queue_states_path),
+            count=count,
+            complete_until_ms=self._checkpoint.logics_msg_timestamp,
         )
 
     def _load_index(self, end: int, *, exited_ok: bool, rejoins: bool = False) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from broker.processes.child import Child, ring_nobody, run_child
 from broker.settings.changeable_keys import CHANGE_RETENTION
 from broker.settings.startup_options import StartupOptions
+from broker.store_access.damaged_queues import REBUILD_QUEUE
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
 from broker.supervisor.process_end import EXIT_FAILED, service_guard
 from conf.config_loader import update
@@ -88,7 +89,12 @@ def _handlers(
         store.clean_commit_log.use_rules(RetentionRules.of(changed))
         return {}
 
+    def rebuild_queue(arguments: Arguments) -> Arguments:
+        store.rebuild.request(arguments["topic"], arguments["queue_id"], arguments["queue_offset"])
+        return {}
+
     return {
+        REBUILD_QUEUE: rebuild_queue,
         CHANGE_RETENTION: change_retention,
         "delete_topic": delete_topic,
         "clean_consume_queue": clean_consume_queue,

@@ -52,6 +52,7 @@ class World:
             self.hot.units,
             Index(),
             self.commands,  # type: ignore[arg-type]
+            lambda *place: self.hot.damaged.append(place),
             memory_limit=1000,
             before_delete=self._before,
             after_delete=lambda topic, deleted: self.order.append(("after", topic, deleted)),
