@@ -88,6 +88,7 @@ class ConsumeQueue:
         "names_unsynced",
         "queue_id",
         "row",
+        "starts_late",
         "topic",
         "whole",
     )
@@ -117,6 +118,8 @@ class ConsumeQueue:
         self.doubtful_from: int | None = None
         """Set by recovery: records from this log position on may be missing here, and the end is
         not known for sure before the log was dispatched again from there on."""
+        self.starts_late = False
+        """Its first unit was not the first of its queue: the log may have earlier ones."""
         self.whole = True
         """False: units were found missing or wrong; to be rebuilt from the log."""
         self.row = -1
@@ -194,6 +197,7 @@ class ConsumeQueue:
                 self._files.delete(self.topic, self.queue_id, self._start)
             self._start = self._end = self.flushed = first_file
             self._min = expected
+            self.starts_late = True
         blank = CQ_UNIT.pack(self._last_phy_offset(), PRE_BLANK_SIZE, 0)
         while self._end < expected:
             count = min((expected - self._end) // CQ_UNIT_SIZE, _FILL_STEP)
@@ -255,7 +259,7 @@ class ConsumeQueue:
         missing then. complete_until_ms: wall clock; units of records stored before are on disk
         (the checkpoint). Raises WrongFileSizeError, OSError.
         """
-        starts = self._files.list_starts(self.topic, self.queue_id)
+        starts, was_short = self._files.list_starts(self.topic, self.queue_id)
         if not starts:
             self.doubtful_from = 0
             return
@@ -264,7 +268,7 @@ class ConsumeQueue:
         self._start = self._find_start(starts)
         self._end, behind = self._scan(max(self._start, last_end - 3 * file_size), last_end)
         self._min = self._start
-        if self._cut(last_end, behind):
+        if self._cut(last_end, behind) or was_short:
             self.doubtful_from = self.max_phy_offset
         if not self.max_phy_offset:
             self.max_phy_offset = self._find_max_phy_offset()
@@ -406,7 +410,7 @@ class ConsumeQueue:
 
         min_phy_offset: where the log began at that time. Raises WrongFileSizeError, OSError.
         """
-        found = self._files.list_starts(self.topic, self.queue_id)
+        found, was_short = self._files.list_starts(self.topic, self.queue_id)
         file_size = self._files.file_size
         self._take_over(state, min_phy_offset)
         wanted = range(self._start, _last_file(self._start, self._end, file_size) + 1, file_size)
@@ -416,7 +420,8 @@ class ConsumeQueue:
             self.names_unsynced = True
         if found:
             self._cut(found[-1] + file_size)
-        self.whole = has_all and self._find_max_phy_offset() == self.max_phy_offset
+        has_end = self._find_max_phy_offset() == self.max_phy_offset
+        self.whole = has_all and has_end and not was_short
         if not self.whole:
             log.error("%r: its files are not those of the last stop", self)
 

@@ -61,8 +61,9 @@ class ConsumeQueueFiles:
     def _open(self, key: FileKey) -> int:
         return os.open(self.path(*key), self._mode)
 
-    def list_starts(self, topic: str, queue_id: int) -> list[int]:
-        """First bytes of the files of a queue, in order. Raises WrongFileSizeError.
+    def list_starts(self, topic: str, queue_id: int) -> tuple[list[int], bool]:
+        """First bytes of the files of a queue, in order, and whether one had to be completed.
+        Raises WrongFileSizeError.
 
         A file that is too short (a crash in its creation, or damage) is completed with zeros;
         names that are no store file's are left alone.
@@ -70,7 +71,7 @@ class ConsumeQueueFiles:
         sizes: dict[int, int] = {}
         directory = f"{self._root_text}/{topic}/{queue_id}"
         if not os.path.isdir(directory):
-            return []
+            return [], False
         for name in os.listdir(directory):
             start = find_start_offset(name)
             if start is None or start % self.file_size:
@@ -80,11 +81,11 @@ class ConsumeQueueFiles:
         starts = sorted(sizes)
         # With another mappedFileSizeConsumeQueue no file would have this size.
         has_right = self.file_size in sizes.values()
-        for start in starts:
-            if sizes[start] != self.file_size:
-                can_complete = has_right or start == starts[-1]
-                self._judge_size(topic, queue_id, start, sizes[start], can_complete)
-        return starts
+        wrong = [start for start in starts if sizes[start] != self.file_size]
+        for start in wrong:
+            can_complete = has_right or start == starts[-1]
+            self._judge_size(topic, queue_id, start, sizes[start], can_complete)
+        return starts, bool(wrong)
 
     def _judge_size(
         self, topic: str, queue_id: int, start: int, size: int, can_complete: bool

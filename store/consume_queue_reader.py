@@ -92,10 +92,10 @@ class ConsumeQueueReader:
 
         store_timestamp_at(phy_offset) gives a record's store time in ms, negative when it cannot
         be read; units before min_phy_offset are passed over. `check` judges every unit used. An
-        exact hit wins; of two neighbours the nearer one, the left one in a tie; beyond the newest record it is the last record's
-        offset; 0 for an empty queue or when a record cannot be read. RocketMQ picks the file
-        by its modification time, which a copied store has lost; here it is the first file whose
-        last record is not older than the asked time.
+        exact hit wins; of two neighbours the nearer one, the left one in a tie; beyond the newest
+        record it is the last record's offset; 0 for an empty queue or when a record cannot be read.
+        RocketMQ picks the file by its modification time, which a copied store has lost; here it is
+        the first file whose last record is not older than the asked time.
         """
         if max_offset <= min_offset:
             return 0

@@ -64,7 +64,14 @@ class ConsumeQueueTable:
     Many methods because every step in the life of the queues takes the one lock of this table.
     """
 
-    def __init__(self, files: ConsumeQueueFiles, publisher: QueueTablePublisher) -> None:
+    def __init__(
+        self,
+        files: ConsumeQueueFiles,
+        publisher: QueueTablePublisher,
+        on_deleted: Callable[[Collection[tuple[str, int]]], None] = lambda _queues: None,
+    ) -> None:
+        """on_deleted: called before queues are deleted on request."""
+        self._on_deleted = on_deleted
         self._files = files
         self._publisher = publisher
         self.lock = threading.Lock()
@@ -112,10 +119,11 @@ class ConsumeQueueTable:
         min_phy_offset: int = 0,
         states: QueueStates | None = None,
         count: StatesCount = StatesCount.AT_LEAST,
+        add_missing: bool = False,
         complete_until_ms: int = 0,
     ) -> list[ConsumeQueue]:
         """Load the files of all queues; returns those that were read. How far `states` are believed
-        says `count`.
+        says `count`; add_missing: nobody else can have deleted a queue since.
 
         on_progress(done, all) is called from time to time. complete_until_ms: see
         ConsumeQueue.recover. Raises WrongFileSizeError, OSError.
@@ -123,7 +131,7 @@ class ConsumeQueueTable:
         states = states or QueueStates()
         read: list[ConsumeQueue] = []
         with self.lock:
-            if count is StatesCount.FOR_OFFSETS:
+            if add_missing:
                 self._add_missing(states)
             for done, queue in enumerate(self._queues.values()):
                 if on_progress is not None and done % _PROGRESS_STEP == 0:
@@ -154,11 +162,27 @@ class ConsumeQueueTable:
                     log.error("queue %s/%s: its directory is missing", topic, queue_id)
                     self._add(topic, queue_id)
 
-    def doubtful_from(self) -> int | None:
-        """The log position from which on units may be missing in some queue, None: nowhere."""
+    def take_doubtful(self) -> dict[ConsumeQueue, int]:
+        """The queues in which units may be missing, each with the log position from which on."""
         with self.lock:
-            found = (queue.doubtful_from for queue in self._queues.values())
-            return min((at for at in found if at is not None), default=None)
+            found = {
+                queue: queue.doubtful_from
+                for queue in self._queues.values()
+                if queue.doubtful_from is not None
+            }
+            for queue in found:
+                queue.doubtful_from = None
+            return found
+
+    def empty_late_starters(self) -> dict[ConsumeQueue, int]:
+        """The same for queues that lack their first units, as dispatch has found: they are emptied
+        to be built from the log's start."""
+        with self.lock:
+            found = [queue for queue in self._queues.values() if queue.starts_late]
+            for queue in found:
+                queue.empty()
+                queue.starts_late = False
+            return dict.fromkeys(found, 0)
 
     def take_damaged(self) -> list[ConsumeQueue]:
         """The queues to be rebuilt that were found since the last call."""
@@ -171,7 +195,6 @@ class ConsumeQueueTable:
         """After recovery: correct every min offset and publish all queues."""
         with self.lock:
             for queue in self._queues.values():
-                queue.doubtful_from = None
                 queue.correct_min_offset(min_phy_offset)
                 self._publish(queue)
 
@@ -209,8 +232,8 @@ class ConsumeQueueTable:
 
     # -- building ------------------------------------------------------------------------------
 
-    def dispatch(self, records: RecordArrays) -> None:
-        """Append the units of `records` and publish the changes.
+    def dispatch(self, records: RecordArrays, only: Collection[ConsumeQueue] | None = None) -> None:
+        """Append the units of `records`, or those of the queues `only`, and publish the changes.
 
         Units that already exist are skipped. Raises DiskFullError, StoreError.
         """
@@ -219,16 +242,25 @@ class ConsumeQueueTable:
         moved: dict[ConsumeQueue, None] = {}
         with self.lock:
             try:
-                self._build(records, moved)
+                self._build(records, moved, only)
             finally:
                 # Even if the disk fills up half-way: the same records will not move them again.
                 for queue in moved:
                     self._publish(queue)
                 self._dirty.update(moved)
 
-    def _build(self, records: RecordArrays, moved: dict[ConsumeQueue, None]) -> None:
+    def _build(
+        self,
+        records: RecordArrays,
+        moved: dict[ConsumeQueue, None],
+        only: Collection[ConsumeQueue] | None,
+    ) -> None:
         for run in runs_of_units(records):
-            queue = self._find_or_create(run.topic, run.queue_id)
+            if only is None:
+                queue = self._find_or_create(run.topic, run.queue_id)
+            else:
+                queue = self._queues.get((run.topic, run.queue_id))
+                queue = queue if queue in only else None
             if queue is not None and queue.append(
                 run.units, run.queue_offset, run.first_end, run.last_end
             ):
@@ -290,6 +322,8 @@ class ConsumeQueueTable:
             return self._destroy([queue for queue in expired if queue.topic not in spared])
 
     def _destroy(self, queues: list[ConsumeQueue]) -> int:
+        if queues:
+            self._on_deleted([(queue.topic, queue.queue_id) for queue in queues])
         for queue in queues:
             log.info("%r: deleted", queue)
             queue.destroy()

@@ -18,6 +18,7 @@ from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.index_service import IndexService
 from store.message_store_config import MessageStoreConfig
+from store.queue_states import note_deleted
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import Dispatcher
 
@@ -44,6 +45,7 @@ class DerivedFiles:
                 config.consume_queue_path, config.mapped_file_size_consume_queue, writable=True
             ),
             self.publisher,
+            lambda queues: note_deleted(config.queue_states_path, queues),
         )
         self.index: Final = IndexService(
             config.index_path,

@@ -10,7 +10,7 @@ DefaultMessageStore.load / recover of RocketMQ. It knows no services.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ipc.clock import Clock
@@ -98,6 +98,7 @@ class StoreOpening:
         self._counters[STORE_STATE] = StoreState.RECOVERING
         crashed = config.abort_path.exists()
         lost_pages = machine_went_down(config.abort_path)
+        crashed_here = crashed and config.abort_path.stat().st_size > 0
         clean_exit = None if crashed else read_clean_exit(config.clean_exit_path)
         files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
         files.load()
@@ -116,7 +117,7 @@ class StoreOpening:
         count = StatesCount.FOR_OFFSETS if found.trusted else StatesCount.AT_LEAST
         if crashed and not lost_pages:
             count = StatesCount.IF_UNTOUCHED
-        read = self._load_queues(count)
+        read = self._load_queues(count, add_missing=found.trusted or crashed_here)
         self._queues.truncate(found.max_phy_offset)
         self._drop_wrong_ends(read)
         self._load_index(found.max_phy_offset, exited_ok=not lost_pages)
@@ -127,6 +128,7 @@ class StoreOpening:
             start = found.min_phy_offset
         if crashed:
             self._drop_torn_units(start)
+        self._dispatch_again(self._queues.take_doubtful(), start)
         self._dispatch_rest(start, found.max_phy_offset)
         if not found.trusted and found.start_scanned_at is not None:
             return found.start_scanned_at
@@ -153,10 +155,6 @@ class StoreOpening:
             starts.append(found.start_scanned_at)
         if self._index_incomplete:
             starts.append(self._derived.index.rebuild_from)
-        doubtful = self._queues.doubtful_from()
-        if doubtful is not None:
-            log.warning("units may be missing in consume queues: dispatching from %s", doubtful)
-            starts.append(doubtful)
         return max(min(starts), found.min_phy_offset)
 
     def _drop_wrong_ends(self, queues: Iterable[ConsumeQueue]) -> None:
@@ -205,10 +203,11 @@ class StoreOpening:
         dispatched yet, perhaps half a record on a slave, is left to ReputMessageService."""
         log.warning("rejoining a living log writer: dispatch continues from the control page")
         counters = self._counters
-        self._drop_wrong_ends(self._load_queues(StatesCount.AT_LEAST))
+        self._drop_wrong_ends(self._load_queues(StatesCount.AT_LEAST, add_missing=False))
         self._drop_unpublished_units()
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
         start = max(self._rejoin_start(), counters[MIN_PHY_OFFSET])
+        self._dispatch_again(self._queues.take_doubtful(), start)
         if start < counters[DISPATCHED_OFFSET]:
             log.warning("consumequeue or index is incomplete: rebuilding from %s", start)
             self._dispatch_rest(start, counters[DISPATCHED_OFFSET])
@@ -226,9 +225,6 @@ class StoreOpening:
                 starts.append(queue.max_phy_offset if queue else 0)
         if self._index_incomplete:
             starts.append(self._derived.index.rebuild_from)
-        doubtful = self._queues.doubtful_from()
-        if doubtful is not None:
-            starts.append(doubtful)
         return min(starts)
 
     def _drop_unpublished_units(self) -> None:
@@ -241,7 +237,7 @@ class StoreOpening:
 
     # -- both ----------------------------------------------------------------------------------
 
-    def _load_queues(self, count: StatesCount) -> list[ConsumeQueue]:
+    def _load_queues(self, count: StatesCount, *, add_missing: bool) -> list[ConsumeQueue]:
         """Returns the queues that had to be read."""
         self._queues.load()
         return self._queues.recover(
@@ -249,6 +245,7 @@ class StoreOpening:
             min_phy_offset=self._counters[MIN_PHY_OFFSET],
             states=load_queue_states(self._config.queue_states_path),
             count=count,
+            add_missing=add_missing,
             complete_until_ms=self._checkpoint.logics_msg_timestamp,
         )
 
@@ -262,6 +259,29 @@ class StoreOpening:
         lost = not index.has_files and (not rejoins or safe > 0)
         self._index_incomplete = dropped > 0 or not exited_ok or lost
 
+    def _dispatch_again(self, queues: Mapping[ConsumeQueue, int], end: int) -> None:
+        """Have the units of `queues`, each from a log position on, made again up to `end`. Other
+        queues stay as they are: a deleted topic's must not come back."""
+        low = self._counters[MIN_PHY_OFFSET]
+        start = max(min(queues.values(), default=end), low)
+        if start >= end:
+            return
+        log.warning(
+            "units may be missing in %s consume queues: looking for them in the log from %s to %s",
+            len(queues),
+            start,
+            end,
+        )
+        report = self._report_progress("consume queues")
+        dispatch_range(
+            self._derived.source,
+            start,
+            end,
+            self._derived.extractor,
+            (lambda records: self._queues.dispatch(records, queues),),
+            lambda at: report(at - start, end - start),
+        )
+
     def _dispatch_rest(self, start: int, end: int) -> None:
         report = self._report_progress("dispatch")
         count = dispatch_range(
@@ -274,6 +294,8 @@ class StoreOpening:
         )
         if count:
             log.info("dispatched %s records from %s to %s again", count, start, end)
+        if start > self._counters[MIN_PHY_OFFSET]:
+            self._dispatch_again(self._queues.empty_late_starters(), end)
         self._queues.publish_all(min_phy_offset=self._counters[MIN_PHY_OFFSET])
         self._counters[DISPATCHED_OFFSET] = end
 

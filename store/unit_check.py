@@ -133,11 +133,20 @@ def count_plausible(units: Units) -> int:
     a record before that of the unit before it."""
     if not len(units):
         return 0
-    phys = units["phy_offset"].astype(np.int64)
-    wrong = (units["size"] <= 0) | (phys < 0)
+    sizes = units["size"].astype(np.int64)
+    phys = _phys_but_blanks(units["phy_offset"].astype(np.int64), sizes)
+    wrong = (sizes <= 0) | (phys < 0)
     wrong[1:] |= phys[1:] < phys[:-1]
     first = int(wrong.argmax())
     return first if wrong[first] else len(units)
+
+
+def _phys_but_blanks(phys: Int64Array, sizes: Int64Array) -> Int64Array:
+    """A blank unit has the phy_offset of what comes before it, whatever is written there."""
+    blank = sizes == PRE_BLANK_SIZE
+    if not blank.any():
+        return phys
+    return np.where(blank, np.maximum.accumulate(np.where(blank, 0, phys)), phys)
 
 
 def count_right(log: LogFiles, raw: bytes, topic: bytes, queue_id: int, queue_offset: int) -> int:
@@ -159,10 +168,12 @@ def _count_few(log: LogFiles, raw: bytes, topic: bytes, queue_id: int, queue_off
     low, high, file_size = log.min_phy_offset, log.max_phy_offset, log.file_size
     least, file_start, view = 0, -file_size, memoryview(b"")
     for number, (phy_offset, size, _) in enumerate(CQ_UNIT.iter_unpack(raw)):
+        if size == PRE_BLANK_SIZE:
+            continue
         if phy_offset < least or size <= 0:
             return number
         least = phy_offset
-        if size == PRE_BLANK_SIZE or phy_offset < low:
+        if phy_offset < low:
             continue
         if phy_offset + size > high:
             return number
@@ -204,6 +215,7 @@ def right_units(
         len(units),
     )
     # A deleted record's unit proves nothing by itself, but must not follow a later record's.
+    phys = _phys_but_blanks(phys, units["size"].astype(np.int64))
     reached = np.maximum.accumulate(np.where(right, phys, 0))
     right &= phys >= reached
     return right

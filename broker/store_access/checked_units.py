@@ -117,11 +117,10 @@ class CheckedUnits:
             right = right_units(
                 self._log, units[chosen], topic.encode(), queue_id, chosen + queue_offset
             )
-            if not right.all():
-                good = end = int(chosen[right.argmin()])
-                self._note_damaged(topic, queue_id, queue_offset + good)
-            elif end < good:
+            if right.all() and end < good:
                 return raw[: end * CQ_UNIT_SIZE]
+            if not right.all():
+                good = int(chosen[right.argmin()])
         if good < len(units) or not len(units):
             self._note_damaged(topic, queue_id, queue_offset + good)
         return raw[: good * CQ_UNIT_SIZE]

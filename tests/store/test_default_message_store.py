@@ -220,7 +220,7 @@ def test_one_queue_that_was_deleted_while_stopped_comes_back(tmp_path: Path) -> 
     life.stop()
     shutil.rmtree(life.config.consume_queue_path / "T")
     again = Life(root).start()
-    assert (again.queue("T"), again.queue("Other")) == before
+    wait_until(lambda: (again.queue("T"), again.queue("Other")) == before)
     again.stop()
     assert check_store(root, hash_slots=100).errors == []
 
@@ -353,9 +353,9 @@ def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     topics: list[str] = []
     recover = ConsumeQueue.recover
 
-    def noted(queue: ConsumeQueue) -> None:
+    def noted(queue: ConsumeQueue, complete_until_ms: int = 0) -> None:
         topics.append(queue.topic)
-        recover(queue)
+        recover(queue, complete_until_ms)
 
     monkeypatch.setattr(ConsumeQueue, "recover", noted)
     return topics
