@@ -34,7 +34,10 @@ def is_safe_topic(topic: str) -> bool:
 
 
 class ConsumeQueueFiles:
-    """Reads and writes by (topic, queue_id, position)."""
+    """Reads and writes by (topic, queue_id, position).
+
+    Many methods because every system call on the queues' files is made here.
+    """
 
     def __init__(
         self,

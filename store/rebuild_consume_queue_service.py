@@ -41,6 +41,8 @@ from store.unit_runs import UnitRun, runs_of_units
 
 log = logging.getLogger(__name__)
 
+REBUILD_QUEUE: Final = "rebuild_queue"
+"""Command of process `remoting`: topic, queue_id, queue_offset of a wrong unit."""
 _BLOCK: Final = 1_024
 """Units that are checked together."""
 _IDLE_MS: Final = 60_000

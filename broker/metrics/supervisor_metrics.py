@@ -207,7 +207,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._say(503 if down else 200, f"down: {', '.join(down)}" if down else "ok")
         elif path == "/readyz":
             reason = self.site.collector.ready_reason()
-            self._say(503 if reason else 200, reason or "ready")
+            detail = self.site.collector.ready_detail()
+            ready = f"ready; {detail}" if detail else "ready"
+            self._say(503 if reason else 200, reason or ready)
         else:
             self._say(404, "/metrics /healthz /readyz")
 

@@ -13,7 +13,6 @@ from typing import Final
 from broker.processes.child import Child, ring_nobody, run_child
 from broker.settings.changeable_keys import CHANGE_RETENTION
 from broker.settings.startup_options import StartupOptions
-from broker.store_access.damaged_queues import REBUILD_QUEUE
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
 from broker.supervisor.process_end import EXIT_FAILED, service_guard
 from conf.config_loader import update
@@ -23,6 +22,7 @@ from ipc.command_channel import Arguments, CommandHandler, CommandServer
 from store.clean_commit_log_service import RetentionRules
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
+from store.rebuild_consume_queue_service import REBUILD_QUEUE
 
 log = logging.getLogger(__name__)
 

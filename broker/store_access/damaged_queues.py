@@ -14,11 +14,10 @@ from typing import Final, Protocol
 from ipc.clock import Clock
 from ipc.command_channel import CommandError
 from ipc.service_thread import ServiceThread
+from store.rebuild_consume_queue_service import REBUILD_QUEUE
 
 log = logging.getLogger(__name__)
 
-REBUILD_QUEUE: Final = "rebuild_queue"
-"""Command: topic, queue_id, queue_offset of a wrong unit."""
 _COMMAND_TIMEOUT_MS: Final = 4_000
 _RETRY_MS: Final = 1_000
 _IDLE_MS: Final = 60_000
