@@ -9,9 +9,6 @@ a unit's fields, or the control page.
 
 Long because building, recovery, retention and flushing of a queue move the same start and end.
 
-    +0   i8  phy_offset of the record
-    +8   i4  its size; 0x7FFFFFFF in a blank unit: no record
-    +12  i8  tagsCode: hash of TAGS, or delivery time (ms) in the schedule topic
 Corresponds to RocketMQ's ConsumeQueue.putMessagePositionInfo, recover, truncateDirtyLogicFiles,
 correctMinOffset.
 """
@@ -19,34 +16,28 @@ correctMinOffset.
 from __future__ import annotations
 
 import logging
-from struct import Struct
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from store.consume_queue_files import ConsumeQueueFiles
+from store.stored_units import (
+    CQ_UNIT,
+    CQ_UNIT_DTYPE,
+    CQ_UNIT_SIZE,
+    PRE_BLANK_SIZE,
+    StoredUnits,
+    Units,
+)
 
 log = logging.getLogger(__name__)
 
-CQ_UNIT: Final = Struct(">qiq")
-CQ_UNIT_SIZE: Final = 20
-assert CQ_UNIT.size == CQ_UNIT_SIZE
-CQ_UNIT_DTYPE: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-assert CQ_UNIT_DTYPE.itemsize == CQ_UNIT_SIZE
-PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""Record size in a unit without a record."""
-_FIRST_SCAN: Final = 410 * CQ_UNIT_SIZE
-"""Two pages: for a short queue one read finds its end and shows that nothing follows it."""
-_LARGEST_SCAN: Final = 50_000 * CQ_UNIT_SIZE
 _FILL_STEP: Final = 50_000
 _PAGE: Final = 4096
 _ZEROS: Final = bytes(2 * _PAGE)
 _NS_PER_S: Final = 1_000_000_000
 _LARGEST_GAP_FILES: Final = 10
 """A larger gap is not filled (that could fill the disk): the queue restarts after it."""
-
-Units = NDArray[np.void]
 
 
 class QueueState(NamedTuple):
@@ -80,6 +71,7 @@ class ConsumeQueue:
         "_min",
         "_min_is_for",
         "_start",
+        "_stored",
         "doubtful_from",
         "emptied",
         "flushed",
@@ -96,6 +88,7 @@ class ConsumeQueue:
     def __init__(self, files: ConsumeQueueFiles, topic: str, queue_id: int) -> None:
         """Touches no file; `recover` loads what is on disk."""
         self._files = files
+        self._stored = StoredUnits(files, topic, queue_id)
         self.topic = topic
         self.queue_id = queue_id
         self._start = 0
@@ -207,7 +200,9 @@ class ConsumeQueue:
 
     def _last_phy_offset(self) -> int:
         """Offset for blanks after the last unit: phy_offsets must never decrease within a queue."""
-        return self._phy_offset_at(self._end - CQ_UNIT_SIZE) if self._end > self._start else 0
+        return (
+            self._stored.phy_offset_at(self._end - CQ_UNIT_SIZE) if self._end > self._start else 0
+        )
 
     def empty(self) -> None:
         """Delete all files; the queue is then like a new one."""
@@ -229,26 +224,7 @@ class ConsumeQueue:
         """Up to `count` units from `queue_offset`; stops at the end of the queue or the file."""
         position = queue_offset * CQ_UNIT_SIZE
         size = min(count * CQ_UNIT_SIZE, self._end - position)
-        return self._read(position, size) if size > 0 else np.empty(0, CQ_UNIT_DTYPE)
-
-    def _read(self, position: int, size: int) -> Units:
-        data = self._files.read(self.topic, self.queue_id, position, size)
-        return np.frombuffer(data[: len(data) // CQ_UNIT_SIZE * CQ_UNIT_SIZE], CQ_UNIT_DTYPE)
-
-    def _phy_offset_at(self, position: int) -> int:
-        data = self._files.read(self.topic, self.queue_id, position, CQ_UNIT_SIZE)
-        return int(CQ_UNIT.unpack(data)[0]) if len(data) == CQ_UNIT_SIZE else 0
-
-    def _find_first(self, low: int, phy_offset: int) -> int:
-        """Position of the first unit at or after `low` whose record is not before `phy_offset`."""
-        high = self._end
-        while low < high:
-            middle = (low + high) // (2 * CQ_UNIT_SIZE) * CQ_UNIT_SIZE
-            if self._phy_offset_at(middle) < phy_offset:
-                low = middle + CQ_UNIT_SIZE
-            else:
-                high = middle
-        return low
+        return self._stored.read(position, size) if size > 0 else np.empty(0, CQ_UNIT_DTYPE)
 
     # -- recovery ------------------------------------------------------------------------------
 
@@ -266,12 +242,13 @@ class ConsumeQueue:
         file_size = self._files.file_size
         last_end = starts[-1] + file_size
         self._start = self._find_start(starts)
-        self._end, behind = self._scan(max(self._start, last_end - 3 * file_size), last_end)
+        position = max(self._start, last_end - 3 * file_size)
+        self._end, self.max_phy_offset, behind = self._stored.scan(position, last_end)
         self._min = self._start
         if self._cut(last_end, behind) or was_short:
             self.doubtful_from = self.max_phy_offset
         if not self.max_phy_offset:
-            self.max_phy_offset = self._find_max_phy_offset()
+            self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
         if self._end == 0 and self._files.changed_ms(self.topic, self.queue_id) < complete_until_ms:
             # Its first unit was on disk once.
             self.doubtful_from = 0
@@ -294,31 +271,6 @@ class ConsumeQueue:
             self._files.make_whole(self.topic, self.queue_id, wanted)
             self.whole = False
         return starts[first]
-
-    def _scan(self, position: int, last_end: int) -> tuple[int, bytes]:
-        """Position of the first invalid unit, and the bytes from there on that were already read.
-
-        The unit before it determines max_phy_offset: 0 if it is blank.
-        """
-        size = _FIRST_SCAN
-        while position < last_end:
-            data = self._files.read(self.topic, self.queue_id, position, size)
-            units = np.frombuffer(data[: len(data) // CQ_UNIT_SIZE * CQ_UNIT_SIZE], CQ_UNIT_DTYPE)
-            if not len(units):
-                return position, data
-            invalid = (units["phy_offset"] < 0) | (units["size"] <= 0)
-            first = int(invalid.argmax())
-            ends_here = bool(invalid[first])
-            count = first if ends_here else len(units)
-            if count:
-                phy_offset, record_size, _ = CQ_UNIT.unpack_from(data, (count - 1) * CQ_UNIT_SIZE)
-                is_blank = record_size == PRE_BLANK_SIZE
-                self.max_phy_offset = 0 if is_blank else phy_offset + record_size
-            if ends_here:
-                return position + count * CQ_UNIT_SIZE, data[count * CQ_UNIT_SIZE :]
-            position += count * CQ_UNIT_SIZE
-            size = min(size * 8, _LARGEST_SCAN)
-        return position, b""
 
     def _cut(self, last_end: int, behind: bytes = b"") -> bool:
         """Remove everything between the end and `last_end`, the end of the files on disk. True if
@@ -353,20 +305,6 @@ class ConsumeQueue:
         return in_file < self._files.file_size and self._files.has_data_at(
             self.topic, self.queue_id, self._end + near
         )
-
-    def _find_max_phy_offset(self) -> int:
-        """End of the record of the last unit that is not blank."""
-        position = self._end
-        while position > self._start:
-            in_file = position % self._files.file_size or self._files.file_size
-            size = min(_FIRST_SCAN, in_file, position - self._start)
-            units = self._read(position - size, size)
-            real = np.flatnonzero(units["size"] != PRE_BLANK_SIZE)
-            if len(real):
-                unit = units[real[-1]]
-                return int(unit["phy_offset"]) + int(unit["size"])
-            position -= size
-        return 0
 
     def state(self, min_phy_offset: int) -> QueueState:
         """The argument of `restore`, after the last flush; the log begins at `min_phy_offset`."""
@@ -420,7 +358,7 @@ class ConsumeQueue:
             self.names_unsynced = True
         if found:
             self._cut(found[-1] + file_size)
-        has_end = self._find_max_phy_offset() == self.max_phy_offset
+        has_end = self._stored.find_max_phy_offset(self._start, self._end) == self.max_phy_offset
         self.whole = has_all and has_end and not was_short
         if not self.whole:
             log.error("%r: its files are not those of the last stop", self)
@@ -430,7 +368,7 @@ class ConsumeQueue:
         queue was deleted and made again in between."""
         if self._end >= state.end:
             return False
-        first = self._phy_offset_at(self._start) if self._end > self._start else 0
+        first = self._stored.phy_offset_at(self._start) if self._end > self._start else 0
         return not first >= state.max_phy_offset > 0
 
     def doubt_end(self) -> None:
@@ -441,7 +379,7 @@ class ConsumeQueue:
         """Drop the last unit, which is wrong: dispatching the log again makes it anew."""
         self._end -= CQ_UNIT_SIZE
         self._files.zero_from(self.topic, self.queue_id, self._end)
-        self.max_phy_offset = self._find_max_phy_offset()
+        self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
         self.flushed = min(self.flushed, self._end)
         self._min, self._min_is_for = min(self._min, self._end), -1
         self.generation += 1
@@ -474,7 +412,7 @@ class ConsumeQueue:
         self.flushed = min(self.flushed, position)
         self._min_is_for = -1
         if position + len(view) == self._end:
-            self.max_phy_offset = self._find_max_phy_offset()
+            self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
 
     def record_end(self, queue_offset: int) -> int:
         """Log position of the end of a unit's record; 0 if the unit does not exist."""
@@ -488,20 +426,20 @@ class ConsumeQueue:
         before = self._end
         self._min_is_for = -1
         self.generation += 1
-        self._end = self._find_first(self._start, phy_offset)
+        self._end = self._stored.find_first(self._start, self._end, phy_offset)
         while self._end > self._start and self._ends_badly(phy_offset):
             self._end -= CQ_UNIT_SIZE
         self._cut(before + (-before) % self._files.file_size)
         self._min = min(self._min, self._end)
         self.flushed = min(self.flushed, self._end)
-        self.max_phy_offset = self._find_max_phy_offset()
+        self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
         log.info("%r: truncated at phy %s", self, phy_offset)
         if self._end == 0:
             self.emptied = True
 
     def _ends_badly(self, phy_offset: int) -> bool:
         """Whether the last unit is blank or its record ends after `phy_offset`."""
-        unit = self._read(self._end - CQ_UNIT_SIZE, CQ_UNIT_SIZE)[0]
+        unit = self._stored.read(self._end - CQ_UNIT_SIZE, CQ_UNIT_SIZE)[0]
         return int(unit["phy_offset"]) + int(unit["size"]) > phy_offset
 
     # -- retention -----------------------------------------------------------------------------
@@ -514,12 +452,12 @@ class ConsumeQueue:
             return False
         position = self._start
         if not self._begins_at_or_behind(min_phy_offset):
-            position = self._find_first(position, min_phy_offset)
-            if not self._is_plausible_around(position):
+            position = self._stored.find_first(position, self._end, min_phy_offset)
+            if not self._stored.is_plausible_around(position, self._start, self._end):
                 # Wrong units would hide right ones: what is there stays until it is rebuilt.
                 self.whole = False
                 return False
-            position = self._skip_blanks(position)
+            position = self._stored.skip_blanks(position, self._end)
         changed = position != self._min
         self._min = position
         self._min_is_for = min_phy_offset
@@ -535,35 +473,15 @@ class ConsumeQueue:
         phy_offset, size, _ = CQ_UNIT.unpack(data)
         return bool(phy_offset >= min_phy_offset and size != PRE_BLANK_SIZE)
 
-    def _is_plausible_around(self, position: int) -> bool:
-        """Whether the units next to `position` could be right: sizes, growing phy_offsets."""
-        low = max(self._start, position - 2 * CQ_UNIT_SIZE)
-        data = b"".join(
-            self._files.read(self.topic, self.queue_id, at, CQ_UNIT_SIZE)
-            for at in range(low, min(self._end, position + 2 * CQ_UNIT_SIZE), CQ_UNIT_SIZE)
-        )
-        units = np.frombuffer(data[: len(data) // CQ_UNIT_SIZE * CQ_UNIT_SIZE], CQ_UNIT_DTYPE)
-        phys = units["phy_offset"].astype(np.int64)
-        return bool((units["size"] > 0).all() and (phys[1:] >= phys[:-1]).all())
-
-    def _skip_blanks(self, position: int) -> int:
-        while position < self._end:
-            units = self._read(position, min(_FIRST_SCAN, self._end - position))
-            real = np.flatnonzero(units["size"] != PRE_BLANK_SIZE)
-            if len(real):
-                return position + int(real[0]) * CQ_UNIT_SIZE
-            position += len(units) * CQ_UNIT_SIZE
-        return position
-
     def delete_first_expired(self, min_phy_offset: int) -> bool:
         """Delete the first file if its last record is before `min_phy_offset` and another file
         follows. True if it was deleted."""
         following = self._start + self._files.file_size
-        if following >= self._end or self._phy_offset_at(following - CQ_UNIT_SIZE) >= (
+        if following >= self._end or self._stored.phy_offset_at(following - CQ_UNIT_SIZE) >= (
             min_phy_offset
         ):
             return False
-        if not self._is_plausible_around(following - CQ_UNIT_SIZE):
+        if not self._stored.is_plausible_around(following - CQ_UNIT_SIZE, self._start, self._end):
             self.whole = False
             return False
         self._files.delete(self.topic, self.queue_id, self._start)

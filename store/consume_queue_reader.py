@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles, is_safe_topic
 from store.message_store_config import MessageStoreConfig
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 
 _REMOVED: Final = -2
 """Store time of a unit whose record is gone, or that has none."""

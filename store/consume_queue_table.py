@@ -17,11 +17,12 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, Protocol
 
-from store.consume_queue import CQ_UNIT_SIZE, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.queue_states import QueueStates, StatesCount
 from store.record_arrays import RecordArrays
 from store.resync_request import is_backup_name
+from store.stored_units import CQ_UNIT_SIZE
 from store.unit_runs import runs_of_units
 
 log = logging.getLogger(__name__)
@@ -276,11 +277,7 @@ class ConsumeQueueTable:
         publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
         if moved:
             publisher.mark_moved(queue.row)
-        if not queue.whole:
-            self._add_damaged(queue)
-
-    def _add_damaged(self, queue: ConsumeQueue) -> None:
-        if queue not in self.damaged:
+        if not queue.whole and queue not in self.damaged:
             self.damaged[queue] = None
             self.on_damage()
 

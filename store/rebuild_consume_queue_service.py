@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ipc.control_page import ControlPage
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import (
     DISPATCHED_OFFSET,
@@ -36,6 +36,7 @@ from store.errors import DiskFullError, StoreError
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import dispatch_range
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.unit_check import right_units
 from store.unit_runs import UnitRun, runs_of_units
 

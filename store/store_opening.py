@@ -22,7 +22,7 @@ from store.clean_exit import (
     read_clean_exit,
     remove_clean_exit,
 )
-from store.consume_queue import CQ_UNIT_SIZE, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.control_slots import (
     APPEND_END,
     DISPATCHED_OFFSET,
@@ -43,6 +43,7 @@ from store.replica_resync import perform_request
 from store.reput_message_service import dispatch_range
 from store.store_checkpoint import StoreCheckpoint
 from store.store_progress import StoreProgress
+from store.stored_units import CQ_UNIT_SIZE
 from store.unit_check import is_right
 
 log = logging.getLogger(__name__)

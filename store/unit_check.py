@@ -16,7 +16,6 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from store.consume_queue import CQ_UNIT, CQ_UNIT_DTYPE, CQ_UNIT_SIZE, PRE_BLANK_SIZE, Units
 from store.message_codec import (
     BODY_SIZE_AT,
     HEAD_SIZE,
@@ -29,6 +28,7 @@ from store.message_codec import (
     SYS_FLAG_AT,
     holds_topic,
 )
+from store.stored_units import CQ_UNIT, CQ_UNIT_DTYPE, CQ_UNIT_SIZE, PRE_BLANK_SIZE, Units
 
 _FEW: Final = 10
 """Up to this many units one by one is faster."""

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.consume_queue import CQ_UNIT_DTYPE, CQ_UNIT_SIZE
 from store.record_arrays import Int64Array, RecordArrays
+from store.stored_units import CQ_UNIT_DTYPE, CQ_UNIT_SIZE
 
 _RADIX_LIMIT: Final = 1 << 16
 """Sort keys below this fit uint16, which numpy sorts by radix, ten times as fast."""

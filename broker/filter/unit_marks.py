@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 SCAN_LIMIT_MS: Final = 5
 """Bounded, because the loop serves nothing else meanwhile."""

@@ -43,8 +43,8 @@ from remoting.remoting_codec import encode_header
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.consume_queue import CQ_UNIT
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.stored_units import CQ_UNIT
 
 PULL_PREFIX: Final = b'{"code":11,'
 LITE_PULL_PREFIX: Final = b'{"code":361,'

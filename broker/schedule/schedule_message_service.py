@@ -25,10 +25,10 @@ from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE
 from store.errors import MessageIllegalError
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, decode_record
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)
 

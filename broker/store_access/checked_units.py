@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from store.consume_queue import CQ_UNIT_SIZE
+from store.stored_units import CQ_UNIT_SIZE
 from store.unit_check import (
     LogFiles,
     as_units,

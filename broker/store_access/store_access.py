@@ -15,10 +15,10 @@ from broker.store_access.checked_units import NoteDamaged
 from ipc.command_channel import CommandClient
 from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE
 from store.errors import QueueDamagedError
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import QueryOffsetResult
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 from store.unit_check import is_right
 
 _COMMAND_TIMEOUT_MS: Final = 4_000

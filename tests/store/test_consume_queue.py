@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles
 from store.errors import WrongFileSizeError
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 FILE_SIZE = 200
 """10 units."""

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ipc.queue_table import QueueTableReader
-from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.control_slots import QUEUE_UNITS_LOST, QUEUE_UNITS_REBUILT
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from tests.faults.store_world import StoreDesk, World, Writer, assert_closes_clean, assert_whole
 
 COUNT = 120

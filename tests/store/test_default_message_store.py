@@ -19,7 +19,7 @@ from ipc.service_thread import ServiceThread
 from store.clean_commit_log_service import RetentionRules
 from store.commit_log import CommitLog, Record, own_record
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import (
     ALLOCATED_END,
@@ -38,6 +38,7 @@ from store.mapped_file import file_name
 from store.message_codec import encode_host
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.store_checker import check_store
+from store.stored_units import CQ_UNIT
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import fresh_page

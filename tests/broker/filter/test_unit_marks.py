@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.filter.unit_marks import MARKED_CODES, SCAN_LIMIT_MS, UnitMarks
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 from tests.broker.broker_fakes import FakeClock
 
 FILE_SIZE = 1000

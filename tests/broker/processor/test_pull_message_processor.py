@@ -16,10 +16,10 @@ from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.remoting_command import ONEWAY_FLAG, RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
-from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.java_hash import string_hash
 from store.mapped_file import file_name
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from tests.broker.broker_fakes import CONFIG
 from tests.broker.hot_path_world import (
     Client,
