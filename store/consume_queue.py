@@ -71,7 +71,6 @@ class ConsumeQueue:
         "_min",
         "_min_is_for",
         "_start",
-        "_stored",
         "doubtful_from",
         "emptied",
         "flushed",
@@ -88,7 +87,6 @@ class ConsumeQueue:
     def __init__(self, files: ConsumeQueueFiles, topic: str, queue_id: int) -> None:
         """Touches no file; `recover` loads what is on disk."""
         self._files = files
-        self._stored = StoredUnits(files, topic, queue_id)
         self.topic = topic
         self.queue_id = queue_id
         self._start = 0
@@ -120,6 +118,11 @@ class ConsumeQueue:
 
     def __repr__(self) -> str:
         return f"queue {self.topic}/{self.queue_id} [{self.min_offset}, {self.max_offset})"
+
+    @property
+    def _stored(self) -> StoredUnits:
+        """Made for each use: 80,000 queues are opened at a start, and few of them read."""
+        return StoredUnits(self._files, self.topic, self.queue_id)
 
     @property
     def min_offset(self) -> int:

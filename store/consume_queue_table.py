@@ -132,14 +132,15 @@ class ConsumeQueueTable:
         states = states or QueueStates()
         read: list[ConsumeQueue] = []
         with self.lock:
+            may_restore = count is not StatesCount.AT_LEAST
             if add_missing:
                 self._add_missing(states)
             for done, queue in enumerate(self._queues.values()):
                 if on_progress is not None and done % _PROGRESS_STEP == 0:
                     on_progress(done, len(self._queues))
                 state = states.find(queue.topic, queue.queue_id)
-                may_restore = count is not StatesCount.AT_LEAST and state is not None
-                if may_restore and state and queue.restore(state, states.min_phy_offset):
+                can_restore = may_restore and state is not None
+                if can_restore and state and queue.restore(state, states.min_phy_offset):
                     continue
                 if state is not None and count is StatesCount.FOR_OFFSETS:
                     queue.adopt(state, states.min_phy_offset)
