@@ -148,6 +148,10 @@ class QueueTableWriter(_SharedTable):
         self.rows[at + 1] = 0
         self.rows[at + 2] += 1
 
+    def renew(self, row: int) -> None:
+        """The queue was rebuilt in other files, or with other bytes: a new generation."""
+        self.rows[row * _ROW_WORDS + 2] += 1
+
     def _add(self, topic: str, queue_id: int) -> int:
         name = topic.encode()
         row = self._head[_ROW_COUNT]
@@ -176,8 +180,14 @@ class QueueTableReader(_SharedTable):
         self._ring_read = self._head[_RING_HEAD]
 
     def generation(self, row: int) -> int:
-        """Incremented when the queue is deleted: files opened before are no longer its files."""
+        """Incremented when the queue is deleted or rebuilt: files opened before may not be its
+        files any more."""
         return self.rows[row * _ROW_WORDS + 2]
+
+    def generation_of(self, topic: str, queue_id: int) -> int:
+        """`generation` of a queue; 0 for one that was never written."""
+        row = self.find_row(topic, queue_id)
+        return 0 if row is None else self.generation(row)
 
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of `topic` that were ever written, in order."""

@@ -9,9 +9,6 @@ a unit's fields, or the control page.
 
 Long because building, recovery, retention and flushing of a queue move the same start and end.
 
-    +0   i8  phy_offset of the record
-    +8   i4  its size; 0x7FFFFFFF in a blank unit: no record
-    +12  i8  tagsCode: hash of TAGS, or delivery time (ms) in the schedule topic
 Corresponds to RocketMQ's ConsumeQueue.putMessagePositionInfo, recover, truncateDirtyLogicFiles,
 correctMinOffset.
 """
@@ -19,34 +16,28 @@ correctMinOffset.
 from __future__ import annotations
 
 import logging
-from struct import Struct
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from store.consume_queue_files import ConsumeQueueFiles
+from store.stored_units import (
+    CQ_UNIT,
+    CQ_UNIT_DTYPE,
+    CQ_UNIT_SIZE,
+    PRE_BLANK_SIZE,
+    StoredUnits,
+    Units,
+)
 
 log = logging.getLogger(__name__)
 
-CQ_UNIT: Final = Struct(">qiq")
-CQ_UNIT_SIZE: Final = 20
-assert CQ_UNIT.size == CQ_UNIT_SIZE
-CQ_UNIT_DTYPE: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-assert CQ_UNIT_DTYPE.itemsize == CQ_UNIT_SIZE
-PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""Record size in a unit without a record."""
-_FIRST_SCAN: Final = 410 * CQ_UNIT_SIZE
-"""Two pages: for a short queue one read finds its end and shows that nothing follows it."""
-_LARGEST_SCAN: Final = 50_000 * CQ_UNIT_SIZE
 _FILL_STEP: Final = 50_000
 _PAGE: Final = 4096
 _ZEROS: Final = bytes(2 * _PAGE)
 _NS_PER_S: Final = 1_000_000_000
 _LARGEST_GAP_FILES: Final = 10
 """A larger gap is not filled (that could fill the disk): the queue restarts after it."""
-
-Units = NDArray[np.void]
 
 
 class QueueState(NamedTuple):
@@ -80,6 +71,7 @@ class ConsumeQueue:
         "_min",
         "_min_is_for",
         "_start",
+        "doubtful_from",
         "emptied",
         "flushed",
         "generation",
@@ -87,7 +79,9 @@ class ConsumeQueue:
         "names_unsynced",
         "queue_id",
         "row",
+        "starts_late",
         "topic",
+        "whole",
     )
 
     def __init__(self, files: ConsumeQueueFiles, topic: str, queue_id: int) -> None:
@@ -112,11 +106,23 @@ class ConsumeQueue:
         """Set when the queue restarted; cleared by whoever publishes it."""
         self.generation = 0
         """Incremented whenever units are removed."""
+        self.doubtful_from: int | None = None
+        """Set by recovery: records from this log position on may be missing here, and the end is
+        not known for sure before the log was dispatched again from there on."""
+        self.starts_late = False
+        """Its first unit was not the first of its queue: the log may have earlier ones."""
+        self.whole = True
+        """False: units were found missing or wrong; to be rebuilt from the log."""
         self.row = -1
         """Its row in the queue table, -1 before it has one."""
 
     def __repr__(self) -> str:
         return f"queue {self.topic}/{self.queue_id} [{self.min_offset}, {self.max_offset})"
+
+    @property
+    def _stored(self) -> StoredUnits:
+        """Made for each use: 80,000 queues are opened at a start, and few of them read."""
+        return StoredUnits(self._files, self.topic, self.queue_id)
 
     @property
     def min_offset(self) -> int:
@@ -174,10 +180,11 @@ class ConsumeQueue:
         if self._end > self._start:
             log.error(
                 "%r: the next record has offset %s: no record for the offsets before it; "
-                "part of the consume queue may be lost (delete it to rebuild it)",
+                "the log is searched for them",
                 self,
                 expected // CQ_UNIT_SIZE,
             )
+            self.whole = False
             if expected - self._end > _LARGEST_GAP_FILES * self._files.file_size:
                 self.empty()
         if self._end == self._start:
@@ -186,6 +193,7 @@ class ConsumeQueue:
                 self._files.delete(self.topic, self.queue_id, self._start)
             self._start = self._end = self.flushed = first_file
             self._min = expected
+            self.starts_late = True
         blank = CQ_UNIT.pack(self._last_phy_offset(), PRE_BLANK_SIZE, 0)
         while self._end < expected:
             count = min((expected - self._end) // CQ_UNIT_SIZE, _FILL_STEP)
@@ -195,7 +203,9 @@ class ConsumeQueue:
 
     def _last_phy_offset(self) -> int:
         """Offset for blanks after the last unit: phy_offsets must never decrease within a queue."""
-        return self._phy_offset_at(self._end - CQ_UNIT_SIZE) if self._end > self._start else 0
+        return (
+            self._stored.phy_offset_at(self._end - CQ_UNIT_SIZE) if self._end > self._start else 0
+        )
 
     def empty(self) -> None:
         """Delete all files; the queue is then like a new one."""
@@ -217,79 +227,57 @@ class ConsumeQueue:
         """Up to `count` units from `queue_offset`; stops at the end of the queue or the file."""
         position = queue_offset * CQ_UNIT_SIZE
         size = min(count * CQ_UNIT_SIZE, self._end - position)
-        return self._read(position, size) if size > 0 else np.empty(0, CQ_UNIT_DTYPE)
-
-    def _read(self, position: int, size: int) -> Units:
-        data = self._files.read(self.topic, self.queue_id, position, size)
-        return np.frombuffer(data[: len(data) // CQ_UNIT_SIZE * CQ_UNIT_SIZE], CQ_UNIT_DTYPE)
-
-    def _phy_offset_at(self, position: int) -> int:
-        data = self._files.read(self.topic, self.queue_id, position, CQ_UNIT_SIZE)
-        return int(CQ_UNIT.unpack(data)[0]) if len(data) == CQ_UNIT_SIZE else 0
-
-    def _find_first(self, low: int, phy_offset: int) -> int:
-        """Position of the first unit at or after `low` whose record is not before `phy_offset`."""
-        high = self._end
-        while low < high:
-            middle = (low + high) // (2 * CQ_UNIT_SIZE) * CQ_UNIT_SIZE
-            if self._phy_offset_at(middle) < phy_offset:
-                low = middle + CQ_UNIT_SIZE
-            else:
-                high = middle
-        return low
+        return self._stored.read(position, size) if size > 0 else np.empty(0, CQ_UNIT_DTYPE)
 
     # -- recovery ------------------------------------------------------------------------------
 
-    def recover(self) -> None:
+    def recover(self, complete_until_ms: int = 0) -> None:
         """Load the files: scan from the third-last one to the first invalid unit.
 
-        Everything after it is zeroed or deleted. Raises WrongFileSizeError, OSError.
+        Everything after it is zeroed or deleted; `doubtful_from` says whether something may be
+        missing then. complete_until_ms: wall clock; units of records stored before are on disk
+        (the checkpoint). Raises WrongFileSizeError, OSError.
         """
-        starts = self._files.list_starts(self.topic, self.queue_id)
+        starts, was_short = self._files.list_starts(self.topic, self.queue_id)
         if not starts:
+            self.doubtful_from = 0
             return
         file_size = self._files.file_size
+        last_end = starts[-1] + file_size
+        self._start = self._find_start(starts)
+        position = max(self._start, last_end - 3 * file_size)
+        self._end, self.max_phy_offset, behind = self._stored.scan(position, last_end)
+        self._min = self._start
+        if self._cut(last_end, behind) or was_short:
+            self.doubtful_from = self.max_phy_offset
+        if not self.max_phy_offset:
+            self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
+        if self._end == 0 and self._files.changed_ms(self.topic, self.queue_id) < complete_until_ms:
+            # Its first unit was on disk once.
+            self.doubtful_from = 0
+        elif self.doubtful_from is not None:
+            self.doubtful_from = self.max_phy_offset
+        self.flushed = self._end
+
+    def _find_start(self, starts: list[int]) -> int:
+        """The first file; files missing in between are made again, to be filled from the log."""
+        file_size = self._files.file_size
         first = len(starts) - 1
-        while first and starts[first - 1] == starts[first] - file_size:
+        most = _LARGEST_GAP_FILES * file_size
+        while first and starts[first] - starts[first - 1] <= most:
             first -= 1
         if first:
             log.error("%r: ignoring files before a gap at %s", self, starts[first] // CQ_UNIT_SIZE)
-        last_end = starts[-1] + file_size
-        self._start = starts[first]
-        self._end, behind = self._scan(max(self._start, last_end - 3 * file_size), last_end)
-        self._min = self._start
-        self._cut(last_end, behind)
-        if not self.max_phy_offset:
-            self.max_phy_offset = self._find_max_phy_offset()
-        self.flushed = self._end
+        wanted = range(starts[first], starts[-1] + 1, file_size)
+        if len(wanted) > len(starts) - first:
+            log.error("%r: %s files are missing", self, len(wanted) - len(starts) + first)
+            self._files.make_whole(self.topic, self.queue_id, wanted)
+            self.whole = False
+        return starts[first]
 
-    def _scan(self, position: int, last_end: int) -> tuple[int, bytes]:
-        """Position of the first invalid unit, and the bytes from there on that were already read.
-
-        The unit before it determines max_phy_offset: 0 if it is blank.
-        """
-        size = _FIRST_SCAN
-        while position < last_end:
-            data = self._files.read(self.topic, self.queue_id, position, size)
-            units = np.frombuffer(data[: len(data) // CQ_UNIT_SIZE * CQ_UNIT_SIZE], CQ_UNIT_DTYPE)
-            if not len(units):
-                return position, data
-            invalid = (units["phy_offset"] < 0) | (units["size"] <= 0)
-            first = int(invalid.argmax())
-            ends_here = bool(invalid[first])
-            count = first if ends_here else len(units)
-            if count:
-                phy_offset, record_size, _ = CQ_UNIT.unpack_from(data, (count - 1) * CQ_UNIT_SIZE)
-                is_blank = record_size == PRE_BLANK_SIZE
-                self.max_phy_offset = 0 if is_blank else phy_offset + record_size
-            if ends_here:
-                return position + count * CQ_UNIT_SIZE, data[count * CQ_UNIT_SIZE :]
-            position += count * CQ_UNIT_SIZE
-            size = min(size * 8, _LARGEST_SCAN)
-        return position, b""
-
-    def _cut(self, last_end: int, behind: bytes = b"") -> None:
-        """Remove everything between the end and `last_end`, the end of the files on disk.
+    def _cut(self, last_end: int, behind: bytes = b"") -> bool:
+        """Remove everything between the end and `last_end`, the end of the files on disk. True if
+        there was anything.
 
         behind: the bytes after the end, as many as were already read.
         The first file of an empty queue is kept unless it is file 0: its name is the offset at
@@ -298,10 +286,14 @@ class ConsumeQueue:
         file_size = self._files.file_size
         keep_first = self._end == self._start and self._start > 0
         kept = self._end + (-self._end) % file_size + (file_size if keep_first else 0)
+        found = False
         for start in range(kept, last_end, file_size):
+            found |= self._files.has_data_at(self.topic, self.queue_id, start)
             self._files.delete(self.topic, self.queue_id, start)
         if (self._end % file_size or keep_first) and self._has_left_over(behind):
             self._files.zero_from(self.topic, self.queue_id, self._end)
+            found = True
+        return found
 
     def _has_left_over(self, behind: bytes) -> bool:
         """Whether the last file contains anything after the end: checks the next pages, then for
@@ -316,20 +308,6 @@ class ConsumeQueue:
         return in_file < self._files.file_size and self._files.has_data_at(
             self.topic, self.queue_id, self._end + near
         )
-
-    def _find_max_phy_offset(self) -> int:
-        """End of the record of the last unit that is not blank."""
-        position = self._end
-        while position > self._start:
-            in_file = position % self._files.file_size or self._files.file_size
-            size = min(_FIRST_SCAN, in_file, position - self._start)
-            units = self._read(position - size, size)
-            real = np.flatnonzero(units["size"] != PRE_BLANK_SIZE)
-            if len(real):
-                unit = units[real[-1]]
-                return int(unit["phy_offset"]) + int(unit["size"])
-            position -= size
-        return 0
 
     def state(self, min_phy_offset: int) -> QueueState:
         """The argument of `restore`, after the last flush; the log begins at `min_phy_offset`."""
@@ -357,12 +335,87 @@ class ConsumeQueue:
         last_file = _last_file(state.start, state.end, self._files.file_size)
         if state.marks != self._files.marks(self.topic, self.queue_id, last_file):
             return False
+        self._take_over(state, min_phy_offset)
+        return True
+
+    def _take_over(self, state: QueueState, min_phy_offset: int) -> None:
         self._start, self._end, self.flushed = state.start, state.end, state.end
         self._min, self._min_is_for = state.start, -1
         if state.min >= 0:
             self._min, self._min_is_for = state.min, min_phy_offset
         self.max_phy_offset = state.max_phy_offset
-        return True
+
+    def adopt(self, state: QueueState, min_phy_offset: int) -> None:
+        """Adopt the `state` of a queue whose files were touched since: the log has not changed, so
+        its offsets hold, and files that are not as they should be are to be filled from the log.
+
+        min_phy_offset: where the log began at that time. Raises WrongFileSizeError, OSError.
+        """
+        found, was_short = self._files.list_starts(self.topic, self.queue_id)
+        file_size = self._files.file_size
+        self._take_over(state, min_phy_offset)
+        wanted = range(self._start, _last_file(self._start, self._end, file_size) + 1, file_size)
+        has_all = set(wanted) <= set(found) or self._end == 0
+        if not has_all:
+            self._files.make_whole(self.topic, self.queue_id, wanted)
+            self.names_unsynced = True
+        if found:
+            self._cut(found[-1] + file_size)
+        has_end = self._stored.find_max_phy_offset(self._start, self._end) == self.max_phy_offset
+        self.whole = has_all and has_end and not was_short
+        if not self.whole:
+            log.error("%r: its files are not those of the last stop", self)
+
+    def falls_short_of(self, state: QueueState) -> bool:
+        """Whether recovery has found less than an earlier stop knew: units are lost, unless the
+        queue was deleted and made again in between."""
+        if self._end >= state.end:
+            return False
+        first = self._stored.phy_offset_at(self._start) if self._end > self._start else 0
+        return not first >= state.max_phy_offset > 0
+
+    def doubt_end(self) -> None:
+        """Units may be missing at the end: the log must be dispatched again from the last one."""
+        self.doubtful_from = self.max_phy_offset if self._end > self._start else 0
+
+    def drop_last(self) -> None:
+        """Drop the last unit, which is wrong: dispatching the log again makes it anew."""
+        self._end -= CQ_UNIT_SIZE
+        self._files.zero_from(self.topic, self.queue_id, self._end)
+        self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
+        self.flushed = min(self.flushed, self._end)
+        self._min, self._min_is_for = min(self._min, self._end), -1
+        self.generation += 1
+
+    # -- rebuilding ----------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """Queue offset of the first unit there is."""
+        return self._start // CQ_UNIT_SIZE
+
+    def make_files_whole(self) -> int:
+        """Have every file, in its full length; returns how many were not. Raises OSError."""
+        last = _last_file(self._start, self._end, self._files.file_size)
+        starts = range(self._start, last + 1, self._files.file_size) if self._end else range(0)
+        made = self._files.make_whole(self.topic, self.queue_id, starts)
+        self.names_unsynced = self.names_unsynced or made > 0
+        return made
+
+    def rewrite(self, queue_offset: int, data: memoryview | bytes) -> None:
+        """Replace existing units from `queue_offset` on; what lies outside the queue is left out.
+        Raises DiskFullError, StoreError."""
+        position = queue_offset * CQ_UNIT_SIZE
+        skipped = max(self._start - position, 0)
+        view = memoryview(data)[skipped : max(self._end - position, 0)]
+        if not view:
+            return
+        position += skipped
+        self._files.write(self.topic, self.queue_id, position, view)
+        self.flushed = min(self.flushed, position)
+        self._min_is_for = -1
+        if position + len(view) == self._end:
+            self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
 
     def blank_out(self, low: int, high: int) -> int:
         """Make the units of records in [low, high) of the log blank ones: these cannot be read.
@@ -372,9 +425,11 @@ class ConsumeQueue:
         """
         if self.max_phy_offset <= low:
             return 0
-        first = position = self._find_first(self._start, low)
+        first = position = self._stored.find_first(self._start, self._end, low)
         while position < self._end:
-            units = self._read(position, min(_LARGEST_SCAN, self._end - position)).copy()
+            units = self._stored.read(
+                position, min(_FILL_STEP * CQ_UNIT_SIZE, self._end - position)
+            ).copy()
             count = int(np.searchsorted(units["phy_offset"].astype(np.int64), high))
             if not count:
                 break
@@ -387,7 +442,7 @@ class ConsumeQueue:
             return 0
         self.flushed = min(self.flushed, first)
         self._min_is_for = -1
-        self.max_phy_offset = self._find_max_phy_offset()
+        self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
         return position // CQ_UNIT_SIZE
 
     def fill_blank(self, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> bool:
@@ -396,7 +451,7 @@ class ConsumeQueue:
         position = queue_offset * CQ_UNIT_SIZE
         if not self._start <= position < self._end:
             return False
-        units = self._read(position, CQ_UNIT_SIZE)
+        units = self._stored.read(position, CQ_UNIT_SIZE)
         if not len(units) or int(units[0]["size"]) != PRE_BLANK_SIZE:
             return False
         unit = CQ_UNIT.pack(phy_offset, size, tags_code)
@@ -427,20 +482,20 @@ class ConsumeQueue:
         before = self._end
         self._min_is_for = -1
         self.generation += 1
-        self._end = self._find_first(self._start, phy_offset)
+        self._end = self._stored.find_first(self._start, self._end, phy_offset)
         while self._end > self._start and self._ends_badly(phy_offset):
             self._end -= CQ_UNIT_SIZE
         self._cut(before + (-before) % self._files.file_size)
         self._min = min(self._min, self._end)
         self.flushed = min(self.flushed, self._end)
-        self.max_phy_offset = self._find_max_phy_offset()
+        self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
         log.info("%r: truncated at phy %s", self, phy_offset)
         if self._end == 0:
             self.emptied = True
 
     def _ends_badly(self, phy_offset: int) -> bool:
         """Whether the last unit is blank or its record ends after `phy_offset`."""
-        unit = self._read(self._end - CQ_UNIT_SIZE, CQ_UNIT_SIZE)[0]
+        unit = self._stored.read(self._end - CQ_UNIT_SIZE, CQ_UNIT_SIZE)[0]
         return int(unit["phy_offset"]) + int(unit["size"]) > phy_offset
 
     # -- retention -----------------------------------------------------------------------------
@@ -453,7 +508,12 @@ class ConsumeQueue:
             return False
         position = self._start
         if not self._begins_at_or_behind(min_phy_offset):
-            position = self._skip_blanks(self._find_first(position, min_phy_offset))
+            position = self._stored.find_first(position, self._end, min_phy_offset)
+            if not self._stored.is_plausible_around(position, self._start, self._end):
+                # Wrong units would hide right ones: what is there stays until it is rebuilt.
+                self.whole = False
+                return False
+            position = self._stored.skip_blanks(position, self._end)
         changed = position != self._min
         self._min = position
         self._min_is_for = min_phy_offset
@@ -469,22 +529,16 @@ class ConsumeQueue:
         phy_offset, size, _ = CQ_UNIT.unpack(data)
         return bool(phy_offset >= min_phy_offset and size != PRE_BLANK_SIZE)
 
-    def _skip_blanks(self, position: int) -> int:
-        while position < self._end:
-            units = self._read(position, min(_FIRST_SCAN, self._end - position))
-            real = np.flatnonzero(units["size"] != PRE_BLANK_SIZE)
-            if len(real):
-                return position + int(real[0]) * CQ_UNIT_SIZE
-            position += len(units) * CQ_UNIT_SIZE
-        return position
-
     def delete_first_expired(self, min_phy_offset: int) -> bool:
         """Delete the first file if its last record is before `min_phy_offset` and another file
         follows. True if it was deleted."""
         following = self._start + self._files.file_size
-        if following >= self._end or self._phy_offset_at(following - CQ_UNIT_SIZE) >= (
+        if following >= self._end or self._stored.phy_offset_at(following - CQ_UNIT_SIZE) >= (
             min_phy_offset
         ):
+            return False
+        if not self._stored.is_plausible_around(following - CQ_UNIT_SIZE, self._start, self._end):
+            self.whole = False
             return False
         self._files.delete(self.topic, self.queue_id, self._start)
         log.info("%r: file %s deleted, before %s", self, self._start, min_phy_offset)
@@ -503,11 +557,13 @@ class ConsumeQueue:
         they count as not flushed. Raises DiskFullError, StoreError."""
         if self.max_phy_offset <= phy_offset:
             return
-        position = self._find_first(self._start, phy_offset)
+        position = self._stored.find_first(self._start, self._end, phy_offset)
         self.flushed = min(self.flushed, position)
         self.names_unsynced = True
         while position < self._end:
-            units = self._read(position, min(_LARGEST_SCAN, self._end - position))
+            units = self._stored.read(
+                position, min(_FILL_STEP * CQ_UNIT_SIZE, self._end - position)
+            )
             data = memoryview(units.tobytes())
             if not data:
                 return

@@ -13,6 +13,7 @@ import contextlib
 import errno
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,10 @@ def is_safe_topic(topic: str) -> bool:
 
 
 class ConsumeQueueFiles:
-    """Reads and writes by (topic, queue_id, position)."""
+    """Reads and writes by (topic, queue_id, position).
+
+    Many methods because every system call on the queues' files is made here.
+    """
 
     def __init__(
         self,
@@ -60,14 +64,17 @@ class ConsumeQueueFiles:
     def _open(self, key: FileKey) -> int:
         return os.open(self.path(*key), self._mode)
 
-    def list_starts(self, topic: str, queue_id: int) -> list[int]:
-        """First bytes of the files of a queue, in order. Raises WrongFileSizeError.
+    def list_starts(self, topic: str, queue_id: int) -> tuple[list[int], bool]:
+        """First bytes of the files of a queue, in order, and whether one had to be completed.
+        Raises WrongFileSizeError.
 
-        A last file that is too short (a crash in its creation) is completed; names that are no
-        store file's are left alone.
+        A file that is too short (a crash in its creation, or damage) is completed with zeros;
+        names that are no store file's are left alone.
         """
         sizes: dict[int, int] = {}
         directory = f"{self._root_text}/{topic}/{queue_id}"
+        if not os.path.isdir(directory):
+            return [], False
         for name in os.listdir(directory):
             start = find_start_offset(name)
             if start is None or start % self.file_size:
@@ -75,14 +82,19 @@ class ConsumeQueueFiles:
             else:
                 sizes[start] = os.stat(f"{directory}/{name}").st_size
         starts = sorted(sizes)
-        for start in starts:
-            if sizes[start] != self.file_size:
-                self._judge_size(topic, queue_id, start, sizes[start], start == starts[-1])
-        return starts
+        # With another mappedFileSizeConsumeQueue no file would have this size.
+        has_right = self.file_size in sizes.values()
+        wrong = [start for start in starts if sizes[start] != self.file_size]
+        for start in wrong:
+            can_complete = has_right or start == starts[-1]
+            self._judge_size(topic, queue_id, start, sizes[start], can_complete)
+        return starts, bool(wrong)
 
-    def _judge_size(self, topic: str, queue_id: int, start: int, size: int, is_last: bool) -> None:
+    def _judge_size(
+        self, topic: str, queue_id: int, start: int, size: int, can_complete: bool
+    ) -> None:
         path = self.path(topic, queue_id, start)
-        if not is_last or size > self.file_size:
+        if not can_complete or size > self.file_size:
             raise WrongFileSizeError(
                 f"{path} has {size} bytes, mappedFileSizeConsumeQueue is {self.file_size}: set it "
                 "back, or delete the consumequeue directory: it is rebuilt from the commit log"
@@ -126,9 +138,7 @@ class ConsumeQueueFiles:
                 written = os.pwrite(fd, data[: self.file_size - at], at)
                 data, position = data[written:], position + written
         except OSError as error:
-            text = f"writing consume queue {topic}/{queue_id} at {position}: {error}"
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise DiskFullError(text) if full else StoreError(text) from error
+            raise _write_error(topic, queue_id, position, error) from error
         return created
 
     def _create(self, key: FileKey) -> int:
@@ -143,6 +153,30 @@ class ConsumeQueueFiles:
             raise
         self._cache.put(key, fd)
         return fd
+
+    def make_whole(self, topic: str, queue_id: int, starts: Iterable[int]) -> int:
+        """Have every file of `starts`, in its full length, where readers open it: what was deleted
+        or cut is made again, with zeros. Returns how many were not as they should be. Raises
+        DiskFullError, StoreError."""
+        self.forget(topic, queue_id)
+        made = 0
+        for start in starts:
+            path = self.path(topic, queue_id, start)
+            try:
+                size = os.stat(path).st_size
+                if size < self.file_size:
+                    os.truncate(path, self.file_size)
+                    made += 1
+            except FileNotFoundError:
+                self._make(topic, queue_id, start)
+                made += 1
+        return made
+
+    def _make(self, topic: str, queue_id: int, start: int) -> None:
+        try:
+            self._create((topic, queue_id, start))
+        except OSError as error:
+            raise _write_error(topic, queue_id, start, error) from error
 
     def has_data_at(self, topic: str, queue_id: int, position: int) -> bool:
         """Whether the file of `position` has allocated bytes there or behind it."""
@@ -169,6 +203,10 @@ class ConsumeQueueFiles:
         self._cache.forget_file((topic, queue_id, start))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(topic, queue_id, start))
+
+    def changed_ms(self, topic: str, queue_id: int) -> int:
+        """Wall clock ms at which a file of the queue was last made or deleted."""
+        return _mtime_ns(f"{self._root_text}/{topic}/{queue_id}") // 1_000_000
 
     def remove_directories(self, topic: str, queue_id: int) -> None:
         """Remove the queue's directory and the topic's, where they are empty."""
@@ -225,6 +263,12 @@ class ConsumeQueueFiles:
         """Close all descriptors; idempotent."""
         self._cache.close()
         self._file_system.close()
+
+
+def _write_error(topic: str, queue_id: int, position: int, error: OSError) -> StoreError:
+    text = f"writing consume queue {topic}/{queue_id} at {position}: {error}"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return DiskFullError(text) if full else StoreError(text)
 
 
 def _mtime_ns(path: str) -> int:

@@ -13,12 +13,24 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles, is_safe_topic
 from store.message_store_config import MessageStoreConfig
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 
 _REMOVED: Final = -2
 """Store time of a unit whose record is gone, or that has none."""
+
+
+CheckUnit = Callable[[bytes, int], tuple[int, int, int] | None]
+"""(20 bytes or none, queue offset) -> phy_offset, size and tags code; None: no record."""
+
+
+def plain_unit(data: bytes, _queue_offset: int) -> tuple[int, int, int] | None:
+    """A unit as it is written; None for a blank one or without a file."""
+    if len(data) < CQ_UNIT_SIZE:
+        return None
+    phy_offset, size, tags_code = CQ_UNIT.unpack(data)
+    return None if size in (0, PRE_BLANK_SIZE) else (phy_offset, size, tags_code)
 
 
 class ConsumeQueueReader:
@@ -50,11 +62,7 @@ class ConsumeQueueReader:
         self, topic: str, queue_id: int, queue_offset: int
     ) -> tuple[int, int, int] | None:
         """(phy_offset, size, tags code) of one unit; None for a blank one or without a file."""
-        data = self.read_units(topic, queue_id, queue_offset, 1)
-        if len(data) < CQ_UNIT_SIZE:
-            return None
-        phy_offset, size, tags_code = CQ_UNIT.unpack(data)
-        return None if size in (0, PRE_BLANK_SIZE) else (phy_offset, size, tags_code)
+        return plain_unit(self.read_units(topic, queue_id, queue_offset, 1), queue_offset)
 
     def forget(self, topic: str, queue_id: int) -> None:
         """Close the queue's files: they are not the ones on disk any more."""
@@ -78,21 +86,22 @@ class ConsumeQueueReader:
         store_timestamp_at: Callable[[int], int],
         *,
         min_phy_offset: int = 0,
+        check: CheckUnit = plain_unit,
     ) -> int:
         """Queue offset of the record stored nearest to `timestamp_ms`, as 4.9 finds it.
 
         store_timestamp_at(phy_offset) gives a record's store time in ms, negative when it cannot
-        be read; units before min_phy_offset are passed over. An exact hit wins; of two neighbours
-        the nearer one, the left one in a tie; beyond the newest record it is the last record's
-        offset; 0 for an empty queue or when a record cannot be read. RocketMQ picks the file
-        by its modification time, which a copied store has lost; here it is the first file whose
-        last record is not older than the asked time.
+        be read; units before min_phy_offset are passed over. `check` judges every unit used. An
+        exact hit wins; of two neighbours the nearer one, the left one in a tie; beyond the newest
+        record it is the last record's offset; 0 for an empty queue or when a record cannot be read.
+        RocketMQ picks the file by its modification time, which a copied store has lost; here it is
+        the first file whose last record is not older than the asked time.
         """
         if max_offset <= min_offset:
             return 0
 
         def time_at(queue_offset: int) -> int:
-            unit = self.find_unit(topic, queue_id, queue_offset)
+            unit = check(self.read_units(topic, queue_id, queue_offset, 1), queue_offset)
             if unit is None or unit[0] < min_phy_offset:
                 return _REMOVED
             return store_timestamp_at(unit[0])

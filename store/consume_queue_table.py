@@ -17,22 +17,19 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from store.consume_queue import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.queue_jumps import QueueJumps
-from store.queue_states import QueueStates
-from store.record_arrays import Int64Array, RecordArrays
+from store.queue_states import QueueStates, StatesCount
+from store.record_arrays import RecordArrays
 from store.resync_request import is_backup_name
+from store.stored_units import CQ_UNIT_SIZE
+from store.unit_runs import runs_of_units
 
 log = logging.getLogger(__name__)
 
 _QUEUE_ID: Final = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _LARGEST_QUEUE_ID: Final = (1 << 31) - 1
-_RADIX_LIMIT: Final = 1 << 16
-"""Sort keys below this fit uint16, which numpy sorts by radix, ten times as fast."""
 _PROGRESS_STEP: Final = 500
 _MANY_DUE: Final = 64
 """From this many queues on, one call flushes them all: 80,000 new ones took minutes one by one, and
@@ -58,6 +55,10 @@ class QueueTablePublisher(Protocol):
         """The queue was emptied: files opened before are no longer its files."""
         ...
 
+    def renew(self, row: int) -> None:
+        """Files opened before may not be its files any more, or hold other units."""
+        ...
+
 
 class ConsumeQueueTable:
     """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method.
@@ -69,15 +70,23 @@ class ConsumeQueueTable:
         self,
         files: ConsumeQueueFiles,
         publisher: QueueTablePublisher,
+        *,
         on_left_out: Callable[[], None] = lambda: None,
+        on_deleted: Callable[[Collection[tuple[str, int]]], None] = lambda _queues: None,
     ) -> None:
-        """on_left_out: a record got no unit, since its queue offset cannot be (queue_jumps.py)."""
+        """on_left_out: a record got no unit, since its queue offset cannot be (queue_jumps.py).
+        on_deleted: called before queues are deleted on request."""
+        self._on_deleted = on_deleted
         self._files = files
         self._publisher = publisher
         self.lock = threading.Lock()
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
         self._jumps: Final = QueueJumps(on_left_out)
+        self.damaged: dict[ConsumeQueue, None] = {}
+        """Queues with units that were found missing or wrong, until `take_damaged`."""
+        self.on_damage: Callable[[], None] = lambda: None
+        """Called, under the lock, when one is added."""
         self._refused: set[tuple[str, int]] = set()
         """Queues whose names would point outside the directory; each is logged once."""
 
@@ -115,26 +124,79 @@ class ConsumeQueueTable:
         *,
         min_phy_offset: int = 0,
         states: QueueStates | None = None,
-    ) -> None:
-        """Load the files of all queues; those for which `states` is still valid are not read.
+        count: StatesCount = StatesCount.AT_LEAST,
+        add_missing: bool = False,
+        complete_until_ms: int = 0,
+    ) -> list[ConsumeQueue]:
+        """Load the files of all queues; returns those that were read. How far `states` are believed
+        says `count`; add_missing: nobody else can have deleted a queue since.
 
-        on_progress(done, all) is called from time to time. Raises WrongFileSizeError, OSError.
+        on_progress(done, all) is called from time to time. complete_until_ms: see
+        ConsumeQueue.recover. Raises WrongFileSizeError, OSError.
         """
         states = states or QueueStates()
-        unread = 0
+        read: list[ConsumeQueue] = []
         with self.lock:
+            may_restore = count is not StatesCount.AT_LEAST
+            if add_missing:
+                self._add_missing(states)
             for done, queue in enumerate(self._queues.values()):
                 if on_progress is not None and done % _PROGRESS_STEP == 0:
                     on_progress(done, len(self._queues))
                 state = states.find(queue.topic, queue.queue_id)
-                if state is not None and queue.restore(state, states.min_phy_offset):
-                    unread += 1
+                can_restore = may_restore and state is not None
+                if can_restore and state and queue.restore(state, states.min_phy_offset):
+                    continue
+                if state is not None and count is StatesCount.FOR_OFFSETS:
+                    queue.adopt(state, states.min_phy_offset)
                 else:
-                    queue.recover()
-                    queue.correct_min_offset(min_phy_offset)
+                    read.append(queue)
+                    queue.recover(complete_until_ms)
+                    if state is not None and queue.falls_short_of(state):
+                        log.error("%r: it ended at %s once", queue, state.end // CQ_UNIT_SIZE)
+                        queue.doubt_end()
+                queue.correct_min_offset(min_phy_offset)
             if on_progress is not None:
                 on_progress(len(self._queues), len(self._queues))
-        log.info("%s consume queues, %s of them unchanged since the last stop", len(self), unread)
+        log.info("%s consume queues, %s of them had to be read", len(self), len(read))
+        return read
+
+    def _add_missing(self, states: QueueStates) -> None:
+        """The queues of the last stop whose directories are gone."""
+        for topic, by_id in states.queues.items():
+            for queue_id, state in by_id.items():
+                if state.end and (topic, queue_id) not in self._queues and is_safe_topic(topic):
+                    log.error("queue %s/%s: its directory is missing", topic, queue_id)
+                    self._add(topic, queue_id)
+
+    def take_doubtful(self) -> dict[ConsumeQueue, int]:
+        """The queues in which units may be missing, each with the log position from which on."""
+        with self.lock:
+            found = {
+                queue: queue.doubtful_from
+                for queue in self._queues.values()
+                if queue.doubtful_from is not None
+            }
+            for queue in found:
+                queue.doubtful_from = None
+            return found
+
+    def empty_late_starters(self) -> dict[ConsumeQueue, int]:
+        """The same for queues that lack their first units, as dispatch has found: they are emptied
+        to be built from the log's start."""
+        with self.lock:
+            found = [queue for queue in self._queues.values() if queue.starts_late]
+            for queue in found:
+                queue.empty()
+                queue.starts_late = False
+            return dict.fromkeys(found, 0)
+
+    def take_damaged(self) -> list[ConsumeQueue]:
+        """The queues to be rebuilt that were found since the last call."""
+        with self.lock:
+            found = list(self.damaged)
+            self.damaged.clear()
+        return found
 
     def publish_all(self, *, min_phy_offset: int) -> None:
         """After recovery: correct every min offset and publish all queues."""
@@ -177,8 +239,8 @@ class ConsumeQueueTable:
 
     # -- building ------------------------------------------------------------------------------
 
-    def dispatch(self, records: RecordArrays) -> None:
-        """Append the units of `records` and publish the changes.
+    def dispatch(self, records: RecordArrays, only: Collection[ConsumeQueue] | None = None) -> None:
+        """Append the units of `records`, or those of the queues `only`, and publish the changes.
 
         Units that already exist are skipped. Raises DiskFullError, StoreError.
         """
@@ -187,51 +249,32 @@ class ConsumeQueueTable:
         moved: dict[ConsumeQueue, None] = {}
         with self.lock:
             try:
-                self._build(records, moved)
+                self._build(records, moved, only)
             finally:
                 # Even if the disk fills up half-way: the same records will not move them again.
                 for queue in moved:
                     self._publish(queue)
                 self._dirty.update(moved)
 
-    def _build(self, records: RecordArrays, moved: dict[ConsumeQueue, None]) -> None:
-        order, starts = _sort_by_queue(records)
-        if not len(order):
-            return
-        phy_offsets = records.phy_offsets[order]
-        sizes = records.sizes[order]
-        queue_offsets = records.queue_offsets[order]
-        ends = phy_offsets + sizes
-        units = np.empty(len(order), CQ_UNIT_DTYPE)
-        units["phy_offset"] = phy_offsets
-        units["size"] = sizes
-        units["tags_code"] = records.tags_codes[order]
-        data = memoryview(units.tobytes())
-        # A run ends with its queue, and where queue offsets are not consecutive.
-        begins = np.concatenate(([True], queue_offsets[1:] - queue_offsets[:-1] != 1))
-        begins[starts] = True
-        firsts = np.flatnonzero(begins)
-        lasts = np.append(firsts[1:], len(order)) - 1
-        topics = [str(topic, "utf-8", "replace") for topic in records.topics]
-        for topic_id, queue_id, queue_offset, first, last, first_end, last_end in zip(
-            records.topic_ids[order[firsts]].tolist(),
-            records.queue_ids[order[firsts]].tolist(),
-            queue_offsets[firsts].tolist(),
-            firsts.tolist(),
-            lasts.tolist(),
-            ends[firsts].tolist(),
-            ends[lasts].tolist(),
-            strict=True,
-        ):
-            queue = self._find_or_create(topics[topic_id], queue_id)
-            run = data[first * CQ_UNIT_SIZE : (last + 1) * CQ_UNIT_SIZE]
+    def _build(
+        self,
+        records: RecordArrays,
+        moved: dict[ConsumeQueue, None],
+        only: Collection[ConsumeQueue] | None,
+    ) -> None:
+        for run in runs_of_units(records):
+            if only is None:
+                queue = self._find_or_create(run.topic, run.queue_id)
+            else:
+                queue = self._queues.get((run.topic, run.queue_id))
+                queue = queue if queue in only else None
             if queue is None:
                 continue
-            if queue_offset > queue.max_offset and not self._jumps.allows(
-                queue, queue_offset, last - first + 1, first_end
+            if run.queue_offset > queue.max_offset and not self._jumps.allows(
+                queue, run.queue_offset, len(run.units) // CQ_UNIT_SIZE, run.first_end
             ):
                 continue
-            if queue.append(run, queue_offset, first_end, last_end):
+            if queue.append(run.units, run.queue_offset, run.first_end, run.last_end):
                 moved[queue] = None
 
     def _publish(self, queue: ConsumeQueue, *, moved: bool = True) -> None:
@@ -244,6 +287,21 @@ class ConsumeQueueTable:
         publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
         if moved:
             publisher.mark_moved(queue.row)
+        if not queue.whole and queue not in self.damaged:
+            self.damaged[queue] = None
+            self.on_damage()
+
+    def publish_rebuilt(self, queue: ConsumeQueue, min_phy_offset: int) -> None:
+        """Units of `queue` were rewritten: readers open its files again, held pulls run again.
+        Call it under the lock."""
+        if self._queues.get((queue.topic, queue.queue_id)) is not queue:
+            return
+        self._dirty[queue] = None
+        queue.whole = True
+        queue.correct_min_offset(min_phy_offset)
+        if queue.row >= 0:
+            self._publisher.renew(queue.row)
+        self._publish(queue)
 
     # -- truncation and deletion ---------------------------------------------------------------
 
@@ -312,6 +370,8 @@ class ConsumeQueueTable:
             return self._destroy([queue for queue in expired if queue.topic not in spared])
 
     def _destroy(self, queues: list[ConsumeQueue]) -> int:
+        if queues:
+            self._on_deleted([(queue.topic, queue.queue_id) for queue in queues])
         for queue in queues:
             log.info("%r: deleted", queue)
             queue.destroy()
@@ -341,7 +401,7 @@ class ConsumeQueueTable:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
                 return False
             deleted = queue.delete_first_expired(min_phy_offset)
-            if queue.correct_min_offset(min_phy_offset) or deleted:
+            if queue.correct_min_offset(min_phy_offset) or deleted or not queue.whole:
                 self._publish(queue, moved=False)
             return deleted
 
@@ -381,26 +441,6 @@ class ConsumeQueueTable:
                 if not queue.is_dirty:
                     self._dirty.pop(queue, None)
         return len(due)
-
-
-def _sort_by_queue(records: RecordArrays) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Positions of the records that get units, by queue and in log order within each, and where
-    in that order each queue begins."""
-    rows = records.unit_records()
-    topic_ids: Int64Array = records.topic_ids if rows is None else records.topic_ids[rows]
-    queue_ids: Int64Array = records.queue_ids if rows is None else records.queue_ids[rows]
-    if not len(queue_ids):
-        return np.empty(0, np.intp), np.empty(0, np.intp)
-    lowest = int(queue_ids.min())
-    span = int(queue_ids.max()) - lowest + 1
-    keys = topic_ids * span + (queue_ids - lowest)
-    if len(records.topics) * span <= _RADIX_LIMIT:
-        order = np.argsort(keys.astype(np.uint16), kind="stable")
-    else:
-        order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    return (order if rows is None else rows[order]), starts
 
 
 def _list_names(directory: str) -> list[str]:

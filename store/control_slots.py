@@ -18,6 +18,9 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     14    store         queue moves: counts entries of the queue table's ring of moved rows
     18    store         log_opened: 1 + the log's end when the store was opened; 0: not known yet
     20    store         version of the page's text: why writing is refused (slot 13)
+    200   store         consume queues that are being rebuilt
+    201   store         consume queue units that were rebuilt from the log
+    202   store         consume queue units for which the log had no record
     208   store         log_fences: grows with every change of the log's fences; 0: not opened yet
     209   store         how many ranges of the log are fenced (store/log_fences.py)
     210   store         bytes inside of them
@@ -45,6 +48,9 @@ RUNNING_FLAGS: Final = claim_slots("running_flags", 13)
 QUEUE_MOVES: Final = claim_slots("queue_moves", 14)
 LOG_OPENED: Final = claim_slots("log_opened", 18)
 REFUSAL_VERSION: Final = claim_slots("refusal_version", 20)
+QUEUES_REBUILDING: Final = claim_slots("queues_rebuilding", 200)
+QUEUE_UNITS_REBUILT: Final = claim_slots("queue_units_rebuilt", 201)
+QUEUE_UNITS_LOST: Final = claim_slots("queue_units_lost", 202)
 LOG_FENCES: Final = claim_slots("log_fences", 208)
 FENCE_COUNT: Final = claim_slots("fence_count", 209)
 FENCED_BYTES: Final = claim_slots("fenced_bytes", 210)

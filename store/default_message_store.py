@@ -45,6 +45,7 @@ from store.log_start import LogStart
 from store.mapped_file_queue import list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_deletion import QueueDeletion
+from store.rebuild_consume_queue_service import RebuildConsumeQueueService
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import ReputMessageService
 from store.resync_backups import CleanBackupsService
@@ -63,12 +64,13 @@ faults; a second process that touches the pages just before it costs both of the
 
 class DefaultMessageStore:
     """See the module. Owned by: the main thread of process `store`, which also serves the
-    commands: `queue_deletion`, `log_start`, `log_repair` and `clean_commit_log` exist once it is
-    open."""
+    commands: `queue_deletion`, `log_start`, `log_repair`, `rebuild` and `clean_commit_log` exist
+    once it is open."""
 
     queue_deletion: QueueDeletion
     log_start: LogStart
     log_repair: LogRepair
+    rebuild: RebuildConsumeQueueService
     clean_commit_log: CleanCommitLogService
 
     def __init__(
@@ -200,10 +202,18 @@ class DefaultMessageStore:
             self._derived.queues,
             PropertyExtractor(self._config.delay_level_ms),
         )
+        self.rebuild = RebuildConsumeQueueService(
+            self._derived.queues,
+            self._derived.new_source(),
+            self._derived.new_extractor(),
+            self._page,
+            on_failure=self._on_failure,
+        )
         self._services = [
             self._allocate,
             self._flush,
             self._build_queue_flush(),
+            self.rebuild,
             self.clean_commit_log,
             self._build_queue_clean(),
             CleanBackupsService(self._config, self._clock, on_failure=self._on_failure),

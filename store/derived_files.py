@@ -23,6 +23,7 @@ from store.index_service import IndexService
 from store.log_damage import LogDamage
 from store.log_fences import fences_path
 from store.message_store_config import MessageStoreConfig
+from store.queue_states import note_deleted
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import Dispatcher
 
@@ -39,16 +40,18 @@ class DerivedFiles:
         on_index_flushed: Callable[[int], None],
     ) -> None:
         """No file is touched. on_index_flushed gets the store timestamp (ms) of what is on disk."""
-        size = config.mapped_file_size_commit_log
-        self.source: Final = CommitLogReader(config.commit_log_path, size, page)
-        self.extractor: Final = PropertyExtractor(config.delay_level_ms)
+        self._config = config
+        self._page = page
+        self.source: Final = self.new_source()
+        self.extractor: Final = self.new_extractor()
         self.publisher: Final = QueueTableWriter(queue_table_fd)
         self.queues: Final = ConsumeQueueTable(
             ConsumeQueueFiles(
                 config.consume_queue_path, config.mapped_file_size_consume_queue, writable=True
             ),
             self.publisher,
-            functools.partial(_count, page),
+            on_left_out=functools.partial(_count, page),
+            on_deleted=lambda queues: note_deleted(config.queue_states_path, queues),
         )
         self.index: Final = IndexService(
             config.index_path,
@@ -61,6 +64,15 @@ class DerivedFiles:
             FenceKeeper(fences_path(config.commit_log_path), page), self.queues, self.source
         )
         self._has_index = config.message_index_enable
+
+    def new_source(self) -> CommitLogReader:
+        """A reader of the log for another thread."""
+        size = self._config.mapped_file_size_commit_log
+        return CommitLogReader(self._config.commit_log_path, size, self._page)
+
+    def new_extractor(self) -> PropertyExtractor:
+        """For another thread."""
+        return PropertyExtractor(self._config.delay_level_ms)
 
     def dispatchers(self) -> Sequence[Dispatcher]:
         """What builds them from records, in order."""

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from store.check_report import CheckReport
 from store.commit_log_checker import Int64Array, WalkedLog
-from store.consume_queue import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.index_file import INDEX_HEADER, INDEX_UNIT
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.resync_request import is_backup_name
+from store.stored_units import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 
 _SLOT_SIZE = 4
 _UNITS_PER_SLOT = 4

@@ -26,6 +26,10 @@ class DiskFullError(StoreError):
     """A file could not be allocated because its partition is full."""
 
 
+class QueueDamagedError(StoreError):
+    """A consume queue unit does not name its record; it is being rebuilt from the log."""
+
+
 class StoreLockedError(StoreError):
     """Another broker, ours or a Java one, works on the store directory."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ipc.queue_table import QueueTableReader
-from store.consume_queue_reader import ConsumeQueueReader
+from store.consume_queue_reader import CheckUnit, ConsumeQueueReader, plain_unit
 
 
 class GenerationAwareReader:
@@ -35,6 +35,7 @@ class GenerationAwareReader:
         store_timestamp_at: Callable[[int], int],
         *,
         min_phy_offset: int,
+        check: CheckUnit = plain_unit,
     ) -> int:
         """See ConsumeQueueReader.offset_by_timestamp."""
         self._check(topic, queue_id)
@@ -46,6 +47,7 @@ class GenerationAwareReader:
             max_offset,
             store_timestamp_at,
             min_phy_offset=min_phy_offset,
+            check=check,
         )
 
     def _check(self, topic: str, queue_id: int) -> None:

@@ -78,6 +78,16 @@ assert struct.calcsize(_BEFORE_BORN_HOST) == BORN_HOST_AT
 assert struct.calcsize(">iIiiiqq") == SYS_FLAG_AT
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
+RECORD_PLACE: Final = Struct(">i8xi4xqq")
+"""What a record says of its own place: totalSize, queueId, queueOffset, physicalOffset."""
+assert RECORD_PLACE.size == SYS_FLAG_AT
+HEAD_SIZE: Final = _HEADS[0].size
+"""Bytes before the body if both hosts are IPv4; their last four are its size."""
+BODY_SIZE_AT: Final = HEAD_SIZE - 4
+HOSTS_V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+_TOPIC_PLACE: Final = Struct(">7xB28xi44xi")
+"""Last byte of the magic, sysFlag, and the body's size if both hosts are IPv4."""
+assert _TOPIC_PLACE.size == HEAD_SIZE
 
 
 class RecordKind(enum.IntEnum):
@@ -127,6 +137,23 @@ def read_store_timestamp(view: Buffer, position: int) -> int:
 def body_crc(body: Buffer) -> int:
     """bodyCRC as stored."""
     return zlib.crc32(body) & BODY_CRC_MASK if len(body) else 0
+
+
+def holds_topic(view: Buffer, position: int, topic: bytes) -> bool:
+    """Whether the V1 or V2 record at `position` has this topic (UTF-8). False, too, where its
+    sizes lead outside `view`."""
+    try:
+        version, sys_flag, body_size = _TOPIC_PLACE.unpack_from(view, position)
+        at = position + HEAD_SIZE + body_size
+        if sys_flag & HOSTS_V6_FLAGS:
+            body_at = position + _HEADS[sys_flag >> 4 & 3].size
+            at = body_at + _INT32.unpack_from(view, body_at - 4)[0]
+        if version == MAGIC_V2 & 0xFF:
+            at += 1
+        size = view[at]
+        return size == len(topic) and at > position and view[at + 1 : at + 1 + size] == topic
+    except (struct.error, IndexError):
+        return False
 
 
 # -- encoding ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ DefaultMessageStore.load / recover of RocketMQ. It knows no services.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ipc.clock import Clock
@@ -22,7 +22,7 @@ from store.clean_exit import (
     read_clean_exit,
     remove_clean_exit,
 )
-from store.consume_queue import CQ_UNIT_SIZE
+from store.consume_queue import ConsumeQueue
 from store.control_slots import (
     APPEND_END,
     DISPATCHED_OFFSET,
@@ -39,17 +39,21 @@ from store.log_fences import LogFences
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
-from store.queue_states import load_queue_states
+from store.queue_states import StatesCount, load_queue_states
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.reput_message_service import dispatch_range
 from store.resync_request import REQUEST_NAME
 from store.store_checkpoint import StoreCheckpoint
 from store.store_progress import StoreProgress
+from store.stored_units import CQ_UNIT_SIZE
+from store.unit_check import is_right
 
 log = logging.getLogger(__name__)
 
 _PAGE_SIZE: Final = 4096
+_MOST_WRONG: Final = 100
+"""With so many wrong units at its end a queue is built anew."""
 
 
 class StoreOpening:
@@ -106,6 +110,7 @@ class StoreOpening:
         self._counters[STORE_STATE] = StoreState.RECOVERING
         crashed = config.abort_path.exists()
         lost_pages = machine_went_down(config.abort_path)
+        crashed_here = crashed and config.abort_path.stat().st_size > 0
         clean_exit = None if crashed else read_clean_exit(config.clean_exit_path)
         files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
         files.load()
@@ -126,10 +131,14 @@ class StoreOpening:
         self._mark_open()
         self._publish_log(found)
         keeper.replace_all(found.fences)
-        self._load_queues(as_left=found.trusted or (crashed and not lost_pages))
+        count = StatesCount.FOR_OFFSETS if found.trusted else StatesCount.AT_LEAST
+        if crashed and not lost_pages:
+            count = StatesCount.IF_UNTOUCHED
+        read = self._load_queues(count, add_missing=found.trusted or crashed_here)
         self._queues.truncate(found.max_phy_offset)
         if not found.trusted:
             self._derived.damage.blank_out()
+        self._drop_wrong_ends(read)
         if repair.is_due:
             self._write_again(repair, found)
         index_is_whole = not lost_pages and repair.failure is None
@@ -141,6 +150,7 @@ class StoreOpening:
             start = found.min_phy_offset
         if crashed:
             self._drop_torn_units(start)
+        self._dispatch_again(self._queues.take_doubtful(), start)
         self._dispatch_rest(start, found.max_phy_offset)
         self._derived.damage.reserve()
         self._fill_blanks(fences, found)
@@ -195,6 +205,33 @@ class StoreOpening:
             starts.append(self._derived.index.rebuild_from)
         return max(min(starts), found.min_phy_offset)
 
+    def _drop_wrong_ends(self, queues: Iterable[ConsumeQueue]) -> None:
+        """The last unit says where a queue continues: of those that were read it must name its
+        record. Wrong ones are dropped, and the log is dispatched again from there."""
+        source = self._derived.source
+        for queue in queues:
+            topic, dropped = queue.topic.encode(), 0
+            while queue.end and dropped < _MOST_WRONG:
+                units = queue.read_units(queue.max_offset - 1, 1)
+                if len(units) and is_right(
+                    source,
+                    int(units[0]["phy_offset"]),
+                    int(units[0]["size"]),
+                    topic,
+                    queue.queue_id,
+                    queue.max_offset - 1,
+                ):
+                    break
+                if not len(units):
+                    break
+                queue.drop_last()
+                dropped += 1
+            if dropped == _MOST_WRONG:
+                queue.empty()
+            if dropped:
+                log.error("%r: wrong units at the end were dropped: %s", queue, dropped)
+                queue.doubt_end()
+
     def _drop_torn_units(self, start: int) -> None:
         """A write cut short by SIGKILL ends at a page boundary, perhaps within a unit: a last unit
         across such a boundary is dropped if the dispatch from `start` on builds it again."""
@@ -217,10 +254,11 @@ class StoreOpening:
         # The store that died may have seen a flush fail.
         repair.rewrite_log(counters[FLUSHED_OFFSET], counters[MAX_PHY_OFFSET])
         self._derived.damage.keeper.refresh()
-        self._load_queues()
+        self._drop_wrong_ends(self._load_queues(StatesCount.AT_LEAST, add_missing=False))
         self._drop_unpublished_units()
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
         start = max(self._rejoin_start(), counters[MIN_PHY_OFFSET])
+        self._dispatch_again(self._queues.take_doubtful(), start)
         if start < counters[DISPATCHED_OFFSET]:
             log.warning("consumequeue or index is incomplete: rebuilding from %s", start)
             self._dispatch_rest(start, counters[DISPATCHED_OFFSET])
@@ -250,13 +288,16 @@ class StoreOpening:
 
     # -- both ----------------------------------------------------------------------------------
 
-    def _load_queues(self, *, as_left: bool = False) -> None:
-        """as_left: a queue that was not touched since the last clean stop is as that left it."""
-        states = load_queue_states(self._config.queue_states_path) if as_left else None
-        low = self._counters[MIN_PHY_OFFSET]
+    def _load_queues(self, count: StatesCount, *, add_missing: bool) -> list[ConsumeQueue]:
+        """Returns the queues that had to be read."""
         self._queues.load()
-        self._queues.recover(
-            self._report_progress("consume queues"), min_phy_offset=low, states=states
+        return self._queues.recover(
+            self._report_progress("consume queues"),
+            min_phy_offset=self._counters[MIN_PHY_OFFSET],
+            states=load_queue_states(self._config.queue_states_path),
+            count=count,
+            add_missing=add_missing,
+            complete_until_ms=self._checkpoint.logics_msg_timestamp,
         )
 
     def _load_index(self, end: int, *, exited_ok: bool, rejoins: bool = False) -> None:
@@ -268,6 +309,30 @@ class StoreOpening:
         # An index in use is only ever deleted by hand; without a key there never was one.
         lost = not index.has_files and (not rejoins or safe > 0)
         self._index_incomplete = dropped > 0 or not exited_ok or lost
+
+    def _dispatch_again(self, queues: Mapping[ConsumeQueue, int], end: int) -> None:
+        """Have the units of `queues`, each from a log position on, made again up to `end`. Other
+        queues stay as they are: a deleted topic's must not come back."""
+        low = self._counters[MIN_PHY_OFFSET]
+        start = max(min(queues.values(), default=end), low)
+        if start >= end:
+            return
+        log.warning(
+            "units may be missing in %s consume queues: looking for them in the log from %s to %s",
+            len(queues),
+            start,
+            end,
+        )
+        report = self._report_progress("consume queues")
+        dispatch_range(
+            self._derived.source,
+            start,
+            end,
+            self._derived.extractor,
+            (lambda records: self._queues.dispatch(records, queues),),
+            lambda at: report(at - start, end - start),
+            fence_off=self._derived.damage.fence_off,
+        )
 
     def _dispatch_rest(self, start: int, end: int) -> None:
         report = self._report_progress("dispatch")
@@ -282,6 +347,8 @@ class StoreOpening:
         )
         if count:
             log.info("dispatched %s records from %s to %s again", count, start, end)
+        if start > self._counters[MIN_PHY_OFFSET]:
+            self._dispatch_again(self._queues.empty_late_starters(), end)
         self._queues.publish_all(min_phy_offset=self._counters[MIN_PHY_OFFSET])
         self._counters[DISPATCHED_OFFSET] = end
 

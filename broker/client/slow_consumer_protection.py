@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.settings.broker_config import BrokerConfig
 from ipc.scheduled_executor import ScheduledExecutor
+from store.errors import QueueDamagedError
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,11 @@ class SlowConsumerProtection:
         behind = 0
         for queue_id, offset in self._offsets.query_offsets(group, topic).items():
             low = self._places.offsets(topic, queue_id)[0]
-            unit = self._places.unit_at(topic, queue_id, max(offset, low))
+            try:
+                unit = self._places.unit_at(topic, queue_id, max(offset, low))
+            except QueueDamagedError:
+                # Reported where it was found; the next round sees it rebuilt.
+                continue
             if unit is not None:
                 behind = max(behind, end - unit[0])
         return behind

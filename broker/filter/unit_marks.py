@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 SCAN_LIMIT_MS: Final = 5
 """Bounded, because the loop serves nothing else meanwhile."""
@@ -38,19 +38,28 @@ class UnitMarks:
         self._monotonic_ms = monotonic_ms
 
     def mark(
-        self, raw: bytes, codes: frozenset[int] | None, wanted: MessageFilter, count: int
+        self,
+        raw: bytes,
+        codes: frozenset[int] | None,
+        wanted: MessageFilter,
+        count: int,
+        is_right: Callable[[int, int, int], bool],
     ) -> bytes:
         """Rewrite the first units of `raw`, at least one. `codes`: tags that must also match.
 
-        A unit without a record is marked as matching: the pull's loop handles it.
+        A unit without a record is marked as matching: the pull's loop handles it. Those whose
+        record is read are checked by is_right(number in raw, phy_offset, size) before; the units
+        end before a wrong one.
         """
         file_size = self._log.file_size
         stop_at = self._monotonic_ms() + SCAN_LIMIT_MS
         found = 0
         marked = bytearray()
-        for phy, length, tags in CQ_UNIT.iter_unpack(raw):
+        for number, (phy, length, tags) in enumerate(CQ_UNIT.iter_unpack(raw)):
             is_wanted = codes is None or tag_code(tags) in codes
             if is_wanted:
+                if not is_right(number, phy, length):
+                    break
                 view = None if length == PRE_BLANK_SIZE else self._log.view_of_file(phy)
                 is_wanted = view is None or wanted.matches(view, phy % file_size)
                 found += is_wanted

@@ -28,6 +28,7 @@ from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.heartbeat import ConsumeType
 from remoting.language_code import language_name
 from remoting.mq_version import version_name
+from store.errors import QueueDamagedError
 
 SAMPLING_MS: Final = 5_000
 _PROTOCOL: Final = "remoting"
@@ -165,7 +166,11 @@ class BrokerGauges:
             if offset >= high:
                 continue
             behind += high - offset
-            unit = self._from.queues.unit_at(topic, queue_id, offset)
+            try:
+                unit = self._from.queues.unit_at(topic, queue_id, offset)
+            except QueueDamagedError:
+                # Reported where it was found; the next sample sees it rebuilt.
+                unit = None
             stored_ms = 0 if unit is None else self._from.queues.store_timestamp_at(unit[0])
             if stored_ms > 0 and (not oldest_ms or stored_ms < oldest_ms):
                 oldest_ms = stored_ms

@@ -33,6 +33,9 @@ from store.control_slots import (
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
+    QUEUE_UNITS_LOST,
+    QUEUE_UNITS_REBUILT,
+    QUEUES_REBUILDING,
     RECORDS_LEFT_OUT,
     RUNNING_FLAGS,
 )
@@ -128,6 +131,9 @@ class BrokerCollector:
             table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
             table.STORE_FENCED_RANGES: lambda: _one(self._counters[FENCE_COUNT]),
             table.STORE_FENCED_BYTES: lambda: _one(self._counters[FENCED_BYTES]),
+            table.QUEUES_REBUILDING: lambda: self._counter(QUEUES_REBUILDING),
+            table.QUEUE_UNITS_REBUILT: lambda: self._counter(QUEUE_UNITS_REBUILT),
+            table.QUEUE_UNITS_LOST: lambda: self._counter(QUEUE_UNITS_LOST),
             table.STORAGE_SIZE: self._storage_size,
             table.STORAGE_FLUSH_BEHIND: lambda: self._behind(FLUSHED_OFFSET),
             table.STORAGE_DISPATCH_BEHIND: lambda: self._behind(DISPATCHED_OFFSET),
@@ -199,6 +205,14 @@ class BrokerCollector:
 
     def _offsets(self) -> Rows:
         return [((kind,), [float(self._counters[slot])]) for kind, slot in _OFFSETS.items()]
+
+    def _counter(self, slot: int) -> Rows:
+        return _one(float(self._counters[slot]))
+
+    def ready_detail(self) -> str:
+        """What a ready broker cannot do fully now; empty if there is nothing."""
+        queues = self._counters[QUEUES_REBUILDING]
+        return f"{queues} consume queues are being rebuilt" if queues else ""
 
     def _behind(self, slot: int) -> Rows:
         # Read the follower first: it may advance in between, but not beyond the value read next.

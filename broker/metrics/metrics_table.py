@@ -208,6 +208,18 @@ STORE_FENCED_BYTES: Final = _gauge(
     "rocketmq_store_fenced_bytes", "bytes of the commit log inside of damaged ranges"
 )
 STORE_WRITABLE: Final = _gauge("rocketmq_store_writable", "1 while the store accepts writes")
+QUEUES_REBUILDING: Final = _gauge(
+    "rocketmq_store_queues_rebuilding",
+    "consume queues with damaged units that are being rebuilt from the commit log",
+)
+QUEUE_UNITS_REBUILT: Final = _counter(
+    "rocketmq_store_queue_units_rebuilt_total",
+    "damaged consume queue units that were rebuilt from the commit log since the broker started",
+)
+QUEUE_UNITS_LOST: Final = _counter(
+    "rocketmq_store_queue_units_lost_total",
+    "damaged consume queue units for which the commit log has no record, since the broker started",
+)
 STORAGE_SIZE: Final = _gauge(
     "rocketmq_storage_size_bytes", "used space of the partition of the store", STORAGE_LABELS
 )

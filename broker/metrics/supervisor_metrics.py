@@ -248,9 +248,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._say(503 if down else 200, f"down: {', '.join(down)}" if down else "ok")
         elif path == "/readyz":
             reason = self.site.collector.ready_reason()
-            damage = self.site.collector.damage()
-            text = "; ".join(part for part in (reason or "ready", damage) if part)
-            self._say(503 if reason else 200, text)
+            collector = self.site.collector
+            details = (reason or "ready", collector.damage(), collector.ready_detail())
+            self._say(503 if reason else 200, "; ".join(part for part in details if part))
         else:
             self._say(404, "/metrics /healthz /readyz")
 

@@ -23,6 +23,7 @@ from ipc.command_channel import Arguments, CommandHandler, CommandServer
 from store.clean_commit_log_service import RetentionRules
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
+from store.rebuild_consume_queue_service import REBUILD_QUEUE
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,12 @@ def _handlers(
         store.clean_commit_log.use_rules(RetentionRules.of(changed))
         return {}
 
+    def rebuild_queue(arguments: Arguments) -> Arguments:
+        store.rebuild.request(arguments["topic"], arguments["queue_id"], arguments["queue_offset"])
+        return {}
+
     return {
+        REBUILD_QUEUE: rebuild_queue,
         CHANGE_RETENTION: change_retention,
         "delete_topic": delete_topic,
         "clean_consume_queue": clean_consume_queue,

@@ -1,9 +1,10 @@
 """PullMessageProcessor: request codes 11 and 361; how messages reach consumers.
 
-Runs on the loop thread of `remoting`. Reads the consumequeue through ConsumeQueueReader and lends
-views of the mapped commit log to the connection: no message is copied or joined here. What finds
-nothing may wait in PullRequestHoldService. Checks, statuses, codes and limits are those of
-RocketMQ's PullMessageProcessor and DefaultMessageStore.getMessage. Long because a pull is one path
+Runs on the loop thread of `remoting`. Reads the consumequeue through CheckedUnits and lends views
+of the mapped commit log to the connection: no message is copied or joined here. What finds nothing
+may wait in PullRequestHoldService, as does what comes to a damaged unit, until the queue is
+rebuilt. Checks, statuses, codes and limits are those of RocketMQ's PullMessageProcessor and
+DefaultMessageStore.getMessage. Long because a pull is one path
 through shared state, whose hot loop is written out plainly (docs/STYLE.md, 12).
 """
 
@@ -14,6 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
 from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
 from broker.longpolling.pull_header import (
@@ -29,6 +31,7 @@ from broker.longpolling.pull_header import (
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.pull_subscription import PullConsumers, PullFilters, PullSubscriptions
+from broker.store_access.checked_units import CheckedUnits
 from broker.topic.table_protocols import FindGroup, FindTopic
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
@@ -40,8 +43,8 @@ from remoting.remoting_codec import encode_header
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.consume_queue import CQ_UNIT
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.stored_units import CQ_UNIT
 
 PULL_PREFIX: Final = b'{"code":11,'
 LITE_PULL_PREFIX: Final = b'{"code":361,'
@@ -67,10 +70,6 @@ _ANSWER: Final = JsonAnswer(
 CommitOffset = Callable[[str, str, str, int, int], None]
 """Remember how far a group has come: (remote address, group, topic, queue id, offset)
 (ConsumerOffsetManager.commit_offset)."""
-
-ReadUnits = Callable[[str, int, int, int], bytes]
-"""(topic, queue id, queue offset, count) -> up to `count` units from there on; fewer at a file's
-end, b"" for none (ConsumeQueueReader.read_units)."""
 
 NoteMoved = Callable[[str, str, int, int, int], None]
 """A pull of a group was told to go on elsewhere: (group, topic, queue id, asked, corrected)
@@ -105,8 +104,6 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     count_in_disk: int
     memory_limit: int
     """Messages further than this (bytes) behind the log's end count as "on disk"."""
-    units_per_file: int
-    """Messages that one consumequeue file holds."""
     enable_property_filter: bool
     filter_support_retry: bool
 
@@ -135,7 +132,7 @@ class PullMessageProcessor:
         settings: PullSettings,
         page: ControlPage,
         table: QueueTableReader,
-        read_units: ReadUnits,
+        units: CheckedUnits,
         log_reader: LogViews,
         find_topic: FindTopic,
         find_group: FindGroup,
@@ -150,7 +147,7 @@ class PullMessageProcessor:
         self._settings = settings
         self._counters = page.counters
         self._table = table
-        self._read_units = read_units
+        self._units = units
         self._log = log_reader
         self._find_topic = find_topic
         self._find_group = find_group
@@ -357,10 +354,15 @@ class PullMessageProcessor:
         max_count = max(header.maxMsgNums, 1)
         all_wanted = codes is None and properties is None
         scan = min(max_count if all_wanted else max(_SCAN_UNITS, max_count), high - queue_offset)
-        raw = self._read_units(header.topic, header.queueId, queue_offset, scan)
         count_limit = min(max_count, settings.count_in_memory)
+        topic, queue_id = header.topic, header.queueId
+        if all_wanted:
+            raw = self._units.read(topic, queue_id, queue_offset, scan, high)
+        else:
+            checked = count_limit if properties is None else 0
+            raw = self._units.read_filtered(topic, queue_id, queue_offset, scan, codes, checked)
         if properties is not None:
-            raw = self._marks.mark(raw, codes, properties, count_limit)
+            raw = self._mark(raw, header, queue_offset, codes, properties, count_limit)
             codes = MARKED_CODES
         byte_limit = settings.bytes_in_memory
         file_size = self._log.file_size
@@ -428,11 +430,24 @@ class PullMessageProcessor:
             status = b"MESSAGE_WAS_REMOVING" if removed else b"NO_MATCHED_MESSAGE"
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
             return _Read(code, status, queue_offset + scanned, low, high, slow)
-        # The file is lost: the consumer goes on with the first message of the next one.
-        per_file = self._settings.units_per_file
-        following = min(queue_offset - queue_offset % per_file + per_file, high)
-        code = ResponseCode.PULL_NOT_FOUND
-        return _Read(code, b"OFFSET_FOUND_NULL", following, low, high, slow)
+        # The unit here is wrong: the pull waits, and is run again when the queue is rebuilt.
+        return _Read(ResponseCode.PULL_NOT_FOUND, b"OFFSET_FOUND_NULL", queue_offset, low, high)
+
+    def _mark(
+        self,
+        raw: bytes,
+        header: PullHeader,
+        queue_offset: int,
+        codes: frozenset[int] | None,
+        properties: MessageFilter,
+        count: int,
+    ) -> bytes:
+        topic, queue_id, units = header.topic, header.queueId, self._units
+
+        def is_right(number: int, phy_offset: int, size: int) -> bool:
+            return units.is_right(topic, queue_id, queue_offset + number, phy_offset, size)
+
+        return self._marks.mark(raw, codes, properties, count, is_right)
 
     # -- answering -----------------------------------------------------------------------------
 

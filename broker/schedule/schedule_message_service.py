@@ -25,11 +25,10 @@ from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT
 from store.errors import MessageIllegalError
-from store.generation_aware_reader import GenerationAwareReader
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, decode_record
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +57,13 @@ class TimerLoop(Protocol):
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         """Run `function` in the next turn."""
+
+
+class ScheduleUnits(Protocol):
+    """The part of CheckedUnits used here."""
+
+    def read(self, topic: str, queue_id: int, queue_offset: int, count: int, high: int) -> bytes:
+        """Up to `count` right units from `queue_offset` on; b"": damaged, until it is rebuilt."""
 
 
 class ScheduleStats(Protocol):
@@ -117,7 +123,7 @@ class ScheduleParts:
     append_queue: AppendQueue
     reader: CommitLogReader
     table: QueueTableReader
-    units: GenerationAwareReader
+    units: ScheduleUnits
     waiters: DurabilityWaiters
     offsets: ScheduleOffsetManager
     stats: ScheduleStats
@@ -230,10 +236,13 @@ class ScheduleMessageService:
             self._skip(level, low - level.next_offset, "expired, undelivered")
         if level.next_offset >= high:
             return max(_LOOK_MS, min(_EMPTY_LOOK_MS, level.delay_ms // 2))
-        unit = self._parts.units.read_units(SCHEDULE_TOPIC, level.queue_id, level.next_offset, 1)
+        unit = self._parts.units.read(SCHEDULE_TOPIC, level.queue_id, level.next_offset, 1, high)
         if len(unit) < CQ_UNIT.size:
             return _LOOK_MS
-        phy_offset, _, deliver_ms = CQ_UNIT.unpack(unit)
+        phy_offset, size, deliver_ms = CQ_UNIT.unpack(unit)
+        if size == PRE_BLANK_SIZE:
+            self._skip(level, 1, "its record is lost")
+            return 0
         left_ms: int = deliver_ms - self._log.now_ms
         if 0 < left_ms <= level.delay_ms:
             return min(left_ms, _LOOK_MS)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from store.commit_log_reader import CommitLogReader
+from store.errors import QueueDamagedError
 from store.message_codec import (
     BLANK_SIZE,
     MAGIC_BLANK,
@@ -156,7 +157,7 @@ def newest_queued_offset(table: QueueTable, units: QueueUnits) -> int:
     newest = 0
     for topic, queue_id in queues[::step]:
         low, high = table.offsets(topic, queue_id)
-        unit = units.unit_at(topic, queue_id, high - 1) if high > low else None
+        unit = _unit_at(units, topic, queue_id, high - 1) if high > low else None
         if unit is not None:
             newest = max(newest, unit[0])
     return newest
@@ -171,12 +172,22 @@ def queued_offset_before(table: QueueTable, units: QueueUnits, limit: int) -> in
         low, high = table.offsets(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
-            unit = units.unit_at(topic, queue_id, middle)
+            unit = _unit_at(units, topic, queue_id, middle)
             if unit is not None and unit[0] < limit:
                 newest, low = max(newest, unit[0]), middle + 1
             else:
                 high = middle
     return newest
+
+
+def _unit_at(
+    units: QueueUnits, topic: str, queue_id: int, queue_offset: int
+) -> tuple[int, int, int] | None:
+    """None, too, for a damaged one: it is only where to look first."""
+    try:
+        return units.unit_at(topic, queue_id, queue_offset)
+    except QueueDamagedError:
+        return None
 
 
 # -- comparing ---------------------------------------------------------------------------------

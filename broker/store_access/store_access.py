@@ -11,12 +11,15 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from broker.store_access.checked_units import NoteDamaged
 from ipc.command_channel import CommandClient
 from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT
+from store.errors import QueueDamagedError
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import QueryOffsetResult
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
+from store.unit_check import is_right
 
 _COMMAND_TIMEOUT_MS: Final = 4_000
 
@@ -40,12 +43,14 @@ class StoreAccess:
         units: GenerationAwareReader,
         index: IndexReader,
         commands: CommandClient,
+        note_damaged: NoteDamaged,
         *,
         memory_limit: int,
         before_delete: Callable[[str], int],
         after_delete: Callable[[str, bool], None],
     ) -> None:
-        """memory_limit: bytes behind the log's end that count as "in memory".
+        """note_damaged: hears of wrong units. memory_limit: bytes behind the log's end that count
+        as "in memory".
 
         before_delete blocks a topic's sends and returns the log's end; after_delete (topic, whether
         its queues were deleted) unblocks them. Both act on the loop.
@@ -55,6 +60,7 @@ class StoreAccess:
         self._units = units
         self._index = index
         self._commands = commands
+        self._note_damaged = note_damaged
         self._memory_limit = memory_limit
         self._before_delete = before_delete
         self._after_delete = after_delete
@@ -94,20 +100,39 @@ class StoreAccess:
             return self._log.store_timestamp_at(phy_offset)
 
     def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(phy_offset, size, tags code) of a queue entry; None outside the queue."""
+        """(phy_offset, size, tags code) of a queue entry; None outside the queue and for an offset
+        without a record. Raises QueueDamagedError: the entry is wrong and being rebuilt."""
         low, high = self._table.offsets(topic, queue_id)
         if not low <= queue_offset < high:
             return None
         with self._lock:
             raw = self._units.read_units(topic, queue_id, queue_offset, 1)
-        if len(raw) < CQ_UNIT.size:
-            return None
-        phy_offset, size, tags = CQ_UNIT.unpack_from(raw)
-        return phy_offset, size, tags
+            return self._checked(raw, topic, queue_id, queue_offset)
+
+    def _checked(
+        self, raw: bytes, topic: str, queue_id: int, queue_offset: int
+    ) -> tuple[int, int, int] | None:
+        """The unit, if it is right; None for a blank one. Under the lock."""
+        if len(raw) == CQ_UNIT.size:
+            phy_offset, size, tags = CQ_UNIT.unpack(raw)
+            if size == PRE_BLANK_SIZE:
+                return None
+            if is_right(self._log, phy_offset, size, topic.encode(), queue_id, queue_offset):
+                return phy_offset, size, tags
+        self._note_damaged(topic, queue_id, queue_offset)
+        raise QueueDamagedError(
+            f"queue {topic}/{queue_id}: the entry at offset {queue_offset} is damaged and being "
+            "rebuilt from the commit log; try again"
+        )
 
     def offset_by_timestamp(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The queue offset nearest to a store time (29); 0 for an unknown queue."""
+        """The queue offset nearest to a store time (29); 0 for an unknown queue. Raises
+        QueueDamagedError."""
         low, high = self._table.offsets(topic, queue_id)
+
+        def check(raw: bytes, queue_offset: int) -> tuple[int, int, int] | None:
+            return self._checked(raw, topic, queue_id, queue_offset)
+
         with self._lock:
             return self._units.offset_by_timestamp(
                 topic,
@@ -117,6 +142,7 @@ class StoreAccess:
                 high,
                 self._log.store_timestamp_at,
                 min_phy_offset=self._log.min_phy_offset,
+                check=check,
             )
 
     def in_memory(self, phy_offset: int) -> bool:

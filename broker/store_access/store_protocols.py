@@ -50,7 +50,8 @@ class MessageReader(Protocol):
         ...
 
     def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(phy_offset, size, tags code) of a consume queue entry, or None."""
+        """(phy_offset, size, tags code) of a consume queue entry, or None. Raises
+        QueueDamagedError (so does offset_by_timestamp): try again."""
         ...
 
     def in_memory(self, phy_offset: int) -> bool:

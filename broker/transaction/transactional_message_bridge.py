@@ -20,7 +20,7 @@ from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
-from store.errors import StoreError
+from store.errors import QueueDamagedError, StoreError
 from store.message import Message
 from store.message_codec import decode_host, decode_record
 
@@ -137,12 +137,22 @@ class TransactionalMessageBridge:
     def read_ops(self) -> bool:
         """Fill HalfMessageStates from the op queue, once after a start.
 
-        False while the store has not dispatched the whole log; then call it again. An op only ends
+        False while the store has not dispatched the whole log, or rebuilds one of the queues; then
+        call it again. An op only ends
         halves that were stored before it, in case the half queue was recreated.
         """
-        parts = self._parts
         if not all(map(self._is_dispatched, (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))):
             return False
+        try:
+            self._read_ops()
+        except QueueDamagedError as error:
+            log.error("transactions: %s", error)
+            return False
+        self._parts.halves.known.set()
+        return True
+
+    def _read_ops(self) -> None:
+        parts = self._parts
         high = self.offsets(TRANS_OP_HALF_TOPIC)[1]
         begin = self._stored_offset(TRANS_OP_HALF_TOPIC)
         parts.halves.start_ops(begin)
@@ -155,8 +165,6 @@ class TransactionalMessageBridge:
                 if op is not None and unit is not None and unit[0] < op.phy_offset:
                     parts.halves.mark_stored(half)
         log.info("transactions: %s ops read, from offset %s on", high - begin, begin)
-        parts.halves.known.set()
-        return True
 
     def _is_dispatched(self, topic: str) -> bool:
         expected = self._parts.commit_log.next_offset(topic, HALF_QUEUE_ID) or 0

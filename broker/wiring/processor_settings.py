@@ -11,7 +11,6 @@ from broker.processor.pull_message_processor import PullSettings
 from broker.processor.reply_message_processor import ReplySettings
 from broker.processor.send_message_processor import SendSettings
 from broker.settings.startup_options import StartupOptions
-from store.consume_queue import CQ_UNIT_SIZE
 
 
 def send_settings(options: StartupOptions) -> SendSettings:
@@ -59,7 +58,6 @@ def pull_settings(options: StartupOptions, memory_limit: int) -> PullSettings:
         bytes_in_disk=store.max_transfer_bytes_on_message_in_disk,
         count_in_disk=store.max_transfer_count_on_message_in_disk,
         memory_limit=memory_limit,
-        units_per_file=store.mapped_file_size_consume_queue // CQ_UNIT_SIZE,
         enable_property_filter=broker.enable_property_filter,
         filter_support_retry=broker.filter_support_retry,
     )

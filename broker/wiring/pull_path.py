@@ -27,7 +27,7 @@ def pull_processor(
         pull_settings(resources.options, store.memory_limit),
         resources.page,
         store.table,
-        store.loop_units.read_units,
+        store.loop_units,
         store.loop_reader,
         tables.topics.find,
         tables.groups.find_or_create,

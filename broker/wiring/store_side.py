@@ -13,6 +13,8 @@ from typing import Final
 
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.memory_limit import memory_limit_bytes
+from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.damaged_queues import DamagedQueues
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import SCHEDULE_TOPIC
 from broker.wiring.process_resources import ProcessResources
@@ -54,7 +56,13 @@ class StoreSide:
             socket.gethostbyname(options.broker.broker_ip1), options.server.listen_port
         )
         self.loop_reader: Final = CommitLogReader(directory, size, page)
-        self.loop_units: Final = GenerationAwareReader(ConsumeQueueReader(store), self.table)
+        self.damaged: Final = DamagedQueues(self.commands, clock)
+        self.loop_units: Final = CheckedUnits(
+            GenerationAwareReader(ConsumeQueueReader(store), self.table).read_units,
+            self.loop_reader,
+            self.table,
+            self.damaged.report,
+        )
         self.memory_limit: Final = memory_limit_bytes(store.access_message_in_memory_max_ratio)
         self.access: Final = StoreAccess(
             self.table,
@@ -62,6 +70,7 @@ class StoreSide:
             GenerationAwareReader(ConsumeQueueReader(store), self.table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self.commands,
+            self.damaged.report,
             memory_limit=self.memory_limit,
             before_delete=before_delete,
             after_delete=after_delete,

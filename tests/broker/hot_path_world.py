@@ -36,6 +36,7 @@ from broker.processor.send_message_processor import (
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.broker_config import BrokerConfig
+from broker.store_access.checked_units import CheckedUnits
 from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.new_topics import NewTopics
@@ -335,7 +336,8 @@ class HotPathWorld:
         self.rings = 0
         self.not_writable = "the disk is full"
         self.stats, self.consumers, self.commits = Counted(self.clock), Consumers(), Commits()
-        self._units_per_file = units_per_file
+        self.damaged: list[tuple[str, int, int]] = []
+        """Units that a reader could not use."""
         self._build_store(root, file_size, units_per_file)
         for number in range(files):
             self.allocate(number)
@@ -458,15 +460,20 @@ class HotPathWorld:
             bytes_in_disk=65_536,
             count_in_disk=8,
             memory_limit=1 << 40,
-            units_per_file=self._units_per_file,
             enable_property_filter=False,
             filter_support_retry=False,
+        )
+        self.checked_units = CheckedUnits(
+            self.units.read_units,
+            self.loop_reader,
+            self.table,
+            lambda *place: self.damaged.append(place),
         )
         self.pull_processor = PullMessageProcessor(
             msgspec.structs.replace(pull_settings, **pull),
             self.page,
             self.table,
-            self.units.read_units,
+            self.checked_units,
             self.loop_reader,
             self.topics.find,
             self.groups.find_or_create,
@@ -503,7 +510,7 @@ class HotPathWorld:
                 append_queue=self.append_queue,
                 reader=self.loop_reader,
                 table=self.table,
-                units=self.units,
+                units=self.checked_units,
                 waiters=self.waiters,
                 offsets=self.schedule_offsets,
                 stats=self.stats,

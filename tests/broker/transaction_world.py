@@ -102,6 +102,7 @@ class TransactionWorld:
             hot.units,
             None,  # type: ignore[arg-type]
             None,  # type: ignore[arg-type]
+            lambda *place: hot.damaged.append(place),
             memory_limit=1,
             before_delete=lambda _topic: 0,
             after_delete=lambda _topic, _deleted: None,

@@ -22,7 +22,6 @@ from ipc.service_thread import ServiceThread
 from store.clean_exit import read_clean_exit
 from store.commit_log import CommitLog, own_record
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET
 from store.default_message_store import DefaultMessageStore
@@ -30,6 +29,7 @@ from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
 from store.message_store_config import MessageStoreConfig
 from store.store_checker import check_store
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from store.topic_queue_table import rebuild_topic_queue_table
 
 FILE_SIZE = 16_384

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles
 from store.errors import WrongFileSizeError
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 FILE_SIZE = 200
 """10 units."""
@@ -190,15 +191,29 @@ def test_sizes_of_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     assert "completed" in caplog.text
     first = tmp_path / "T" / "3" / f"{0:020d}"
     first.write_bytes(bytes(60))
+    assert reopened(tmp_path).doubtful_from == 0, "cut: to be rebuilt"
+    first.write_bytes(bytes(60))
+    last.write_bytes(bytes(60))
     with pytest.raises(WrongFileSizeError, match="mappedFileSizeConsumeQueue"):
         reopened(tmp_path)
 
 
-def test_files_that_do_not_join_are_left_out(tmp_path: Path) -> None:
-    put(new_queue(tmp_path), 0, 0, 35)
+def test_a_missing_file_between_others_is_to_be_rebuilt(tmp_path: Path) -> None:
+    queue = new_queue(tmp_path)
+    put(queue, 0, 0, 35)
+    end_of_first = queue.record_end(9)
     (tmp_path / "T" / "3" / f"{FILE_SIZE:020d}").unlink()
     queue = reopened(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (20, 35)
+    assert (queue.min_offset, queue.max_offset) == (0, 10)
+    assert queue.doubtful_from == end_of_first
+
+
+def test_files_that_are_far_apart_are_left_out(tmp_path: Path) -> None:
+    put(new_queue(tmp_path), 0, 0, 5)
+    last = tmp_path / "T" / "3" / f"{50 * FILE_SIZE:020d}"
+    last.write_bytes((tmp_path / "T" / "3" / f"{0:020d}").read_bytes())
+    queue = reopened(tmp_path)
+    assert (queue.min_offset, queue.max_offset) == (500, 505)
 
 
 @given(st.integers(0, 45), st.integers(0, 46), st.integers(0, 30))

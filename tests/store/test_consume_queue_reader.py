@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_reader import ConsumeQueueReader
 from store.message_store_config import MessageStoreConfig
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 FILE_SIZE = 200
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.consume_queue import CQ_UNIT
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.record_arrays import ScanEnd, parse_records
 from store.record_properties import PropertyExtractor
+from store.stored_units import CQ_UNIT
 from tests.support.memory_commit_log import MemoryCommitLog, RecordingPublisher, message
 
 LEVELS = MessageStoreConfig().delay_level_ms

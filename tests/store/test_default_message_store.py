@@ -19,7 +19,7 @@ from ipc.service_thread import ServiceThread
 from store.clean_commit_log_service import RetentionRules
 from store.commit_log import CommitLog, Record, own_record
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import (
     ALLOCATED_END,
@@ -38,6 +38,7 @@ from store.mapped_file import file_name
 from store.message_codec import encode_host
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.store_checker import check_store
+from store.stored_units import CQ_UNIT
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import fresh_page
@@ -220,7 +221,7 @@ def test_one_queue_that_was_deleted_while_stopped_comes_back(tmp_path: Path) -> 
     life.stop()
     shutil.rmtree(life.config.consume_queue_path / "T")
     again = Life(root).start()
-    assert (again.queue("T"), again.queue("Other")) == before
+    wait_until(lambda: (again.queue("T"), again.queue("Other")) == before)
     again.stop()
     assert check_store(root, hash_slots=100).errors == []
 
@@ -353,9 +354,9 @@ def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     topics: list[str] = []
     recover = ConsumeQueue.recover
 
-    def noted(queue: ConsumeQueue) -> None:
+    def noted(queue: ConsumeQueue, complete_until_ms: int = 0) -> None:
         topics.append(queue.topic)
-        recover(queue)
+        recover(queue, complete_until_ms)
 
     monkeypatch.setattr(ConsumeQueue, "recover", noted)
     return topics

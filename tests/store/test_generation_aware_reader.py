@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
-from store.consume_queue import CQ_UNIT
 from store.consume_queue_reader import ConsumeQueueReader
 from store.generation_aware_reader import GenerationAwareReader
 from store.mapped_file import file_name
 from store.message_store_config import MessageStoreConfig
+from store.stored_units import CQ_UNIT
 
 
 class World:

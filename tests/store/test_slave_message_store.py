@@ -18,7 +18,6 @@ from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader, create_queue_table
 from ipc.service_thread import ServiceThread
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
@@ -39,6 +38,7 @@ from store.message_store_config import BrokerRole, MessageStoreConfig
 from store.replica_log import ReplicaLog
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from tests.support.deadline import wait_until
 from tests.support.memory_commit_log import message
 from tests.support.shared_memory import fresh_page

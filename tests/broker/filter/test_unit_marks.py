@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.filter.unit_marks import MARKED_CODES, SCAN_LIMIT_MS, UnitMarks
-from store.consume_queue import CQ_UNIT, PRE_BLANK_SIZE
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 from tests.broker.broker_fakes import FakeClock
 
 FILE_SIZE = 1000
@@ -39,12 +39,18 @@ def units(*rows: tuple[int, int, int]) -> bytes:
 
 
 def mark(
-    raw: bytes, codes: frozenset[int] | None = None, count: int = 32, takes_ms: int = 0
+    raw: bytes,
+    codes: frozenset[int] | None = None,
+    count: int = 32,
+    takes_ms: int = 0,
+    wrong: int = -1,
 ) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
     """The rewritten units, and what was asked: (file, position)."""
     clock = FakeClock()
     wanted = Wanted(clock, takes_ms)
-    marked = UnitMarks(Log(), clock.monotonic_ms).mark(raw, codes, wanted, count)
+    marked = UnitMarks(Log(), clock.monotonic_ms).mark(
+        raw, codes, wanted, count, lambda number, _phy_offset, _size: number != wrong
+    )
     return list(CQ_UNIT.iter_unpack(marked)), wanted.asked
 
 
@@ -66,6 +72,13 @@ def test_what_has_no_record_is_for_the_loop_to_find_out() -> None:
     found, asked = mark(units((1001, 9, 0), (1, PRE_BLANK_SIZE, 0)))
     assert [row[2] for row in found] == [1, 1]
     assert asked == []
+
+
+def test_it_stops_before_a_wrong_unit() -> None:
+    raw = units(*((number, 1, 0) for number in range(10)))
+    found, asked = mark(raw, wrong=4)
+    assert [row[0] for row in found] == [0, 1, 2, 3]
+    assert asked == [(0, number) for number in range(4)]
 
 
 def test_it_stops_when_there_are_enough() -> None:

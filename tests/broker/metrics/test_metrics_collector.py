@@ -27,6 +27,9 @@ from store.control_slots import (
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
+    QUEUE_UNITS_LOST,
+    QUEUE_UNITS_REBUILT,
+    QUEUES_REBUILDING,
     RUNNING_FLAGS,
     STORE_STATE,
     StoreState,
@@ -73,6 +76,19 @@ def test_offsets_of_the_page(world: MetricsWorld) -> None:
 def test_writable(world: MetricsWorld, flags: int, writable: int) -> None:
     world.page.counters[RUNNING_FLAGS] = flags
     assert world.samples()["rocketmq_store_writable"] == {(): writable}
+
+
+def test_queues_that_are_rebuilt(world: MetricsWorld) -> None:
+    counters = world.page.counters
+    for slot, value in ((QUEUES_REBUILDING, 2), (QUEUE_UNITS_REBUILT, 30), (QUEUE_UNITS_LOST, 1)):
+        counters[slot] = value
+    samples = world.samples()
+    assert samples["rocketmq_store_queues_rebuilding"] == {(): 2}
+    assert samples["rocketmq_store_queue_units_rebuilt_total"] == {(): 30}
+    assert samples["rocketmq_store_queue_units_lost_total"] == {(): 1}
+    assert "2 consume queues" in world.collector.ready_detail()
+    counters[QUEUES_REBUILDING] = 0
+    assert world.collector.ready_detail() == ""
 
 
 def test_storage(world: MetricsWorld) -> None:

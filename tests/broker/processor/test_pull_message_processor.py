@@ -16,10 +16,10 @@ from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.remoting_command import ONEWAY_FLAG, RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
-from store.consume_queue import CQ_UNIT
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.java_hash import string_hash
 from store.mapped_file import file_name
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from tests.broker.broker_fakes import CONFIG
 from tests.broker.hot_path_world import (
     Client,
@@ -472,7 +472,7 @@ def test_records_of_other_queues_between_are_left_out(world: HotPathWorld, clien
 def write_units(world: HotPathWorld, queue_id: int, units: list[tuple[int, int, int]]) -> None:
     """A queue's file by hand."""
     directory = world.queue_path / "T" / str(queue_id)
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     data = b"".join(CQ_UNIT.pack(*unit) for unit in units)
     (directory / file_name(0)).write_bytes(data.ljust(20_000, b"\0"))
     writer = QueueTableWriter(world.table_fd)
@@ -483,7 +483,10 @@ def write_units(world: HotPathWorld, queue_id: int, units: list[tuple[int, int, 
 
 @pytest.mark.parametrize("expression", ["*", "A"])
 def test_blank_units_are_skipped(world: HotPathWorld, client: Client, expression: str) -> None:
-    fill(world, 2, tag="A")
+    world.log.topic("T").next_offsets[1] = 2
+    fill(world, 1, tag="A", queue_id=1)
+    world.log.topic("T").next_offsets[1] = 4
+    fill(world, 1, tag="A", queue_id=1)
     first, second = world.raw_records()
     blank, tag = (0, 0x7FFFFFFF, 0), string_hash("A")
     write_units(
@@ -532,8 +535,70 @@ def test_a_queue_file_that_is_gone(tmp_path: Path) -> None:
     client = world.client()
     lost = client.call(pull_request(queueOffset=1))
     assert numbers(lost)[:2] == (NOT_FOUND, "OFFSET_FOUND_NULL")
-    assert lost.ext_fields["nextBeginOffset"] == "5"
+    assert lost.ext_fields["nextBeginOffset"] == "1"
+    assert world.damaged == [("T", 0, 1)]
     assert client.call(pull_request(queueOffset=5)).code == FOUND
+
+
+def flip(world: HotPathWorld, unit: int, at: int) -> None:
+    """One bit of a unit of queue 0: bytes 0 to 7 phy_offset, 8 to 11 size, 12 to 19 tags code."""
+    path = world.queue_path / "T" / "0" / file_name(0)
+    data = bytearray(path.read_bytes())
+    data[unit * CQ_UNIT_SIZE + at] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("at", [0, 3, 6, 7, 8, 10, 11])
+@pytest.mark.parametrize("expression", ["*", "A", "A || B"])
+@pytest.mark.parametrize("many", [3, 40])
+def test_an_answer_ends_before_a_wrong_unit(
+    world: HotPathWorld, client: Client, at: int, expression: str, many: int
+) -> None:
+    fill(world, many, tag="A")
+    raw = world.raw_records()
+    flip(world, 2, at)
+    answer = client.call(pull_request(subscription=expression))
+    assert answer.body == raw[0] + raw[1]
+    assert numbers(answer) == (FOUND, "FOUND", 2, 0, many)
+    assert world.damaged == [("T", 0, 2)]
+    waits = client.call(pull_request(queueOffset=2, subscription=expression))
+    assert numbers(waits) == (NOT_FOUND, "OFFSET_FOUND_NULL", 2, 0, many)
+    client.send(pull_request(queueOffset=2, subscription=expression, sysFlag=6))
+    assert client.answers() == []
+    flip(world, 2, at)
+    writer = QueueTableWriter(world.table_fd)
+    writer.renew(writer.row("T", 0))
+    writer.mark_moved(writer.row("T", 0))
+    world.turn()
+    assert client.answers()[0].body == b"".join(raw[2:34])
+
+
+@pytest.mark.parametrize("expression", ["*", "A"])
+@pytest.mark.parametrize("many", [4, 40])
+def test_units_of_another_queue_are_not_sent(
+    world: HotPathWorld, client: Client, expression: str, many: int
+) -> None:
+    """Same queue id, same queue offsets: only the topic tells them apart."""
+    world.topic("U")
+    fill(world, many, tag="A")
+    fill(world, many, tag="A", topic="U")
+    (world.queue_path / "T" / "0" / file_name(0)).write_bytes(
+        (world.queue_path / "U" / "0" / file_name(0)).read_bytes()
+    )
+    answer = client.call(pull_request(subscription=expression))
+    assert numbers(answer) == (NOT_FOUND, "OFFSET_FOUND_NULL", 0, 0, many)
+    assert world.damaged == [("T", 0, 0)]
+
+
+def test_units_ahead_are_not_kept_beyond_a_rebuild(world: HotPathWorld, client: Client) -> None:
+    """Units that were read ahead serve the next pulls, until the queue's files are others."""
+    fill(world, 100)
+    assert client.call(pull_request()).code == FOUND
+    flip(world, 50, 7)
+    assert numbers(client.call(pull_request(queueOffset=32)))[2] == 64
+    writer = QueueTableWriter(world.table_fd)
+    writer.renew(writer.row("T", 0))
+    assert numbers(client.call(pull_request(queueOffset=32)))[2] == 50
 
 
 def test_a_queue_made_again_is_not_read_from_its_old_files(

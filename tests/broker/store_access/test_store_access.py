@@ -10,8 +10,11 @@ import pytest
 from broker.store_access.store_access import StoreAccess
 from ipc.command_channel import CommandError
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.errors import QueueDamagedError
 from store.index_service import QueryOffsetResult
 from store.java_hash import string_hash
+from store.mapped_file import file_name
+from store.stored_units import CQ_UNIT_SIZE
 from tests.broker.hot_path_world import HotPathWorld, send_request
 
 
@@ -52,6 +55,7 @@ class World:
             self.hot.units,
             Index(),
             self.commands,  # type: ignore[arg-type]
+            lambda *place: self.hot.damaged.append(place),
             memory_limit=1000,
             before_delete=self._before,
             after_delete=lambda topic, deleted: self.order.append(("after", topic, deleted)),
@@ -119,6 +123,29 @@ def test_what_is_below_the_start_of_the_log(world: World) -> None:
     assert world.access.record_at(first) is None
     assert world.access.store_timestamp_at(first) == -1
     assert world.access.offset_by_timestamp("T", 0, 0) > 0
+
+
+@pytest.mark.parametrize("at", [0, 7, 8, 11])
+def test_a_wrong_entry_is_reported_and_not_believed(world: World, at: int) -> None:
+    world.fill(8)
+    path = world.hot.queue_path / "T" / "0" / file_name(0)
+    data = bytearray(path.read_bytes())
+    data[3 * CQ_UNIT_SIZE + at] ^= 8
+    path.write_bytes(data)
+    with pytest.raises(QueueDamagedError, match="T/0: the entry at offset 3"):
+        world.access.unit_at("T", 0, 3)
+    with pytest.raises(QueueDamagedError):
+        world.access.offset_by_timestamp("T", 0, world.hot.clock.now_ms() - 45)
+    assert set(world.hot.damaged) == {("T", 0, 3)}
+    assert world.access.unit_at("T", 0, 4) is not None
+
+
+def test_a_queue_without_its_file_is_reported(world: World) -> None:
+    world.fill(3)
+    (world.hot.queue_path / "T" / "0" / file_name(0)).unlink()
+    with pytest.raises(QueueDamagedError):
+        world.access.unit_at("T", 0, 1)
+    assert world.hot.damaged == [("T", 0, 1)]
 
 
 def test_in_memory_is_a_distance_from_the_end(world: World) -> None:
