@@ -30,14 +30,20 @@ from broker.topic.system_topics import (
     TOPIC_SYS_FLAG_UNIT_SUB,
     SystemTopics,
     check_send_allowed,
-    validate_topic,
 )
 from broker.topic.topic_attributes import altered, unsupported
 from ipc.clock import Clock
 from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.errors import RequestError
+from remoting.resource_names import (
+    LEGAL_CHARACTERS,
+    TOPIC_MAX_LENGTH,
+    is_legal_topic,
+    validate_topic,
+)
 from remoting.response_code import ResponseCode
+from store.commit_log import is_storable
 
 log = logging.getLogger(__name__)
 
@@ -177,9 +183,15 @@ class TopicConfigManager(JsonConfigManager):
     ) -> TopicConfig | None:
         """Create or find a topic for the broker itself (retry, dead letters, transactions).
 
-        The name is not validated. None if the table was locked for LOCK_TIMEOUT_S.
+        None if the table was locked for LOCK_TIMEOUT_S. Raises RequestError with RocketMQ's remark
+        for a name that a topic may not have; one that an older table has already is accepted as
+        long as its queues can be stored.
         """
-        return self._table.get(topic) or self._add(
+        found = self._table.get(topic)
+        if found is not None and is_storable(topic):
+            return found
+        validate_topic(topic)
+        return self._add(
             topic,
             lambda: TopicConfig(
                 topic_name=topic,
@@ -355,6 +367,14 @@ class TopicConfigManager(JsonConfigManager):
         for name, config in wrapper.topic_config_table.items():
             if lacking := unsupported(config.attributes):
                 log.warning("topic %s: %s has no effect here", name, ", ".join(lacking))
+        if odd := [name for name in wrapper.topic_config_table if not is_legal_topic(name)]:
+            log.warning(
+                "topics %s: their names are against RocketMQ's rule (%s, at most %s characters): "
+                "what is stored can be read, sends are refused",
+                ascii(odd),
+                LEGAL_CHARACTERS,
+                TOPIC_MAX_LENGTH,
+            )
         with self._lock:
             self._table.update(wrapper.topic_config_table)
             self._data_version = wrapper.data_version
