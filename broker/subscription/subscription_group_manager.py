@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,16 @@ class SubscriptionGroupManager(JsonConfigManager):
         )
         self.mark_changed()
         return vanished
+
+    def restore(self, names: Iterable[str]) -> list[str]:
+        """Add the groups that the table lacks, with defaults, under any name; a start does so when
+        the file was lost. Returns their names."""
+        with self._lock:
+            made = [name for name in names if name not in self._table]
+            self._table.update({name: SubscriptionGroupConfig(group_name=name) for name in made})
+            self._next_version()
+        self.save_soon()
+        return made
 
     def _next_version(self) -> None:
         self._data_version = self._data_version.next_version(self._clock.now_ms())

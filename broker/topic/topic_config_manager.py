@@ -5,6 +5,8 @@ and DataVersion are frozen and replaced as a whole. Changes are made under `_loc
 (automatic creation), pool threads (admin, heartbeats) and the scheduled executor (order topics);
 saving and calling listeners is done without the lock. Knows nothing of name servers: listeners
 register the changes.
+
+Long because every way of creating, changing and deleting a topic takes the one lock.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -342,6 +344,25 @@ class TopicConfigManager(JsonConfigManager):
         self.mark_changed()
         self._notify(TopicChange.NONE, None)
         return vanished
+
+    def restore(self, queues: Mapping[str, int]) -> list[TopicConfig]:
+        """Add the topics (name -> number of queues) that the table lacks, read-write, under any
+        name; a start does so when the file was lost. Returns them; no listener is told."""
+        with self._lock:
+            made = [
+                TopicConfig(
+                    topic_name=name,
+                    read_queue_nums=count,
+                    write_queue_nums=count,
+                    perm=PERM_READ_WRITE,
+                )
+                for name, count in queues.items()
+                if name not in self._table
+            ]
+            self._table.update({config.topic_name: config for config in made})
+            self._next_version()
+        self.save_soon()
+        return made
 
     def _next_version(self) -> None:
         self._data_version = self._data_version.next_version(self._clock.now_ms())
