@@ -100,6 +100,7 @@ class BrokerController:
                 tables.consumers, self._responses, self._clock, max_waiting=REPLY_THREADS
             ),
             self._outside.registration.register_new,
+            self._access_control.gate.check_resources,
             on_failure=service_guard("remoting"),
         )
         self._send = self._messages.send

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
+from broker.acl.access_resources import Resources
 from broker.acl.access_table import ACCESS_TABLE, AccessRow, Who
 from broker.acl.acl_table import AclTable
 from ipc.clock import Clock
@@ -57,6 +58,19 @@ class RequestGuard:
         """Raises RequestError if this peer may not send this request."""
         try:
             self._check(connection, request)
+        except RequestError as error:
+            self._refusals.record(connection.remote_address, request.code, error)
+            raise
+
+    def check_resources(
+        self, connection: ConnectionLike, request: RemotingCommand, needed: Resources
+    ) -> None:
+        """Raises RequestError if the account of a request that `check` let pass lacks a right which
+        was known only once a message was read. Any thread; nothing is asked for without ACL."""
+        if self._acl is None:
+            return
+        try:
+            self._acl.table.check_resources(ip_of(connection.remote_address), request, needed)
         except RequestError as error:
             self._refusals.record(connection.remote_address, request.code, error)
             raise
