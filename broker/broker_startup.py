@@ -177,11 +177,14 @@ def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
 def _validate_access(config: BrokerConfig, sources: Mapping[str, str]) -> None:
     """Check what would otherwise fail later in process `remoting`; errors in files name the
     line."""
-    try:
-        parse_patterns(config.admin_allowed_addresses)
-    except ValueError as error:
-        problem = f"adminAllowedAddresses: {error}"
-        raise ConfigError([_with_source(sources.get("adminAllowedAddresses"), problem)]) from error
+    for key, text in (
+        ("adminAllowedAddresses", config.admin_allowed_addresses),
+        ("aclAdminAllowedAddresses", config.acl_admin_allowed_addresses),
+    ):
+        try:
+            parse_patterns(text)
+        except ValueError as error:
+            raise ConfigError([_with_source(sources.get(key), f"{key}: {error}")]) from error
     if config.rocketmq_home is not None:
         conf = Path(config.rocketmq_home, "conf")
         find_credentials(conf)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.acl.access_resources import Resources
 from broker.acl.access_table import ACCESS_TABLE, AccessRow, Who
 from broker.acl.acl_table import AclTable
 from ipc.clock import Clock
-from remoting.address_patterns import AddressPatterns, ip_of
+from remoting.address_patterns import AddressPatterns, ip_of, parse_patterns
 from remoting.errors import RequestError
 from remoting.operator_addresses import OperatorAddresses
 from remoting.refusal_log import RefusalLog
@@ -26,6 +26,8 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
+
+_FROM_EVERYWHERE: Final = OperatorAddresses(parse_patterns("*"), "*")
 
 
 class AclSource(Protocol):
@@ -47,8 +49,11 @@ class RequestGuard:
         acl: AclSource | None,
         clock: Clock,
         rows: Mapping[int, AccessRow] = ACCESS_TABLE,
+        acl_admins: OperatorAddresses = _FROM_EVERYWHERE,
     ) -> None:
-        """`admin_setting`: text of adminAllowedAddresses. `acl` None: aclEnable=false."""
+        """`admin_setting`: text of adminAllowedAddresses. `acl` None: aclEnable=false.
+        `acl_admins`: aclAdminAllowedAddresses."""
+        self._acl_admins = acl_admins
         self._operators = OperatorAddresses(admin_addresses, admin_setting)
         self._acl = acl
         self._rows = rows
@@ -86,6 +91,14 @@ class RequestGuard:
             )
         if self._acl is not None:
             self._acl.table.validate(ip, request, row)
+            if row.who is Who.ADMIN and not self._acl_admins.include(connection):
+                raise RequestError(
+                    ResponseCode.NO_PERMISSION,
+                    f"request {request.code} ({request_code_name(request.code)}) is not accepted "
+                    f"from {ip}: it is for operators at aclAdminAllowedAddresses (now "
+                    f"{self._acl_admins}); add the address to that setting of this broker and "
+                    "restart it",
+                )
         elif row.who is Who.ADMIN and not self._operators.include(connection):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,

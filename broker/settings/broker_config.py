@@ -77,6 +77,11 @@ class BrokerConfig:
         "10.1.*.*, 10.1.2.3-50, separated by commas",
         important=True,
     )
+    acl_admin_allowed_addresses: str = setting(
+        "*",
+        "with ACL, where administrative requests may come from besides being signed by an admin, "
+        "since a signature covers neither code nor time; the slaves that copy access files, too",
+    )
     # Automatic creation of topics and groups.
     default_topic_queue_nums: int = setting(
         8,
