@@ -202,3 +202,31 @@ def test_a_transaction_is_ended_by_an_account_that_may_send(
         assert owner.offset(30, TOPIC, 0) == 0
         assert owner.call(37, end).code == ResponseCode.SUCCESS
         wait_until(lambda: owner.offset(30, TOPIC, 0) == (decision == 8))
+
+
+def test_secrets_are_nowhere_but_in_their_files(group: Group, tmp_path: Path) -> None:
+    """Not in logs, on the terminal, in dumps of settings (26, 28, 52) or in what `ps` shows."""
+    home = home_of(tmp_path / "home", ACCOUNTS)
+    path = home / "conf" / "plain_acl.yml"
+    path.chmod(0o600)
+    broker = start_master(group, home)
+    forger = RequestSigner("operator", "guessed-secret")
+    shown: list[bytes] = []
+    for by in (APPLICATION, OPERATOR, forger, None):
+        with client(broker, by) as asking:
+            asking.send(TOPIC, 0, b"x")
+            change = {"accessKey": "new-account", "secretKey": "brand-new-secret"}
+            asking.call(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, change)
+            for code in (26, 28, 52, 17):
+                answer = asking.call(code, {"topic": "a\nb"})
+                text = f"{answer.remark} {answer.ext_fields}".encode()
+                shown += [answer.body, text]
+    shown += [broker.output().encode(), broker.logs().encode()]
+    for pid in (broker.pid, *broker.children().values()):
+        for name in ("cmdline", "environ"):
+            shown.append(Path(f"/proc/{pid}/{name}").read_bytes())
+    for secret in (b"application-secret", b"operator-secret", b"stranger-secret", b"brand-new"):
+        assert [text for text in shown if secret in text] == []
+    for kept in (path, path.with_name("plain_acl.yml.bak")):
+        assert kept.stat().st_mode & 0o777 == 0o600, kept
+    assert "brand-new-secret" in path.read_text()
