@@ -100,6 +100,7 @@ class BrokerController:
                 tables.consumers, self._responses, self._clock, max_waiting=REPLY_THREADS
             ),
             self._outside.registration.register_new,
+            self._access_control.gate.check_resources,
             on_failure=service_guard("remoting"),
         )
         self._send = self._messages.send
@@ -131,10 +132,14 @@ class BrokerController:
 
     # -- life ----------------------------------------------------------------------------------
 
-    def open(self, main: socket.socket, vip: socket.socket) -> None:
-        """Load the tables and start writing; the `store` process is ready. Raises StoreError
-        and what the managers raise for files that cannot be read."""
+    def load_tables(self) -> None:
+        """Read config/*.json. Raises ConfigFileError: a start again would not help."""
         self._tables.load(self._executor)
+
+    def open(self, main: socket.socket, vip: socket.socket) -> None:
+        """Start writing; the tables are loaded and the `store` process is ready. Raises
+        StoreError."""
+        self._tables.restore_lost(self._options.store.consume_queue_path)
         self._access_control.open(self._executor)
         if not self._options.store.is_slave:
             self._store.open_log()

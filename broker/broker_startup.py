@@ -183,6 +183,7 @@ def _validate_access(config: BrokerConfig, sources: Mapping[str, str]) -> None:
     for key, text in (
         ("adminAllowedAddresses", config.admin_allowed_addresses),
         ("registerAllowedAddresses", config.register_allowed_addresses),
+        ("aclAdminAllowedAddresses", config.acl_admin_allowed_addresses),
     ):
         try:
             parse_patterns(text)

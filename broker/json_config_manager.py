@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from conf.atomic_file import write_atomic
-from remoting.remoting_serializable import dumps_java, dumps_java_pretty, loads_lenient
+from remoting.remoting_serializable import (
+    JsonError,
+    dumps_java,
+    dumps_java_pretty,
+    loads_lenient,
+)
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +51,8 @@ class JsonConfigManager(ABC):
         self.path = path
         self.backup_path = path.with_name(path.name + ".bak")
         self._persist_lock = threading.Lock()
+        self.was_missing = False
+        """Whether `load` found neither the file nor its .bak."""
         self._loaded = False
         self._main_is_good = False
         self._version = 0
@@ -70,7 +77,7 @@ class JsonConfigManager(ABC):
     def load(self) -> None:
         """Read the file, else its .bak. If neither exists (first start), the table stays unchanged.
 
-        Raises ConfigFileError if a file exists but none is readable, and OSError.
+        Raises ConfigFileError if a file exists but none is valid, or if one cannot be read.
         """
         problems: list[str] = []
         if self._try_load(self.path, problems):
@@ -85,6 +92,7 @@ class JsonConfigManager(ABC):
         elif problems:
             raise ConfigFileError(self._refusal(problems))
         else:
+            self.was_missing = True
             log.info("%s: does not exist yet, starting with the built-in entries", self.path)
         self._loaded = True
 
@@ -93,10 +101,19 @@ class JsonConfigManager(ABC):
             text = path.read_bytes()
         except FileNotFoundError:
             return False
+        except OSError as error:
+            # Not the .bak instead: the newest table is here and intact, for all that is known.
+            raise ConfigFileError(
+                f"cannot read {path}: {error.strerror}. It must be a file that the broker's user "
+                f"may read and write; mend that, or restore it from a copy"
+            ) from error
         try:
             if not text.strip(b" \t\r\n\0"):
                 raise ValueError(f"contains only blank or zero bytes ({len(text)})")
             self.decode(parse_object(text))
+        except JsonError as error:
+            problems.append(f"{path}: {error}{_place(text, error.position)}")
+            return False
         except ValueError as error:
             problems.append(f"{path}: {error}")
             return False
@@ -167,3 +184,12 @@ class JsonConfigManager(ABC):
         write_atomic(self.path, data, backup=self._main_is_good)
         self._main_is_good = True
         self._saved_version = version
+
+
+def _place(text: bytes, position: int | None) -> str:
+    """ " (line 3, column 14)" of a character, counting from 1; damaged bytes count as one each."""
+    if position is None:
+        return ""
+    before = text.decode(errors="replace")[:position]
+    line = before.count("\n") + 1
+    return f" (line {line}, column {len(before) - before.rfind(chr(10))})"

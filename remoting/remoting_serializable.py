@@ -3,6 +3,8 @@
 fastjson writes a map key that is not a string without quotes: a bare integer, or a whole object.
 Standard JSON parsers reject that, so this module has its own small parser, bounded in depth and
 linear in time; the writers produce the same bytes as Java. remoting/body defines what a body means.
+
+Long because reader and writers of the one format stand beside each other.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 
 class JsonError(ValueError):
-    """Text that even the lenient parser rejects; names the problem and the character."""
+    """Text that even the lenient parser rejects; names the problem and the character.
+
+    position: characters before the problem, if it has a place.
+    """
+
+    def __init__(self, reason: str, position: int | None = None) -> None:
+        super().__init__(reason)
+        self.position = position
 
 
 class UndecodableError(JsonError):
@@ -229,14 +238,13 @@ def _loads(
         return decoder.decode(text)
     except RecursionError as error:
         raise JsonError("nested too deep") from error
-    except UnicodeDecodeError as error:
-        raise UndecodableError(f"not UTF-8: {error}") from error
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     try:
         decoded = text if isinstance(text, str) else bytes(text).decode()
     except UnicodeDecodeError as error:
-        raise UndecodableError(f"not UTF-8: {error}") from error
+        position = len(error.object[: error.start].decode())
+        raise UndecodableError(f"not UTF-8: {error}", position) from error
     return LenientReader(decoded, read_fraction).read()
 
 
@@ -315,7 +323,8 @@ class LenientReader:
         return kind, match[kind]
 
     def _error(self, reason: str) -> JsonError:
-        return JsonError(f"{reason}, at character {self._position} of {len(self._text)}")
+        place = f"at character {self._position} of {len(self._text)}"
+        return JsonError(f"{reason}, {place}", self._position)
 
     def _value(self, kind: str, token: str, depth: int) -> Any:
         if kind == "punctuation":

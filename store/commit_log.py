@@ -21,6 +21,7 @@ import msgspec
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
+from store.consume_queue_files import is_safe_topic
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, RUNNING_FLAGS, STORE_TIMESTAMP
 from store.errors import MessageIllegalError
 from store.log_end import NextFileNotReadyError as NextFileNotReadyError
@@ -45,8 +46,14 @@ from store.message_codec import (
 log = logging.getLogger(__name__)
 
 _V6_HOST_SIZE: Final = 20
+TOPIC_MAX_BYTES: Final = 127
 _UNCOUNTED: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 """Kinds of records that get no place in a consumequeue."""
+
+
+def is_storable(topic: str) -> bool:
+    """Whether records of `topic` can get a consume queue: a directory name of 1 to 127 bytes."""
+    return is_safe_topic(topic) and len(topic.encode("utf-8", "replace")) <= TOPIC_MAX_BYTES
 
 
 class TopicLog:
@@ -56,10 +63,13 @@ class TopicLog:
 
     def __init__(self, name: str) -> None:
         encoded = name.encode()
-        if len(encoded) > 127:
+        if len(encoded) > TOPIC_MAX_BYTES:
             raise MessageIllegalError(
-                f"topic name of {len(encoded)} bytes (limit 127): {name[:40]!r}…"
+                f"topic name of {len(encoded)} bytes (limit {TOPIC_MAX_BYTES}): {name[:40]!r}…"
             )
+        if not is_safe_topic(name):
+            # Its records would be in the log, and in no queue.
+            raise MessageIllegalError(f"topic name {name[:40]!a} cannot be a directory name")
         self.name = name
         self.name_bytes = bytes((len(encoded),)) + encoded
         self.next_offsets: dict[int, int] = {}
@@ -177,8 +187,7 @@ class CommitLog:
     # -- queue offsets -------------------------------------------------------------------------
 
     def topic(self, name: str) -> TopicLog:
-        """The writer's entry of a topic, made on first use. MessageIllegalError: name over 127
-        bytes."""
+        """The writer's entry of a topic, made on first use. MessageIllegalError: not storable."""
         entry = self._topics.get(name)
         if entry is None:
             entry = self._topics[name] = TopicLog(name)

@@ -74,7 +74,7 @@ def load_queue_states(path: Path) -> QueueStates:
         found = msgspec.json.decode(path.read_bytes(), type=QueueStates)
     except FileNotFoundError:
         return QueueStates()
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, UnicodeError, msgspec.DecodeError) as error:
         log.warning("%s: not a valid file (%r); reading every consume queue", path, error)
         return QueueStates()
     if found.format != _FORMAT:

@@ -115,6 +115,11 @@ def _read(path: Path) -> dict[str, Any] | None:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be read: {error.strerror}. It says what is to be done to this store "
+            "before it is opened: make it readable, or move it away"
+        ) from error
     except ValueError:
         found = None
     return found if isinstance(found, dict) else {}

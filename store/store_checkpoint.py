@@ -22,7 +22,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, Self
 
-from store.errors import FlushFailedError
+from store.errors import FlushFailedError, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +45,17 @@ class StoreCheckpoint:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read `path`; all zero when it is missing or not 4096 bytes. Raises OSError."""
+        """Read `path`; all zero when it is missing or not 4096 bytes. Raises StoreError."""
         found = cls(path)
         try:
             raw = path.read_bytes()
         except FileNotFoundError:
             return found
+        except OSError as error:
+            raise StoreError(
+                f"{path}: cannot be read: {error.strerror}. It must be a file; it may be moved "
+                "away, which costs a longer recovery"
+            ) from error
         if len(raw) != CHECKPOINT_SIZE:
             log.warning("%s: %s bytes, not %s; not used", path, len(raw), CHECKPOINT_SIZE)
             return found

@@ -19,6 +19,7 @@ from conf.errors import ConfigError
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.address_patterns import parse_patterns
+from remoting.operator_addresses import OperatorAddresses
 from remoting.remoting_server import FastHandler
 from remoting.signature import RequestSigner
 
@@ -29,8 +30,8 @@ class Access:
     """See the module. Owned by: the main thread of process `remoting`."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        """Raises ConfigError for conf/tools.yml, ValueError for adminAllowedAddresses (both are
-        checked by broker_startup)."""
+        """Raises ConfigError for conf/tools.yml, ValueError for the two settings of addresses (all
+        of them are checked by broker_startup)."""
         home = Path(config.rocketmq_home or ".")
         self.manager: Final = PlainPermissionManager(home, clock) if config.acl_enable else None
         self.gate: Final = RequestGuard(
@@ -38,6 +39,10 @@ class Access:
             config.admin_allowed_addresses,
             self.manager,
             clock,
+            acl_admins=OperatorAddresses(
+                parse_patterns(config.acl_admin_allowed_addresses),
+                config.acl_admin_allowed_addresses,
+            ),
         )
         credentials = find_credentials(home / "conf")
         self.signer: Final = (

@@ -7,10 +7,13 @@ table; a test compares that as well.
                 with aclEnable=true                        with aclEnable=false
     ACCOUNT     an account                                 everybody
     RESOURCES   an account with the rights that            everybody
-                access_resources.py names
+                access_resources.py names; 33, 36 and
+                37 also those on the message at that
+                place (processor/stored_rights.py)
     BROKER      an account                                 everybody (the processor checks what
                                                            a broker may tell this one)
-    ADMIN       an account with admin: true                adminAllowedAddresses
+    ADMIN       an account with admin: true, from          adminAllowedAddresses
+                aclAdminAllowedAddresses
 
 With ACL, a whitelisted address needs no account for any row, as in RocketMQ. RocketMQ requires an
 admin for 17, 25, 200, 207 and 215 only.

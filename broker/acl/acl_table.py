@@ -68,6 +68,18 @@ class AclTable:
         if row.resources_of is not None:
             _check_resources(account, row.resources_of(request))
 
+    def check_resources(self, ip: str, request: RemotingCommand, needed: Resources) -> None:
+        """Raises AclError if the request's account lacks one of these rights; the request was
+        validated before, by this table or by the one before it."""
+        if self.white_addresses.matches(ip):
+            return
+        access_key = request.ext_fields.get(ACCESS_KEY, "")
+        account = self.accounts.get(access_key)
+        if account is None:
+            raise AclError(f"No acl config for {access_key:.{_SHOWN}}")
+        if not account.white_addresses.matches(ip):
+            _check_resources(account, needed)
+
 
 def _check_resources(account: Account, resources: Resources) -> None:
     """Every account may send traces; an admin has all permissions unless it has explicit ones."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
+from broker.acl.access_resources import Resources
 from broker.acl.access_table import ACCESS_TABLE, AccessRow, Who
 from broker.acl.acl_table import AclTable
 from ipc.clock import Clock
-from remoting.address_patterns import AddressPatterns, ip_of
+from remoting.address_patterns import AddressPatterns, ip_of, parse_patterns
 from remoting.errors import RequestError
 from remoting.operator_addresses import OperatorAddresses
 from remoting.refusal_log import RefusalLog
@@ -25,6 +26,8 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
+
+_FROM_EVERYWHERE: Final = OperatorAddresses(parse_patterns("*"), "*")
 
 
 class AclSource(Protocol):
@@ -46,8 +49,11 @@ class RequestGuard:
         acl: AclSource | None,
         clock: Clock,
         rows: Mapping[int, AccessRow] = ACCESS_TABLE,
+        acl_admins: OperatorAddresses = _FROM_EVERYWHERE,
     ) -> None:
-        """`admin_setting`: text of adminAllowedAddresses. `acl` None: aclEnable=false."""
+        """`admin_setting`: text of adminAllowedAddresses. `acl` None: aclEnable=false.
+        `acl_admins`: aclAdminAllowedAddresses."""
+        self._acl_admins = acl_admins
         self._operators = OperatorAddresses(admin_addresses, admin_setting)
         self._acl = acl
         self._rows = rows
@@ -57,6 +63,19 @@ class RequestGuard:
         """Raises RequestError if this peer may not send this request."""
         try:
             self._check(connection, request)
+        except RequestError as error:
+            self._refusals.record(connection.remote_address, request.code, error)
+            raise
+
+    def check_resources(
+        self, connection: ConnectionLike, request: RemotingCommand, needed: Resources
+    ) -> None:
+        """Raises RequestError if the account of a request that `check` let pass lacks a right which
+        was known only once a message was read. Any thread; nothing is asked for without ACL."""
+        if self._acl is None:
+            return
+        try:
+            self._acl.table.check_resources(ip_of(connection.remote_address), request, needed)
         except RequestError as error:
             self._refusals.record(connection.remote_address, request.code, error)
             raise
@@ -72,6 +91,14 @@ class RequestGuard:
             )
         if self._acl is not None:
             self._acl.table.validate(ip, request, row)
+            if row.who is Who.ADMIN and not self._acl_admins.include(connection):
+                raise RequestError(
+                    ResponseCode.NO_PERMISSION,
+                    f"request {request.code} ({request_code_name(request.code)}) is not accepted "
+                    f"from {ip}: it is for operators at aclAdminAllowedAddresses (now "
+                    f"{self._acl_admins}); add the address to that setting of this broker and "
+                    "restart it",
+                )
         elif row.who is Who.ADMIN and not self._operators.include(connection):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,

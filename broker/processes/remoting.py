@@ -1,20 +1,27 @@
 """Composition root of process `remoting`: the remoting server and all broker logic.
 
-Runs on the child's main thread, which becomes the loop's. Waits until process `store` has recovered
-(which may already be the case, since the log's writer can be restarted alone), then serves.
+Runs on the child's main thread, which becomes the loop's. Reads config/*.json first: one that
+cannot be read ends the broker, since to start again would not help. Waits until process `store` has
+recovered (which may already be the case, since the log's writer can be restarted alone), then
+serves.
 """
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
 from broker.broker_controller import BrokerController
+from broker.json_config_manager import ConfigFileError
 from broker.processes.child import Child, run_child
 from broker.settings.startup_options import StartupOptions
+from broker.supervisor.boot_info import EXIT_CANNOT_BOOT
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.wiring.process_resources import ProcessResources
 from ipc.clock import SystemClock
+
+log = logging.getLogger(__name__)
 
 _CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha")
 
@@ -35,6 +42,12 @@ def main(child: Child) -> None:
             changed=child.changed_settings,
         )
     )
+    try:
+        controller.load_tables()
+    except ConfigFileError as error:
+        log.critical("%s", error)
+        child.say(f"mqbroker: {error}")
+        raise SystemExit(EXIT_CANNOT_BOOT) from error
     if not child.wait_for_store():
         return
     child.on_stop(controller.request_stop)

@@ -42,6 +42,7 @@ from remoting.language_code import language_name
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.resource_names import validate_group
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -92,20 +93,28 @@ class AdminGroupProcessor(TableProcessor):
         refuse_on_slave(self._is_slave())
         config = SubscriptionGroupConfig.from_json_bytes(request.body)
         log.info("group %s: update requested by %s", config.group_name, connection.remote_address)
+        self._check_names([config])
         require_saved(self._groups.update(config), f"group {config.group_name}")
         return request.response(ResponseCode.SUCCESS)
 
     def update_and_create_group_list(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """225 (5.x): as 200, for several groups."""
+        """225 (5.x): as 200, for several groups; all of them or, if a name is refused, none."""
         refuse_on_slave(self._is_slave())
         configs = SubscriptionGroupList.from_json_bytes(request.body).group_config_list
         names = [config.group_name for config in configs]
         log.info("groups %s: update requested by %s", names, connection.remote_address)
+        self._check_names(configs)
         saved = [self._groups.update(config) for config in configs]
         require_saved(all(saved), f"the change of groups {', '.join(names)}")
         return request.response(ResponseCode.SUCCESS)
+
+    def _check_names(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        """Raises RequestError for a new group whose name is against the rule."""
+        for config in configs:
+            if self._groups.find(config.group_name) is None:
+                validate_group(config.group_name)
 
     def get_all_groups(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -59,6 +59,7 @@ from remoting.mq_version import V5_0_0
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.resource_names import validate_group
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -263,6 +264,8 @@ class AdminOffsetProcessor(TableProcessor):
         """
         header = decode_header(CloneGroupOffsetRequestHeader, request.ext_fields)
         source, target, topic = header.src_group, header.dest_group, (header.topic or "").strip()
+        if self._groups.find(target) is None:
+            validate_group(target)
         names = [topic] if topic else self._consumer_offsets.topics_of_group(source)
         cloned = [
             name

@@ -24,7 +24,7 @@ from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.store_protocols import QueueOffsets, StoreCommands
-from broker.topic.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics, validate_topic
+from broker.topic.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics
 from broker.topic.topic_attributes import parse_changes
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.client_connection import GroupList
@@ -49,6 +49,7 @@ from remoting.mq_version import V5_0_0
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.resource_names import validate_topic
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)

@@ -35,6 +35,7 @@ from remoting.headers.consumer import UnregisterClientRequestHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.resource_names import is_legal_topic, validate_group
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,8 @@ class ClientManageProcessor(TableProcessor):
         )
 
     def heart_beat(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """34: the client is alive, with these groups and subscriptions."""
+        """34: the client is alive, with these groups and subscriptions. A consumer group whose name
+        is against the rule is refused, unless it is in the table from before."""
         if len(request.body) > _MAX_BYTES:
             log.warning(
                 "%s: heartbeat of %s bytes rejected", connection.remote_address, len(request.body)
@@ -86,6 +88,9 @@ class ClientManageProcessor(TableProcessor):
             raise RequestError(ResponseCode.SYSTEM_ERROR, text)
         heartbeat = HeartbeatData.from_json_bytes(request.body)
         self._check_size(heartbeat)
+        for consumer in heartbeat.consumer_data_set:
+            if self._groups.find(consumer.group_name) is None:
+                validate_group(consumer.group_name)
         info = self._channel_info(connection, heartbeat.client_id, request)
         notifies = [self._prepare_group(consumer) for consumer in heartbeat.consumer_data_set]
         if self._new_topics.busy:
@@ -162,11 +167,13 @@ class ClientManageProcessor(TableProcessor):
 
     def _prepare_group(self, consumer: ConsumerData) -> bool:
         """Create the group and its retry topic where allowed; returns whether 40 is sent to the
-        group."""
+        group. A group whose retry topic would have an illegal name has none."""
         config = self._groups.find_or_create(consumer.group_name)
         if config is None:
             return True
         topic = retry_topic(consumer.group_name)
+        if not is_legal_topic(topic):
+            return config.notify_consumer_ids_changed_enable
         self._topics.create(
             topic,
             config.retry_queue_nums,

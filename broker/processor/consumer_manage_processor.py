@@ -2,7 +2,7 @@
 
 Cheap: dict lookups, and for 14 without a stored offset one read of the consume queue; runs on the
 loop's thread or in a pool. Follows ConsumerManageProcessor of RocketMQ. Offsets are stored as sent;
-group, topic and queue are not validated.
+names are checked where they are new (remoting/resource_names.py), the queue is not.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import QueueOffsets
+from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.client_connection import GetConsumerListByGroupResponseBody
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.headers.consumer import (
@@ -25,6 +26,7 @@ from remoting.headers.consumer import (
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.resource_names import validate_group, validate_topic
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -39,11 +41,16 @@ class ConsumerManageProcessor(TableProcessor):
         consumer_offsets: ConsumerOffsetManager,
         queue_offsets: QueueOffsets,
         times: QueueTimes,
+        find_topic: FindTopic,
+        find_group: FindGroup,
     ) -> None:
+        """find_group: without creating one."""
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
         self._queue_offsets = queue_offsets
         self._times = times
+        self._find_topic = find_topic
+        self._find_group = find_group
         super().__init__(
             {
                 RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.get_consumer_list_by_group,
@@ -77,6 +84,9 @@ class ConsumerManageProcessor(TableProcessor):
     ) -> RemotingCommand:
         """15: the group has consumed the queue up to this offset."""
         header = decode_header(UpdateConsumerOffsetRequestHeader, request.ext_fields)
+        group, topic = header.consumer_group, header.topic
+        if self._consumer_offsets.query_offset(group, topic, header.queue_id) is None:
+            self._check_names(header)
         self._consumer_offsets.commit_offset(
             connection.remote_address,
             header.consumer_group,
@@ -85,6 +95,14 @@ class ConsumerManageProcessor(TableProcessor):
             header.commit_offset,
         )
         return request.response(ResponseCode.SUCCESS, ext_fields={})
+
+    def _check_names(self, header: UpdateConsumerOffsetRequestHeader) -> None:
+        """Raises RequestError if the first offset of a group in a queue brings a name that is
+        against the rule; one that a table has is known from before."""
+        if self._find_topic(header.topic) is None:
+            validate_topic(header.topic)
+        if self._find_group(header.consumer_group) is None:
+            validate_group(header.consumer_group)
 
     def query_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand

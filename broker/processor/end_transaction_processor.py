@@ -21,6 +21,7 @@ from typing import Final
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of, refuse_timer
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import MessageReader
 from broker.topic.system_topics import (
@@ -86,6 +87,7 @@ class EndTransactionParts:
     later: Callable[[int, Callable[[], None]], object]
     """Runs a function on the loop after a delay in ms (call_later)."""
     is_slave: bool
+    rights: StoredRights = everybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,7 @@ class EndTransactionProcessor(TableProcessor):
                 "try again in a few seconds",
             )
         half = self._find_half(header)
+        self._parts.rights(connection, request, to_end(half))
         if decision == TRANSACTION_ROLLBACK:
             self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
             return None

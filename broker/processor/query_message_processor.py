@@ -1,7 +1,8 @@
 """QueryMessageProcessor: finds messages by key or unique key (12), or one by its id (33).
 
 Runs in the `query` pool: both read files. Records are returned as stored, concatenated. Follows
-QueryMessageProcessor of RocketMQ; the index compares hashes only, so clients filter the result.
+QueryMessageProcessor of RocketMQ; the index compares hashes only: other topics
+are left out here, and clients leave out other keys.
 Knows neither the index's nor the log's layout.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from broker.processor.stored_rights import StoredRights, everybody, to_read
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import MessageReader
 from remoting.command_custom_header import decode_header, encode_header
@@ -24,6 +26,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from store.message_codec import decode_record
 
 MAX_ANSWER_SIZE: Final = 12 << 20
 """Java peers reject frames larger than 16 MiB: further messages are left out, but never the
@@ -34,9 +37,15 @@ class QueryMessageProcessor(TableProcessor):
     """Codes 12 and 33."""
 
     def __init__(
-        self, reader: MessageReader, *, default_query_max_num: int, max_msgs_num_batch: int
+        self,
+        reader: MessageReader,
+        *,
+        default_query_max_num: int,
+        max_msgs_num_batch: int,
+        rights: StoredRights = everybody,
     ) -> None:
         self._reader = reader
+        self._rights = rights
         self._default_query_max_num = default_query_max_num
         self._max_msgs_num_batch = max_msgs_num_batch
         super().__init__(
@@ -69,7 +78,7 @@ class QueryMessageProcessor(TableProcessor):
                 index_last_update_timestamp=last_ms, index_last_update_phyoffset=last_phy_offset
             )
         )
-        body = b"".join(_up_to(MAX_ANSWER_SIZE, self._records(phy_offsets)))
+        body = b"".join(_up_to(MAX_ANSWER_SIZE, self._records(header.topic, phy_offsets)))
         if body:
             return request.response(ResponseCode.SUCCESS, None, ext_fields, body)
         return request.response(
@@ -79,9 +88,9 @@ class QueryMessageProcessor(TableProcessor):
         )
 
     def view_message_by_id(
-        self, _connection: ConnectionLike, request: RemotingCommand
+        self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """33: the record at a commit log offset."""
+        """33: the record at a commit log offset. 4.9 names no topic: the record's own counts."""
         header = decode_header(ViewMessageRequestHeader, request.ext_fields)
         record = self._reader.record_at(header.offset)
         if record is None:
@@ -89,12 +98,14 @@ class QueryMessageProcessor(TableProcessor):
                 ResponseCode.SYSTEM_ERROR,
                 f"can not find message by the offset, {header.offset}",
             )
+        self._rights(connection, request, to_read(decode_record(record, 0)[0]))
         return request.response(ResponseCode.SUCCESS, body=record)
 
-    def _records(self, phy_offsets: list[int]) -> Iterator[bytes]:
+    def _records(self, topic: str, phy_offsets: list[int]) -> Iterator[bytes]:
+        """The index holds hashes: a key can be made to match the messages of another topic."""
         for phy_offset in sorted(set(phy_offsets)):
             record = self._reader.record_at(phy_offset)
-            if record is not None:
+            if record is not None and decode_record(record, 0)[0].topic == topic:
                 yield record
 
 

@@ -83,6 +83,11 @@ class BrokerConfig:
         "their own (NAT, containers, hosts with several addresses), in the same syntax; * for "
         "everybody, as in RocketMQ",
     )
+    acl_admin_allowed_addresses: str = setting(
+        "*",
+        "with ACL, where administrative requests may come from besides being signed by an admin, "
+        "since a signature covers neither code nor time; the slaves that copy access files, too",
+    )
     # Automatic creation of topics and groups.
     default_topic_queue_nums: int = setting(
         8,

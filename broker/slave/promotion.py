@@ -125,7 +125,7 @@ def read_state(path: Path) -> ReplicaState | None:
         known = {item.name: found[item.name] for item in fields(ReplicaState)}
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, KeyError, OSError) as error:
+    except (msgspec.MsgspecError, UnicodeError, KeyError, OSError) as error:
         raise StoreError(f"{path}: malformed ({error!r})") from error
     model = ReplicaState()
     wrong = [name for name, value in known.items() if type(value) is not type(getattr(model, name))]

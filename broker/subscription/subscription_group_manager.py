@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from broker.json_config_manager import JsonConfigManager
 from broker.settings.broker_config import BrokerConfig
-from broker.topic.system_topics import SYSTEM_GROUPS, is_system_group
+from broker.topic.system_topics import SYSTEM_GROUPS, is_system_group, retry_topic
 from ipc.clock import Clock
 from remoting.body.data_version import DataVersion
 from remoting.body.subscription_group_config import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
+from remoting.resource_names import TOPIC_MAX_LENGTH, is_legal_group, is_legal_topic
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +48,13 @@ class SubscriptionGroupManager(JsonConfigManager):
         return self._table.get(group)
 
     def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; created with defaults where that is allowed, else None."""
+        """The group's configuration; created with defaults where that is allowed, else None (as in
+        5.x for a name that a group may not have)."""
         found = self._table.get(group)
         if found is not None:
             return found
+        if not is_legal_group(group):
+            return None
         if not (self.config.auto_create_subscription_group or is_system_group(group)):
             return None
         with self._lock:
@@ -59,6 +64,7 @@ class SubscriptionGroupManager(JsonConfigManager):
             made = self._table[group] = SubscriptionGroupConfig(group_name=group)
             self._next_version()
         log.info("group %s: created with defaults", group)
+        _warn_without_retry(group)
         self.save_soon()
         return made
 
@@ -89,6 +95,8 @@ class SubscriptionGroupManager(JsonConfigManager):
             self._table[config.group_name] = config
             self._next_version()
         log.info("group %s: old %s, new %s", config.group_name, old, config)
+        if old is None:
+            _warn_without_retry(config.group_name)
         self.mark_changed()
         return self.save_if_changed()
 
@@ -148,6 +156,16 @@ class SubscriptionGroupManager(JsonConfigManager):
         self.mark_changed()
         return vanished
 
+    def restore(self, names: Iterable[str]) -> list[str]:
+        """Add the groups that the table lacks, with defaults, under any name; a start does so when
+        the file was lost. Returns their names."""
+        with self._lock:
+            made = [name for name in names if name not in self._table]
+            self._table.update({name: SubscriptionGroupConfig(group_name=name) for name in made})
+            self._next_version()
+        self.save_soon()
+        return made
+
     def _next_version(self) -> None:
         self._data_version = self._data_version.next_version(self._clock.now_ms())
 
@@ -166,3 +184,16 @@ class SubscriptionGroupManager(JsonConfigManager):
     def snapshot(self) -> dict[str, Any]:
         """The file's shape."""
         return self.wrapper().to_json()
+
+
+def _warn_without_retry(group: str) -> None:
+    topic = retry_topic(group)
+    if not is_legal_topic(topic):
+        log.warning(
+            "group %s: has no retry topic, since %s would have %s characters (limit %s): what its "
+            "consumers send back is refused, and they consume it again themselves",
+            group,
+            topic,
+            len(topic),
+            TOPIC_MAX_LENGTH,
+        )

@@ -28,6 +28,7 @@ from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXI
 from broker.supervisor.child_state import QUICK_DEATHS, ChildSpec, ChildState
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.process_progress import progress_of
+from conf.errors import EXIT_CANNOT_START
 from ipc.clock import Clock
 from ipc.control_page import BEAT, SLEEPS, STARTS, ControlPage, ProcessIndex
 
@@ -208,7 +209,8 @@ class Supervisor:
         name = child.spec.name
         child.process = None
         if code == EXIT_CANNOT_BOOT:
-            self.stop_with(f"process {name} cannot start (see its log); the broker stops", 1)
+            words = f"process {name} cannot start (see its log); the broker stops"
+            self.stop_with(words, EXIT_CANNOT_START)
             return
         if code == EXIT_FLUSH_FAILED:
             self.stop_with(f"process {name}: {_FLUSH_FAILED}", EXIT_FLUSH_FAILED)

@@ -1,4 +1,4 @@
-"""System topics and groups: their names, who may send to them, and the rules for topic names.
+"""System topics and groups: their names, and who may send to them.
 
 Pure data and checks (Java: TopicValidator, parts of MixAll, NamespaceUtil), any thread. The set of
 system topics belongs to one broker (cluster, broker, trace and reply topics are added at its
@@ -7,7 +7,6 @@ start), so it is an object and not a global as in RocketMQ.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from remoting.errors import RequestError
@@ -27,9 +26,6 @@ SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 
 RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
 DLQ_GROUP_TOPIC_PREFIX: Final = "%DLQ%"
-TOPIC_MAX_LENGTH: Final = 127
-"""Characters; limited by the length of a consume queue path and the one-byte topic length of a
-record."""
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
@@ -75,7 +71,6 @@ _FIXED: Final = (
     SELF_TEST_TOPIC,
     OFFSET_MOVED_EVENT_TOPIC,
 )
-_LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 class SystemTopics:
@@ -122,19 +117,6 @@ def dlq_topic(group: str) -> str:
 def is_system_group(group: str) -> bool:
     """Whether the group exists even without autoCreateSubscriptionGroup (by prefix or name)."""
     return group.startswith(SYSTEM_GROUP_PREFIX) or group in SYSTEM_GROUPS
-
-
-def validate_topic(topic: str) -> None:
-    """Raises RequestError(SYSTEM_ERROR) for an invalid topic name, with RocketMQ's remark."""
-    if not topic.strip():
-        remark = "The specified topic is blank."
-    elif not _LEGAL_NAME.fullmatch(topic):
-        remark = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-    elif len(topic) > TOPIC_MAX_LENGTH:
-        remark = "The specified topic is longer than topic max length."
-    else:
-        return
-    raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def check_send_allowed(topic: str) -> None:

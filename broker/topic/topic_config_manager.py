@@ -5,6 +5,8 @@ and DataVersion are frozen and replaced as a whole. Changes are made under `_loc
 (automatic creation), pool threads (admin, heartbeats) and the scheduled executor (order topics);
 saving and calling listeners is done without the lock. Knows nothing of name servers: listeners
 register the changes.
+
+Long because every way of creating, changing and deleting a topic takes the one lock.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -30,14 +32,20 @@ from broker.topic.system_topics import (
     TOPIC_SYS_FLAG_UNIT_SUB,
     SystemTopics,
     check_send_allowed,
-    validate_topic,
 )
 from broker.topic.topic_attributes import altered, unsupported
 from ipc.clock import Clock
 from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.errors import RequestError
+from remoting.resource_names import (
+    LEGAL_CHARACTERS,
+    TOPIC_MAX_LENGTH,
+    is_legal_topic,
+    validate_topic,
+)
 from remoting.response_code import ResponseCode
+from store.commit_log import is_storable
 
 log = logging.getLogger(__name__)
 
@@ -177,9 +185,15 @@ class TopicConfigManager(JsonConfigManager):
     ) -> TopicConfig | None:
         """Create or find a topic for the broker itself (retry, dead letters, transactions).
 
-        The name is not validated. None if the table was locked for LOCK_TIMEOUT_S.
+        None if the table was locked for LOCK_TIMEOUT_S. Raises RequestError with RocketMQ's remark
+        for a name that a topic may not have; one that an older table has already is accepted as
+        long as its queues can be stored.
         """
-        return self._table.get(topic) or self._add(
+        found = self._table.get(topic)
+        if found is not None and is_storable(topic):
+            return found
+        validate_topic(topic)
+        return self._add(
             topic,
             lambda: TopicConfig(
                 topic_name=topic,
@@ -331,6 +345,25 @@ class TopicConfigManager(JsonConfigManager):
         self._notify(TopicChange.NONE, None)
         return vanished
 
+    def restore(self, queues: Mapping[str, int]) -> list[TopicConfig]:
+        """Add the topics (name -> number of queues) that the table lacks, read-write, under any
+        name; a start does so when the file was lost. Returns them; no listener is told."""
+        with self._lock:
+            made = [
+                TopicConfig(
+                    topic_name=name,
+                    read_queue_nums=count,
+                    write_queue_nums=count,
+                    perm=PERM_READ_WRITE,
+                )
+                for name, count in queues.items()
+                if name not in self._table
+            ]
+            self._table.update({config.topic_name: config for config in made})
+            self._next_version()
+        self.save_soon()
+        return made
+
     def _next_version(self) -> None:
         self._data_version = self._data_version.next_version(self._clock.now_ms())
 
@@ -355,6 +388,14 @@ class TopicConfigManager(JsonConfigManager):
         for name, config in wrapper.topic_config_table.items():
             if lacking := unsupported(config.attributes):
                 log.warning("topic %s: %s has no effect here", name, ", ".join(lacking))
+        if odd := [name for name in wrapper.topic_config_table if not is_legal_topic(name)]:
+            log.warning(
+                "topics %s: their names are against RocketMQ's rule (%s, at most %s characters): "
+                "what is stored can be read, sends are refused",
+                ascii(odd),
+                LEGAL_CHARACTERS,
+                TOPIC_MAX_LENGTH,
+            )
         with self._lock:
             self._table.update(wrapper.topic_config_table)
             self._data_version = wrapper.data_version

@@ -6,6 +6,7 @@ live in config/*.json are loaded before the loop turns and saved on the schedule
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from broker.client.client_housekeeping_service import ClientHousekeepingService
@@ -20,6 +21,7 @@ from broker.settings.startup_options import StartupOptions
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
+from broker.wiring.lost_tables import restore_lost_tables
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
 
@@ -66,6 +68,12 @@ class BrokerTables:
         for manager in (*self._managers, self.schedule_offsets):
             manager.load()
             manager.save_in_background(executor.submit)
+
+    def restore_lost(self, consume_queue_path: Path) -> None:
+        """Put back what the recovered store knows of files that were not found (lost_tables.py)."""
+        restore_lost_tables(
+            consume_queue_path, self.topics, self.groups, self.offsets, self.schedule_offsets
+        )
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Look after clients that went away, and save what changed."""

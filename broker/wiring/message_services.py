@@ -24,6 +24,7 @@ from broker.processor.reply_message_processor import (
     ReplyParts,
 )
 from broker.processor.send_message_processor import SendMessageProcessor
+from broker.processor.stored_rights import StoredRights
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.settings.startup_options import StartupOptions
 from broker.topic.new_topics import NewTopics
@@ -56,6 +57,7 @@ class MessageServices:
         waiters: DurabilityWaiters,
         calls: Broker2Client,
         register_new: Callable[[Collection[str]], None],
+        rights: StoredRights,
         *,
         on_failure: FailureHandler,
     ) -> None:
@@ -70,6 +72,7 @@ class MessageServices:
         self._stats = stats
         self._waiters = waiters
         self._calls = calls
+        self._rights = rights
         self._on_failure = on_failure
         self.append_queue = self._make_append_queue()
         self.new_topics = self._make_new_topics(register_new)
@@ -159,6 +162,7 @@ class MessageServices:
                 stats=self._stats,
                 on_loop=self._loop.call_soon_threadsafe,
                 new_topics=self.new_topics,
+                rights=self._rights,
             ),
             send_back_settings(self._options),
         )
@@ -209,6 +213,7 @@ class MessageServices:
             self.append_queue,
             self._waiters,
             self._stats,
+            self._rights,
             on_failure=self._on_failure,
         )
 

@@ -27,6 +27,7 @@ from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.query_message_processor import QueryMessageProcessor
 from broker.processor.queue_times import QueueTimes
 from broker.processor.slave_topics_processor import SlaveTopicsProcessor
+from broker.processor.stored_rights import StoredRights
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.config_update import BrokerConfigUpdate
@@ -131,8 +132,9 @@ class RouteTable:
         messages: MessageServices,
         pull: PullMessageProcessor,
         clients: Broker2Client,
+        rights: StoredRights,
     ) -> None:
-        """clients: calls of admin requests to clients."""
+        """clients: calls of admin requests to clients. rights: on messages named by their place."""
         self._options: Final = options
         self._clock: Final = clock
         self._store: Final = store
@@ -141,6 +143,7 @@ class RouteTable:
         self._messages: Final = messages
         self._pull: Final = pull
         self._clients: Final = clients
+        self._rights: Final = rights
         self._times: Final = QueueTimes(store.access, store.access)
 
     def build(
@@ -203,12 +206,20 @@ class RouteTable:
                 topics=tables.topics,
                 new_topics=messages.new_topics,
             ),
-            ConsumerManageProcessor(tables.consumers, tables.offsets, access, self._times),
+            ConsumerManageProcessor(
+                tables.consumers,
+                tables.offsets,
+                access,
+                self._times,
+                tables.topics.find,
+                tables.groups.find,
+            ),
             LockProcessor(tables.locks),
             QueryMessageProcessor(
                 access,
                 default_query_max_num=self._options.store.default_query_max_num,
                 max_msgs_num_batch=self._options.store.max_msgs_num_batch,
+                rights=self._rights,
             ),
             messages.send_back,
             messages.reply,

@@ -84,6 +84,7 @@ class ServerBuilder:
                 self._resources.clock,
                 max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
             ),
+            self._access.gate.check_resources,
         )
         return table.build(
             executors,

@@ -12,6 +12,7 @@ from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
 )
+from broker.processor.stored_rights import StoredRights
 from broker.settings.startup_options import StartupOptions
 from broker.topic.table_protocols import PutStats
 from broker.transaction.half_message_states import HalfMessageStates
@@ -46,10 +47,12 @@ class TransactionalMessages:
         append_queue: AppendQueue,
         waiters: DurabilityWaiters,
         stats: PutStats,
+        rights: StoredRights,
         *,
         on_failure: FailureHandler,
     ) -> None:
-        """on_failure: of the thread that checks."""
+        """rights: of an account on the message that it ends. on_failure: of the thread that
+        checks."""
         self._options = options
         self._clock = clock
         self._loop = loop
@@ -71,6 +74,7 @@ class TransactionalMessages:
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,
                 is_slave=options.store.is_slave,
+                rights=rights,
             )
         )
         """Codes 37 and 323."""

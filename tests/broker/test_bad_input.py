@@ -43,6 +43,7 @@ ODD_NAMES = [
     "ünïcode",
     "%RETRY%../../up",
 ]
+ODD_GROUPS = [*ODD_NAMES, "/", "-1", "DELAY\x01-9\x02", "%RETRY%" * 10, "g" * 120, "g" * 121]
 
 
 class Peer:
@@ -356,7 +357,7 @@ def test_a_body_over_max_message_size(peer: Peer) -> None:
         ({"subscription": "||"}, 23, "parse"),
         ({"subscription": "a||" * 100_000}, 20, ""),
         ({"expressionType": "SQL92"}, 1, "SQL92"),
-        ({"consumerGroup": "../../g"}, 0, ""),
+        ({"consumerGroup": "../../g"}, 26, "subscription group"),
     ],
 )
 def test_a_bad_pull_is_answered(peer: Peer, fields: dict[str, Any], code: int, words: str) -> None:
@@ -406,36 +407,98 @@ def test_topics_with_odd_names_are_neither_made_nor_deleted(peer: Peer, name: st
     assert name not in json.loads(listed.body)["topicConfigTable"]
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_heartbeats_of_groups_with_odd_names(peer: Peer, name: str) -> None:
-    """The broker does not check groups; their retry topic must not become a path."""
+def heartbeat(group: str, topic: str) -> RemotingCommand:
     body = {
-        "clientID": f"client@{name}",
+        "clientID": f"client@{group}",
         "consumerDataSet": [
             {
-                "groupName": name,
+                "groupName": group,
                 "consumeType": "CONSUME_PASSIVELY",
                 "messageModel": "CLUSTERING",
                 "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-                "subscriptionDataSet": [{"topic": name, "subString": "*", "subVersion": 1}],
+                "subscriptionDataSet": [{"topic": topic, "subString": "*", "subVersion": 1}],
                 "unitMode": False,
             }
         ],
-        "producerDataSet": [{"groupName": name}],
+        "producerDataSet": [{"groupName": group}],
     }
-    request = RemotingCommand.request(Code.HEART_BEAT, {}, json.dumps(body).encode())
-    assert peer.call(request).code == 0
+    return RemotingCommand.request(Code.HEART_BEAT, {}, json.dumps(body).encode())
+
+
+def is_legal(name: str) -> bool:
+    """RocketMQ's rule, as the clients' Validators and the brokers' TopicValidator have it."""
+    return re.fullmatch(r"[%|a-zA-Z0-9_-]{1,255}", name) is not None
+
+
+@pytest.mark.parametrize("name", ODD_GROUPS)
+def test_heartbeats_of_groups_with_odd_names(peer: Peer, name: str) -> None:
+    answer = peer.call(heartbeat(name, name))
+    assert answer.code == (0 if is_legal(name) else 1)
+    assert is_legal(name) or "the specified group" in (answer.remark or "")
     retry = f"%RETRY%{name}"
     answer = peer.call(send_request(topic=retry))
-    assert answer.code in (0, 1)
-    assert answer.code == 1 or re.fullmatch(r"[%|a-zA-Z0-9_-]+", retry)
+    assert answer.code == 1 or is_legal(retry)
     pulled = peer.call(pull_request(topic=retry, consumerGroup=name))
-    assert pulled.code in (0, 17, 19, 21)
+    assert pulled.code in (0, 17, 19, 21, 26)
     deleted = RemotingCommand.request(Code.DELETE_TOPIC_IN_BROKER, {"topic": retry})
     assert peer.call(deleted).code in (0, 1)
     gone = {"groupName": name, "removeOffset": "true"}
     request = RemotingCommand.request(Code.DELETE_SUBSCRIPTIONGROUP, gone)
     assert peer.call(request).is_response
+
+
+@pytest.mark.parametrize("level", [-1, 1])
+@pytest.mark.parametrize("name", ODD_GROUPS)
+def test_what_an_odd_group_sends_back_is_refused_or_can_be_pulled(
+    peer: Peer, name: str, level: int
+) -> None:
+    sent = peer.call(send_request(b"back", topic="Bystander"))
+    offset = int(sent.ext_fields["msgId"][-16:], 16)
+    fields = {"group": name, "offset": str(offset), "delayLevel": str(level)}
+    answer = peer.call(RemotingCommand.request(Code.CONSUMER_SEND_MSG_BACK, fields))
+    home = f"%DLQ%{name}" if level < 0 else f"%RETRY%{name}"
+    if not is_legal(name) or len(f"%RETRY%{name}") > 127:
+        words = "longer than topic max length" if is_legal(name) else "subscription group not exist"
+        assert (answer.code, words in (answer.remark or "")) == (1 if is_legal(name) else 26, True)
+        return
+    assert answer.code == 0
+    wait_until(
+        lambda: (
+            peer.call(pull_request(topic=home, consumerGroup=name, suspendTimeoutMillis=0)).code
+            == 0
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_no_request_makes_a_group_with_an_odd_name(
+    broker: RealBroker, peer: Peer, name: str
+) -> None:
+    """200, 225, 314, 352, 11: the tables hold legal names only."""
+    row = {"groupName": name, "retryQueueNums": 1}
+    both = {"groupConfigList": [{"groupName": "fine"}, row]}
+    clone = {"srcGroup": "G", "destGroup": name, "topic": "Bystander", "offline": "true"}
+    requests = [
+        RemotingCommand.request(
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, json.dumps(row).encode()
+        ),
+        RemotingCommand.request(
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, json.dumps(both).encode()
+        ),
+        RemotingCommand.request(Code.CLONE_GROUP_OFFSET, clone),
+        RemotingCommand.request(Code.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": name}),
+        pull_request(topic="Bystander", consumerGroup=name, queueOffset=0),
+    ]
+    codes = [peer.call(request).code for request in requests]
+    assert 0 not in codes or is_legal(name)
+    for code, table in (
+        (Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroupTable"),
+        (Code.GET_ALL_TOPIC_CONFIG, "topicConfigTable"),
+        (Code.GET_ALL_CONSUMER_OFFSET, "offsetTable"),
+    ):
+        body = json.loads(peer.call(RemotingCommand.request(code)).body)
+        names = [part for key in body[table] for part in key.split("@")]
+        assert [found for found in names if not is_legal(found)] == []
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

@@ -170,3 +170,37 @@ def test_what_is_saved_is_loaded(
     first.persist()
     second.load()
     assert second.table == table
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (b'{"numbers":{\n"a":1,\n  "b" 2}}', "(line 3, column 8)"),
+        (b'{"numbers":{"ma', "(line 1, column "),
+        (b'{"numbers":\n{"\xc3\xbc\xff":1}}', "(line 2, column 4)"),
+    ],
+)
+def test_a_refusal_says_where(tmp_path: Path, text: bytes, place: str) -> None:
+    with pytest.raises(ConfigFileError) as caught:
+        manager(tmp_path, text, None).load()
+    assert f"{tmp_path / 'n.json'}: " in str(caught.value)
+    assert place in str(caught.value)
+
+
+@pytest.mark.parametrize("backup", [None, GOOD_BACKUP])
+def test_what_cannot_be_read_is_not_replaced_by_an_older_copy(
+    tmp_path: Path, backup: bytes | None
+) -> None:
+    (tmp_path / "n.json").mkdir()
+    with pytest.raises(
+        ConfigFileError, match=r"cannot read .*n\.json: Is a directory\. It must be"
+    ):
+        manager(tmp_path, None, backup).load()
+
+
+def test_a_table_knows_that_it_was_missing(tmp_path: Path) -> None:
+    found = manager(tmp_path, GOOD, None)
+    found.load()
+    missing = manager(tmp_path / "elsewhere", None, None)
+    missing.load()
+    assert (found.was_missing, missing.was_missing) == (False, True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog
+from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog, is_storable
 from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
@@ -18,7 +18,7 @@ from store.control_slots import (
     RUNNING_FLAGS,
     STORE_TIMESTAMP,
 )
-from store.errors import StoreError
+from store.errors import MessageIllegalError, StoreError
 from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import (
@@ -387,3 +387,22 @@ def test_close_publishes_what_is_pending_and_may_be_repeated(world: World) -> No
     world.log.close()
     world.log.close()
     assert world.published == [SIZE]
+
+
+@pytest.mark.parametrize("name", ["/", "a/b", "..", ".", "", "nul\0", "%RETRY%/"])
+def test_a_topic_that_can_have_no_directory_is_refused(name: str) -> None:
+    """Its records would be in the log and in no queue."""
+    assert not is_storable(name)
+    with pytest.raises(MessageIllegalError, match="cannot be a directory name"):
+        TopicLog(name)
+
+
+@pytest.mark.parametrize("name", ["a.b", "white space", "ü" * 63, "x" * 127])
+def test_odd_names_that_a_directory_may_have_are_stored(name: str) -> None:
+    assert is_storable(name)
+    assert TopicLog(name).name == name
+
+
+@pytest.mark.parametrize("name", ["ü" * 64, "x" * 128])
+def test_a_name_of_more_bytes_than_a_record_can_say(name: str) -> None:
+    assert not is_storable(name)

@@ -13,12 +13,17 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.signature import RequestSigner
+from tests.broker.hot_path_world import send_fields
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group, log_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker
 
 ACCOUNTS = f"""
 accounts:
+- accessKey: stranger-1
+  secretKey: stranger-secret
+  topicPerms: [Own=PUB|SUB]
+  groupPerms: [strangers=SUB]
 - accessKey: application
   secretKey: application-secret
   topicPerms: [{TOPIC}=PUB|SUB]
@@ -30,6 +35,8 @@ accounts:
 TOOLS = "accessKey: operator\nsecretKey: operator-secret\n"
 APPLICATION = RequestSigner("application", "application-secret")
 OPERATOR = RequestSigner("operator", "operator-secret")
+NEIGHBOUR = RequestSigner("stranger-1", "stranger-secret")
+"""Another application's account, with rights of its own only."""
 STRANGER = RequestSigner("application", "another-secret")
 
 
@@ -140,3 +147,86 @@ def test_without_acl_everybody_sends_and_operators_come_from_named_addresses(
         assert answer.code == ResponseCode.NO_PERMISSION
         assert "adminAllowedAddresses (now 10.0.0.0/8)" in (answer.remark or "")
         assert anybody.offset(30, TOPIC, 0) >= 0
+
+
+def placed(answer: RemotingCommand) -> dict[str, str]:
+    """Where a message is: the fields of 33 and 36."""
+    return {"offset": str(int(answer.ext_fields["msgId"][-16:], 16))}
+
+
+def sent(by: SignedClient, topic: str, properties: str = "") -> RemotingCommand:
+    answer = by.call(310, send_fields(topic=topic, properties=properties), b"secret")
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return answer
+
+
+def test_a_message_named_by_its_place_is_its_owners(group: Group, tmp_path: Path) -> None:
+    """33 and 36 name an offset, 37 a half message: another account may neither read nor end."""
+    broker = start_master(group, home_of(tmp_path / "home", ACCOUNTS))
+    with client(broker, APPLICATION) as owner, client(broker, NEIGHBOUR) as other:
+        back = {"group": "strangers", "delayLevel": "-1"}
+        for properties in ("", "DELAY\x0118\x02"):
+            place = placed(sent(owner, TOPIC, properties))
+            for code, fields in ((33, place), (33, {"topic": "Own", **place}), (36, place | back)):
+                answer = other.call(code, fields)
+                assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
+                assert "AclException: No default permission for topic:" in (answer.remark or "")
+        mine = placed(sent(owner, TOPIC))
+        assert owner.call(33, mine).code == ResponseCode.SUCCESS
+        assert owner.call(36, mine | {"group": "faults", "delayLevel": "-1"}).code == 0
+        own = placed(sent(other, "Own"))
+        assert other.call(33, own).code == ResponseCode.SUCCESS
+        assert other.call(36, own | back).code == ResponseCode.SUCCESS
+    with client(broker, OPERATOR) as operator:
+        wait_until(lambda: len(operator.pull("%DLQ%strangers", 0, 0).messages) == 1)
+
+
+@pytest.mark.parametrize("decision", [8, 12])
+def test_a_transaction_is_ended_by_an_account_that_may_send(
+    group: Group, tmp_path: Path, decision: int
+) -> None:
+    broker = start_master(group, home_of(tmp_path / "home", ACCOUNTS))
+    with client(broker, APPLICATION) as owner, client(broker, NEIGHBOUR) as other:
+        half = sent(owner, TOPIC, "TRAN_MSG\x01true\x02PGROUP\x01producers\x02UNIQ_KEY\x01u\x02")
+        end = {
+            "producerGroup": "producers",
+            "tranStateTableOffset": half.ext_fields["queueOffset"],
+            "commitLogOffset": placed(half)["offset"],
+            "commitOrRollback": str(decision),
+            "msgId": "u",
+        }
+        for fields in (end, end | {"topic": "Own"}):
+            answer = other.call(37, fields)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert f"No default permission for topic:{TOPIC}" in (answer.remark or "")
+        assert owner.offset(30, TOPIC, 0) == 0
+        assert owner.call(37, end).code == ResponseCode.SUCCESS
+        wait_until(lambda: owner.offset(30, TOPIC, 0) == (decision == 8))
+
+
+def test_secrets_are_nowhere_but_in_their_files(group: Group, tmp_path: Path) -> None:
+    """Not in logs, on the terminal, in dumps of settings (26, 28, 52) or in what `ps` shows."""
+    home = home_of(tmp_path / "home", ACCOUNTS)
+    path = home / "conf" / "plain_acl.yml"
+    path.chmod(0o600)
+    broker = start_master(group, home)
+    forger = RequestSigner("operator", "guessed-secret")
+    shown: list[bytes] = []
+    for by in (APPLICATION, OPERATOR, forger, None):
+        with client(broker, by) as asking:
+            asking.send(TOPIC, 0, b"x")
+            change = {"accessKey": "new-account", "secretKey": "brand-new-secret"}
+            asking.call(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, change)
+            for code in (26, 28, 52, 17):
+                answer = asking.call(code, {"topic": "a\nb"})
+                text = f"{answer.remark} {answer.ext_fields}".encode()
+                shown += [answer.body, text]
+    shown += [broker.output().encode(), broker.logs().encode()]
+    for pid in (broker.pid, *broker.children().values()):
+        for name in ("cmdline", "environ"):
+            shown.append(Path(f"/proc/{pid}/{name}").read_bytes())
+    for secret in (b"application-secret", b"operator-secret", b"stranger-secret", b"brand-new"):
+        assert [text for text in shown if secret in text] == []
+    for kept in (path, path.with_name("plain_acl.yml.bak")):
+        assert kept.stat().st_mode & 0o777 == 0o600, kept
+    assert "brand-new-secret" in path.read_text()

@@ -14,6 +14,7 @@ from broker.acl.request_guard import RequestGuard
 from broker.settings.broker_config import BrokerConfig
 from remoting.address_patterns import NOBODY, parse_patterns
 from remoting.errors import RequestError
+from remoting.operator_addresses import OperatorAddresses
 from remoting.refusal_log import QUIET_MS
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -176,3 +177,25 @@ def test_operators_codes_change_something_or_hold_secrets() -> None:
     rows = {code for code, row in ACCESS_TABLE.items() if row.who is Who.ADMIN}
     assert rows == OPERATORS_CODES
     assert {code for code in rows if not ACCESS_TABLE[code].changes_state} == {28907}
+
+
+def test_with_acl_an_operators_requests_may_be_bound_to_addresses() -> None:
+    """A sniffed signature of an admin is worth nothing from elsewhere."""
+    config = PlainAccessConfig(access_key="operator", secret_key="secret-1", admin=True)
+    table = AclTable(parse_patterns("10.0.0.7"), {"operator": build_account(config)})
+    operators = OperatorAddresses(parse_patterns("10.0.0.9"), "10.0.0.9")
+    bound = RequestGuard(NOBODY, "", Source(table), FakeClock(), acl_admins=operators)
+    for code in ACCESS_TABLE:
+        body = b'{"clientID":"c","clientId":"c","consumerGroup":"g","group":"g","mqSet":[]}'
+        request = RemotingCommand.request(code, {"topic": "t"}, body)
+        RequestSigner("operator", "secret-1").sign(request)
+        bound.check(FakeConnection(FAR), request)
+        if code not in OPERATORS_CODES:
+            bound.check(FakeConnection(HERE), request)
+            continue
+        for elsewhere in (HERE, "10.0.0.7:1"):
+            with pytest.raises(
+                RequestError, match=r"aclAdminAllowedAddresses \(now 10\.0\.0\.9\)"
+            ) as caught:
+                bound.check(FakeConnection(elsewhere), request)
+            assert caught.value.code == ResponseCode.NO_PERMISSION

@@ -267,16 +267,6 @@ def test_a_retry_topic_that_cannot_be_made(
     assert backs.refused() == (1, "topic[%RETRY%G] not exist")
 
 
-def test_a_group_name_that_is_too_long_for_a_topic(backs: SendBacks) -> None:
-    backs.message(reconsume_times=16)
-    answer = backs.call(group="g" * 123)
-    assert answer is not None
-    assert answer.code == 1
-    name = "%DLQ%" + "g" * 35
-    words = f"MESSAGE_ILLEGAL: topic name of 128 bytes (limit 127): {name!r}…"
-    assert answer.remark == words
-
-
 def test_properties_that_grow_too_long(backs: SendBacks) -> None:
     backs.message(properties=b"K\x01" + b"v" * 32_700)
     code, words = backs.refused()
@@ -362,3 +352,23 @@ def test_stored_as_by_java(tmp_path: Path, number: int) -> None:
         expected["reconsumeTimes"],
         expected["bodyHexStored"],
     )
+
+
+@pytest.mark.parametrize(
+    ("group", "code", "words"),
+    [
+        ("/", 26, "subscription group not exist, /"),
+        ("a/b", 26, "subscription group not exist, a/b"),
+        ("DELAY\x01-9\x02", 26, "subscription group not exist, "),
+        ("g" * 256, 26, "subscription group not exist, "),
+        ("g" * 121, 1, "The specified topic is longer than topic max length."),
+    ],
+)
+@pytest.mark.parametrize("level", [-1, 0, 3])
+def test_a_group_without_a_possible_retry_topic_keeps_its_message(
+    backs: SendBacks, group: str, code: int, words: str, level: int
+) -> None:
+    found, remark = backs.refused(group=group, delayLevel=level)
+    assert found == code
+    assert remark.startswith(words)
+    assert backs.world.topics.find(f"%RETRY%{group}") is None

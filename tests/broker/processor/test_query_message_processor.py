@@ -9,6 +9,8 @@ from broker.processor.query_message_processor import QueryMessageProcessor
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
+from store.message import Message
+from store.message_codec import encode_host, encode_record
 from tests.broker.broker_fakes import (
     FakeConnection,
     FakeStore,
@@ -20,6 +22,20 @@ from tests.broker.broker_fakes import (
 
 def processor_of(store: FakeStore) -> QueryMessageProcessor:
     return QueryMessageProcessor(store, default_query_max_num=32, max_msgs_num_batch=64)
+
+
+def record(phy_offset: int, topic: str = "t", body_size: int = 3) -> bytes:
+    host = encode_host("10.0.0.1", 10911)
+    return encode_record(
+        Message(
+            topic=topic,
+            queue_id=0,
+            phy_offset=phy_offset,
+            body=bytes(body_size),
+            born_host=host,
+            store_host=host,
+        )
+    )
 
 
 def ask(store: FakeStore, request: RemotingCommand) -> RemotingCommand:
@@ -66,9 +82,17 @@ def test_no_message_at_an_offset() -> None:
 
 
 def test_records_come_oldest_first_and_once() -> None:
-    store = FakeStore(records={1: b"one", 2: b"two", 5: b"five"})
+    store = FakeStore(records={1: record(1), 2: record(2), 5: record(5)})
     store.index["t", "k"] = [5, 1, 3, 5]
-    assert ask(store, query()).body == b"onefive", "3 is not readable any more"
+    assert ask(store, query()).body == record(1) + record(5), "3 is not readable any more"
+
+
+def test_a_key_made_to_match_another_topics_hash_finds_nothing() -> None:
+    store = FakeStore(records={1: record(1, "other"), 2: record(2)})
+    store.index["t", "k"] = [1, 2]
+    assert ask(store, query()).body == record(2)
+    store.index["t", "k"] = [1]
+    assert ask(store, query()).code == ResponseCode.QUERY_NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -98,7 +122,11 @@ def test_nothing_found() -> None:
 def test_the_answer_stays_below_the_frame_limit(
     monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], given: int
 ) -> None:
-    monkeypatch.setattr(query_message_processor, "MAX_ANSWER_SIZE", 100)
-    store = FakeStore(records={n: bytes(size) for n, size in enumerate(sizes)})
+    base = len(record(0, body_size=0))
+    limit = 100 + base * min(2, len(sizes))
+    monkeypatch.setattr(query_message_processor, "MAX_ANSWER_SIZE", limit)
+    records = {n: record(n, body_size=size) for n, size in enumerate(sizes)}
+    store = FakeStore(records=records)
     store.index["t", "k"] = list(range(len(sizes)))
-    assert len(ask(store, query()).body) == sum(sizes[:given])
+    expected = b"".join(records[n] for n in range(given))
+    assert ask(store, query()).body == expected

@@ -282,6 +282,10 @@ def put(delays: Delays, properties: bytes, topic: str = SCHEDULE) -> None:
         (b"DELAY\x011", "message at 0 has no real topic"),
         (b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x01x", "message at 0 has no real topic"),
         (
+            b"DELAY\x011\x02REAL_TOPIC\x01%RETRY%a/b\x02REAL_QID\x010",
+            "message at 0: topic name '%RETRY%a/b' cannot be a directory name",
+        ),
+        (
             b"DELAY\x011\x02REAL_TOPIC\x01RMQ_SYS_TRANS_HALF_TOPIC\x02REAL_QID\x010",
             "message at 0 has no real topic",
         ),

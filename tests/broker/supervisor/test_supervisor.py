@@ -214,7 +214,7 @@ def test_six_quick_deaths_stop_the_broker(world: World) -> None:
 @pytest.mark.parametrize(
     ("exit_code", "code", "words"),
     [
-        (EXIT_CANNOT_BOOT, 1, "process store cannot start"),
+        (EXIT_CANNOT_BOOT, 255, "process store cannot start"),
         (EXIT_FLUSH_FAILED, EXIT_FLUSH_FAILED, "fdatasync"),
     ],
 )

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from broker.topic.system_topics import (
     SYSTEM_GROUPS,
@@ -16,43 +12,9 @@ from broker.topic.system_topics import (
     is_system_group,
     reply_topic,
     retry_topic,
-    validate_topic,
 )
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
-
-
-@pytest.mark.parametrize(
-    ("topic", "words"),
-    [
-        ("", "blank"),
-        ("  \t", "blank"),
-        ("a b", "illegal characters"),
-        ("tópico", "illegal characters"),
-        ("a.b", "illegal characters"),
-        ("a\n", "illegal characters"),
-        ("../x", "illegal characters"),
-        ("x" * 128, "longer"),
-    ],
-)
-def test_bad_names(topic: str, words: str) -> None:
-    with pytest.raises(RequestError, match=words) as caught:
-        validate_topic(topic)
-    assert caught.value.code == ResponseCode.SYSTEM_ERROR
-
-
-@pytest.mark.parametrize("topic", ["a", "%RETRY%g", "%DLQ%g-1", "ns%t|x_1", "x" * 127])
-def test_good_names(topic: str) -> None:
-    validate_topic(topic)
-
-
-@given(st.text(max_size=140))
-def test_what_passes_is_safe_as_a_directory(topic: str) -> None:
-    try:
-        validate_topic(topic)
-    except RequestError:
-        return
-    assert re.fullmatch(r"[%|a-zA-Z0-9_-]{1,127}", topic)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -399,3 +400,24 @@ def test_attributes_of_a_file_of_5x_are_kept(
         assert ours[name]["attributes"] == topic["attributes"]
     again = manager_of(tmp_path)
     assert again.find("Compacted") == manager.find("Compacted")
+
+
+@pytest.mark.parametrize("name", ["%RETRY%/", "%RETRY%a/b", "%RETRY%" + "g" * 121, "a\nb", ""])
+def test_the_brokers_own_topics_follow_the_rule_for_names(tmp_path: Path, name: str) -> None:
+    manager = manager_of(tmp_path)
+    with pytest.raises(RequestError, match="The specified topic"):
+        manager.create(name, 1, 6)
+    assert manager.find(name) is None
+
+
+def test_odd_names_of_an_older_table_stay_if_they_can_be_stored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = {name: {"topicName": name} for name in ("%RETRY%a.b", "%RETRY%a/b")}
+    (tmp_path / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    manager = manager_of(tmp_path)
+    assert manager.find("%RETRY%a.b") is manager.create("%RETRY%a.b", 1, 6) is not None
+    assert manager.find("%RETRY%a/b") is not None
+    with pytest.raises(RequestError, match="illegal characters"):
+        manager.create("%RETRY%a/b", 1, 6)
+    assert "['%RETRY%a.b', '%RETRY%a/b']" in caplog.text

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from broker.processor.stored_rights import everybody
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.transactional_messages import TransactionalMessages
 from remoting.headers.transaction import CheckTransactionStateRequestHeader
@@ -54,6 +55,7 @@ def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessa
         hot.append_queue,
         hot.waiters,
         hot.stats,
+        everybody,
         on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
     )
 

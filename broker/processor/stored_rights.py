@@ -1,0 +1,51 @@
+"""The rights that a request needs on a message which it names by its place in the log (33, 36, 37).
+
+Such a request does not say whose message it is, or could lie, so the request guard cannot judge it:
+the processor reads the message and then asks. Any thread. A message that waits in a topic of the
+broker's own (delayed, half) belongs to its real topic as well. Knows no account; without ACL
+nothing is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.acl.access_resources import Resources
+from broker.acl.permission import Permission, is_group
+from broker.append.diverted_messages import home_of
+from broker.topic.system_topics import (
+    SCHEDULE_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_processor import ConnectionLike
+from store.message import Message
+
+StoredRights = Callable[[ConnectionLike, RemotingCommand, Resources], None]
+"""RequestGuard.check_resources: raises RequestError if the request's account lacks a right."""
+
+_DIVERTING: Final = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC})
+
+
+def everybody(_connection: ConnectionLike, _request: RemotingCommand, _needed: Resources) -> None:
+    """StoredRights of a broker that has no accounts."""
+
+
+def to_read(message: Message) -> Resources:
+    """What reading it needs: SUB on its topic, and on its real one while it waits elsewhere."""
+    needed = {message.topic: Permission.SUB}
+    home = home_of(message.properties) if message.topic in _DIVERTING else None
+    if home is not None:
+        needed[home[0]] = Permission.SUB
+    return needed
+
+
+def to_end(half: Message) -> Resources:
+    """What ending its transaction needs: PUB on the topic that it was sent to (SUB on a retry
+    topic, as for a send)."""
+    home = home_of(half.properties)
+    if home is None:
+        return {half.topic: Permission.PUB}
+    return {home[0]: Permission.SUB if is_group(home[0]) else Permission.PUB}

@@ -1,0 +1,111 @@
+"""broker.wiring.lost_tables: what a start puts back when a table's file is gone."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from broker.settings.startup_options import StartupOptions
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.lost_tables import stored_queues
+from ipc.scheduled_executor import ScheduledExecutor
+from tests.support.manual_clock import ManualClock
+
+QUEUES = {
+    "orders": 4,
+    "%RETRY%g": 1,
+    "%DLQ%dead": 1,
+    "odd name": 2,
+    "SCHEDULE_TOPIC_XXXX": 3,
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": 1,
+}
+OFFSETS = '{"offsetTable":{"orders@readers":{0:1}}}'
+
+
+def queues(root: Path) -> Path:
+    directory = root / "consumequeue"
+    for topic, count in QUEUES.items():
+        (directory / topic / str(count - 1)).mkdir(parents=True)
+    (directory / "orders" / "lost+found").mkdir()
+    (directory / "empty").mkdir()
+    return directory
+
+
+def tables(root: Path) -> BrokerTables:
+    clock = ManualClock()
+    options = StartupOptions.from_settings(
+        {
+            "storePathRootDir": str(root),
+            "brokerIP1": "127.0.0.1",
+            "listenPort": "10911",
+            "namesrvAddr": "",
+            "rocketmqHome": str(root),
+        }
+    )
+    made = BrokerTables(options, clock)
+    made.load(ScheduledExecutor(clock))
+    return made
+
+
+def test_the_directories_of_queues_are_the_topics(tmp_path: Path) -> None:
+    assert stored_queues(queues(tmp_path)) == QUEUES
+    assert stored_queues(tmp_path / "nothing") == {}
+
+
+def test_a_lost_topic_table_is_put_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = queues(tmp_path)
+    found = tables(tmp_path)
+    schedule = found.topics.find("SCHEDULE_TOPIC_XXXX")
+    version = found.topics.data_version
+    with caplog.at_level(logging.ERROR):
+        found.restore_lost(directory)
+    for topic, count in {"orders": 4, "%RETRY%g": 1, "%DLQ%dead": 1, "odd name": 2}.items():
+        config = found.topics.find(topic)
+        assert config is not None
+        assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (count, count, 6)
+    assert found.topics.find("SCHEDULE_TOPIC_XXXX") is schedule
+    assert found.topics.find("RMQ_SYS_TRANS_OP_HALF_TOPIC") is None
+    assert found.topics.find("empty") is None
+    assert found.topics.data_version.counter > version.counter
+    assert "topics.json: is missing, but the store has messages: put back 4 topics" in caplog.text
+    assert "orders (4)" in caplog.text
+
+
+def test_lost_groups_are_put_back_with_defaults(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = queues(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "consumerOffset.json").write_text(OFFSETS)
+    found = tables(tmp_path)
+    found.restore_lost(directory)
+    for group in ("readers", "g", "dead"):
+        config = found.groups.find(group)
+        assert config is not None
+        assert config.retry_queue_nums == 1
+    assert "put back 3 groups" in caplog.text
+    assert "dead, g, readers" in caplog.text
+    assert "consumerOffset.json: is missing" not in caplog.text
+    assert "delayOffset.json: is missing, but the store has messages. Lost are" in caplog.text
+
+
+def test_a_first_start_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = tables(tmp_path)
+    before = found.topics.topic_names()
+    found.restore_lost(tmp_path / "consumequeue")
+    assert found.topics.topic_names() == before
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_tables_that_were_found_stay_as_they_are(tmp_path: Path) -> None:
+    directory = queues(tmp_path)
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "topics.json").write_text('{"topicConfigTable":{}}')
+    (config / "subscriptionGroup.json").write_text('{"subscriptionGroupTable":{}}')
+    found = tables(tmp_path)
+    found.restore_lost(directory)
+    assert found.topics.find("orders") is None
+    assert found.groups.find("g") is None
