@@ -85,7 +85,7 @@ class ClientManageProcessor(TableProcessor):
             text = f"a heartbeat of {len(request.body)} bytes, over the limit of {_MAX_BYTES}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, text)
         heartbeat = HeartbeatData.from_json_bytes(request.body)
-        self._check_size(heartbeat)
+        self._check_size(connection, heartbeat)
         info = self._channel_info(connection, heartbeat.client_id, request)
         notifies = [self._prepare_group(consumer) for consumer in heartbeat.consumer_data_set]
         if self._new_topics.busy:
@@ -146,10 +146,16 @@ class ClientManageProcessor(TableProcessor):
             )
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 
-    def _check_size(self, heartbeat: HeartbeatData) -> None:
-        """Raises RequestError before anything is made of a heartbeat that names too much."""
+    def _check_size(self, connection: ConnectionLike, heartbeat: HeartbeatData) -> None:
+        """Raises RequestError before anything is made of a heartbeat that names too much, or too
+        much together with what the connection's earlier ones named and 35 did not take back."""
         consumers, producers = heartbeat.consumer_data_set, heartbeat.producer_data_set
-        groups, most = len(consumers) + len(producers), self.config.heartbeat_max_groups
+        consumed, produced = (
+            each.groups_of(connection) for each in (self._consumers, self._producers)
+        )
+        groups = len({*consumed, *(each.group_name for each in consumers)})
+        groups += len({*produced, *(each.group_name for each in producers)})
+        most = self.config.heartbeat_max_groups
         subscriptions = sum(len(each.subscription_data_set) for each in consumers)
         if groups > most:
             text = f"{groups} groups, over the limit of {most} (heartbeatMaxGroups)"

@@ -1,8 +1,8 @@
 """ConsumerManageProcessor: the members (38) and the offsets (14, 15) of a group.
 
 Cheap: dict lookups, and for 14 without a stored offset one read of the consume queue; runs on the
-loop's thread or in a pool. Follows ConsumerManageProcessor of RocketMQ. Offsets are stored as sent;
-group, topic and queue are not validated.
+loop's thread or in a pool. Follows ConsumerManageProcessor of RocketMQ. Offsets are stored as sent,
+but only for groups, topics and queues that exist: each row is kept for good.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import QueueOffsets
+from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.client_connection import GetConsumerListByGroupResponseBody
 from remoting.command_custom_header import decode_header, encode_header
+from remoting.errors import RequestError
 from remoting.headers.consumer import (
     GetConsumerListByGroupRequestHeader,
     QueryConsumerOffsetRequestHeader,
@@ -39,11 +41,16 @@ class ConsumerManageProcessor(TableProcessor):
         consumer_offsets: ConsumerOffsetManager,
         queue_offsets: QueueOffsets,
         times: QueueTimes,
+        find_topic: FindTopic,
+        find_group: FindGroup,
     ) -> None:
+        """find_group: without creating one."""
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
         self._queue_offsets = queue_offsets
         self._times = times
+        self._find_topic = find_topic
+        self._find_group = find_group
         super().__init__(
             {
                 RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.get_consumer_list_by_group,
@@ -77,14 +84,30 @@ class ConsumerManageProcessor(TableProcessor):
     ) -> RemotingCommand:
         """15: the group has consumed the queue up to this offset."""
         header = decode_header(UpdateConsumerOffsetRequestHeader, request.ext_fields)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if self._consumer_offsets.query_offset(group, topic, queue_id) is None:
+            self._check_exists(group, topic, queue_id)
         self._consumer_offsets.commit_offset(
-            connection.remote_address,
-            header.consumer_group,
-            header.topic,
-            header.queue_id,
-            header.commit_offset,
+            connection.remote_address, group, topic, queue_id, header.commit_offset
         )
         return request.response(ResponseCode.SUCCESS, ext_fields={})
+
+    def _check_exists(self, group: str, topic: str, queue_id: int) -> None:
+        """Raises RequestError, with the remarks of 5.3.3, for the first offset of a group in a
+        queue if one of them does not exist. (4.9.8 stores it: a client may fill the memory.)"""
+        if self._find_group(group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!"
+            )
+        config = self._find_topic(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < queues:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] has {queues} queues",
+            )
 
     def query_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -203,7 +203,14 @@ class RouteTable:
                 topics=tables.topics,
                 new_topics=messages.new_topics,
             ),
-            ConsumerManageProcessor(tables.consumers, tables.offsets, access, self._times),
+            ConsumerManageProcessor(
+                tables.consumers,
+                tables.offsets,
+                access,
+                self._times,
+                tables.topics.find,
+                tables.groups.find,
+            ),
             LockProcessor(tables.locks),
             QueryMessageProcessor(
                 access,

@@ -93,7 +93,14 @@ class World:
         )
 
     def consumer_manage(self) -> ConsumerManageProcessor:
-        return ConsumerManageProcessor(self.consumers, self.offsets, self.store, self.store.times())
+        return ConsumerManageProcessor(
+            self.consumers,
+            self.offsets,
+            self.store,
+            self.store.times(),
+            self.topics.find,
+            self.groups.find,
+        )
 
     def admin_topic(self) -> AdminTopicProcessor:
         return AdminTopicProcessor(

@@ -269,6 +269,21 @@ def test_what_one_heartbeat_makes_is_bounded(
     assert not world.consumers.has_group("c0")
 
 
+def test_many_heartbeats_of_a_connection_are_bounded_together(tmp_path: Path) -> None:
+    """The same groups may be named again and again, others only in their place."""
+    world = World(tmp_path)
+    processor = world.client_manage()
+    for _ in range(3):
+        processor.process_request(world.connection, heartbeat_of(600, 400))
+    others = heartbeat_of(0, 401)
+    with pytest.raises(RequestError, match="1001 groups, over the limit of 1000"):
+        processor.process_request(world.connection, others)
+    assert world.producers.find_group("p400") is None
+    world.consumers.unregister_consumer("c0", world.connection, notify=False)
+    processor.process_request(world.connection, others)
+    assert world.producers.find_group("p400") is not None
+
+
 def test_the_largest_heartbeat_waits_once(tmp_path: Path) -> None:
     """For all of its new retry topics together, not for one round of the name servers each."""
     world = World(tmp_path)
