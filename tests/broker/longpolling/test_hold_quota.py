@@ -48,7 +48,7 @@ def test_when_all_hold_too_much_each_has_an_equal_share() -> None:
     assert held == 86
     others = [FakeConnection() for _ in range(9)]
     for other in others:
-        assert all(quota.take(("T", n), pull_of(other)) for n in range(9)), "a fair share"
+        assert all(quota.take(("T", n), pull_of(other)) for n in range(8)), "a fair share"
     assert not quota.take(("T", 200), pull_of(greedy))
     assert quota.size < 2 * 100_000
 
