@@ -207,8 +207,8 @@ class ConsumerManager:
         return [name for name, info in groups.items() if topic in info.subscriptions]
 
     def groups_of(self, connection: ConnectionLike) -> Collection[str]:
-        """The groups that the connection is in."""
-        return self._groups_of.get(connection, ())
+        """The groups that the connection is in: a copy."""
+        return frozenset(self._groups_of.get(connection, ()))
 
     def connections_of(self, group: str) -> list[ConnectionLike]:
         """Connections of the live members."""

@@ -103,8 +103,8 @@ class ProducerManager:
     # -- lookups, no lock -----------------------------------------------------------------------
 
     def groups_of(self, connection: ConnectionLike) -> Collection[str]:
-        """The groups that the connection is in."""
-        return self._groups_of.get(connection, ())
+        """The groups that the connection is in: a copy."""
+        return frozenset(self._groups_of.get(connection, ()))
 
     def find_connection(self, client_id: str) -> ConnectionLike | None:
         """The newest connection of a client id (request-reply)."""

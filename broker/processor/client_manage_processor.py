@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 _MAX_SUBSCRIPTIONS: Final = 10_000
 """Of one heartbeat, over all of its groups."""
+_LONGEST_NAME: Final = 255
+"""Characters of the client id and of each group."""
 _MAX_BYTES: Final = 2 << 20
 """Of one heartbeat: a longer one is not even parsed, which would take 0.1 s of everybody's time."""
 
@@ -156,9 +158,13 @@ class ClientManageProcessor(TableProcessor):
         groups = len({*consumed, *(each.group_name for each in consumers)})
         groups += len({*produced, *(each.group_name for each in producers)})
         most = self.config.heartbeat_max_groups
+        named = [*(each.group_name for each in consumers), *(each.group_name for each in producers)]
+        longest = max(map(len, [heartbeat.client_id, *named]))
         subscriptions = sum(len(each.subscription_data_set) for each in consumers)
         if groups > most:
             text = f"{groups} groups, over the limit of {most} (heartbeatMaxGroups)"
+        elif longest > _LONGEST_NAME:
+            text = f"a client or group with {longest} characters, over the limit of {_LONGEST_NAME}"
         elif subscriptions > _MAX_SUBSCRIPTIONS:
             text = f"{subscriptions} subscriptions, over the limit of {_MAX_SUBSCRIPTIONS}"
         else:

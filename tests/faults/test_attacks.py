@@ -26,6 +26,7 @@ from remoting.frame import pack_head
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from tests.bench.measuring import MemoryWatch
+from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -299,8 +300,8 @@ def test_memory_stays_small_and_a_client_is_served(
 ) -> None:
     with MemoryWatch(broker.pid) as memory, attack(broker), GoodClient(broker) as during:
         time.sleep(2.0)
+        wait_until(lambda: len(during.latencies_ms) >= 20 or bool(during.failures), timeout_s=60)
     assert during.failures == []
-    assert len(during.latencies_ms) >= 20
     assert memory.highest <= MOST_BYTES
     proved(
         f"{attack.__name__.replace('_', ' ')}: p50 {during.at(50) / alone.at(50):.1f} and p99 "
