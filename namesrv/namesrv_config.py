@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from conf.config_fields import NOW, computed, setting
+
+MAX_TOPICS: Final = 500_000
+"""Default of registerMaxTopics: about 200 MB."""
 
 
 def default_kv_config_path() -> str:
@@ -49,6 +53,12 @@ class NamesrvConfig:
         "",
         "peers that may register brokers at addresses other than their own (NAT, containers, hosts "
         "with several addresses), in the same syntax; * for everybody, as in RocketMQ",
+    )
+    register_max_topics: int = setting(
+        MAX_TOPICS,
+        "most topics that all brokers together register, each counted once for every broker name; "
+        "a registration beyond it is refused",
+        ge=1,
     )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",

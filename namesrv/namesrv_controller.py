@@ -71,7 +71,7 @@ class NamesrvController:
         """
         self._now_ms = now_ms or _monotonic_ms
         self._listening = listening
-        self.route_info_manager = RouteInfoManager()
+        self.route_info_manager = RouteInfoManager(config.register_max_topics)
         self._kv_config_manager = KVConfigManager(Path(config.kv_config_path))
         self._config_manager = ConfigManager(config, server_config)
         processor = DefaultRequestProcessor(

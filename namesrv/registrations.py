@@ -34,6 +34,12 @@ class BrokerRegistration:
     enable_acting_master: bool = False
     zone_name: str | None = None
 
+    def __str__(self) -> str:
+        return (
+            f"broker {self.broker_name}[{self.broker_id}] of cluster {self.cluster_name}: ha "
+            f"{self.ha_server_addr}, address {self.broker_addr}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerResult:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from namesrv.namesrv_config import MAX_TOPICS
+from namesrv.registration_limits import check_room, check_size
 from namesrv.registrations import BrokerLiveInfo, BrokerRegistration, RegisterBrokerResult
 from namesrv.topic_queue_table import TopicQueueTable
 from remoting.body.data_version import DataVersion
@@ -47,9 +49,10 @@ class RouteInfoManager:
     the same tables under one lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_topics: int = MAX_TOPICS) -> None:
+        """max_topics: registerMaxTopics."""
         self._lock = threading.Lock()
-        self._topic_queue_table: Final = TopicQueueTable()
+        self._topic_queue_table: Final = TopicQueueTable(max_topics)
         self._broker_addr_table: dict[str, _BrokerName] = {}
         self._cluster_addr_table: dict[str, set[str]] = {}
         self._broker_live_table: dict[str, BrokerLiveInfo] = {}
@@ -67,15 +70,23 @@ class RouteInfoManager:
     def register_broker(
         self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
     ) -> RegisterBrokerResult:
-        """Process a registration; returns the master's addresses to a slave."""
+        """Process a registration; returns the master's addresses to a slave. Raises RequestError
+        for one beyond the limits (registration_limits.py)."""
+        check_size(registration)
         with self._lock:
+            names = {name: broker.addrs for name, broker in self._broker_addr_table.items()}
+            check_room(registration, connection.connection_id, self._broker_live_table, names)
             return self._register(registration, connection, now_ms)
 
     def _register(
         self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
     ) -> RegisterBrokerResult:
-        self._revision += 1
         name, address = registration.broker_name, registration.broker_addr
+        if registration.broker_id == MASTER_ID and self._is_changed(
+            address, registration.data_version
+        ):
+            self._topic_queue_table.check(name, registration.topic_configs)
+        self._revision += 1
         self._cluster_addr_table.setdefault(registration.cluster_name, set()).add(name)
         broker = self._broker_addr_table.get(name)
         if broker is None:
@@ -89,7 +100,7 @@ class RouteInfoManager:
         old_address = broker.addrs.get(registration.broker_id)
         broker.addrs[registration.broker_id] = address
         if old_address != address:
-            _log_new_address(registration, old_address)
+            log.info("%s (was %s)", registration, old_address)
         if registration.broker_id == MASTER_ID and (
             old_address is None or self._is_changed(address, registration.data_version)
         ):
@@ -181,7 +192,7 @@ class RouteInfoManager:
         """UNREGISTER_BROKER (104): remove the address from its broker name (by address, as in
         5.3.3: a successor that already has the id remains)."""
         with self._lock:
-            self._drop(broker_addr, f"unregistered by {broker_name}")
+            self._drop([broker_addr], f"unregistered by {broker_name}")
 
     def on_channel_destroy(self, connection_id: int, reason: str) -> list[str]:
         """A connection was closed: drop and return the addresses registered over it."""
@@ -191,8 +202,8 @@ class RouteInfoManager:
                 for address, live in self._broker_live_table.items()
                 if live.connection.connection_id == connection_id
             ]
-            for address in gone:
-                self._drop(address, f"connection closed: {reason}")
+            if gone:
+                self._drop(gone, f"connection closed: {reason}")
             return gone
 
     def scan_not_active_broker(self, now_ms: int) -> list[BrokerLiveInfo]:
@@ -203,28 +214,35 @@ class RouteInfoManager:
                 for live in self._broker_live_table.values()
                 if live.last_update_ms + live.timeout_ms < now_ms
             ]
-            for live in expired:
-                self._drop(live.broker_addr, f"silent for {live.timeout_ms} ms")
+            if expired:
+                silent = ", ".join(f"{live.timeout_ms} ms" for live in expired)
+                self._drop([live.broker_addr for live in expired], f"silent for {silent}")
             return expired
 
-    def _drop(self, address: str, reason: str) -> None:
+    def _drop(self, addresses: Collection[str], reason: str) -> None:
+        """Together: each walk over a table is made once, however many they are."""
         self._revision += 1
-        known = self._broker_live_table.pop(address, None) is not None
-        log.info("broker %s: %s, %s", address, "dropped" if known else "unknown", reason)
-        self._filter_server_table.pop(address, None)
-        for name, broker in list(self._broker_addr_table.items()):
-            _remove_other_ids(broker.addrs, address, None)
-            if not broker.addrs:
-                self._drop_name(name)
+        for address in addresses:
+            known = self._broker_live_table.pop(address, None) is not None
+            log.info("broker %s: %s, %s", address, "dropped" if known else "unknown", reason)
+            self._filter_server_table.pop(address, None)
+        gone = frozenset(addresses)
+        for broker in self._broker_addr_table.values():
+            for broker_id in [i for i, held in broker.addrs.items() if held in gone]:
+                del broker.addrs[broker_id]
+        self._drop_names({n for n, broker in self._broker_addr_table.items() if not broker.addrs})
 
-    def _drop_name(self, broker_name: str) -> None:
-        log.info("broker name %s: dropped, it has no address left", broker_name)
-        del self._broker_addr_table[broker_name]
+    def _drop_names(self, broker_names: set[str]) -> None:
+        if not broker_names:
+            return
+        log.info("broker names %s: dropped, no address is left", ", ".join(sorted(broker_names)))
+        for name in broker_names:
+            del self._broker_addr_table[name]
         for cluster, names in list(self._cluster_addr_table.items()):
-            names.discard(broker_name)
+            names -= broker_names
             if not names:
                 del self._cluster_addr_table[cluster]
-        self._topic_queue_table.remove_broker_name(broker_name)
+        self._topic_queue_table.remove_broker_names(broker_names)
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -236,7 +254,7 @@ class RouteInfoManager:
                 self._topic_queue_table.delete(topic)
             else:
                 names = self._cluster_addr_table.get(cluster_name, set())
-                self._topic_queue_table.remove(topic, tuple(names))
+                self._topic_queue_table.remove(topic, names)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
         """REGISTER_TOPIC_IN_NAMESRV (217, 5.x). False, and no change: an unknown broker name."""
@@ -368,19 +386,7 @@ class RouteInfoManager:
             }
 
 
-def _remove_other_ids(addrs: dict[int, str], address: str, kept_id: int | None) -> None:
+def _remove_other_ids(addrs: dict[int, str], address: str, kept_id: int) -> None:
     """Remove `address` from `addrs` under every id but `kept_id`."""
     for broker_id in [i for i, held in addrs.items() if held == address and i != kept_id]:
         del addrs[broker_id]
-
-
-def _log_new_address(registration: BrokerRegistration, old_address: str | None) -> None:
-    log.info(
-        "broker %s[%s] of cluster %s: address %s (was %s), ha %s",
-        registration.broker_name,
-        registration.broker_id,
-        registration.cluster_name,
-        registration.broker_addr,
-        old_address,
-        registration.ha_server_addr,
-    )

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
+from namesrv.registration_limits import check_topics
 from remoting.body.route import QueueData
 from remoting.body.topic_config import TopicConfig
 
@@ -24,7 +25,10 @@ _TOPICS_LOGGED: Final = 100
 class TopicQueueTable:
     """Topic to broker name to queues. Guarded by: the lock of RouteInfoManager."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """most: the largest number of pairs of a topic and a broker name."""
+        self._most = most
+        self._pairs = 0
         self._table: dict[str, dict[str, QueueData]] = {}
 
     def __len__(self) -> int:
@@ -53,7 +57,7 @@ class TopicQueueTable:
         ]
 
     def update(self, broker_name: str, configs: Mapping[str, TopicConfig]) -> None:
-        """Take over the topics of a broker name's registration."""
+        """Take over the topics of a broker name's registration, after `check`."""
         changed: list[str] = []
         for topic, config in configs.items():
             queue_data = QueueData(
@@ -65,6 +69,7 @@ class TopicQueueTable:
             )
             by_name = self._table.setdefault(config.topic_name or topic, {})
             old = by_name.get(broker_name)
+            self._pairs += old is None
             if old != queue_data:
                 by_name[broker_name] = queue_data
                 changed.append(topic)
@@ -75,8 +80,20 @@ class TopicQueueTable:
             log.info("broker %s: and %s more topics, up to %s", broker_name, more, changed[-1])
 
     def add(self, topic: str, queue_datas: Mapping[str, QueueData]) -> None:
-        """Add the broker names of `queue_datas` to the topic, or replace their queues."""
-        self._table.setdefault(topic, {}).update(queue_datas)
+        """Add the broker names of `queue_datas` to the topic, or replace their queues. Raises
+        RequestError, and changes nothing, if they are too many."""
+        for broker_name in queue_datas:
+            self.check(broker_name, [topic])
+        by_name = self._table.setdefault(topic, {})
+        self._pairs -= len(by_name)
+        by_name.update(queue_datas)
+        self._pairs += len(by_name)
+
+    def check(self, broker_name: str, topics: Iterable[str]) -> None:
+        """Raises RequestError if the table has no room for those topics of the broker name."""
+        new = sum(broker_name not in self._table.get(topic, ()) for topic in topics)
+        if new:
+            check_topics(broker_name, self._pairs, new, self._most)
 
     def change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
         """Change the permissions of all topics of a broker name; returns their number."""
@@ -90,29 +107,32 @@ class TopicQueueTable:
 
     def delete(self, topic: str) -> None:
         """Delete the topic, whoever serves it."""
-        self._table.pop(topic, None)
+        self._pairs -= len(self._table.pop(topic, ()))
 
-    def remove(self, topic: str, broker_names: Iterable[str]) -> None:
+    def remove(self, topic: str, broker_names: AbstractSet[str]) -> None:
         """Remove the broker names from the topic."""
         if self._remove(topic, broker_names):
             log.info("topic %s: removed, no broker serves it any longer", topic)
 
-    def remove_broker_name(self, broker_name: str) -> None:
-        """Remove the broker name from all topics."""
-        gone = [topic for topic in list(self._table) if self._remove(topic, (broker_name,))]
+    def remove_broker_names(self, broker_names: AbstractSet[str]) -> None:
+        """Remove the broker names from all topics: one walk, however many they are."""
+        served = self.topics_of(broker_names)
+        gone = [topic for topic in served if self._remove(topic, broker_names)]
         for topic in gone[:_TOPICS_LOGGED]:
             log.info("topic %s: removed, no broker serves it any longer", topic)
         if len(gone) > _TOPICS_LOGGED:
             more = len(gone) - _TOPICS_LOGGED
-            log.info("broker name %s: and %s more topics, up to %s", broker_name, more, gone[-1])
+            names = ", ".join(sorted(broker_names))
+            log.info("broker name %s: and %s more topics, up to %s", names, more, gone[-1])
 
-    def _remove(self, topic: str, broker_names: Iterable[str]) -> bool:
+    def _remove(self, topic: str, broker_names: AbstractSet[str]) -> bool:
         """True if no broker serves the topic any longer."""
         by_name = self._table.get(topic)
         if by_name is None:
             return False
-        for broker_name in broker_names:
-            by_name.pop(broker_name, None)
+        for broker_name in [name for name in by_name if name in broker_names]:
+            del by_name[broker_name]
+            self._pairs -= 1
         if by_name:
             return False
         del self._table[topic]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from broker.client.client_channel_info import ClientChannelInfo
@@ -157,6 +157,8 @@ class ConsumerManager:
         self._listener = listener
         self._lock = threading.Lock()
         self._groups: dict[str, ConsumerGroupInfo] = {}
+        self._groups_of: dict[ConnectionLike, set[str]] = {}
+        """The groups of each connection: closing one must not look at those of everybody."""
 
     # -- lookups, no lock -----------------------------------------------------------------------
 
@@ -204,6 +206,10 @@ class ConsumerManager:
         groups = self._groups.copy()
         return [name for name, info in groups.items() if topic in info.subscriptions]
 
+    def groups_of(self, connection: ConnectionLike) -> Collection[str]:
+        """The groups that the connection is in: a copy."""
+        return frozenset(self._groups_of.get(connection, ()))
+
     def connections_of(self, group: str) -> list[ConnectionLike]:
         """Connections of the live members."""
         info = self._groups.get(group)
@@ -226,6 +232,7 @@ class ConsumerManager:
             changed = found.update_subscriptions(data.subscription_data_set) or is_new
             # A group is published to the lookups only after it is complete.
             self._groups[group] = found
+            self._groups_of.setdefault(info.connection, set()).add(group)
             connections = found.connections()
         if changed and notify:
             self._listener.on_change(group, connections)
@@ -246,9 +253,7 @@ class ConsumerManager:
         with self._lock:
             left = {
                 group: self._remove(group, connection, "connection closed")
-                for group in [
-                    name for name, info in self._groups.items() if connection in info.members
-                ]
+                for group in sorted(self._groups_of.get(connection, ()))
             }
         for group, connections in left.items():
             self._notify_remaining(group, connections, notify=True)
@@ -288,6 +293,10 @@ class ConsumerManager:
         member = info.members.pop(connection, None)
         if member is None:
             return None
+        groups = self._groups_of[connection]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[connection]
         log.info("group %s: consumer %r removed: %s", group, member, reason)
         if not info.members:
             del self._groups[group]

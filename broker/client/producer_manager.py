@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections.abc import Collection
 from typing import Final
 
 from broker.client.client_channel_info import ClientChannelInfo
@@ -33,6 +34,8 @@ class ProducerManager:
         self._clock = clock
         self._lock = threading.Lock()
         self._groups: dict[str, dict[ConnectionLike, ClientChannelInfo]] = {}
+        self._groups_of: dict[ConnectionLike, set[str]] = {}
+        """The groups of each connection: closing one must not look at those of everybody."""
         self._clients: dict[str, ConnectionLike] = {}
         self._round_robin = itertools.count()
 
@@ -45,6 +48,7 @@ class ProducerManager:
                 known.last_update_ms = info.last_update_ms
             else:
                 table[info.connection] = info
+                self._groups_of.setdefault(info.connection, set()).add(group)
                 log.info("producer group %s: new %r", group, info)
             self._clients[info.client_id] = info.connection
         if not info.connection.is_open:
@@ -59,7 +63,7 @@ class ProducerManager:
     def on_connection_close(self, connection: ConnectionLike) -> None:
         """Remove a closed connection from all of its groups."""
         with self._lock:
-            for group in [group for group, table in self._groups.items() if connection in table]:
+            for group in sorted(self._groups_of.get(connection, ())):
                 self._remove(group, connection, "connection closed")
 
     def scan_not_active_channel(self) -> list[ConnectionLike]:
@@ -88,11 +92,19 @@ class ProducerManager:
         log.info("producer group %s: %r removed: %s", group, info, reason)
         if not table:
             del self._groups[group]
-        still_there = any(connection in other for other in self._groups.values())
-        if not still_there and self._clients.get(info.client_id) is connection:
+        left = self._groups_of[connection]
+        left.discard(group)
+        if left:
+            return
+        del self._groups_of[connection]
+        if self._clients.get(info.client_id) is connection:
             del self._clients[info.client_id]
 
     # -- lookups, no lock -----------------------------------------------------------------------
+
+    def groups_of(self, connection: ConnectionLike) -> Collection[str]:
+        """The groups that the connection is in: a copy."""
+        return frozenset(self._groups_of.get(connection, ()))
 
     def find_connection(self, client_id: str) -> ConnectionLike | None:
         """The newest connection of a client id (request-reply)."""

@@ -3,7 +3,8 @@
 A lock belongs to (group, topic, broker name, queue id) and to a client id. It expires
 REBALANCE_LOCK_MAX_LIVE_MS after the owner last renewed it. In memory only: after a restart every
 queue is unlocked, and clients renew every 20 s. Called by pool threads; one lock guards everything.
-Knows no connection.
+Expired locks are removed when many have been made since the last time, and what all clients hold
+together is bounded; RocketMQ keeps a lock until it is given back. Knows no connection.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ log = logging.getLogger(__name__)
 
 REBALANCE_LOCK_MAX_LIVE_MS: Final = 60_000
 """Java: system property rocketmq.broker.rebalance.lockMaxLiveTime."""
+MAX_LOCKS: Final = 100_000
+"""Of all groups, about 30 MB. Beyond it a free queue is not locked, as if another had it."""
+_CLEAN_AFTER: Final = 10_000
+"""New locks between two removals of the expired ones."""
+_CLEAN_PAUSE_MS: Final = 1_000
+"""Between two such removals while the table is full."""
 
 
 class _LockEntry:
@@ -35,11 +42,21 @@ class _LockEntry:
 class RebalanceLockManager:
     """Locks of ordered consumption. Owned by: `_lock`."""
 
-    def __init__(self, clock: Clock, *, max_live_ms: int = REBALANCE_LOCK_MAX_LIVE_MS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_live_ms: int = REBALANCE_LOCK_MAX_LIVE_MS,
+        max_locks: int = MAX_LOCKS,
+    ) -> None:
         self._clock = clock
         self._max_live_ms = max_live_ms
+        self._max_locks = max_locks
         self._lock = threading.Lock()
         self._groups: dict[str, dict[MessageQueue, _LockEntry]] = {}
+        self._count = 0
+        self._clean_at = _CLEAN_AFTER
+        self._clean_ms = 0
 
     def try_lock_batch(
         self, group: str, queues: Iterable[MessageQueue], client_id: str
@@ -48,8 +65,32 @@ class RebalanceLockManager:
         order."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
+            if self._count >= self._clean_at or self._is_full_for_long(now_ms):
+                self._remove_expired(now_ms)
             table = self._groups.setdefault(group, {})
-            return [queue for queue in queues if self._try(table, queue, client_id, now_ms)]
+            held = [queue for queue in queues if self._try(table, queue, client_id, now_ms)]
+            if not table:
+                del self._groups[group]
+        return held
+
+    def _is_full_for_long(self, now_ms: int) -> bool:
+        return self._count >= self._max_locks and now_ms - self._clean_ms >= _CLEAN_PAUSE_MS
+
+    def _remove_expired(self, now_ms: int) -> None:
+        oldest_ms = now_ms - self._max_live_ms
+        for group, table in list(self._groups.items()):
+            for queue in [key for key, entry in table.items() if entry.last_update_ms < oldest_ms]:
+                del table[queue]
+            if not table:
+                del self._groups[group]
+        self._count = sum(map(len, self._groups.values()))
+        self._clean_at = self._count + _CLEAN_AFTER
+        self._clean_ms = now_ms
+        if self._count >= self._max_locks:
+            log.warning(
+                "%s queues are locked, the most that are: no other is locked until some expire",
+                self._count,
+            )
 
     def _try(
         self,
@@ -60,7 +101,10 @@ class RebalanceLockManager:
     ) -> bool:
         entry = table.get(queue)
         if entry is None:
+            if self._count >= self._max_locks:
+                return False
             table[queue] = _LockEntry(client_id, now_ms)
+            self._count += 1
             return True
         if entry.client_id != client_id:
             if now_ms - entry.last_update_ms <= self._max_live_ms:
@@ -85,6 +129,7 @@ class RebalanceLockManager:
                     )
                     continue
                 del table[queue]
+                self._count -= 1
             if not table:
                 self._groups.pop(group, None)
 

@@ -5,7 +5,8 @@ ring of changed rows tells which queues have advanced. A woken pull runs again; 
 matches its tags, it is held again and continues from the last examined offset. Follows
 PullRequestHoldService of RocketMQ, with two differences in favour of clients: timeouts are detected
 within a second (RocketMQ: five), and a filtered pull is not answered for messages that do not
-match, unless there are more of them than one pull examines. The cost of a clock tick depends on the
+match, unless there are more of them than one pull examines. How many are held is bounded
+(hold_quota.py). The cost of a clock tick depends on the
 number of due pulls, not of held ones (docs/costs.md).
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from broker.longpolling.hold_quota import HoldQuota
 from broker.longpolling.pull_header import HeldPull
 
 SCAN_PERIOD_MS: Final = 1_000
@@ -37,8 +39,9 @@ class HoldFigures:
 class PullRequestHoldService:
     """Held pulls by queue. Owned by: the loop thread."""
 
-    def __init__(self, run_again: RunAgain) -> None:
+    def __init__(self, run_again: RunAgain, quota: HoldQuota | None = None) -> None:
         self._run_again = run_again
+        self._quota = quota or HoldQuota()
         self._held: dict[QueueKey, list[HeldPull]] = {}
         self._due: dict[int, set[QueueKey]] = {}
         """Clock period to the queues with a pull that may time out in it."""
@@ -53,10 +56,13 @@ class PullRequestHoldService:
         """For the runtime information."""
         return HoldFigures(sum(map(len, self._held.values())), len(self._held))
 
-    def hold(self, key: QueueKey, pull: HeldPull) -> None:
-        """Hold `pull` until `key` advances."""
+    def hold(self, key: QueueKey, pull: HeldPull) -> bool:
+        """Hold `pull` until `key` advances; False if its connection holds too much already."""
+        if not self._quota.take(key, pull):
+            return False
         self._held.setdefault(key, []).append(pull)
         self._note(key, pull)
+        return True
 
     def _note(self, key: QueueKey, pull: HeldPull) -> None:
         self._due.setdefault(pull.deadline_ms // SCAN_PERIOD_MS, set()).add(key)
@@ -87,7 +93,10 @@ class PullRequestHoldService:
 
     def _sweep(self) -> None:
         for key, pulls in list(self._held.items()):
-            if not all(pull.request.connection.is_open for pull in pulls):
+            gone = [pull for pull in pulls if not pull.request.connection.is_open]
+            if gone:
+                for pull in gone:
+                    self._quota.give_back(key, pull)
                 pulls[:] = [pull for pull in pulls if pull.request.connection.is_open]
                 if not pulls:
                     del self._held[key]
@@ -97,6 +106,7 @@ class PullRequestHoldService:
         kept: list[HeldPull] = []
         for pull in self._held.pop(key):
             if not pull.request.connection.is_open:
+                self._quota.give_back(key, pull)
                 continue
             if now_ms is None:
                 answered = self._run_again(pull, False)
@@ -104,7 +114,9 @@ class PullRequestHoldService:
                 answered = self._run_again(pull, True)
             else:
                 answered = False
-            if not answered:
+            if answered:
+                self._quota.give_back(key, pull)
+            else:
                 kept.append(pull)
         if kept:
             self._held.setdefault(key, []).extend(kept)

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 _MAX_SUBSCRIPTIONS: Final = 10_000
 """Of one heartbeat, over all of its groups."""
+_LONGEST_NAME: Final = 255
+"""Characters of the client id and of each group."""
 _MAX_BYTES: Final = 2 << 20
 """Of one heartbeat: a longer one is not even parsed, which would take 0.1 s of everybody's time."""
 
@@ -87,7 +89,7 @@ class ClientManageProcessor(TableProcessor):
             text = f"a heartbeat of {len(request.body)} bytes, over the limit of {_MAX_BYTES}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, text)
         heartbeat = HeartbeatData.from_json_bytes(request.body)
-        self._check_size(heartbeat)
+        self._check_size(connection, heartbeat)
         for consumer in heartbeat.consumer_data_set:
             if self._groups.find(consumer.group_name) is None:
                 validate_group(consumer.group_name)
@@ -151,13 +153,23 @@ class ClientManageProcessor(TableProcessor):
             )
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 
-    def _check_size(self, heartbeat: HeartbeatData) -> None:
-        """Raises RequestError before anything is made of a heartbeat that names too much."""
+    def _check_size(self, connection: ConnectionLike, heartbeat: HeartbeatData) -> None:
+        """Raises RequestError before anything is made of a heartbeat that names too much, or too
+        much together with what the connection's earlier ones named and 35 did not take back."""
         consumers, producers = heartbeat.consumer_data_set, heartbeat.producer_data_set
-        groups, most = len(consumers) + len(producers), self.config.heartbeat_max_groups
+        consumed, produced = (
+            each.groups_of(connection) for each in (self._consumers, self._producers)
+        )
+        groups = len({*consumed, *(each.group_name for each in consumers)})
+        groups += len({*produced, *(each.group_name for each in producers)})
+        most = self.config.heartbeat_max_groups
+        named = [*(each.group_name for each in consumers), *(each.group_name for each in producers)]
+        longest = max(map(len, [heartbeat.client_id, *named]))
         subscriptions = sum(len(each.subscription_data_set) for each in consumers)
         if groups > most:
             text = f"{groups} groups, over the limit of {most} (heartbeatMaxGroups)"
+        elif longest > _LONGEST_NAME:
+            text = f"a client or group with {longest} characters, over the limit of {_LONGEST_NAME}"
         elif subscriptions > _MAX_SUBSCRIPTIONS:
             text = f"{subscriptions} subscriptions, over the limit of {_MAX_SUBSCRIPTIONS}"
         else:

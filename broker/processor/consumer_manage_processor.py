@@ -1,8 +1,8 @@
 """ConsumerManageProcessor: the members (38) and the offsets (14, 15) of a group.
 
 Cheap: dict lookups, and for 14 without a stored offset one read of the consume queue; runs on the
-loop's thread or in a pool. Follows ConsumerManageProcessor of RocketMQ. Offsets are stored as sent;
-names are checked where they are new (remoting/resource_names.py), the queue is not.
+loop's thread or in a pool. Follows ConsumerManageProcessor of RocketMQ. Offsets are stored as sent,
+but only for groups, topics and queues that exist: each row is kept for good.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from broker.store_access.store_protocols import QueueOffsets
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.client_connection import GetConsumerListByGroupResponseBody
 from remoting.command_custom_header import decode_header, encode_header
+from remoting.errors import RequestError
 from remoting.headers.consumer import (
     GetConsumerListByGroupRequestHeader,
     QueryConsumerOffsetRequestHeader,
@@ -26,7 +27,6 @@ from remoting.headers.consumer import (
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
-from remoting.resource_names import validate_group, validate_topic
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -84,25 +84,30 @@ class ConsumerManageProcessor(TableProcessor):
     ) -> RemotingCommand:
         """15: the group has consumed the queue up to this offset."""
         header = decode_header(UpdateConsumerOffsetRequestHeader, request.ext_fields)
-        group, topic = header.consumer_group, header.topic
-        if self._consumer_offsets.query_offset(group, topic, header.queue_id) is None:
-            self._check_names(header)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if self._consumer_offsets.query_offset(group, topic, queue_id) is None:
+            self._check_exists(group, topic, queue_id)
         self._consumer_offsets.commit_offset(
-            connection.remote_address,
-            header.consumer_group,
-            header.topic,
-            header.queue_id,
-            header.commit_offset,
+            connection.remote_address, group, topic, queue_id, header.commit_offset
         )
         return request.response(ResponseCode.SUCCESS, ext_fields={})
 
-    def _check_names(self, header: UpdateConsumerOffsetRequestHeader) -> None:
-        """Raises RequestError if the first offset of a group in a queue brings a name that is
-        against the rule; one that a table has is known from before."""
-        if self._find_topic(header.topic) is None:
-            validate_topic(header.topic)
-        if self._find_group(header.consumer_group) is None:
-            validate_group(header.consumer_group)
+    def _check_exists(self, group: str, topic: str, queue_id: int) -> None:
+        """Raises RequestError, with the remarks of 5.3.3, for the first offset of a group in a
+        queue if one of them does not exist. (4.9.8 stores it: a client may fill the memory.)"""
+        if self._find_group(group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!"
+            )
+        config = self._find_topic(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < queues:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] has {queues} queues",
+            )
 
     def query_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -53,6 +53,9 @@ _PERM_READ: Final = 4
 _SCAN_UNITS: Final = 800
 _BLANK_UNIT_SIZE: Final = 0x7FFFFFFF
 
+_LONGEST_HOLD_MS: Final = 3_600_000
+"""RocketMQ's clients ask for 20 s; without a limit a peer could have each pull noted for good."""
+
 _decode_frame: Final = msgspec.json.Decoder(PullFrame, strict=False).decode
 
 _NUMBER: Final = b'"%d"'
@@ -233,14 +236,14 @@ class PullMessageProcessor:
                 since_ms=now_ms,
                 deadline_ms=now_ms + self._hold_ms(header),
             )
-            self.hold_service.hold((header.topic, header.queueId), held)
-            return
+            if self.hold_service.hold((header.topic, header.queueId), held):
+                return
         self._stats.add_answers(request.code, read.code)
         self._answer(request, read, group)
 
     def _hold_ms(self, header: PullHeader) -> int:
         if self._settings.long_polling_enable:
-            return max(header.suspendTimeoutMillis, 0)
+            return min(max(header.suspendTimeoutMillis, 0), _LONGEST_HOLD_MS)
         return self._settings.short_polling_time_ms
 
     def _run_again(self, pull: HeldPull, time_is_up: bool) -> bool:

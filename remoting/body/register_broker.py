@@ -22,8 +22,9 @@ from remoting.errors import BodyError
 from remoting.mq_version import V3_0_11
 from remoting.remoting_serializable import JsonError, dumps_java, loads_lenient
 
-MAX_INFLATED: Final = 256 * 1024 * 1024
-"""Largest size in bytes of an inflated body; a frame of 16 MiB could hold 1000 times as much."""
+MAX_INFLATED: Final = 32 * 1024 * 1024
+"""Largest size in bytes of an inflated body: some 500,000 topics. A frame of 16 MiB could hold 1000
+times as much."""
 
 COMPRESSION_LEVEL: Final = 9
 INT32: Final = Struct(">i")

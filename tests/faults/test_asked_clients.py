@@ -7,6 +7,7 @@ from pathlib import Path
 from remoting.body.heartbeat import HeartbeatData
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import ResetOffsetBody
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.remoting_command import RemotingCommand
 from tests.broker.client.test_consumer_manager import data_of
 from tests.remoting.test_remoting_server import Peer
@@ -56,6 +57,7 @@ def test_others_are_served_while_clients_are_asked(tmp_path: Path) -> None:
 def test_a_reset_reaches_the_client(tmp_path: Path) -> None:
     with OurBroker(tmp_path, brokerName="b").start() as broker, broker.client() as operator:
         assert operator.send("T", 0, b"x").code == 0
+        operator.call(200, {}, SubscriptionGroupConfig(group_name="g").to_json_bytes())
         fields = {"topic": "T", "group": "g", "timestamp": -1, "isForce": "true"}
         for queue_id in range(4):
             commit = {"consumerGroup": "g", "topic": "T", "queueId": queue_id, "commitOffset": 0}

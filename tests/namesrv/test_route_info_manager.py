@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv.registration_limits import MAX_BROKERS, MAX_BROKERS_OF_A_CONNECTION
 from namesrv.registrations import (
     BROKER_CHANNEL_EXPIRED_MS,
     BrokerRegistration,
@@ -18,9 +19,11 @@ from namesrv.registrations import (
 )
 from namesrv.route_bodies import RouteBodies
 from namesrv.route_info_manager import RouteInfoManager
+from namesrv.topic_queue_table import TopicQueueTable
 from remoting.body.data_version import DataVersion
 from remoting.body.route import QueueData
 from remoting.body.topic_config import TopicConfig
+from remoting.errors import RequestError
 
 CONN_A: Any = SimpleNamespace(connection_id=1)
 CONN_B: Any = SimpleNamespace(connection_id=2)
@@ -541,3 +544,108 @@ def test_of_many_topics_the_log_names_the_first_hundred(caplog: pytest.LogCaptur
     assert lines.count("topic T099: removed, no broker serves it any longer") == 1
     assert lines[-1] == "broker name broker-a: and 3 more topics, up to T102"
     assert manager.get_all_topic_list() == []
+
+
+# -- limits ------------------------------------------------------------------------------------
+
+
+def connection(number: int) -> Any:
+    return SimpleNamespace(connection_id=number)
+
+
+def test_one_connection_registers_so_many_brokers() -> None:
+    """As names, or as addresses of one name. RocketMQ has no limit."""
+    manager = RouteInfoManager()
+    for number in range(MAX_BROKERS_OF_A_CONNECTION):
+        manager.register_broker(registration(f"b{number}"), CONN_A, 0)
+    before = manager.sizes()
+    for refused in (
+        registration("new"),
+        registration("b1", 1),
+        registration("new", broker_addr="b1-0:10911"),
+    ):
+        with pytest.raises(RequestError, match="a new broker, over the limit of 100 of one conn"):
+            manager.register_broker(refused, CONN_A, 0)
+    assert manager.sizes() == before
+    manager.register_broker(registration("b1"), CONN_A, 0)
+    manager.register_broker(registration("new"), CONN_B, 0)
+
+
+def test_so_many_brokers_are_registered_together() -> None:
+    manager = RouteInfoManager()
+    for number in range(MAX_BROKERS):
+        manager.register_broker(registration(f"b{number}"), connection(number), 0)
+    with pytest.raises(RequestError, match="a new broker, over the limit of 2000"):
+        manager.register_broker(registration("new"), CONN_B, 0)
+    manager.register_broker(registration("b7"), connection(9_999), 0)
+    manager.on_channel_destroy(8, "closed")
+    manager.register_broker(registration("new"), connection(8), 0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster_name": "x" * 256},
+        {"name": "x" * 256},
+        {"broker_addr": "x" * 256},
+        {"ha_server_addr": "x" * 256},
+        {"zone_name": "x" * 256},
+        {"filter_servers": ("x" * 256,)},
+        {"filter_servers": ("x",) * 101},
+        {"topic_configs": topics("x" * 256)},
+        {"topic_configs": {"T": TopicConfig(topic_name="x" * 256)}},
+    ],
+)
+def test_nothing_long_is_kept(changes: dict[str, Any]) -> None:
+    manager = RouteInfoManager()
+    with pytest.raises(RequestError, match="over the limit"):
+        manager.register_broker(registration(**changes), CONN_A, 0)
+    assert set(manager.sizes().values()) == {0}
+
+
+def test_topics_are_bounded_over_all_brokers() -> None:
+    manager = RouteInfoManager(max_topics=5)
+    manager.register_broker(registration("a", topic_configs=topics("T", "U")), CONN_A, 0)
+    manager.register_broker(registration("b", topic_configs=topics("T", "U")), CONN_B, 0)
+    before = manager.sizes()
+    refusal = (
+        "2 new topics of broker c beside 4 of all brokers, over the limit of 5: raise "
+        "registerMaxTopics of this name server"
+    )
+    with pytest.raises(RequestError) as caught:
+        manager.register_broker(registration("c", topic_configs=topics("T", "V")), CONN_B, 0)
+    assert caught.value.remark == refusal
+    assert manager.sizes() == before
+    newer = DataVersion(counter=2, timestamp=1000)
+    manager.register_broker(
+        registration("a", topic_configs=topics("T", "U", "V"), data_version=newer), CONN_A, 0
+    )
+    with pytest.raises(RequestError, match="1 new topics of broker b beside 5"):
+        manager.register_topic("V", [QueueData(broker_name="b")])
+    assert set(perms(manager, "V")) == {"a"}
+    manager.delete_topic("V")
+    manager.unregister_broker("b", "b-0:10911")
+    manager.register_broker(registration("c", topic_configs=topics("T", "U", "V")), CONN_B, 0)
+    assert set(perms(manager, "V")) == {"c"}
+
+
+def test_all_brokers_of_a_connection_are_dropped_in_one_walk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One walk over all topics for each took minutes, on the loop."""
+    manager = RouteInfoManager()
+    for number in range(50):
+        manager.register_broker(registration(f"b{number}", cluster_name=f"C{number}"), CONN_A, 0)
+    manager.register_broker(registration("stays"), CONN_B, 0)
+    walks: list[int] = []
+    remove = TopicQueueTable.remove_broker_names
+
+    def counted(table: TopicQueueTable, names: Any) -> None:
+        walks.append(len(names))
+        remove(table, names)
+
+    monkeypatch.setattr(TopicQueueTable, "remove_broker_names", counted)
+    assert len(manager.on_channel_destroy(1, "closed")) == 50
+    assert walks == [50]
+    assert set(perms(manager, "T")) == {"stays"}
+    assert manager.get_all_cluster_info().cluster_addr_table == {"C": ["stays"]}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.producer_manager import CHANNEL_EXPIRED_MS, ProducerManager
+from remoting.request_processor import ConnectionLike
 from tests.broker.broker_fakes import FakeClock, FakeConnection
 
 
@@ -105,3 +108,32 @@ def test_available_connections_take_turns() -> None:
         connection.is_open = False
     assert world.manager.find_available("g") is None
     assert world.manager.find_available("unknown") is None
+
+
+def test_closing_a_connection_looks_at_its_own_groups_alone() -> None:
+    """It once took the square of all groups, on the loop."""
+    world, first, other = World(), FakeConnection(), FakeConnection()
+    world.beat(first, "c1", *(f"first{number}" for number in range(2_000)))
+    world.beat(other, "c2", *(f"other{number}" for number in range(2_000)))
+    assert len(world.manager.groups_of(other)) == 2_000
+    seen = CountedTable(world.manager._groups)
+    world.manager._groups = seen
+    world.manager.on_connection_close(other)
+    assert seen.walks == 0
+    assert not world.manager.groups_of(other)
+    assert world.manager.find_connection("c2") is None
+    assert world.members("first7") == ["c1"]
+
+
+class CountedTable(dict[str, dict[ConnectionLike, ClientChannelInfo]]):
+    """Counts how often somebody walks over all groups."""
+
+    walks = 0
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()

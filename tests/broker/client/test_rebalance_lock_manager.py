@@ -38,6 +38,35 @@ def test_only_the_owner_unlocks() -> None:
     locks.unlock_batch("unknown", [queue(0)], "c1")
 
 
+def test_locks_that_nobody_renews_are_forgotten() -> None:
+    """RocketMQ keeps each until it is given back, whoever asked for it."""
+    clock = FakeClock()
+    locks = RebalanceLockManager(clock)
+    for number in range(20):
+        wanted = [queue(n, f"t{number}") for n in range(1_000)]
+        assert locks.try_lock_batch(f"g{number}", wanted, "c") == wanted
+        clock.advance(REBALANCE_LOCK_MAX_LIVE_MS // 2)
+    assert len(locks._groups) < 15
+    assert sum(map(len, locks._groups.values())) == locks._count < 15_000
+    assert locks.is_locked("g19", queue(0, "t19"), "c")
+
+
+def test_all_locks_together_are_bounded() -> None:
+    clock = FakeClock()
+    locks = RebalanceLockManager(clock, max_locks=3)
+    assert locks.try_lock_batch("g", [queue(n) for n in range(5)], "c") == [
+        queue(n) for n in range(3)
+    ]
+    assert locks.try_lock_batch("h", [queue(0)], "c") == []
+    assert list(locks._groups) == ["g"]
+    clock.advance(REBALANCE_LOCK_MAX_LIVE_MS)
+    assert locks.try_lock_batch("g", [queue(0)], "c") == [queue(0)], "renewed"
+    clock.advance(1_000)
+    assert locks.try_lock_batch("h", [queue(0), queue(1), queue(2)], "d") == [queue(0), queue(1)]
+    locks.unlock_batch("h", [queue(0)], "d")
+    assert locks.try_lock_batch("h", [queue(2)], "d") == [queue(2)]
+
+
 @given(
     st.lists(
         st.tuples(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from tests.broker.broker_fakes import FakeConnection
 
 
 class Service:
@@ -29,7 +30,9 @@ class Service:
         pull: Any = SimpleNamespace(
             name=name,
             deadline_ms=deadline_ms,
-            request=SimpleNamespace(connection=SimpleNamespace(is_open=True)),
+            request=SimpleNamespace(
+                connection=FakeConnection(), header=SimpleNamespace(subscription="*")
+            ),
         )
         self.service.hold(key, pull)
         return pull

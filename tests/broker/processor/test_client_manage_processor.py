@@ -269,6 +269,36 @@ def test_what_one_heartbeat_makes_is_bounded(
     assert not world.consumers.has_group("c0")
 
 
+@pytest.mark.parametrize("place", ["client", "consumer", "producer"])
+def test_long_names_of_a_heartbeat_are_not_kept(tmp_path: Path, place: str) -> None:
+    world = World(tmp_path)
+    name = "x" * 256
+    body = {
+        "clientID": name if place == "client" else "c",
+        "consumerDataSet": [{"groupName": name if place == "consumer" else "g"}],
+        "producerDataSet": [{"groupName": name if place == "producer" else "g"}],
+    }
+    request = RemotingCommand.request(RequestCode.HEART_BEAT, body=json.dumps(body).encode())
+    with pytest.raises(RequestError, match="256 characters, over the limit of 255"):
+        world.client_manage().process_request(world.connection, request)
+    assert world.producers.find_group("g") is None
+
+
+def test_many_heartbeats_of_a_connection_are_bounded_together(tmp_path: Path) -> None:
+    """The same groups may be named again and again, others only in their place."""
+    world = World(tmp_path)
+    processor = world.client_manage()
+    for _ in range(3):
+        processor.process_request(world.connection, heartbeat_of(600, 400))
+    others = heartbeat_of(0, 401)
+    with pytest.raises(RequestError, match="1001 groups, over the limit of 1000"):
+        processor.process_request(world.connection, others)
+    assert world.producers.find_group("p400") is None
+    world.consumers.unregister_consumer("c0", world.connection, notify=False)
+    processor.process_request(world.connection, others)
+    assert world.producers.find_group("p400") is not None
+
+
 def test_the_largest_heartbeat_waits_once(tmp_path: Path) -> None:
     """For all of its new retry topics together, not for one round of the name servers each."""
     world = World(tmp_path)

@@ -39,12 +39,48 @@ def test_new_consumers_of_java_start_at_zero(tmp_path: Path, number: int) -> Non
 def test_commits_of_java(tmp_path: Path, number: int) -> None:
     world = World(tmp_path)
     request, answer = golden(15, number)
-    assert_same_answer(world.ask(world.consumer_manage(), request), answer)
     fields = request.ext_fields
+    world.groups.find_or_create(fields["consumerGroup"])
+    world.topics.create(fields["topic"], 8, 6)
+    assert_same_answer(world.ask(world.consumer_manage(), request), answer)
     stored = world.offsets.query_offset(
         fields["consumerGroup"], fields["topic"], int(fields["queueId"])
     )
     assert stored == int(fields["commitOffset"])
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "queue_id", "code", "remark"),
+    [
+        ("nobody", "t", 0, 26, "Group nobody not exist!"),
+        ("g", "nothing", 0, 17, "Topic nothing not exist!"),
+        ("g", "t", 4, 1, "queueId[4] is illegal, topic:[t] has 4 queues"),
+        ("g", "t", -1, 1, "queueId[-1] is illegal, topic:[t] has 4 queues"),
+    ],
+)
+def test_no_row_for_what_does_not_exist(
+    tmp_path: Path, group: str, topic: str, queue_id: int, code: int, remark: str
+) -> None:
+    """As in 5.3.3. 4.9.8 keeps every row that anybody names, and writes them all every 5 s."""
+    world = World(tmp_path)
+    world.groups.find_or_create("g")
+    world.topics.create("t", 4, 6)
+    request = request_of(
+        15, consumerGroup=group, topic=topic, queueId=str(queue_id), commitOffset="5"
+    )
+    answer = world.ask(world.consumer_manage(), request)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert world.offsets.query_offset(group, topic, queue_id) is None
+    assert world.groups.find("nobody") is None
+
+
+def test_an_offset_that_is_stored_may_change(tmp_path: Path) -> None:
+    """Though its topic has fewer queues now, or is gone: the client is told nothing new."""
+    world = World(tmp_path)
+    world.offsets.commit_offset("192.0.2.1:1", "g", "gone", 9, 5)
+    request = request_of(15, consumerGroup="g", topic="gone", queueId="9", commitOffset="6")
+    assert world.ask(world.consumer_manage(), request).code == ResponseCode.SUCCESS
+    assert world.offsets.query_offset("g", "gone", 9) == 6
 
 
 FIRST = StoredMessage(1_000, 1)

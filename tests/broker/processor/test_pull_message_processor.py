@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.longpolling.hold_quota import MAX_PULLS_OF_A_QUEUE
 from ipc.queue_table import RING_SIZE, QueueTableWriter
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
@@ -772,3 +773,16 @@ def test_many_pulls_of_one_queue_are_all_answered(world: HotPathWorld) -> None:
     world.turn()
     assert all([a.code for a in client.answers()] == [FOUND] for client in clients)
     assert world.hold.figures().pulls == 20
+
+
+def test_a_connection_has_so_many_pulls_held_and_the_others_answered(world: HotPathWorld) -> None:
+    client = world.client()
+    wanted = {"queueOffset": 0, "sysFlag": 6, "suspendTimeoutMillis": 2**62}
+    client.send(*[pull_request(**wanted) for _ in range(MAX_PULLS_OF_A_QUEUE + 3)])
+    world.turn()
+    assert [answer.code for answer in client.answers()] == [NOT_FOUND] * 3
+    assert world.hold.figures().pulls == MAX_PULLS_OF_A_QUEUE
+    fill(world, 1)
+    world.turn()
+    assert [a.code for a in client.answers()] == [FOUND] * MAX_PULLS_OF_A_QUEUE
+    assert world.hold.is_empty
