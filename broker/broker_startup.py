@@ -38,6 +38,7 @@ from conf.logging_setup import LoggingConfig
 from conf.setting import Setting
 from conf.tls_file import with_tls_file
 from ha.ha_config import HaConfig
+from ha.shared_secret import SharedSecretError, read_shared_secret
 from ha.transport import HaTlsError, make_tls_context
 from ha.trusted_peers import parse_networks
 from remoting.address_patterns import parse_patterns
@@ -71,6 +72,7 @@ _SLAVE_ID: Final = (
     ": set brokerId=1 (the next slave of the group: 2), or brokerRole=ASYNC_MASTER for a master"
 )
 _HA_KEYS: Final = (
+    "haSharedSecretFile",
     "haTrustedAddresses",
     "haTlsTrustedCertificates",
     "haTlsPrivateKey",
@@ -160,9 +162,10 @@ def _validate(store: MessageStoreConfig, sources: Mapping[str, str]) -> None:
 def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
     """Check what would otherwise fail later in process `ha`; errors name the source of the key."""
     try:
-        parse_networks(config.ha_trusted_addresses)
+        parse_networks(config.ha_trusted_addresses or "")
+        read_shared_secret(config.ha_shared_secret_file)
         make_tls_context(config, server_side=True)
-    except (ValueError, HaTlsError) as error:
+    except (ValueError, HaTlsError, SharedSecretError) as error:
         named = (sources[key] for key in _HA_KEYS if key in str(error) and key in sources)
         raise ConfigError([_with_source(next(named, None), error)]) from error
     address = config.ha_master_address or ""

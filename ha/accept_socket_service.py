@@ -1,12 +1,14 @@
 """AcceptSocketService: the HA port, and the pending connections that have not reported yet.
 
-One thread of process `ha` with one selector: a pending connection costs a descriptor, no thread. It
-passes these steps: trust (TrustedPeers; an unknown peer waits 3 s for the group's members, and is
-sent nothing), TLS handshake if enabled, first report (a Java 4.9 slave sends it after 5-6 s),
-`admit`. The number of pending connections is bounded, and the bound is fair: when it is reached,
-the address with the most pending connections loses its oldest one, and no trusted peer is dropped
-while an untrusted one is pending. What happens to an admitted peer is not known here. Corresponds
-to HAService.AcceptSocketService of RocketMQ, which starts two threads for every connection.
+One thread of process `ha` with one selector: a pending connection costs a descriptor, no thread.
+PendingPeer takes it through its steps: TLS if enabled, the handshake between ours, the first report
+(a Java 4.9 slave sends it after 5-6 s); then `admit`. Who is served: a trusted address
+(TrustedPeers), and whoever proves the secret or shows a certificate. Where nothing could prove a
+stranger it is closed at once, else when PROOF_MS have passed without proof. The number of pending
+connections is bounded, and the bound is fair: when it is reached, the address with the most pending
+connections loses its oldest one, and no known peer is dropped while an unknown one is pending.
+What happens to an admitted peer is not known here. Corresponds to HAService.AcceptSocketService of
+RocketMQ, which starts two threads for every connection.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ha.frame import REPORT
 from ha.ha_config import HaConfig
+from ha.handshake import HandshakeError, OwnIdentity, SlaveHello
+from ha.pending_peer import PROOF_MS, PendingPeer, local_ip
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, SelectorFactory
@@ -34,10 +37,15 @@ from ipc.service_thread import FailureHandler, ServiceThread
 log = logging.getLogger(__name__)
 
 LOBBY_SIZE: Final = 128
-UNKNOWN_WAIT_MS: Final = 3_000
 _ACCEPTS_A_ROUND: Final = 64
 _LONGEST_SLEEP_MS: Final = 1_000
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_NO_WAY_IN: Final = (
+    "its address is not in haTrustedAddresses, and nothing else could prove that it belongs here; "
+    "set haSharedSecretFile on both sides, or name a Java slave's address in haTrustedAddresses "
+    "(haAllowAnyPeer=true serves everybody)"
+)
 
 
 class Objection(NamedTuple):
@@ -48,49 +56,13 @@ class Objection(NamedTuple):
     """The cause and the remedy."""
 
 
-Admit = Callable[[Transport, int, str], Objection | None]
-"""(transport, first report, "ip:port") -> None if the transport was taken over, otherwise why not.
-Raises OSError if the peer cannot be served."""
-
-
-class _Peer:
-    """A pending connection. Owned by: the accept thread."""
-
-    __slots__ = (
-        "events",
-        "fd",
-        "ip",
-        "received",
-        "remote",
-        "shaken",
-        "since_ms",
-        "sock",
-        "transport",
-    )
-
-    def __init__(self, sock: socket.socket, ip: str, port: int, now_ms: int) -> None:
-        self.sock = sock
-        self.fd = sock.fileno()
-        self.ip = ip
-        self.remote = f"{ip}:{port}"
-        self.since_ms = now_ms
-        self.transport: Transport | None = None
-        """Once it is known to be trusted."""
-        self.shaken = False
-        """The handshake is done."""
-        self.received = b""
-        self.events = 0
-        """The events that the selector watches; 0 = not registered."""
-
-    def close(self) -> None:
-        if self.transport is None:
-            self.sock.close()
-        else:
-            self.transport.close()
+Admit = Callable[[Transport, int, str, SlaveHello | None], Objection | None]
+"""(transport, first report, "ip:port", what it said in the handshake if there was one) -> None if
+the transport was taken over, otherwise why not. Raises OSError if the peer cannot be served."""
 
 
 class AcceptSocketService(ServiceThread):
-    """See the module. Its state is its thread's; others call `members_answered`, `shutdown`."""
+    """See the module. Its state is its thread's; others call `shutdown`."""
 
     def __init__(
         self,
@@ -102,13 +74,14 @@ class AcceptSocketService(ServiceThread):
         clock: Clock,
         tls: ssl.SSLContext | None,
         *,
+        own: OwnIdentity,
+        bounds: Callable[[], tuple[int, int]],
         new_selector: SelectorFactory,
-        request_members: Callable[[], None] = lambda: None,
         lobby_size: int = LOBBY_SIZE,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """`listening` stays the caller's and becomes non-blocking. `request_members` asks for the
-        members of the group (GroupMembersService.request)."""
+        """`listening` stays the caller's and becomes non-blocking. `own` and `bounds` (the log's
+        min and max phy offset now) are what the handshake tells."""
         super().__init__("AcceptSocketService", on_failure=on_failure)
         listening.setblocking(False)
         self._listening = listening
@@ -118,9 +91,11 @@ class AcceptSocketService(ServiceThread):
         self._admit = admit
         self._clock = clock
         self._tls = tls
-        self._request_members = request_members
+        self._own = own
+        self._bounds = bounds
+        self._can_prove: Final = own.secret is not None or tls is not None
         self._lobby_size = lobby_size
-        self._lobby: dict[_Peer, None] = {}
+        self._lobby: dict[PendingPeer, None] = {}
         """In order of arrival, oldest first."""
         self._accept_again_ms: int | None = None
         self._selector = new_selector()
@@ -130,17 +105,11 @@ class AcceptSocketService(ServiceThread):
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, EVENT_READ)
 
-    # -- for other threads ---------------------------------------------------------------------
-
-    def members_answered(self) -> None:
-        """The members may have changed: check the waiting peers again. Any thread."""
+    def interrupt(self) -> None:
+        """It sleeps in its selector. Any thread."""
         with self._wake_lock:
             if self._wake_fd >= 0:
                 os.eventfd_write(self._wake_fd, 1)
-
-    def interrupt(self) -> None:
-        """It sleeps in its selector."""
-        self.members_answered()
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -162,7 +131,7 @@ class AcceptSocketService(ServiceThread):
         """Close the pending connections and what the constructor opened."""
         for peer in list(self._lobby):
             self._leave(peer)
-            peer.close()
+            peer.transport.close()
         self._selector.close()
         with self._wake_lock:
             os.close(self._wake_fd)
@@ -179,7 +148,7 @@ class AcceptSocketService(ServiceThread):
                     continue  # the peer has already gone (accept(2): treat like no connection)
                 self._rest(error)
                 return
-            self._welcome(_Peer(sock, address[0], address[1], self._clock.monotonic_ms()))
+            self._welcome(sock, address[0], f"{address[0]}:{address[1]}")
 
     def _rest(self, error: OSError) -> None:
         """No connection can be accepted: pause for a second instead of failing in a loop."""
@@ -190,17 +159,35 @@ class AcceptSocketService(ServiceThread):
         self._selector.unregister(self._listening)
         self._accept_again_ms = self._clock.monotonic_ms() + _LONGEST_SLEEP_MS
 
-    def _welcome(self, peer: _Peer) -> None:
+    def _welcome(self, sock: socket.socket, ip: str, remote: str) -> None:
+        is_trusted = self._trusted.is_trusted(ip, local_ip(sock))
+        if not is_trusted and not self._can_prove:
+            self._refusals.refused(remote, RefusalReason.UNKNOWN_PEER, _NO_WAY_IN, at_the_door=True)
+            sock.close()
+            return
+        try:
+            transport = open_transport(sock, self._tls, server_side=True)
+        except OSError as error:
+            text = f"connection lost: {error}"
+            self._refusals.refused(remote, RefusalReason.NETWORK, text, at_the_door=True)
+            sock.close()
+            return
+        peer = PendingPeer(
+            transport,
+            remote,
+            self._own,
+            self._bounds,
+            is_trusted=is_trusted,
+            now_ms=self._clock.monotonic_ms(),
+        )
         self._lobby[peer] = None
-        is_stranger = not self._recognise(peer)
+        self._go_on(peer)
         if len(self._lobby) > self._lobby_size:
             self._make_room()
-        if is_stranger and peer in self._lobby:
-            self._request_members()
 
     def _make_room(self) -> None:
-        strangers = [peer for peer in self._lobby if peer.transport is None]
-        who = "are not trusted" if strangers else "have not reported yet"
+        strangers = [peer for peer in self._lobby if not peer.is_known]
+        who = "have proved nothing" if strangers else "have not reported yet"
         crowd = strangers or list(self._lobby)
         ip, count = collections.Counter(peer.ip for peer in crowd).most_common(1)[0]
         self._refuse(
@@ -210,25 +197,14 @@ class AcceptSocketService(ServiceThread):
             f"{count} of those are of this address; find out what opens them",
         )
 
-    def _recognise(self, peer: _Peer) -> bool:
-        """Let a trusted peer continue. False for an untrusted one."""
-        if not self._trusted.is_trusted(peer.ip):
-            return False
-        try:
-            peer.transport = open_transport(peer.sock, self._tls, server_side=True)
-        except OSError as error:
-            self._refuse(peer, RefusalReason.NETWORK, f"connection lost: {error}")
-            return True
-        self._go_on(peer)
-        return True
-
-    def _go_on(self, peer: _Peer) -> None:
-        """Handshake and first report, as far as they come."""
-        transport = peer.transport
-        if transport is None or peer not in self._lobby:
+    def _go_on(self, peer: PendingPeer) -> None:
+        """Handshakes and first report, as far as they come."""
+        if peer not in self._lobby:
             return
         try:
-            event = self._receive(peer, transport)
+            event = peer.advance()
+        except HandshakeError as error:
+            self._refuse(peer, error.reason, str(error))
         except ssl.SSLError as error:
             self._refuse(
                 peer,
@@ -242,37 +218,22 @@ class AcceptSocketService(ServiceThread):
             if event:
                 self._watch(peer, event)
             else:
-                self._present(peer, transport)
+                self._present(peer)
 
-    def _receive(self, peer: _Peer, transport: Transport) -> int:
-        """The event it waits for; 0: the first report is complete."""
-        if not peer.shaken:
-            event = transport.handshake()
-            if event:
-                return event
-            peer.shaken = True
-        while len(peer.received) < REPORT.size:
-            data = transport.recv(REPORT.size - len(peer.received))
-            if data is None:
-                return EVENT_READ
-            if not data:
-                raise ConnectionResetError(errno.ECONNRESET, "it closed the connection")
-            peer.received += data
-        return 0
-
-    def _watch(self, peer: _Peer, event: int) -> None:
+    def _watch(self, peer: PendingPeer, event: int) -> None:
+        fd = peer.transport.fileno()
         if not peer.events:
-            self._selector.register(peer.fd, event, peer)
+            self._selector.register(fd, event, peer)
         elif peer.events != event:
-            self._selector.modify(peer.fd, event, peer)
+            self._selector.modify(fd, event, peer)
         peer.events = event
 
-    def _present(self, peer: _Peer, transport: Transport) -> None:
+    def _present(self, peer: PendingPeer) -> None:
         """The first report has arrived: admit the peer or refuse it."""
-        (first_report,) = REPORT.unpack(peer.received)
         self._leave(peer)
+        first_report = peer.first_report
         try:
-            objection = self._admit(transport, first_report, peer.remote)
+            objection = self._admit(peer.transport, first_report, peer.remote, peer.slave)
         except OSError as error:
             text = f"cannot be served: {error.strerror}"
             self._refusals.refused(peer.remote, RefusalReason.NETWORK, text, at_the_door=True)
@@ -281,7 +242,7 @@ class AcceptSocketService(ServiceThread):
                 return
             text = f"first report {first_report}: {objection.text}"
             self._refusals.refused(peer.remote, objection.reason, text, at_the_door=True)
-        peer.close()
+        peer.transport.close()
 
     # -- dropping ------------------------------------------------------------------------------
 
@@ -291,28 +252,17 @@ class AcceptSocketService(ServiceThread):
             self._accept_again_ms = None
             self._selector.register(self._listening, EVENT_READ)
         for peer in list(self._lobby):
-            if peer.transport is None and self._recognise(peer):
-                continue
             if now_ms < self._patience_ends_ms(peer):
                 continue
-            if peer.transport is None:
-                self._refuse(
-                    peer,
-                    RefusalReason.UNKNOWN_PEER,
-                    "neither in haTrustedAddresses nor a registered broker of this group; add it "
-                    "to haTrustedAddresses (haAllowAnyPeer=true serves every peer)",
-                )
+            if peer.is_known:
+                reason, what = RefusalReason.SILENT, "no first report"
+                limit = f"{self._housekeeping_ms} ms (haHousekeepingInterval)"
             else:
-                self._refuse(
-                    peer,
-                    RefusalReason.SILENT,
-                    f"no first report for {self._housekeeping_ms} ms (haHousekeepingInterval)",
-                )
+                reason, what, limit = RefusalReason.NOT_PROVED, "no proof", f"{PROOF_MS} ms"
+            self._refuse(peer, reason, f"{what} for {limit}")
 
-    def _patience_ends_ms(self, peer: _Peer) -> int:
-        if peer.transport is None:
-            return peer.since_ms + UNKNOWN_WAIT_MS
-        return peer.since_ms + self._housekeeping_ms
+    def _patience_ends_ms(self, peer: PendingPeer) -> int:
+        return peer.since_ms + (self._housekeeping_ms if peer.is_known else PROOF_MS)
 
     def _sleep_ms(self) -> int:
         ends = min(map(self._patience_ends_ms, self._lobby), default=None)
@@ -320,12 +270,12 @@ class AcceptSocketService(ServiceThread):
             return _LONGEST_SLEEP_MS
         return min(max(ends - self._clock.monotonic_ms(), 0), _LONGEST_SLEEP_MS)
 
-    def _leave(self, peer: _Peer) -> None:
+    def _leave(self, peer: PendingPeer) -> None:
         del self._lobby[peer]
         if peer.events:
-            self._selector.unregister(peer.fd)
+            self._selector.unregister(peer.transport.fileno())
 
-    def _refuse(self, peer: _Peer, reason: RefusalReason, text: str) -> None:
+    def _refuse(self, peer: PendingPeer, reason: RefusalReason, text: str) -> None:
         self._leave(peer)
         self._refusals.refused(peer.remote, reason, text, at_the_door=True)
-        peer.close()
+        peer.transport.close()

@@ -1,9 +1,10 @@
-"""GroupMembersService: asks who the registered brokers of this group are, for TrustedPeers.
+"""GroupMembersService: asks who the registered brokers of this group are, for ReplicaRegistry.
 
-A thread of process `ha`. Asks every 30 s, and immediately when an unknown peer waits (`request`),
-but at most once a second, so that unknown peers cannot flood the name server. `fetch` gets the
-answer (through process `remoting` from a name server); KnownMembers decides who is a member after
-it, and after a restart.
+A thread of process `ha`. Asks every 30 s, and soon after `request` (a connected replica has no name
+yet), but at most once a second, so that peers cannot flood the name server. `fetch` gets the answer
+(through process `remoting` from a name server). The members name the connections of slaves that do
+not say who they are, and nobody is served for being one: anybody may register. A restarted name
+server knows nobody at first, so that a member stays for KEEP_MS after an answer that named it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ha.blocking_call_service import BlockingCallService
-from ha.known_members import KnownMembers, Members
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler
 
 ASK_EVERY_MS: Final = 30_000
 ASK_PAUSE_MS: Final = 1_000
+KEEP_MS: Final = 120_000
+"""As long as a name server itself takes a silent broker for alive."""
 
 
 class GroupMembersService(BlockingCallService):
@@ -26,24 +28,21 @@ class GroupMembersService(BlockingCallService):
     def __init__(
         self,
         fetch: Callable[[], Mapping[int, str] | None],
-        known: KnownMembers,
-        use: Callable[[Members], None],
+        use: Callable[[Mapping[int, str]], None],
         clock: Clock,
         *,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """`fetch` returns the members' addresses by id, or None if unknown; it must not raise and
-        may block for seconds. `use` is called with the members after each answer."""
+        may block for seconds. `use` is called with the members after each
+        answer."""
         super().__init__("GroupMembersService", on_failure=on_failure)
         self._fetch = fetch
-        self._known = known
         self._use = use
         self._clock = clock
+        self._named: dict[int, tuple[str, int]] = {}
+        """Broker id to its ip, and when an answer named it last."""
         self._asked_at_ms: int | None = None
-
-    def begin(self) -> None:
-        """Use the saved members. Before the start, and before any slave connects."""
-        self._use(self._known.load())
 
     def request(self) -> None:
         """Ask soon. Any thread."""
@@ -55,9 +54,21 @@ class GroupMembersService(BlockingCallService):
         if self.stopped:
             return
         self._asked_at_ms = self._clock.monotonic_ms()
-        self._use(self._known.update(self._fetch()))
-        self._known.save()
+        answer = self._fetch()
+        if answer is not None:
+            self._use(self._take(answer))
         self.wait_for_running(ASK_EVERY_MS)
+
+    def _take(self, answer: Mapping[int, str]) -> dict[int, str]:
+        """The members after `answer`."""
+        now_ms = self._clock.monotonic_ms()
+        self._named.update({broker_id: (ip, now_ms) for broker_id, ip in answer.items()})
+        self._named = {
+            broker_id: (ip, named_ms)
+            for broker_id, (ip, named_ms) in self._named.items()
+            if now_ms - named_ms < KEEP_MS
+        }
+        return {broker_id: ip for broker_id, (ip, _) in self._named.items()}
 
     def _pause(self) -> None:
         """Ask at most once a second; the next answer serves all requests made meanwhile."""

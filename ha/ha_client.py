@@ -1,14 +1,14 @@
 """HAClient: the slave's thread that finds the master and follows its log.
 
 Thread of process `ha` on a slave, owner of the ReplicaLog. One round: check whether our log is a
-prefix of the master's (MasterInspection), connect (master_connector.py), report at once where to
-continue, then receive until the link is closed (master_link.py); from time to time the master is
-inspected again while the link is open (renewed_inspection.py). After a failure it waits for
-haReconnectInterval, but for a second at most after a link that lasted that long and while the
-master is silent. Failures of the environment (no descriptors, a missing file) end a round, never
-the process. All sleeps are in client_selector.py. It knows no remoting protocol and no other
-process: those are callables (inspection.py). Corresponds to HAClient / DefaultHAClient of
-RocketMQ.
+prefix of the master's (MasterInspection), connect (master_connector.py: who is it, and can it prove
+that?), report at once where to continue, then receive until the link is closed (master_link.py);
+from time to time the master is inspected again while the link is open (renewed_inspection.py).
+After a failure it waits for haReconnectInterval, but for a second at most after a link that lasted
+that long and while the master is silent. Failures of the environment (no descriptors, a missing
+file) end a round, never the process. All sleeps are in client_selector.py. It knows no remoting
+protocol and no other process: those are callables (inspection.py). Corresponds to HAClient /
+DefaultHAClient of RocketMQ.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from ha.client_selector import ClientSelector
 from ha.divergence import Divergence, LogEnds, find_divergence
 from ha.ha_client_info import HAClientInfo, HAClientState
 from ha.ha_config import HaConfig
+from ha.handshake import OwnIdentity
 from ha.inspection import Inspection, LogBeginner, MasterInspection, ResyncRequester, Verdict
 from ha.last_error import LastError
 from ha.link_errors import LinkClosedError
 from ha.master_connector import MasterConnector
+from ha.master_hello import MasterHello
 from ha.master_link import MasterLink
 from ha.refusal_log import RefusalLog
 from ha.renewed_inspection import RenewedInspection
 from ha.replica_log_start import ReplicaLogStart
 from ha.selector_factory import SelectorFactory
 from ha.transport import Transport
+from ha.trusted_peers import TrustedPeers
 from ha.wait_notify_object import WaitNotifyObject
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
@@ -60,6 +63,8 @@ class HAClient(ServiceThread):
         clock: Clock,
         refusals: RefusalLog,
         wait_notify: WaitNotifyObject,
+        own: OwnIdentity,
+        trusted: TrustedPeers,
         *,
         inspect: MasterInspection,
         request_resync: ResyncRequester,
@@ -84,13 +89,16 @@ class HAClient(ServiceThread):
         self._selector = ClientSelector(
             wait_notify, clock, new_selector=new_selector, is_stopping=lambda: self.stopped
         )
-        self._connector = MasterConnector(self._selector, clock, tls)
+        self._connector = MasterConnector(
+            self._selector, clock, tls, own, trusted, config.ha_master_address
+        )
         self._log_start = ReplicaLogStart(replica_log, self._selector, clock, begin_log)
         self._updated_address: str | None = None
         """The last one given to `update_master_address`."""
         self._state = HAClientState.WAITING_FOR_ADDRESS
         self._address: str | None = None
         self._link: MasterLink | None = None
+        self._hello: MasterHello | None = None
         self._link_lasted = False
         """The last round's link was open for at least haReconnectInterval."""
         self._last_read_ms = self._last_write_ms = 0
@@ -118,6 +126,7 @@ class HAClient(ServiceThread):
             state=self._state,
             master_address=self._address,
             local_address=None if link is None else link.transport.local,
+            master_hello=None if link is None else self._hello,
             max_offset=self._log.max_phy_offset,
             last_read_ms=self._last_read_ms if link is None else link.last_read_ms,
             last_write_ms=self._last_write_ms if link is None else link.last_write_ms,
@@ -242,11 +251,20 @@ class HAClient(ServiceThread):
     def _follow(self, address: str, found: Inspection) -> None:
         """Connect and receive until a stop or a changed address. Raises LinkClosedError."""
         self._state = HAClientState.CONNECTING
-        if found.verdict is Verdict.START_AT and self._log.is_empty:
-            self._log_start.start_like(found)
-        transport = self._connector.connect(address)
+        connected = self._connector.connect(address, speaks_handshake=found.ha_protocol > 0)
+        transport = connected.transport
         try:
-            link = MasterLink(transport, self._log, self._page, self._config, self._clock)
+            if found.verdict is Verdict.START_AT and self._log.is_empty:
+                self._log_start.start_like(found)
+            link = MasterLink(
+                transport,
+                self._log,
+                self._page,
+                self._config,
+                self._clock,
+                is_checked=connected.is_checked,
+            )
+            self._hello = connected.hello
             link.received = self._received
             self._link = link
             self._last_error.end()

@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass
 
 from ha.last_error import SeenError
+from ha.master_hello import MasterHello
 
 
 class HAClientState(enum.Enum):
@@ -33,6 +34,8 @@ class HAClientInfo:
     """The master's HA port; None while it is unknown."""
     local_address: str | None
     """Our end of the open link."""
+    master_hello: MasterHello | None
+    """What the master of the open link says of itself; None without a link."""
     max_offset: int
     """The end of our log."""
     last_read_ms: int

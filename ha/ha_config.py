@@ -51,11 +51,16 @@ class HaConfig:
     ha_ack_level: HaAckLevel = setting(
         HaAckLevel.received, "what a slave has done with bytes that it acknowledges"
     )
-    ha_trusted_addresses: str = setting(
-        "127.0.0.0/8", "networks that may receive the log, besides brokers of the group"
+    ha_shared_secret_file: str | None = setting(
+        None, "file with the secret of the group, by which HA peers prove themselves"
+    )
+    ha_trusted_addresses: str | None = setting(
+        None,
+        "networks whose peers need no proof, Java slaves for example; unset: this machine where "
+        "there is neither a secret nor TLS, else nobody",
     )
     ha_allow_any_peer: bool = setting(
-        False, "send the log to anyone who connects, as RocketMQ does"
+        False, "send the log to anyone who connects, and follow anyone, as RocketMQ does"
     )
     ha_max_connections: int = setting(32, "most slaves served at once", ge=1)
     ha_replica_remember_hours: int = setting(

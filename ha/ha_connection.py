@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from ha.accept_socket_service import Objection
 from ha.flow_monitor import FlowMonitor
 from ha.ha_config import HaConfig
+from ha.handshake import SlaveHello
 from ha.read_socket_service import ReadSocketService
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
@@ -135,9 +136,11 @@ class HAConnections:
         clock: Clock,
         *,
         new_selector: SelectorFactory,
+        name_link: Callable[[str, SlaveHello], None] = lambda _remote, _slave: None,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """The store is ready. `on_failure` gets the services that died of a bug."""
+        """The store is ready. `name_link("ip:port", what the slave said)` is called before it is
+        served. `on_failure` gets the services that died of a bug."""
         self._config = config
         self._source = source
         self._counters = source.page.counters
@@ -149,16 +152,24 @@ class HAConnections:
         self._verifier = verifier
         self._clock = clock
         self._new_selector = new_selector
+        self._name_link = name_link
         self._on_failure = on_failure
         self._lock: Final = threading.Lock()
         self._connections: list[HAConnection] = []
         self._closed = False
 
-    def admit(self, transport: Transport, first_report: int, remote: str) -> Objection | None:
+    def admit(
+        self,
+        transport: Transport,
+        first_report: int,
+        remote: str,
+        slave: SlaveHello | None = None,
+    ) -> Objection | None:
         """Serve the slave whose first report is `first_report`, taking over the transport.
 
-        Otherwise returns why not, or raises OSError (no descriptors left), and the transport stays
-        the caller's.
+        slave: what it said in the handshake; it gets frames in the checked form then. Otherwise
+        returns why not, or raises OSError (no descriptors left), and the transport stays the
+        caller's.
         """
         low, high = self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]
         reason = first_report_objection(first_report, low, high)
@@ -183,11 +194,13 @@ class HAConnections:
                 )
             self._connections.append(connection)
         try:
-            reader, writer = self._services_of(connection)
+            reader, writer = self._services_of(connection, is_checked=slave is not None)
         except OSError:
             with self._lock:
                 self._connections.remove(connection)
             raise
+        if slave is not None:
+            self._name_link(remote, slave)
         # Added before it runs, so that one that fails immediately is removed afterwards.
         self._group_transfer.add(progress)
         connection.start(reader, writer, self._gone)
@@ -208,7 +221,7 @@ class HAConnections:
         )
 
     def _services_of(
-        self, connection: HAConnection
+        self, connection: HAConnection, *, is_checked: bool
     ) -> tuple[ReadSocketService, WriteSocketService]:
         reader = ReadSocketService(
             connection.transport,
@@ -230,24 +243,13 @@ class HAConnections:
             self._wait_notify,
             self._clock,
             self._report_ceiling,
+            is_checked=is_checked,
             end=connection.end,
             finished=connection.thread_finished,
             new_selector=self._new_selector,
             on_failure=self._on_failure,
         )
         return reader, writer
-
-    def end_untrusted(self, is_trusted: Callable[[str], bool]) -> None:
-        """End the connections whose address is no longer trusted. Does not wait."""
-        with self._lock:
-            connections = list(self._connections)
-        for connection in connections:
-            if not is_trusted(connection.progress.ip):
-                connection.end(
-                    RefusalReason.UNKNOWN_PEER,
-                    "it was a broker of this group before this start and has not registered "
-                    "since; add it to haTrustedAddresses, or find out why it does not",
-                )
 
     def close_all(self, timeout_ms: float = 5000) -> bool:
         """Refuse new ones, end all, wait for their threads. False if one did not stop."""

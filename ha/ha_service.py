@@ -22,7 +22,8 @@ from ha.ha_config import HaConfig
 from ha.ha_connection import HAConnections
 from ha.ha_observer import HaObserver
 from ha.ha_status import HaStatus
-from ha.known_members import KnownMembers, Members
+from ha.handshake import OwnIdentity, SlaveHello
+from ha.master_hello import MasterHello
 from ha.other_processes import OtherProcesses
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
@@ -32,14 +33,14 @@ from ha.replication_lag import ReplicationLag
 from ha.selector_factory import SelectorFactory
 from ha.slave_progress import ReplicaState, SlaveProgress
 from ha.transport import make_tls_context
-from ha.trusted_peers import TrustedPeers
+from ha.trusted_peers import TrustedPeers, describe_proof
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
 from ipc.bell import Bell
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
-from store.control_slots import MAX_PHY_OFFSET
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.replica_log import ReplicaLog
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class HAService:
         listening: socket.socket,
         source: LogSource,
         bells: Bells,
-        known_members: KnownMembers,
+        own: OwnIdentity,
         others: OtherProcesses,
         config: HaConfig,
         clock: Clock,
@@ -89,7 +90,7 @@ class HAService:
         self._source = source
         self._page = source.page
         self._bells = bells
-        self._known_members = known_members
+        self._own = own
         self._others = others
         self._link_changed = link_changed
         self._config = config
@@ -97,6 +98,7 @@ class HAService:
         self._new_selector = new_selector
         self._on_failure = on_failure
         self._counters = source.page.counters
+        self._trusted = TrustedPeers.of(config)
         self._refusals = RefusalCounters(source.page)
         self.registry: Final = ReplicaRegistry(clock, config.ha_replica_remember_hours * _HOUR_MS)
         self._build_master_side()
@@ -139,13 +141,12 @@ class HAService:
             self._verifier,
             clock,
             new_selector=self._new_selector,
+            name_link=self._name_link,
             on_failure=self._on_failure,
         )
-        self._trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
         self._members = GroupMembersService(
             self._others.fetch_members,
-            self._known_members,
-            self._use_members,
+            lambda members: self.registry.set_members(self._own.broker_name, members),
             clock,
             on_failure=self._on_failure,
         )
@@ -157,8 +158,9 @@ class HAService:
             self._connections.admit,
             clock,
             make_tls_context(config, server_side=True),
+            own=self._own,
+            bounds=lambda: (self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]),
             new_selector=self._new_selector,
-            request_members=self._members.request,
             on_failure=self._on_failure,
         )
 
@@ -174,6 +176,8 @@ class HAService:
             self._clock,
             self._refusal_log,
             self._wait_notify,
+            self._own,
+            self._trusted,
             inspect=others.inspect_master,
             request_resync=others.request_resync,
             begin_log=others.begin_log,
@@ -186,15 +190,10 @@ class HAService:
     def _reader(self) -> CommitLogReader:
         return CommitLogReader(self._source.directory, self._source.file_size, self._page)
 
-    def _use_members(self, members: Members) -> None:
-        """For the registry, which learns the ids, and for the trust check."""
-        self.registry.set_members(self._known_members.broker_name, members.ips)
-        self._trusted.set_members(members.ips.values())
-        self._accept.members_answered()
-        if members.expelled:
-            self._connections.end_untrusted(
-                lambda ip: ip not in members.expelled or self._trusted.is_trusted(ip)
-            )
+    def _name_link(self, remote: str, slave: SlaveHello) -> None:
+        """A slave that said who it is counts as that one from its first byte on."""
+        if slave.broker_name == self._own.broker_name and slave.broker_id > 0:
+            self.registry.announce(remote, slave.broker_name, slave.broker_id)
 
     def new_observer(self) -> HaObserver:
         """What the metrics ask, for one thread."""
@@ -212,7 +211,8 @@ class HAService:
 
     def start(self) -> None:
         """Start the services; the store is ready."""
-        self._members.begin()
+        text, is_warning = describe_proof(self._config)
+        log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
         for service in self._services:
             service.start()
 
@@ -260,6 +260,11 @@ class HAService:
     def link(self) -> str | None:
         """Our end ("ip:port") of the open link to the master. Any thread."""
         return None if self._client is None else self._client.snapshot().local_address
+
+    @property
+    def master_hello(self) -> MasterHello | None:
+        """What the master of the open link says of itself; None without a link. Any thread."""
+        return None if self._client is None else self._client.snapshot().master_hello
 
     def update_master_address(self, address: str | None) -> None:
         """The master's HA port is there now; an open link to another one is closed."""

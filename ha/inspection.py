@@ -47,6 +47,8 @@ class Inspection:
     master_max: int = -1
     common_offset: int = -1
     """AHEAD and DIVERGED: the end of the last record that both have; -1: there is none."""
+    ha_protocol: int = 0
+    """The version of our handshake that the master speaks (handshake.py); 0: none, or unknown."""
 
 
 MasterInspection = Callable[[int, int], Inspection]

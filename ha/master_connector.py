@@ -1,7 +1,9 @@
-"""MasterConnector: opens a slave's connection to its master: resolve, connect, TLS handshake.
+"""MasterConnector: opens a slave's link to its master: resolve, connect, TLS, handshake.
 
 Runs on HAClient's thread and never blocks it: every wait is a sleep of its ClientSelector, so a
-stop or a changed address ends it early. It knows no frames and no log.
+stop or a changed address ends it early. Whom it connects to: with a secret or TLS anybody, who then
+proves himself before a byte of the log is taken; otherwise an address that the operator named
+(haMasterAddress, TrustedPeers). A name server's word is no proof. It knows no frames and no log.
 """
 
 from __future__ import annotations
@@ -10,31 +12,63 @@ import errno
 import os
 import socket
 import ssl
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ha.client_selector import ClientSelector
+from ha.handshake import HandshakeError, OwnIdentity, SlaveHandshake
 from ha.link_errors import TLS_WAY_OUT, LinkClosedError
+from ha.master_hello import MasterHello
 from ha.refusals import RefusalReason
-from ha.selector_factory import EVENT_WRITE
+from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import Transport, open_transport
+from ha.trusted_peers import TrustedPeers
 from ipc.clock import Clock
 
 CONNECT_MS: Final = 5_000
-"""Time for connect and handshake together."""
+"""Time for connect and handshakes together."""
 _TIMEOUT_TEXT: Final = f"no connection within {CONNECT_MS} ms"
+_NO_ANSWER_TEXT: Final = (
+    f"the master did not answer the handshake within {CONNECT_MS} ms: a slave with "
+    "haSharedSecretFile follows only a broker of this kind with the same secret"
+)
+_CLOSED_TEXT: Final = (
+    "the master closed the connection during the handshake; its log says why (is "
+    "haSharedSecretFile the same on both sides?)"
+)
+
+
+class Connected(NamedTuple):
+    """A link that is ready for the first report."""
+
+    transport: Transport
+    hello: MasterHello
+    is_checked: bool
+    """Frames have the checked form (frame.py): there was a handshake."""
 
 
 class MasterConnector:
     """See the module. Owned by: HAClient's thread."""
 
-    def __init__(self, selector: ClientSelector, clock: Clock, tls: ssl.SSLContext | None) -> None:
-        """tls: None for plain connections."""
+    def __init__(
+        self,
+        selector: ClientSelector,
+        clock: Clock,
+        tls: ssl.SSLContext | None,
+        own: OwnIdentity,
+        trusted: TrustedPeers,
+        named_address: str | None,
+    ) -> None:
+        """tls: None for plain connections. named_address: haMasterAddress."""
         self._selector = selector
         self._clock = clock
         self._tls = tls
+        self._own = own
+        self._trusted = trusted
+        self._named_address = named_address
 
-    def connect(self, address: str) -> Transport:
-        """A connected transport to "ip:port", handshake done. Raises LinkClosedError."""
+    def connect(self, address: str, *, speaks_handshake: bool) -> Connected:
+        """Connect to "ip:port"; speaks_handshake: whether the master there is known to. With a
+        secret there is always a handshake. Raises LinkClosedError."""
         deadline_ms = self._clock.monotonic_ms() + CONNECT_MS
         try:
             sock = self._connect_socket(address, deadline_ms)
@@ -44,20 +78,65 @@ class MasterConnector:
                 RefusalReason.NETWORK, f"cannot connect: {error.strerror or error}"
             ) from error
         try:
+            self._shake_tls(transport, deadline_ms)
+            if speaks_handshake or self._own.secret is not None:
+                hello = self._shake_hands(transport, deadline_ms)
+                return Connected(transport, hello, is_checked=True)
+        except BaseException:
+            transport.close()
+            raise
+        is_proved = self._tls is not None
+        return Connected(transport, MasterHello(-1, -1, None, is_proved), is_checked=False)
+
+    def _shake_tls(self, transport: Transport, deadline_ms: int) -> None:
+        try:
             while event := transport.handshake():
                 self._selector.wait_for(transport.fileno(), event, _TIMEOUT_TEXT, deadline_ms)
-        except (OSError, LinkClosedError) as error:
-            transport.close()
-            if isinstance(error, LinkClosedError):
-                raise
+        except OSError as error:
             raise LinkClosedError(
                 RefusalReason.TLS,
                 f"TLS handshake failed: {getattr(error, 'reason', None) or error}; {TLS_WAY_OUT}",
             ) from error
-        return transport
+
+    def _shake_hands(self, transport: Transport, deadline_ms: int) -> MasterHello:
+        try:
+            handshake = SlaveHandshake(self._own)
+            self._send(transport, handshake.hello, deadline_ms)
+            while handshake.missing:
+                data = self._receive(transport, handshake.missing, deadline_ms)
+                self._send(transport, handshake.receive(data), deadline_ms)
+        except HandshakeError as error:
+            raise LinkClosedError(error.reason, str(error)) from error
+        except OSError as error:
+            raise LinkClosedError(
+                RefusalReason.NETWORK, f"{_CLOSED_TEXT}: {error.strerror or error}"
+            ) from error
+        hello = handshake.master
+        assert hello is not None
+        if self._tls is None or hello.is_proved:
+            return hello
+        return MasterHello(
+            hello.min_phy_offset, hello.max_phy_offset, hello.broker_address, is_proved=True
+        )
+
+    def _receive(self, transport: Transport, size: int, deadline_ms: int) -> bytes:
+        while (data := transport.recv(size)) is None:
+            self._selector.wait_for(transport.fileno(), EVENT_READ, _NO_ANSWER_TEXT, deadline_ms)
+        if not data:
+            raise LinkClosedError(RefusalReason.NETWORK, _CLOSED_TEXT)
+        return data
+
+    def _send(self, transport: Transport, data: bytes, deadline_ms: int) -> None:
+        while data:
+            taken = transport.send((data,))
+            if not taken:
+                fd = transport.fileno()
+                self._selector.wait_for(fd, EVENT_WRITE, _NO_ANSWER_TEXT, deadline_ms)
+            data = data[taken:]
 
     def _connect_socket(self, address: str, deadline_ms: int) -> socket.socket:
         family, target = self._resolve(address)
+        self._check_trust(address, family, target)
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
@@ -71,6 +150,19 @@ class MasterConnector:
             sock.close()
             raise
         return sock
+
+    def _check_trust(self, address: str, family: int, target: Any) -> None:
+        """Raises LinkClosedError: nobody vouches for the master at this address."""
+        if self._own.secret is not None or self._tls is not None or address == self._named_address:
+            return
+        if self._trusted.is_trusted(str(target[0]), _own_end(family, target)):
+            return
+        raise LinkClosedError(
+            RefusalReason.UNKNOWN_PEER,
+            "waiting: name servers say that the master is there, but anybody may register, and "
+            "nothing proves that it is ours; set haSharedSecretFile to the same secret on both "
+            "sides, or name it in haMasterAddress or haTrustedAddresses",
+        )
 
     def _resolve(self, address: str) -> tuple[int, Any]:
         host, _, port = address.rpartition(":")
@@ -89,3 +181,13 @@ class MasterConnector:
         if found is None:
             raise LinkClosedError(None, "stopping")
         return found[0][0], found[0][4]
+
+
+def _own_end(family: int, target: Any) -> str | None:
+    """The address that a connection to `target` would have here; no packet is sent."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(target)
+            return str(probe.getsockname()[0])
+        except OSError:
+            return None

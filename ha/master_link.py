@@ -1,12 +1,12 @@
 """MasterLink: one open link to the master: its frames into the log, our reports back.
 
 Never blocks; runs on HAClient's thread, which sleeps when there is nothing to do here. Bytes go
-from the socket straight into the mapped file, except those of small frames: one recv brings many
-of them, and they are copied (a system call costs more than copying 64 KiB). Whole frames are
-published, as far as haAckLevel finds them valid, and the end of the last one is reported
-(offset_reporter.py). What it cannot do itself, such as starting an empty log, it returns as a
-LinkOutcome. It knows no addresses and no states; every end is a LinkClosedError. Corresponds to
-HAClient.dispatchReadRequest of RocketMQ.
+from the socket straight into the mapped file, except those of small frames: one recv brings many of
+them, and they are copied (a system call costs more than copying 64 KiB). Whole frames are
+published, as far as their checksums are right (frame.py; after a handshake) and haAckLevel finds
+them valid, and the end of the last one is reported (offset_reporter.py). What it cannot do itself,
+such as starting an empty log, it returns as a LinkOutcome. It knows no addresses and no states;
+every end is a LinkClosedError. Corresponds to HAClient.dispatchReadRequest of RocketMQ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import contextlib
 import ssl
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ha.frame import FRAME_HEADER, MAX_FRAME_BODY
+from crc32c import crc32c
+
+from ha.frame import CHECKED_HEADER, FRAME_HEADER, MAX_FRAME_BODY, unpack_checked_header
 from ha.ha_config import HaAckLevel, HaConfig
 from ha.link_errors import LinkClosedError, tls_failure
 from ha.offset_reporter import OffsetReporter
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from ha.record_validator import RecordValidator
 
 _BUFFER_SIZE: Final = 64 << 10
-_HEADER_SIZE: Final = FRAME_HEADER.size
 _POLL_MS: Final = 5
 _POLL_LONG_MS: Final = 100
 _LONG_MS: Final = 1000
@@ -66,8 +67,10 @@ class MasterLink:
         page: ControlPage,
         config: HaConfig,
         clock: Clock,
+        *,
+        is_checked: bool = False,
     ) -> None:
-        """The log is open."""
+        """The log is open. is_checked: frames have the checked form."""
         self.transport: Final = transport
         self.connected_since_ms: Final = clock.now_ms()
         self.last_read_ms = self.connected_since_ms
@@ -87,12 +90,16 @@ class MasterLink:
         self._bad: str | None = None
         # A short read from a plain socket says that it is empty; TLS gives a record at a time.
         self._short_is_empty: Final = isinstance(transport, PlainTransport)
+        self._is_checked: Final = is_checked
+        self._header_size: Final = CHECKED_HEADER.size if is_checked else FRAME_HEADER.size
         self._buffer = bytearray(_BUFFER_SIZE)
         self._buffer_view: Final = memoryview(self._buffer)
         self._buffered = 0
         self._body: memoryview | None = None
         """The unfilled part, in the mapped file, of a body that was not whole in the buffer."""
         self._body_size = 0
+        self._body_crc = self._crc_so_far = 0
+        """With the checked form: of the whole body, as its header says, and of what has come."""
         self._start_offset: int | None = None
         """Frames wait until the empty log starts here."""
         now_ms = clock.monotonic_ms()
@@ -141,7 +148,11 @@ class MasterLink:
         count = self._recv_into(body)
         if not count:
             return False
+        if self._is_checked:
+            self._crc_so_far = crc32c(body[:count], self._crc_so_far)
         if count == len(body):
+            if self._is_checked and self._crc_so_far != self._body_crc:
+                raise _damaged(f"{self._body_size} bytes", self._log.position)
             self._body = None
             self._log.advance(self._body_size)
             self.received += self._body_size
@@ -172,8 +183,8 @@ class MasterLink:
             text = "the master closed the connection"
             if self.last_read_ms == self.connected_since_ms:
                 text += (
-                    " without sending a byte; its log says why (is this broker in its "
-                    "haTrustedAddresses, or registered? is haTlsEnable the same?)"
+                    " without sending a byte; its log says why (is haSharedSecretFile the same, or "
+                    "this broker in its haTrustedAddresses? is haTlsEnable the same?)"
                 )
             raise LinkClosedError(RefusalReason.NETWORK, text)
         now_ms = self._read_at_ms = self._clock.monotonic_ms()
@@ -187,22 +198,35 @@ class MasterLink:
         log = self._log
         view, filled = self._buffer_view, self._buffered
         at = 0
-        while filled - at >= _HEADER_SIZE and self._bad is None:
-            offset, size = FRAME_HEADER.unpack_from(view, at)
+        header_size, is_checked, body_crc = self._header_size, self._is_checked, 0
+        while filled - at >= header_size and self._bad is None:
+            if is_checked:
+                header = unpack_checked_header(view, at)
+                if header is None:
+                    raise _damaged("a header", log.position)
+                offset, size, body_crc = header
+            else:
+                offset, size = FRAME_HEADER.unpack_from(view, at)
             if offset != log.position or not 0 <= size <= MAX_FRAME_BODY or log.is_empty:
                 self._check_header(offset, size)
                 if self._start_offset is not None:
                     break
-            body_at = at + _HEADER_SIZE
+            body_at = at + header_size
             if size:
                 there = min(size, filled - body_at)
+                body = view[body_at : body_at + there]
+                if is_checked:
+                    crc = crc32c(body)
+                    if there == size and crc != body_crc:
+                        raise _damaged(f"{size} bytes", offset)
+                    self._body_crc, self._crc_so_far = body_crc, crc
                 try:
                     room = self._room(offset, size)
                 except NextFileNotReadyError:
                     self.waits_for_file = True
                     self._no_room_since_ms = self._no_room_since_ms or self._clock.monotonic_ms()
                     break
-                room[:there] = view[body_at : body_at + there]
+                room[:there] = body
                 if there < size:
                     self._body, self._body_size = room[there:], size
                     at = filled
@@ -363,3 +387,13 @@ def _new_validator(file_size: int, position: int) -> RecordValidator:
     from ha.record_validator import RecordValidator
 
     return RecordValidator(file_size, position)
+
+
+def _damaged(what: str, offset: int) -> LinkClosedError:
+    """A checksum is wrong; nothing of the frame is published."""
+    return LinkClosedError(
+        RefusalReason.BAD_CHECKSUM,
+        f"{what} for offset {offset} came with a wrong checksum: damaged on the way; received "
+        "again from the last good frame. If it recurs, check the network (offloading, "
+        "middleboxes) and both machines' memory",
+    )

@@ -18,7 +18,7 @@ class RefusalReason(enum.IntEnum):
     """The number is the slot behind HA_REFUSALS: only ever append, at most 32."""
 
     UNKNOWN_PEER = 0
-    """Master: neither trusted nor a registered broker of the group."""
+    """Either side: its address is not trusted, and it cannot prove itself (no secret here)."""
     TOO_MANY_CONNECTIONS = 1
     """Master: haMaxConnections, or too many pending connections."""
     SILENT = 2
@@ -49,6 +49,12 @@ class RefusalReason(enum.IntEnum):
     """Slave: its bytes differ from its master's."""
     BEHIND_MASTER_MIN = 15
     """Slave: the master no longer has the next bytes: it starts over."""
+    NOT_PROVED = 16
+    """Either side: the peer did not prove haSharedSecretFile's secret."""
+    BAD_HANDSHAKE = 17
+    """Either side: a hello that cannot be read."""
+    BAD_CHECKSUM = 18
+    """Slave: a frame was damaged on its way."""
 
 
 class RefusalCounters:

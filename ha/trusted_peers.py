@@ -1,47 +1,85 @@
-"""TrustedPeers: who may receive the log: trusted networks and registered brokers of the group.
+"""TrustedPeers: which addresses need no proof: they get the log, and a slave follows them.
 
-Any thread may ask; GroupMembersService supplies the members. Pure: addresses in, yes or no out; no
-I/O. RocketMQ sends the log to anyone who connects (haAllowAnyPeer).
+Any thread may ask. Pure: addresses in, yes or no out; no I/O. Being registered with a name server
+is no reason: anybody may register. The same rule holds for both ends of a link, and for those who
+name a slave's master (906). RocketMQ sends the log to anyone who connects (haAllowAnyPeer).
 """
 
 from __future__ import annotations
 
 import ipaddress
-import logging
-from collections.abc import Collection
+from typing import Final, Self
 
-log = logging.getLogger(__name__)
+from ha.ha_config import HaConfig
+
+THIS_MACHINE: Final = "127.0.0.0/8,::1"
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class TrustedPeers:
-    """See the module. The set of members is replaced whole: readers need no lock."""
+    """See the module. Immutable."""
 
-    def __init__(self, networks: str, allow_any: bool) -> None:
+    def __init__(self, networks: str | None, allow_any: bool, *, has_proof: bool = False) -> None:
         """`networks`: haTrustedAddresses, addresses or networks between commas (semicolons and
-        spaces do as well); empty: none. Raises ValueError naming the key."""
-        self._networks = parse_networks(networks)
+        spaces do as well); empty: none; None: this machine unless peers can prove themselves
+        (`has_proof`: by secret or certificates). Raises ValueError naming the key."""
+        self._only_this_machine: Final = networks is None and not has_proof
+        self._text: Final = THIS_MACHINE if self._only_this_machine else networks or ""
+        self._networks = parse_networks(self._text)
         self._allow_any = allow_any
-        self._members: frozenset[_Address] = frozenset()
 
-    def is_trusted(self, ip: str) -> bool:
-        """Whether a peer with this address may be given the log."""
+    @classmethod
+    def of(cls, config: HaConfig) -> Self:
+        """Those of a configuration. Raises ValueError naming the key."""
+        return cls(
+            config.ha_trusted_addresses,
+            config.ha_allow_any_peer,
+            has_proof=bool(config.ha_shared_secret_file) or config.ha_tls_enable,
+        )
+
+    def is_trusted(self, ip: str, own_ip: str | None = None) -> bool:
+        """Whether a peer with this address needs no proof. `own_ip`: our end of its connection; by
+        default one from this machine to its own name counts as loopback."""
         if self._allow_any:
             return True
         address = _parse(ip)
         if address is None:
             return False
-        return address in self._members or any(address in net for net in self._networks)
+        if self._only_this_machine and own_ip is not None and address == _parse(own_ip):
+            return True
+        return any(address in network for network in self._networks)
 
-    def set_members(self, ips: Collection[str]) -> None:
-        """Replace the registered brokers of the group."""
-        members = frozenset(address for ip in ips if (address := _parse(ip)) is not None)
-        if members != self._members:
-            self._members = members
-            names = ", ".join(sorted(map(str, members)))
-            log.info("HA port: members of the group are %s", names or "unknown")
+    def __str__(self) -> str:
+        if self._allow_any:
+            return "anybody"
+        if self._only_this_machine:
+            return "this machine"
+        return self._text or "nobody"
+
+
+def describe_proof(config: HaConfig) -> tuple[str, bool]:
+    """One line for the log that says how HA peers prove themselves; and whether it is a warning."""
+    trusted = str(TrustedPeers.of(config))
+    if config.ha_allow_any_peer:
+        return (
+            "HA peers: ANYBODY who reaches this port gets the whole log and acknowledges for "
+            "SYNC_MASTER (haAllowAnyPeer=true); set haSharedSecretFile and unset haAllowAnyPeer",
+            True,
+        )
+    proofs = []
+    if config.ha_shared_secret_file:
+        proofs.append(f"the secret of haSharedSecretFile {config.ha_shared_secret_file}")
+    if config.ha_tls_enable:
+        proofs.append("certificates (haTlsEnable)")
+    if proofs:
+        return f"HA peers prove themselves by {' and '.join(proofs)}; without: {trusted}", False
+    return (
+        f"HA peers prove nothing, their addresses are all that counts: {trusted}; for peers on "
+        "other machines set haSharedSecretFile",
+        False,
+    )
 
 
 def parse_networks(text: str) -> list[_Network]:

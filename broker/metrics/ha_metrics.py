@@ -50,6 +50,8 @@ _AT_THE_DOOR: Final = (
     RefusalReason.BELOW_MIN,
     RefusalReason.TLS,
     RefusalReason.NETWORK,
+    RefusalReason.NOT_PROVED,
+    RefusalReason.BAD_HANDSHAKE,
 )
 """Reasons for rejecting a link at the handshake; also shown when 0."""
 

@@ -1,8 +1,9 @@
 """RuntimeInfo: the state of this broker for operators (28), and its text form.
 
 The composition root gathers the values (RuntimeInfoSource); `runtime_table` turns them into the
-strings that RocketMQ uses, key by key. Pure, any thread. `getTransferredTps` and `brokerActive` are
-for mqadmin of 5.3.3, which reads those keys.
+strings that RocketMQ uses, key by key. `haProtocol` is ours: by it a slave knows that its master
+speaks the handshake of ha/handshake.py. Pure, any thread. `getTransferredTps` and `brokerActive`
+are for mqadmin of 5.3.3, which reads those keys.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, Protocol
 
 from broker.metrics.broker_stats_manager import BrokerStats
 from broker.metrics.store_stats_service import DISTRIBUTION_NAMES, Rates, StoreStatistics
+from ha.handshake import VERSION as HA_PROTOCOL
 from remoting.java_text import java_double
 from remoting.mq_version import CURRENT_VERSION, version_name
 
@@ -139,6 +141,7 @@ def _store(info: RuntimeInfo) -> dict[str, str]:
         "earliestMessageTimeStamp": str(info.earliest_message_timestamp_ms),
         "commitLogMinOffset": str(info.commit_log_min_offset),
         "commitLogMaxOffset": str(info.commit_log_max_offset),
+        "haProtocol": str(HA_PROTOCOL),
         "commitLogDiskRatio": java_double(min(ratios.values(), default=-1.0)),
         **{f"commitLogDiskRatio_{path}": java_double(ratio) for path, ratio in ratios.items()},
         "consumeQueueDiskRatio": java_double(info.consume_queue_disk_ratio),

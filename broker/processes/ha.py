@@ -20,11 +20,11 @@ from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_REOPEN
 from broker.supervisor.process_end import service_guard
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ha.ha_service import Bells, HAService
+from ha.handshake import OwnIdentity
 from ha.inspection import Inspection, Verdict
-from ha.known_members import FILE_NAME as MEMBERS_NAME
-from ha.known_members import KnownMembers
 from ha.replica_memory import FILE_NAME as MEMORY_NAME
 from ha.replica_memory import ReplicaMemory
+from ha.shared_secret import SharedSecretError, read_shared_secret
 from ha.transport import HaTlsError
 from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock
@@ -158,7 +158,7 @@ def main(child: Child) -> None:
     try:
         reporter = LinkReporter(others.report_link)
         service = _build(child, options, others, reporter, clock)
-    except (HaTlsError, ValueError) as error:
+    except (HaTlsError, SharedSecretError, ValueError) as error:
         log.critical("replication cannot start: %s", error)
         child.say(f"mqbroker: replication cannot start: {error}")
         raise SystemExit(EXIT_CANNOT_BOOT) from error
@@ -227,7 +227,7 @@ def _build(
         child.socket("listen", "ha"),
         LogSource(log_files.commit_log_path, log_files.mapped_file_size_commit_log, child.page),
         Bells(own, child.bell("remoting").ring if waits else ring_nobody, ring_readers),
-        KnownMembers(log_files.root / MEMBERS_NAME, options.broker.broker_name, clock),
+        _own_identity(options),
         others,
         options.ha,
         clock,
@@ -235,6 +235,17 @@ def _build(
         link_changed=reporter.wakeup,
         new_selector=new_selector,
         on_failure=_FAILED,
+    )
+
+
+def _own_identity(options: StartupOptions) -> OwnIdentity:
+    """Raises SharedSecretError."""
+    broker = options.broker
+    return OwnIdentity(
+        broker.broker_name,
+        broker.broker_id,
+        f"{broker.broker_ip1}:{options.server.listen_port}",
+        read_shared_secret(options.ha.ha_shared_secret_file),
     )
 
 

@@ -186,13 +186,18 @@ class MasterInspector:
             master = RemoteLog(self._client, address, self._clock, _INSPECTION_MS)
             found = self._compare(master, own_min, own_max)
         except MasterRefusesError as error:
-            return self._not_compared(own_min, own_max, f"{error}: the logs were not compared")
+            found = self._not_compared(own_min, own_max, f"{error}: the logs were not compared")
+            return found | {"ha_protocol": 0 if master is None else master.ha_protocol}
         except MasterSilentError as error:
             if is_fixed and master is None:
                 return self._not_compared(own_min, own_max, f"{error}: the logs were not compared")
             return {"verdict": Verdict.WAIT, "text": str(error)}
         self._not_compared_since_ms = None
-        return found | {"master_min": master.min_offset, "master_max": master.max_offset}
+        return found | {
+            "master_min": master.min_offset,
+            "master_max": master.max_offset,
+            "ha_protocol": master.ha_protocol,
+        }
 
     def _not_compared(self, own_min: int, own_max: int, text: str) -> dict[str, Any]:
         """The verdict without a comparison: a non-empty log continues at its end. An empty one

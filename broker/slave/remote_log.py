@@ -32,6 +32,8 @@ class MasterFacts:
 
     min_offset: int
     max_offset: int
+    ha_protocol: int = 0
+    """Which version of our handshake its HA port speaks (ha/handshake.py); 0: RocketMQ's only."""
 
 
 class MasterSilentError(Exception):
@@ -78,11 +80,12 @@ def read_bounds(body: bytes) -> MasterFacts:
     try:
         table = KVTable.from_json_bytes(body).table
         low, high = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+        ha_protocol = int(table.get("haProtocol") or 0)
     except (RequestError, KeyError, ValueError) as error:
         raise ValueError(
-            f"commitLogMinOffset or commitLogMaxOffset is missing ({error!r})"
+            f"commitLogMinOffset or commitLogMaxOffset is missing, or no number ({error!r})"
         ) from error
-    return MasterFacts(max(0, low), max(0, high))
+    return MasterFacts(max(0, low), max(0, high), ha_protocol)
 
 
 class RemoteLog:
@@ -109,6 +112,7 @@ class RemoteLog:
         self._deadline_ms = clock.monotonic_ms() + budget_ms
         facts = read_facts(address, self._ask(runtime_request()), who=who)
         self.min_offset, self.max_offset = facts.min_offset, facts.max_offset
+        self.ha_protocol = facts.ha_protocol
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """33."""

@@ -194,10 +194,8 @@ class Replication:
         """906: naming our master decides whose tables we copy. Only a peer that may receive our log
         is allowed to, and an address fixed by the operator is kept."""
         config = self._options.ha
-        trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
+        trusted = TrustedPeers.of(config)
         ip = remote.rpartition(":")[0]
-        if not trusted.is_trusted(ip):
-            trusted.set_members([each.ip for each in self._members.fetch_member_ips() or ()])
         if config.ha_master_address:
             log.warning("ignoring master %s reported by %s: haMasterAddress is set", ha_addr, ip)
         elif not trusted.is_trusted(ip):

@@ -32,6 +32,7 @@ class FakeMaster:
         self.is_silent = False
         self.silent_after: int | None = None
         self.refusal: str | None = None
+        self.ha_protocol: str | None = None
         self.refuses: tuple[int, ...] = (28, 33)
 
     @property
@@ -69,6 +70,8 @@ class FakeMaster:
                 "commitLogMinOffset": str(self.min_offset),
                 "commitLogMaxOffset": str(self.max_offset),
             }
+            if self.ha_protocol is not None:
+                table["haProtocol"] = self.ha_protocol
             return command.response(ResponseCode.SUCCESS, body=KVTable(table=table).to_json_bytes())
         assert command.code == RequestCode.VIEW_MESSAGE_BY_ID
         offset = int(command.ext_fields["offset"])

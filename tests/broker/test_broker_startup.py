@@ -122,6 +122,11 @@ def test_a_slave_that_nobody_tells_of_its_master(tmp_path: Path, lines: str, wor
             "haTlsEnable=true\nhaTlsCertificate=/nowhere/c.pem",
             "b.conf:2: haTlsCertificate /nowhere/c.pem cannot be read: No such file",
         ),
+        (
+            "haSharedSecretFile=/nowhere/secret",
+            "b.conf:1: haSharedSecretFile /nowhere/secret cannot be read: No such file",
+        ),
+        ("#\nhaSharedSecretFile=/dev/null", "b.conf:2: haSharedSecretFile /dev/null is not a file"),
         ("haMasterAddress=10.0.0.1", "b.conf:1: haMasterAddress = 10.0.0.1: expected ip:port"),
         ("haMasterAddress=10.0.0.1:0", "expected ip:port of the master's HA port"),
         ("haMasterAddress=:10912", "expected ip:port"),
@@ -141,6 +146,31 @@ def test_replication_settings_that_work(tmp_path: Path) -> None:
     assert load(tmp_path, text).ha.ha_master_address == "null"
     assert load(tmp_path, "haMasterAddress=master-1:10912").ha.ha_master_address
     assert load(tmp_path, "haTlsCertificate=/nowhere").ha.ha_tls_enable is False
+
+
+@pytest.mark.parametrize(
+    ("text", "trusted"),
+    [("", None), ("haTrustedAddresses=\n", None), ("haTrustedAddresses=10.0.0.1\n", "10.0.0.1")],
+)
+def test_trusted_addresses_reach_process_ha_and_an_empty_value_is_unset(
+    tmp_path: Path, text: str, trusted: str | None
+) -> None:
+    options = load(tmp_path, text)
+    assert options.ha.ha_trusted_addresses == trusted
+    again = StartupOptions.from_settings(options.child_settings())
+    assert again.ha.ha_trusted_addresses == trusted
+
+
+def test_the_secret_of_the_group(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("the secret of this group\n")
+    path.chmod(0o600)
+    options = load(tmp_path, f"haSharedSecretFile={path}\n")
+    assert options.ha.ha_shared_secret_file == str(path)
+    assert "the secret of this group" not in repr(options.child_settings())
+    path.chmod(0o644)
+    with pytest.raises(StartupExitError, match="other users may read"):
+        load(tmp_path, f"haSharedSecretFile={path}\n")
 
 
 def test_settings_read_back_in_a_child(tmp_path: Path) -> None:

@@ -62,14 +62,6 @@ def test_a_stranger_gets_no_byte_of_the_log(group: Group) -> None:
         assert b"secret" in friend.recv(65_536)
 
 
-def test_a_registered_member_of_the_group_is_no_stranger(group: Group) -> None:
-    master = group.start(group.first, ASYNC_MASTER, haTrustedAddresses="192.0.2.1")
-    group.start(group.second, SLAVE)
-    with master.client() as client, counters_of(group.second) as slave:
-        sent = client.send(TOPIC, 0, b"for members")
-        wait_until(lambda: slave[MAX_PHY_OFFSET] > sent.phy_offset, 20)
-
-
 def test_a_forged_acknowledgement_lets_no_send_go(group: Group) -> None:
     """Eight random bytes on RocketMQ's HA port make every waiting send succeed."""
     master = group.start(group.first, SYNC_MASTER, slaveTimeout=1_000)

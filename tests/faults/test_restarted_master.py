@@ -1,7 +1,7 @@
 """A restarted master, or name server, and the registered slave of before: nobody is a stranger.
 
-Real pairs whose slave is trusted for its registration alone, and registers once a minute: what
-happens sooner does not wait for that.
+Real pairs whose slave proves the secret of the group, and registers once a minute: what happens
+sooner does not wait for that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pytest
 
 from broker.out.broker_registration import FIRST_DELAY_MS
 from ha.control_slots import HA_REFUSALS
-from ha.known_members import FILE_NAME
 from ha.refusals import RefusalReason
 from remoting.body.route import ClusterInfo
 from store.control_slots import MAX_PHY_OFFSET
@@ -27,11 +26,13 @@ from tests.support.our_broker import FrameClient, OurBroker
 pytestmark = [pytest.mark.slow]
 
 SETTINGS: Final[dict[str, object]] = {
-    "haTrustedAddresses": "192.0.2.1",
     "registerNameServerPeriod": 60_000,
     "slaveTimeout": 500,
 }
-UNKNOWN_PEER: Final = HA_REFUSALS + RefusalReason.UNKNOWN_PEER
+STRANGERS: Final = (
+    HA_REFUSALS + RefusalReason.UNKNOWN_PEER,
+    HA_REFUSALS + RefusalReason.NOT_PROVED,
+)
 GET_BROKER_CLUSTER_INFO: Final = 106
 GET_BROKER_HA_STATUS: Final = 907
 RECONNECT_MS: Final = 5_000
@@ -47,12 +48,16 @@ class Pair:
     def __init__(self, root: Path) -> None:
         self.group = Group(root)
         self.master, self.slave = self.group.first, self.group.second
+        secret = root / "secret"
+        secret.write_text("the secret of this group")
+        secret.chmod(0o600)
+        self._settings = {**SETTINGS, "haSharedSecretFile": str(secret)}
 
     def start_master(self) -> None:
-        self.group.start(self.master, SYNC_MASTER, **SETTINGS)
+        self.group.start(self.master, SYNC_MASTER, **self._settings)
 
     def start_slave(self) -> None:
-        self.group.start(self.slave, SLAVE, **SETTINGS, haReconnectInterval=RECONNECT_MS)
+        self.group.start(self.slave, SLAVE, **self._settings, haReconnectInterval=RECONNECT_MS)
 
     def link_is_old(self) -> bool:
         """Older than haReconnectInterval, so that it is no link that fails again and again, and
@@ -78,7 +83,7 @@ class Pair:
 
     def refused_strangers(self) -> int:
         with counters_of(self.master) as counters:
-            return int(counters[UNKNOWN_PEER])
+            return sum(int(counters[slot]) for slot in STRANGERS)
 
 
 @pytest.fixture
@@ -90,7 +95,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         pair.start_slave()
         pair.first_ok_s()
         wait_until(pair.link_is_old, 40)
-        wait_until((pair.master.store_dir / FILE_NAME).exists, 40)
         assert pair.registered() == {0, 1}
         yield pair
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from types import TracebackType
 
 import pytest
+from crc32c import crc32c
 
 from ha.accept_socket_service import LOBBY_SIZE, AcceptSocketService
-from ha.frame import FRAME_HEADER, REPORT
+from ha.frame import CHECKED_HEADER, FRAME_HEADER, REPORT
 from ha.ha_config import HaConfig
 from ha.ha_connection import HAConnections
+from ha.handshake import OwnIdentity, SlaveHandshake, SlaveHello
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters, RefusalReason
 from ha.replica_verifier import ReplicaVerifier, VerifyReplica
@@ -36,6 +38,7 @@ from tests.support.shared_memory import close_page, fresh_page
 
 FILE_SIZE = 256 << 10
 EVERYTHING = 1 << 62
+MASTER = OwnIdentity("b", 0, "127.0.0.1:10911")
 
 
 class RecordingGroupTransfer:
@@ -78,8 +81,11 @@ class GrowingLog:
         return self.start + len(self.content)
 
     def append(self, size: int) -> int:
+        """Write random bytes, publish, ring; the new end."""
+        return self.append_bytes(self._random.randbytes(size))
+
+    def append_bytes(self, data: bytes) -> int:
         """Write, publish, ring; the new end."""
-        data = self._random.randbytes(size)
         at = self.end
         self.content += data
         while data:
@@ -122,6 +128,7 @@ class MasterWorld:
         lobby_size: int = LOBBY_SIZE,
         opened_at: int = EVERYTHING,
         verify: VerifyReplica = lambda _ip, _offset: None,
+        own: OwnIdentity = MASTER,
     ) -> None:
         """`opened_at`: the log's end when the store was opened; any report is honest as a rule."""
         config = config or HaConfig()
@@ -137,9 +144,9 @@ class MasterWorld:
             root / "commitlog", self.page, self.bell, file_size=file_size, start=start
         )
         self.group_transfer = RecordingGroupTransfer()
-        self.trusted = TrustedPeers(config.ha_trusted_addresses, config.ha_allow_any_peer)
+        self.trusted = TrustedPeers.of(config)
         self.failures: list[Exception] = []
-        self.members_requested = 0
+        self.named: list[tuple[str, SlaveHello]] = []
         self.connections = HAConnections(
             config,
             LogSource(self.log.directory, file_size, self.page),
@@ -149,6 +156,7 @@ class MasterWorld:
             self.verifier,
             clock,
             new_selector=new_selector,
+            name_link=lambda *link: self.named.append(link),
             on_failure=self._failed,
         )
         self.listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -161,8 +169,9 @@ class MasterWorld:
             self.connections.admit,
             clock,
             tls,
+            own=own,
+            bounds=lambda: (self.page.counters[MIN_PHY_OFFSET], self.page.counters[MAX_PHY_OFFSET]),
             new_selector=new_selector,
-            request_members=self._request_members,
             lobby_size=lobby_size,
             on_failure=self._failed,
         )
@@ -171,9 +180,6 @@ class MasterWorld:
 
     def _failed(self, _service: ServiceThread, error: Exception) -> None:
         self.failures.append(error)
-
-    def _request_members(self) -> None:
-        self.members_requested += 1
 
     def refusals(self) -> dict[str, int]:
         return self.counters.snapshot()
@@ -305,6 +311,45 @@ class FakeSlave:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class OwnSlave(FakeSlave):
+    """A slave of our own: it shakes hands and checks every frame's checksums."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        first_report: int,
+        secret: bytes | None = None,
+        *,
+        source: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+        file_size: int = FILE_SIZE,
+    ) -> None:
+        super().__init__(address, source=source, tls=tls, file_size=file_size)
+        shaking = SlaveHandshake(OwnIdentity("b", 5, "127.0.0.1:5", secret))
+        self.sock.sendall(shaking.hello)
+        while shaking.missing:
+            self.sock.sendall(shaking.receive(self._read(shaking.missing)))
+        self.hello = shaking.master
+        self.offset = first_report
+        self.report(first_report)
+
+    def read_frame(self) -> int:
+        offset: int
+        size: int
+        head = self._read(CHECKED_HEADER.size)
+        offset, size, body_crc, head_crc = CHECKED_HEADER.unpack(head)
+        assert crc32c(head[:16]) == head_crc
+        if self.offset == 0 and not self.sizes:
+            self.offset = offset
+        assert offset == self.offset
+        body = self._read(size)
+        assert crc32c(body) == body_crc
+        self.received += body
+        self.offset += size
+        self.sizes.append(size)
+        return size
 
 
 class Certificates:

@@ -12,9 +12,11 @@ from typing import Any
 from ha.ha_client import HAClient
 from ha.ha_client_info import HAClientInfo, HAClientState
 from ha.ha_config import HaAckLevel, HaConfig
+from ha.handshake import OwnIdentity
 from ha.inspection import Inspection, Verdict
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
+from ha.trusted_peers import TrustedPeers
 from ha.wait_notify_object import WaitNotifyObject
 from ipc.bell import Bell
 from ipc.clock import SystemClock
@@ -50,6 +52,7 @@ class SlaveWorld:
         files: int = 8,
         start: int = 0,
         tls: ssl.SSLContext | None = None,
+        secret: bytes | None = None,
         **settings: Any,
     ) -> None:
         """files: allocated from `start` on, where the empty log is; 0 = the log has no place."""
@@ -76,6 +79,7 @@ class SlaveWorld:
         )
         self.before_inspection: Callable[[], object] = lambda: None
         self.tls = tls
+        self.own = OwnIdentity("b", 1, "127.0.0.1:20911", secret)
         self.rings = 0
         for slot in (MIN_PHY_OFFSET, MAX_PHY_OFFSET, APPEND_END, FLUSHED_OFFSET):
             self.counters[slot] = start
@@ -97,6 +101,8 @@ class SlaveWorld:
             clock,
             RefusalLog(RefusalCounters(self.page), clock),
             WaitNotifyObject(self.bell()),
+            self.own,
+            TrustedPeers.of(self.config),
             inspect=self._inspect,
             request_resync=self._request_resync,
             begin_log=self._begin_log,

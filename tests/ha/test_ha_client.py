@@ -3,6 +3,7 @@ real files."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import socket
@@ -437,7 +438,7 @@ def test_a_store_that_cannot_begin_is_asked_again(
     empty.start()
     wait_until(lambda: "no answer from process store" in empty.error_text)
     empty.begin_fails = None
-    assert master.accept().read_report() == SIZE
+    assert _first_report(master) == SIZE
 
 
 def test_a_first_file_that_is_never_made_is_said(
@@ -449,7 +450,14 @@ def test_a_first_file_that_is_never_made_is_said(
     empty.start()
     wait_until(lambda: "is the disk full" in empty.error_text)
     empty.allocates = True
-    assert master.accept().read_report() == SIZE
+    assert _first_report(master) == SIZE
+
+
+def _first_report(master: ScriptedMaster) -> int:
+    """Of the first link that gets so far: a master is met before the log starts where it says."""
+    while True:
+        with contextlib.suppress(ConnectionError):
+            return master.accept().read_report()
 
 
 # -- haAckLevel --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 from ha.ha_config import HaConfig
 from ha.ha_service import Bells, HAService
-from ha.known_members import KnownMembers, Members
+from ha.handshake import OwnIdentity
 from ha.slave_progress import ReplicaState, SlaveProgress
 from ha.write_socket_service import LogSource
 from ipc.bell import Bell
@@ -33,7 +33,7 @@ def _not_for_a_master(*_arguments: Any, **_named: Any) -> NoReturn:
 class _World:
     """A master whose other processes are this class."""
 
-    def __init__(self, root: Path, trusted: str = "127.0.0.0/8") -> None:
+    def __init__(self, root: Path) -> None:
         self.page = fresh_page()
         self.bell_fd = Bell.create()
         bell = Bell(self.page, ProcessIndex.HA, self.bell_fd)
@@ -44,12 +44,12 @@ class _World:
         self.may_answer.set()
         self.asked_for_members = 0
         self.verified: list[tuple[str, int]] = []
-        config = HaConfig(ha_slave_fallbehind_max=1000, ha_trusted_addresses=trusted)
+        config = HaConfig(ha_slave_fallbehind_max=1000)
         self.service = HAService(
             self.listening,
             LogSource(self.log.directory, FILE_SIZE, self.page),
             Bells(bell, lambda: None, lambda: None),
-            KnownMembers(root / "known_members.json", "b", SystemClock()),
+            OwnIdentity("b", 0, "127.0.0.1:10911"),
             self,
             config,
             SystemClock(),
@@ -143,40 +143,3 @@ def test_a_seeded_slave_is_served_when_it_comes_back(world: _World) -> None:
 
 def _asks(world: _World) -> bool:
     return bool(world.service._verifier._questions)
-
-
-class TestMembersOfTheLifeBefore:
-    """Nobody answers who the members are: process `remoting` has not started yet."""
-
-    @pytest.fixture
-    def world(self, tmp_path: Path) -> Iterator[_World]:
-        before = KnownMembers(tmp_path / "known_members.json", "b", SystemClock())
-        before.update({1: "127.0.0.2"})
-        before.save()
-        world = _World(tmp_path, trusted="127.0.0.1/32")
-        world.may_answer.clear()
-        world.service.start()
-        yield world
-        world.may_answer.set()
-        assert world.service.shutdown()
-        world.close()
-
-    def test_they_are_served_strangers_are_not(self, world: _World) -> None:
-        end = world.log.append(100)
-        with FakeSlave(world.address, 0, source="127.0.0.2") as slave:
-            slave.read_up_to(end)
-            assert world.progress().ip == "127.0.0.2"
-            assert world.service.status()["haConnectionInfo"][0]["id"] == "b:1"
-            with FakeSlave(world.address, 0, source="127.0.0.3") as stranger:
-                stranger.sock.settimeout(10)
-                assert stranger.is_closed_by_master()
-        assert world.service.status()["refusals"] == {"unknown_peer": 1}
-
-    def test_who_is_expelled_gets_no_more(self, world: _World) -> None:
-        end = world.log.append(100)
-        with FakeSlave(world.address, 0, source="127.0.0.2") as slave:
-            slave.read_up_to(end)
-            world.service._use_members(Members({2: "127.0.0.9"}, frozenset({"127.0.0.2"})))
-            slave.sock.settimeout(10)
-            assert slave.is_closed_by_master()
-        wait_until(lambda: world.service.status()["refusals"] == {"unknown_peer": 1})

@@ -231,7 +231,17 @@ def test_the_command(tmp_path: Path) -> None:
         "master_max": pair.master.max_offset,
         "common_offset": -1,
         "text": "the last record matches the master's",
+        "ha_protocol": 0,
     }
+
+
+@pytest.mark.parametrize(("told", "known"), [(None, 0), ("", 0), ("1", 1), ("7", 7)])
+def test_whether_the_master_speaks_our_handshake(
+    tmp_path: Path, told: str | None, known: int
+) -> None:
+    pair = ReplicaPair(tmp_path, common=10)
+    pair.master.ha_protocol = told
+    assert Desk(pair).inspect().ha_protocol == known
 
 
 def test_deleted_files_of_our_own_are_not_looked_for(tmp_path: Path) -> None:

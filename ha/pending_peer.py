@@ -1,0 +1,148 @@
+"""PendingPeer: one connection at the HA port, from accept to its first report.
+
+Owned by the accept thread; never blocks. The steps: TLS handshake if enabled; then the first 8
+bytes decide. A report (RocketMQ's protocol) is taken from a peer that needs no proof; MAGIC begins
+our handshake (handshake.py), whose proof makes the peer known, and the report follows that. Before
+it is known a peer is sent nothing but the master's hello. It knows no selector, no list of others
+and no log.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from ha.frame import REPORT
+from ha.handshake import MAGIC, HandshakeError, MasterHandshake, OwnIdentity, SlaveHello
+from ha.refusals import RefusalReason
+from ha.selector_factory import EVENT_READ, EVENT_WRITE
+from ha.transport import TlsTransport, Transport
+
+PROOF_MS: Final = 5_000
+"""How long a peer may take to prove itself."""
+assert len(MAGIC) == REPORT.size
+
+
+class PendingPeer:
+    """See the module."""
+
+    __slots__ = (
+        "_bounds",
+        "_handshake",
+        "_own",
+        "_received",
+        "_shaken",
+        "_unsent",
+        "events",
+        "first_report",
+        "ip",
+        "is_known",
+        "remote",
+        "since_ms",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        remote: str,
+        own: OwnIdentity,
+        bounds: Callable[[], tuple[int, int]],
+        *,
+        is_trusted: bool,
+        now_ms: int,
+    ) -> None:
+        """remote: "ip:port". is_trusted: its address needs no proof. bounds: the log's min and
+        max phy offset now."""
+        self.transport: Final = transport
+        self.remote: Final = remote
+        self.ip: Final = remote.rpartition(":")[0]
+        self.since_ms: Final = now_ms
+        self.is_known = is_trusted
+        """It needs no proof, or has given it."""
+        self.first_report = 0
+        """Once `advance` has returned 0."""
+        self.events = 0
+        """For the owner: the events that the selector watches; 0 = not registered."""
+        self._own = own
+        self._bounds = bounds
+        self._shaken = False
+        """The TLS handshake, if any, is done."""
+        self._handshake: MasterHandshake | None = None
+        self._received = b""
+        self._unsent = b""
+
+    @property
+    def slave(self) -> SlaveHello | None:
+        """What it said of itself, after a handshake: it takes the checked form of frames."""
+        return None if self._handshake is None else self._handshake.slave
+
+    def advance(self) -> int:
+        """Go on as far as it comes: the event that it waits for; 0: the first report is there.
+
+        Raises HandshakeError, OSError (ssl.SSLError is one).
+        """
+        transport = self.transport
+        if not self._shaken:
+            event = transport.handshake()
+            if event:
+                return event
+            self._shaken = True
+            # Its certificate is proof enough, unless there is a secret besides.
+            if isinstance(transport, TlsTransport) and self._own.secret is None:
+                self.is_known = True
+        while self._unsent or self._missing:
+            if self._unsent:
+                taken = transport.send((self._unsent,))
+                if not taken:
+                    return EVENT_WRITE
+                self._unsent = self._unsent[taken:]
+                continue
+            data = transport.recv(self._missing)
+            if data is None:
+                return EVENT_READ
+            if not data:
+                raise ConnectionResetError(errno.ECONNRESET, "it closed the connection")
+            self._take(data)
+        return 0
+
+    @property
+    def _missing(self) -> int:
+        """How many bytes may be read: not one that belongs to later reports."""
+        handshake = self._handshake
+        if handshake is not None and handshake.missing:
+            return handshake.missing
+        return REPORT.size - len(self._received)
+
+    def _take(self, data: bytes) -> None:
+        handshake = self._handshake
+        if handshake is not None and handshake.missing:
+            self._unsent = handshake.receive(data)
+            if handshake.slave is not None:
+                self.is_known = True
+            return
+        self._received += data
+        if len(self._received) < REPORT.size:
+            return
+        if handshake is None and self._received == MAGIC:
+            self._received = b""
+            self._handshake = MasterHandshake(self._own, self._bounds, must_prove=not self.is_known)
+            self._handshake.receive(MAGIC)
+            return
+        if not self.is_known:
+            raise HandshakeError(
+                RefusalReason.NOT_PROVED,
+                "it speaks RocketMQ's protocol, which has no proof, and haSharedSecretFile is set; "
+                "set it there, too, or name a Java slave's address in haTrustedAddresses",
+            )
+        (self.first_report,) = REPORT.unpack(self._received)
+
+
+def local_ip(sock: socket.socket) -> str:
+    """Our end of a connection; empty when it is gone."""
+    try:
+        return str(sock.getsockname()[0])
+    except OSError:
+        return ""
