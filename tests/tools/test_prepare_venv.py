@@ -166,7 +166,9 @@ def test_launcher_says_what_is_missing(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
-@pytest.mark.parametrize("program", ["mqbroker", "mqnamesrv", "mqadmin", "mqreport", "mqshutdown"])
+@pytest.mark.parametrize(
+    "program", ["mqbroker", "mqnamesrv", "mqadmin", "mqreport", "mqshutdown", "mqchaos"]
+)
 def test_every_launcher_tells_its_version(tmp_path: Path, program: str) -> None:
     """Without a Python, let alone an environment."""
     config = configparser.ConfigParser(interpolation=None)

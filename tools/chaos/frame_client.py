@@ -1,0 +1,138 @@
+"""FrameClient: a blocking connection to a broker, requests in flight in the caller's order.
+
+One thread. Every wait has a limit: what does not answer is an error, as it is for a client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from remoting.frame import split_frames
+from remoting.remoting_codec import decode_command, encode_command
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from tools.message_decoder import MessageExt, decode_messages
+
+_RECEIVE: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The answer to a send."""
+
+    code: int
+    queue_id: int
+    queue_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The answer to a pull."""
+
+    code: int
+    next_offset: int
+    messages: list[MessageExt]
+
+
+class FrameClient:
+    """See the module. Raises OSError (TimeoutError among them)."""
+
+    def __init__(self, port: int, timeout_s: float) -> None:
+        self._sock = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._timeout_s = timeout_s
+        self._buffer = bytearray()
+        self._answers: dict[int, RemotingCommand] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._sock.close()
+
+    def post(self, *commands: RemotingCommand) -> None:
+        """Send them in one write, do not wait."""
+        self._sock.sendall(b"".join(map(encode_command, commands)))
+
+    def take(self, opaque: int) -> RemotingCommand:
+        """The answer to this request."""
+        deadline = time.monotonic() + self._timeout_s
+        while opaque not in self._answers:
+            self._sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            data = self._sock.recv(_RECEIVE)
+            if not data:
+                raise ConnectionResetError("the broker closed the connection")
+            self._buffer += data
+            view = memoryview(bytes(self._buffer))
+            used = split_frames(view, len(view), FrameClient._take_frame, self)
+            del self._buffer[:used]
+        return self._answers.pop(opaque)
+
+    def _take_frame(self, kind: int, header: bytes, body: memoryview) -> bool:
+        command = decode_command(header, kind, bytes(body))
+        if command.is_response:
+            self._answers[command.opaque] = command
+        return True
+
+    def call(self, code: int, fields: Mapping[str, object]) -> RemotingCommand:
+        """One request and its answer."""
+        request = RemotingCommand.request(code, {key: str(value) for key, value in fields.items()})
+        self.post(request)
+        return self.take(request.opaque)
+
+    def pull(self, topic: str, queue_id: int, offset: int, wait_ms: int = 0) -> Pulled:
+        """Up to 32 messages from `offset` on."""
+        fields = {
+            "consumerGroup": "mqchaos",
+            "topic": topic,
+            "queueId": queue_id,
+            "queueOffset": offset,
+            "maxMsgNums": 32,
+            "sysFlag": 4 | (2 if wait_ms else 0),
+            "commitOffset": 0,
+            "suspendTimeoutMillis": wait_ms,
+            "subscription": "*",
+            "subVersion": 0,
+            "expressionType": "TAG",
+        }
+        answer = self.call(RequestCode.PULL_MESSAGE, fields)
+        following = int(answer.ext_fields.get("nextBeginOffset", offset))
+        messages = list(decode_messages(answer.body)) if answer.code == 0 else []
+        return Pulled(answer.code, following, messages)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The queue's end."""
+        answer = self.call(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id})
+        return int(answer.ext_fields.get("offset", -1)) if answer.code == 0 else -1
+
+
+def send_request(topic: str, queue_id: int, body: bytes) -> RemotingCommand:
+    """310, as RocketMQ's clients send it."""
+    fields = {
+        "a": "mqchaos",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": str(time.time_ns() // 1_000_000),
+        "h": "0",
+        "i": "",
+        "j": "0",
+        "k": "false",
+        "l": "16",
+        "m": "false",
+    }
+    return RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, fields, body)
+
+
+def sent_of(answer: RemotingCommand) -> Sent:
+    """What an answer to send_request says."""
+    fields = answer.ext_fields
+    return Sent(answer.code, int(fields.get("queueId", -1)), int(fields.get("queueOffset", -1)))
