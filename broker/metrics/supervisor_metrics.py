@@ -227,7 +227,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         """The request, and then the response, have _REQUEST_TIMEOUT_S each."""
-        self.timeout = _REQUEST_TIMEOUT_S
+        self.request.settimeout(_REQUEST_TIMEOUT_S)
         super().setup()
         self.rfile.close()
         self.rfile = io.BufferedReader(_RequestBytes(self.connection))
