@@ -17,7 +17,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ha.async_call import AsyncCall
 from ha.client_selector import ClientSelector
@@ -43,6 +43,9 @@ from ipc.control_page import ControlPage
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import StoreError
 from store.replica_log import ReplicaLog
+
+if TYPE_CHECKING:
+    from ha.record_validator import RecordValidators
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +74,7 @@ class HAClient(ServiceThread):
         begin_log: LogBeginner,
         tls: ssl.SSLContext | None,
         on_connected: Callable[[str, str], None],
+        validators: RecordValidators,
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
     ) -> None:
@@ -86,6 +90,7 @@ class HAClient(ServiceThread):
         self._inspect_master = inspect
         self._request_resync = request_resync
         self._on_connected = on_connected
+        self._validators = validators
         self._selector = ClientSelector(
             wait_notify, clock, new_selector=new_selector, is_stopping=lambda: self.stopped
         )
@@ -101,6 +106,9 @@ class HAClient(ServiceThread):
         self._hello: MasterHello | None = None
         self._link_lasted = False
         """The last round's link was open for at least haReconnectInterval."""
+        self._retry_soon_ms: Final = min(_RETRY_SOON_MS, config.ha_reconnect_interval)
+        self._passing_at = -1
+        """Where our log ended when the last link closed that was opened anew at once."""
         self._last_read_ms = self._last_write_ms = 0
         self._received = 0
         """Over the links that are closed."""
@@ -178,13 +186,16 @@ class HAClient(ServiceThread):
             self._refuse(divergence)
         except LinkClosedError as error:
             self._note_closed(error)
+            if error.is_passing:
+                return self._rest_of_passing()
         except (StoreError, OSError) as error:
             self._note_closed(LinkClosedError(None, f"replication stalled: {error}"))
         return self._retry_soon_ms if self._link_lasted else self._config.ha_reconnect_interval
 
-    @property
-    def _retry_soon_ms(self) -> int:
-        return min(_RETRY_SOON_MS, self._config.ha_reconnect_interval)
+    def _rest_of_passing(self) -> int:
+        """None, unless the link before ended at the same place."""
+        before, self._passing_at = self._passing_at, self._log.max_phy_offset
+        return self._retry_soon_ms if before == self._passing_at else 0
 
     def _log_ends(self) -> LogEnds:
         return LogEnds(self._log.min_phy_offset, self._log.max_phy_offset, self._log.is_empty)
@@ -262,6 +273,7 @@ class HAClient(ServiceThread):
                 self._page,
                 self._config,
                 self._clock,
+                self._validators,
                 is_checked=connected.is_checked,
             )
             self._hello = connected.hello

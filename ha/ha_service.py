@@ -12,13 +12,13 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ha.accept_socket_service import AcceptSocketService
 from ha.group_members_service import GroupMembersService
 from ha.group_transfer_service import GroupTransferService
 from ha.ha_client import HAClient
-from ha.ha_config import HaConfig
+from ha.ha_config import HaAckLevel, HaConfig
 from ha.ha_connection import HAConnections
 from ha.ha_observer import HaObserver
 from ha.ha_status import HaStatus
@@ -42,6 +42,9 @@ from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.replica_log import ReplicaLog
+
+if TYPE_CHECKING:
+    from ha.queue_ends import QueueOffsets
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +82,12 @@ class HAService:
         *,
         is_slave: bool,
         link_changed: Callable[[], None],
+        queue_offsets: QueueOffsets,
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """link_changed: `link` may have changed; quick, never raises.
+        """link_changed: `link` may have changed; quick, never raises. queue_offsets: a slave's
+        (topic, queueId) to min and max offset in its consume queues, (0, 0) for none.
 
         Raises HaTlsError, ValueError: settings that cannot be used.
         """
@@ -93,6 +98,7 @@ class HAService:
         self._own = own
         self._others = others
         self._link_changed = link_changed
+        self._queue_offsets = queue_offsets
         self._config = config
         self._clock = clock
         self._new_selector = new_selector
@@ -165,6 +171,10 @@ class HAService:
         )
 
     def _build_client(self) -> HAClient:
+        # Needs numpy, which a master does without.
+        from ha.queue_ends import make_queue_ends
+        from ha.record_validator import RecordValidators
+
         source, others = self._source, self._others
         replica_log = ReplicaLog(
             source.directory, source.file_size, source.page, self._bells.ring_readers
@@ -183,6 +193,12 @@ class HAService:
             begin_log=others.begin_log,
             tls=make_tls_context(self._config, server_side=False),
             on_connected=lambda _local, _master: self._link_changed(),
+            validators=RecordValidators(
+                source.file_size,
+                make_queue_ends(self._queue_offsets, source.page),
+                self._clock,
+                check_crc=self._config.ha_ack_level is not HaAckLevel.received,
+            ),
             new_selector=self._new_selector,
             on_failure=self._on_failure,
         )

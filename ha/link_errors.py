@@ -17,13 +17,28 @@ TLS_WAY_OUT: Final = (
 
 
 class LinkClosedError(Exception):
-    """The link is closed. `reason` is counted unless None; the text names cause and remedy."""
+    """The link is closed. `reason` is counted unless None; the text names cause and remedy.
+    `is_passing`: the next link, opened at once, probably has not the same trouble."""
 
-    def __init__(self, reason: RefusalReason | None, text: str) -> None:
+    def __init__(
+        self, reason: RefusalReason | None, text: str, *, is_passing: bool = False
+    ) -> None:
         super().__init__(text)
         self.reason = reason
+        self.is_passing = is_passing
 
 
 def tls_failure(error: ssl.SSLError) -> LinkClosedError:
     """The error for a TLS failure on an established link."""
     return LinkClosedError(RefusalReason.TLS, f"TLS failed: {error.reason or error}; {TLS_WAY_OUT}")
+
+
+def wrong_checksum(what: str, offset: int) -> LinkClosedError:
+    """The error for a frame whose checksum is wrong: nothing of it is published."""
+    return LinkClosedError(
+        RefusalReason.BAD_CHECKSUM,
+        f"{what} for offset {offset} came with a wrong checksum: damaged on the way; received "
+        "again from the last good frame. If it recurs, check the network (offloading, "
+        "middleboxes) and both machines' memory",
+        is_passing=True,
+    )

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from crc32c import crc32c
 
 from ha.frame import CHECKED_HEADER, FRAME_HEADER, MAX_FRAME_BODY, unpack_checked_header
-from ha.ha_config import HaAckLevel, HaConfig
-from ha.link_errors import LinkClosedError, tls_failure
+from ha.ha_config import HaConfig
+from ha.link_errors import LinkClosedError, tls_failure, wrong_checksum
 from ha.offset_reporter import OffsetReporter
 from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
@@ -35,9 +35,13 @@ from store.replica_log import ReplicaLog
 from store.running_flags import RunningFlag
 
 if TYPE_CHECKING:
-    from ha.record_validator import RecordValidator
+    # numpy, which a master does not need, takes longer to import than the rest of its process.
+    from ha.record_validator import BadRecord, RecordValidators
 
 _BUFFER_SIZE: Final = 64 << 10
+_PUBLISH_STEP: Final = 512 << 10
+"""While the socket has more, less is not published: a Java master's frames have 32 KiB, and a check
+of so few records costs as much as one of many."""
 _POLL_MS: Final = 5
 _POLL_LONG_MS: Final = 100
 _LONG_MS: Final = 1000
@@ -67,6 +71,7 @@ class MasterLink:
         page: ControlPage,
         config: HaConfig,
         clock: Clock,
+        validators: RecordValidators,
         *,
         is_checked: bool = False,
     ) -> None:
@@ -84,10 +89,9 @@ class MasterLink:
         self._clock = clock
         self._reporter: Final = OffsetReporter(transport, log, page, config, clock)
         self._silence_ms: Final = config.ha_housekeeping_interval
-        self._validator: RecordValidator | None = None
-        if config.ha_ack_level is not HaAckLevel.received:
-            self._validator = _new_validator(log.file_size, _first_unchecked(log))
-        self._bad: str | None = None
+        self._validators: Final = validators
+        self._validator = validators.begin(_first_unchecked(log))
+        self._bad: BadRecord | None = None
         # A short read from a plain socket says that it is empty; TLS gives a record at a time.
         self._short_is_empty: Final = isinstance(transport, PlainTransport)
         self._is_checked: Final = is_checked
@@ -125,6 +129,8 @@ class MasterLink:
         except (LinkClosedError, StoreError):
             self._publish_last()
             raise
+        if more and self._log.position - self._log.max_phy_offset < _PUBLISH_STEP:
+            return _MORE
         self._publish()
         if self._start_offset is not None:
             return LinkOutcome(has_more=False, start_offset=self._start_offset)
@@ -132,8 +138,7 @@ class MasterLink:
 
     def log_started(self) -> None:
         """The log starts at the offset of the last outcome and has room there."""
-        if self._validator is not None:
-            self._validator = _new_validator(self._log.file_size, self._log.position)
+        self._validator = self._validators.begin(self._log.position)
 
     def _receive_frames(self) -> bool:
         wanted = _BUFFER_SIZE - self._buffered
@@ -152,7 +157,7 @@ class MasterLink:
             self._crc_so_far = crc32c(body[:count], self._crc_so_far)
         if count == len(body):
             if self._is_checked and self._crc_so_far != self._body_crc:
-                raise _damaged(f"{self._body_size} bytes", self._log.position)
+                raise wrong_checksum(f"{self._body_size} bytes", self._log.position)
             self._body = None
             self._log.advance(self._body_size)
             self.received += self._body_size
@@ -203,7 +208,7 @@ class MasterLink:
             if is_checked:
                 header = unpack_checked_header(view, at)
                 if header is None:
-                    raise _damaged("a header", log.position)
+                    raise wrong_checksum("a header", log.position)
                 offset, size, body_crc = header
             else:
                 offset, size = FRAME_HEADER.unpack_from(view, at)
@@ -218,7 +223,7 @@ class MasterLink:
                 if is_checked:
                     crc = crc32c(body)
                     if there == size and crc != body_crc:
-                        raise _damaged(f"{size} bytes", offset)
+                        raise wrong_checksum(f"{size} bytes", offset)
                     self._body_crc, self._crc_so_far = body_crc, crc
                 try:
                     room = self._room(offset, size)
@@ -283,11 +288,7 @@ class MasterLink:
             if has_grown:
                 self._log.ring()
         if self._bad is not None:
-            raise LinkClosedError(
-                RefusalReason.BAD_RECORD,
-                f"what the master sent for offset {self._log.max_phy_offset} is not a valid "
-                f"record: {self._bad}; the log ends there until the master sends other bytes",
-            )
+            raise _bad_record(self._bad, self._log.max_phy_offset)
 
     def _publish_last(self) -> None:
         """The link is being closed: whole frames need not be fetched again."""
@@ -308,8 +309,6 @@ class MasterLink:
     def _check(self) -> int:
         """Up to where whole frames may be published; `_bad` says why what follows may not."""
         validator, position = self._validator, self._log.position
-        if validator is None:
-            return position
         if position > validator.position and self._bad is None:
             self._bad = validator.check(self._log.file_view(validator.position), position)
         return max(validator.position, self._log.max_phy_offset)
@@ -382,18 +381,15 @@ def _first_unchecked(log: ReplicaLog) -> int:
     return 0 if end == 1 else end
 
 
-def _new_validator(file_size: int, position: int) -> RecordValidator:
-    """numpy takes longer to import than the rest of this process: import it only where needed."""
-    from ha.record_validator import RecordValidator
-
-    return RecordValidator(file_size, position)
-
-
-def _damaged(what: str, offset: int) -> LinkClosedError:
-    """A checksum is wrong; nothing of the frame is published."""
-    return LinkClosedError(
-        RefusalReason.BAD_CHECKSUM,
-        f"{what} for offset {offset} came with a wrong checksum: damaged on the way; received "
-        "again from the last good frame. If it recurs, check the network (offloading, "
-        "middleboxes) and both machines' memory",
-    )
+def _bad_record(bad: BadRecord, phy_offset: int) -> LinkClosedError:
+    text = f"what the master sent for offset {phy_offset} cannot be published: {bad.text}; "
+    if bad.came_before:
+        text += (
+            "the same bytes came twice, so the master's own log is damaged there: the log ends "
+            "here until it sends others; restart the master with a good copy of its store, or "
+            "promote this slave (docs/replication.md)"
+        )
+    else:
+        text += "nothing of it was taken, and it is asked for again"
+    reason = RefusalReason.UNEXPECTED_RECORD if bad.is_record else RefusalReason.BAD_RECORD
+    return LinkClosedError(reason, text, is_passing=not bad.came_before)

@@ -1,24 +1,28 @@
-"""RecordValidator: how far received bytes are whole, good records.
+"""RecordValidator: how far received bytes are whole records that may be published.
 
-Pure; used by the slave's link with haAckLevel=validated and flushed, before anything is published.
-Bytes come in pieces that end anywhere: what is the beginning of a record is judged as far as it is
-there and waits for the rest. It knows no socket and publishes nothing. The checks are those of
-recovery (store/message_codec.check_record), which needs 4 us a record; many records together are
-looked at in whole columns first (1.1 us a record of 270 bytes that comes in 64 KiB pieces, with its
-CRC), and only what was not found good there is judged one by one.
+Used by the slave's link before anything is published. Bytes come in pieces that end anywhere: what
+is the beginning of a record is judged as far as it is there and waits for the rest, but never for
+more than its parts say: a wrong size is seen when the record's own bytes are there. It knows no
+socket and publishes nothing. Two questions about each record: are its magic, sizes and place right,
+as recovery asks (store/message_codec.check_record; with check_crc the body's CRC, too), and is it
+what has to come next (record_expectations.py)? Many records together are looked at in whole
+columns; what is not found good there is judged one by one.
 """
 
 from __future__ import annotations
 
-import zlib
 from struct import Struct
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ha.record_columns import read_fields, read_good_records
+from ha.record_doubts import RecordDoubts
+from ha.record_expectations import (
+    QueueEnds,
+    RecordExpectations,
+    Suspicion,
+)
+from ipc.clock import Clock
 from store.message_codec import (
-    BODY_CRC_MASK,
     BORN_HOST_V6_FLAG,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -27,147 +31,245 @@ from store.message_codec import (
     PROPERTIES_LENGTH,
     SIZE_AND_MAGIC,
     STORE_HOST_V6_FLAG,
+    SYS_FLAG_AT,
     RecordKind,
+    body_crc,
     check_record,
     fixed_size,
+    record_head,
 )
-from store.record_arrays import MIN_RECORD_SIZE, RECORD_HEAD, Int64Array, walk_sizes
+from store.record_arrays import MIN_RECORD_SIZE
 
+_INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
-_HEAD_SEEN: Final = PHY_OFFSET_AT + _INT64.size
+_HEAD: Final = record_head(0)
+_HEAD_SEEN: Final = SYS_FLAG_AT + _INT32.size
+assert PHY_OFFSET_AT + _INT64.size <= _HEAD_SEEN
 _LEAST_RECORD: Final = fixed_size(0) + 1
 _ANY_V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _MANY: Final = 24
 """From so many records on, columns are faster."""
+_MOST_PATIENCE: Final = 4096
+
+
+class BadRecord(NamedTuple):
+    """Why the log cannot go on with what lies at the validator's position."""
+
+    text: str
+    is_record: bool
+    """Its parts add up; one of its fields is not what has to come next."""
+    came_before: bool
+    """The same bytes were refused there the last time: it is not the link that damages them."""
+
+
+class RecordValidators:
+    """What outlives a link: what is expected of the log's next records, and what was refused.
+    Owned by: HAClient's thread."""
+
+    def __init__(
+        self, file_size: int, queue_ends: QueueEnds, clock: Clock, *, check_crc: bool
+    ) -> None:
+        self._file_size = file_size
+        self._expectations: Final = RecordExpectations(queue_ends, clock)
+        self._doubts: Final = RecordDoubts(clock)
+        self._check_crc = check_crc
+
+    def begin(self, position: int) -> RecordValidator:
+        """For a link, or a log that begins at `position`, where a record begins."""
+        return RecordValidator(
+            self._file_size,
+            position,
+            self._expectations,
+            self._doubts,
+            check_crc=self._check_crc,
+        )
 
 
 class RecordValidator:
     """Owned by: the link's thread. `position`: the end of the last good record (or blank)."""
 
-    def __init__(self, file_size: int, position: int) -> None:
+    def __init__(
+        self,
+        file_size: int,
+        position: int,
+        expectations: RecordExpectations,
+        doubts: RecordDoubts,
+        *,
+        check_crc: bool,
+    ) -> None:
         """position: where a record begins; up to there all is good."""
         self._file_size = file_size
+        self._expectations = expectations
+        self._doubts = doubts
+        self._check_crc = check_crc
         self.position = position
         self._look_again_at = 0
+        self._alone = 0
+        """So many records are judged one by one before columns are tried again."""
+        self._patience = _MANY
+        expectations.resume(position)
+        doubts.refresh()
 
-    def check(self, file: memoryview, received: int) -> str | None:
-        """Move `position` on over the whole records before `received`.
+    def check(self, file: memoryview, received: int) -> BadRecord | None:
+        """Move `position` on over the whole good records before `received`.
 
         file: the whole file that holds `position`; received: in the same file, or its end.
-        Returns why what lies at `position` is no record, None while nothing is wrong.
+        Returns why what lies at `position` may not be published, None while nothing is wrong.
         """
         if received < self._look_again_at:
             return None
         size = self._file_size
         file_start = self.position - self.position % size
         at, end = self.position - file_start, received - file_start
-        reason = None
-        good = _find_good_runs(file[at:end], at, file_start)
+        bad: BadRecord | None = None
         while at < end:
-            if at in good:
-                at = good[at]
+            suspicion: Suspicion | None = None
+            if self._alone <= 0 and end - at >= _MANY * MIN_RECORD_SIZE:
+                at, suspicion = self._take_many(file, at, end, file_start)
+                if at == end:
+                    break
+            self._alone -= 1
+            if suspicion is None and (taken := self._take_usual(file, at, end, file_start + at)):
+                at += taken
                 continue
-            needed, reason = _needed(file, at, end, size, file_start + at)
-            if reason is not None or at + needed > end:
-                self._look_again_at = file_start + at + needed
+            taken, bad = self._take_one(file, at, end, file_start, suspicion)
+            if not taken:
                 break
-            found = check_record(file, at, size, file_start + at, check_crc=True)
-            if found.kind not in (RecordKind.MESSAGE, RecordKind.BLANK):
-                reason = found.reason
-                break
-            at += found.size
+            at += taken
         self.position = file_start + at
-        return reason
+        self._expectations.moved_to(self.position)
+        return bad
+
+    # -- one record ----------------------------------------------------------------------------
+
+    def _take_usual(self, file: memoryview, at: int, end: int, place: int) -> int:
+        """Size of the record at `at` if it is whole, V1 with IPv4 hosts, and surely good; else 0.
+        In 2 us, where a judgement with reasons takes 8."""
+        if end - at < MIN_RECORD_SIZE:
+            return 0
+        head = _HEAD.unpack_from(file, at)
+        record_end = at + head[0]
+        body_at = at + _HEAD.size
+        topic_at = body_at + head[14] + 1
+        if (
+            record_end > end
+            or head[1] != MAGIC_V1
+            or head[6] != place
+            or head[7] & _ANY_V6
+            or not body_at < topic_at <= record_end
+        ):
+            return 0
+        topic_end = topic_at + file[topic_at - 1]
+        rest = record_end - topic_end - PROPERTIES_LENGTH.size
+        if rest < 0 or PROPERTIES_LENGTH.unpack_from(file, topic_end) != (rest,):
+            return 0
+        if self._check_crc and head[14] and body_crc(file[body_at : topic_at - 1]) != head[2]:
+            return 0
+        topic = bytes(file[topic_at:topic_end])
+        return head[0] if self._expectations.admit_usual(topic, head) else 0
+
+    def _take_one(
+        self, file: memoryview, at: int, end: int, file_start: int, suspicion: Suspicion | None
+    ) -> tuple[int, BadRecord | None]:
+        """Size of the good record or blank at `at`; 0: it is not whole yet, or bad."""
+        place = file_start + at
+        needed, reason = _needed(file, at, end, self._file_size, place)
+        if reason is not None:
+            return 0, self._refuse(file[at : at + needed], place, reason)
+        if at + needed > end:
+            self._look_again_at = place + needed
+            return 0, None
+        found = check_record(file, at, self._file_size, place, check_crc=self._check_crc)
+        if found.kind is RecordKind.BLANK:
+            return found.size, None
+        record = file[at : at + needed]
+        if found.kind is not RecordKind.MESSAGE:
+            return 0, self._refuse(record, place, found.reason)
+        fields = read_fields(record)
+        suspicion = suspicion or self._expectations.judge(fields, self._doubts.muted)
+        if suspicion is not None and not self._doubts.is_believed(place, record, suspicion):
+            return 0, BadRecord(suspicion.text, is_record=True, came_before=False)
+        self._expectations.admit(fields)
+        return found.size, None
+
+    def _refuse(self, data: memoryview, place: int, reason: str) -> BadRecord:
+        came_before = self._doubts.came_before(place, data)
+        return BadRecord(reason, is_record=False, came_before=came_before)
+
+    # -- many records at once ------------------------------------------------------------------
+
+    def _take_many(
+        self, file: memoryview, at: int, end: int, file_start: int
+    ) -> tuple[int, Suspicion | None]:
+        """Admit the records from `at` on that are surely good; where they end, and what of the
+        next one is not expected."""
+        records, ends = read_good_records(
+            file[at:end], file_start + at, least=_MANY, check_crc=self._check_crc
+        )
+        count, suspicion = 0, None
+        if len(ends):
+            count, suspicion = self._expectations.admit_many(records, self._doubts.muted)
+        if count < _MANY:
+            self._patience = min(self._patience * 2, _MOST_PATIENCE)
+            self._alone = self._patience
+        else:
+            self._patience = _MANY
+        return (at + int(ends[count - 1]) if count else at), suspicion
 
 
 def _needed(
     file: memoryview, at: int, end: int, file_size: int, phy_offset: int
 ) -> tuple[int, str | None]:
-    """How many bytes from `at` on the next judgement needs, or why there is no record."""
+    """How many bytes from `at` on the next judgement needs, or had when there is no record, and
+    why there is none."""
     left = file_size - at
     if left < SIZE_AND_MAGIC.size:
-        return 0, f"only {left} bytes are left in the file"
+        return left, f"only {left} bytes are left in the file"
     if end - at < SIZE_AND_MAGIC.size:
         return SIZE_AND_MAGIC.size, None
+    seen = SIZE_AND_MAGIC.size
     total, magic = SIZE_AND_MAGIC.unpack_from(file, at)
     if magic == MAGIC_BLANK:
-        return (left, None) if total == left else (0, f"a blank of {total} bytes, {left} are left")
+        wrong = f"a blank of {total} bytes, {left} are left"
+        return (left, None) if total == left else (seen, wrong)
     if magic not in (MAGIC_V1, MAGIC_V2):
-        return 0, "zero bytes" if magic == total == 0 else f"magic {magic:#x} is not a record's"
+        return seen, "zero bytes" if magic == total == 0 else f"magic {magic:#x} is not a record's"
     if not _LEAST_RECORD <= total <= left:
-        return 0, f"totalSize {total} is impossible, {left} bytes left"
-    if end - at < _HEAD_SEEN:
+        return seen, f"totalSize {total} is impossible, {left} bytes left"
+    if end - at >= total:
+        return total, None
+    return _needed_of_a_part(file, at, end, total, phy_offset)
+
+
+def _needed_of_a_part(
+    file: memoryview, at: int, end: int, total: int, phy_offset: int
+) -> tuple[int, str | None]:
+    """Like `_needed`, for a record of which less is there than the `total` that it claims."""
+    there = end - at
+    if there < _HEAD_SEEN:
         return _HEAD_SEEN, None
     (stored,) = _INT64.unpack_from(file, at + PHY_OFFSET_AT)
     if stored != phy_offset:
-        return 0, f"physicalOffset field says {stored}, the place is {phy_offset}"
+        return _HEAD_SEEN, f"physicalOffset field says {stored}, the place is {phy_offset}"
+    (sys_flag,) = _INT32.unpack_from(file, at + SYS_FLAG_AT)
+    seen = record_head(sys_flag).size
+    if there < seen:
+        return seen, None
+    (body_size,) = _INT32.unpack_from(file, at + seen - _INT32.size)
+    (magic,) = _INT32.unpack_from(file, at + 4)
+    length_size = 1 if magic & 0xFFFFFFFF == MAGIC_V1 else 2
+    if not 0 <= body_size <= total - seen - length_size - PROPERTIES_LENGTH.size:
+        return seen, f"body size {body_size} is impossible in {total} bytes"
+    seen += body_size + length_size
+    if there < seen:
+        return seen, None
+    topic_size = int.from_bytes(file[at + seen - length_size : at + seen], "big", signed=True)
+    if not 0 <= topic_size <= total - seen - PROPERTIES_LENGTH.size:
+        return seen, f"topic size {topic_size} is impossible in {total} bytes"
+    seen += topic_size + PROPERTIES_LENGTH.size
+    if there < seen:
+        return seen, None
+    (properties_size,) = PROPERTIES_LENGTH.unpack_from(file, at + seen - PROPERTIES_LENGTH.size)
+    if properties_size != total - seen:
+        return seen, f"totalSize {total} is not the sum of its parts"
     return total, None
-
-
-# -- many records at once ----------------------------------------------------------------------
-
-
-def _find_good_runs(view: memoryview, position: int, file_start: int) -> dict[int, int]:
-    """Start and end (positions in the file) of runs of records that are surely good.
-
-    view: the file's bytes from `position` on, where a record begins. Only V1 with IPv4 hosts is
-    known here. What is found is the truth as far as every record before it is one.
-    """
-    if len(view) < _MANY * MIN_RECORD_SIZE:
-        return {}
-    at, _ = walk_sizes(view)
-    if len(at) < _MANY:
-        return {}
-    raw = _from_every_byte(view, f"V{RECORD_HEAD.itemsize}")[at].view(RECORD_HEAD)
-    ends = at + raw["total_size"]
-    is_good = raw["magic"] == MAGIC_V1
-    is_good &= raw["phy_offset"] == at + (file_start + position)
-    is_good &= raw["sys_flag"] & _ANY_V6 == 0
-    rows = np.flatnonzero(is_good)
-    rows = rows[_parts_add_up(view, at[rows], ends[rows], raw["body_size"][rows])]
-    rows = rows[_bodies_are_whole(view, at[rows], raw["body_size"][rows], raw["body_crc"][rows])]
-    if not len(rows):
-        return {}
-    breaks = np.flatnonzero(np.diff(rows) != 1)
-    firsts = at[rows[np.concatenate(([0], breaks + 1))]] + position
-    lasts = ends[rows[np.concatenate((breaks, [len(rows) - 1]))]] + position
-    return dict(zip(firsts.tolist(), lasts.tolist(), strict=True))
-
-
-def _from_every_byte(view: memoryview, dtype: str) -> NDArray[Any]:
-    """`view` as an array of `dtype` that begins at every byte: its indices are positions."""
-    kind = np.dtype(dtype)
-    return np.ndarray((len(view) - kind.itemsize + 1,), kind, view, 0, (1,))
-
-
-def _parts_add_up(
-    view: memoryview, at: Int64Array, ends: Int64Array, body_sizes: NDArray[Any]
-) -> NDArray[np.bool_]:
-    """Whether body, topic and properties fill each record, and its topic has no zero byte."""
-    topic_at = at + (RECORD_HEAD.itemsize + 1) + body_sizes
-    least = 1 + PROPERTIES_LENGTH.size
-    found: NDArray[np.bool_] = (body_sizes >= 0) & (topic_at - 1 + least <= ends)
-    topic_at = np.where(found, topic_at, ends - least + 1)
-    sizes = _from_every_byte(view, "i1")[topic_at - 1].astype(np.int64)
-    lengths_at = topic_at + sizes
-    found &= (sizes >= 0) & (lengths_at + PROPERTIES_LENGTH.size <= ends)
-    lengths_at = np.where(found, lengths_at, ends - PROPERTIES_LENGTH.size)
-    lengths = _from_every_byte(view, ">i2")[lengths_at].astype(np.int64)
-    found &= (lengths >= 0) & (lengths_at + PROPERTIES_LENGTH.size + lengths == ends)
-    for size in np.flatnonzero(np.bincount(sizes[found])).tolist():
-        rows = np.flatnonzero(found & (sizes == size))
-        if size:
-            names = _from_every_byte(view, f"V{size}")[topic_at[rows]].view(np.uint8)
-            found[rows] = names.reshape(len(rows), size).all(axis=1)
-    return found
-
-
-def _bodies_are_whole(
-    view: memoryview, at: Int64Array, sizes: NDArray[Any], expected: NDArray[Any]
-) -> NDArray[np.bool_]:
-    """Whether the CRC of each body is the stored one; a body without a byte has none."""
-    starts = at + RECORD_HEAD.itemsize
-    bodies = map(view.__getitem__, map(slice, starts.tolist(), (starts + sizes).tolist()))
-    crcs = np.fromiter(map(zlib.crc32, bodies), np.int64, len(at))
-    found: NDArray[np.bool_] = (crcs & BODY_CRC_MASK == expected) | (sizes == 0)
-    return found

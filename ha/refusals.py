@@ -42,7 +42,7 @@ class RefusalReason(enum.IntEnum):
     BAD_FRAME = 11
     """Slave: an impossible header, or a frame that crosses a file's end."""
     BAD_RECORD = 12
-    """Slave: bytes that are no records (validated and flushed only)."""
+    """Slave: bytes that are no records, or (validated, flushed) whose body's CRC is wrong."""
     AHEAD = 13
     """Slave: it holds more than its master."""
     DIVERGED = 14
@@ -55,6 +55,8 @@ class RefusalReason(enum.IntEnum):
     """Either side: a hello that cannot be read."""
     BAD_CHECKSUM = 18
     """Slave: a frame was damaged on its way."""
+    UNEXPECTED_RECORD = 24
+    """Slave: a record that cannot be the next one, by its queue offset or another field."""
 
 
 class RefusalCounters:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from store.consume_queue import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
+from store.queue_jumps import QueueJumps
 from store.queue_states import QueueStates
 from store.record_arrays import Int64Array, RecordArrays
 from store.resync_request import is_backup_name
@@ -64,12 +65,19 @@ class ConsumeQueueTable:
     Many methods because every step in the life of the queues takes the one lock of this table.
     """
 
-    def __init__(self, files: ConsumeQueueFiles, publisher: QueueTablePublisher) -> None:
+    def __init__(
+        self,
+        files: ConsumeQueueFiles,
+        publisher: QueueTablePublisher,
+        on_left_out: Callable[[], None] = lambda: None,
+    ) -> None:
+        """on_left_out: a record got no unit, since its queue offset cannot be (queue_jumps.py)."""
         self._files = files
         self._publisher = publisher
         self.lock = threading.Lock()
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
+        self._jumps: Final = QueueJumps(on_left_out)
         self._refused: set[tuple[str, int]] = set()
         """Queues whose names would point outside the directory; each is logged once."""
 
@@ -217,7 +225,13 @@ class ConsumeQueueTable:
         ):
             queue = self._find_or_create(topics[topic_id], queue_id)
             run = data[first * CQ_UNIT_SIZE : (last + 1) * CQ_UNIT_SIZE]
-            if queue is not None and queue.append(run, queue_offset, first_end, last_end):
+            if queue is None:
+                continue
+            if queue_offset > queue.max_offset and not self._jumps.allows(
+                queue, queue_offset, last - first + 1, first_end
+            ):
+                continue
+            if queue.append(run, queue_offset, first_end, last_end):
                 moved[queue] = None
 
     def _publish(self, queue: ConsumeQueue, *, moved: bool = True) -> None:
@@ -262,6 +276,7 @@ class ConsumeQueueTable:
             queue.destroy()
             self._publish(queue)
             del self._queues[queue.topic, queue.queue_id]
+            self._jumps.forget(queue)
             self._dirty.pop(queue, None)
         return len(queues)
 

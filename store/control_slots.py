@@ -18,6 +18,7 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     14    store         queue moves: counts entries of the queue table's ring of moved rows
     18    store         log_opened: 1 + the log's end when the store was opened; 0: not known yet
     20    store         version of the page's text: why writing is refused (slot 13)
+    216   store         records without a consume queue unit, since their queue offset cannot be
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ RUNNING_FLAGS: Final = claim_slots("running_flags", 13)
 QUEUE_MOVES: Final = claim_slots("queue_moves", 14)
 LOG_OPENED: Final = claim_slots("log_opened", 18)
 REFUSAL_VERSION: Final = claim_slots("refusal_version", 20)
+RECORDS_LEFT_OUT: Final = claim_slots("records_left_out", 216)
 _UNREADABLE_REFUSAL: Final = "see store.log"
 
 

@@ -7,6 +7,7 @@ built again. It knows neither how the log was recovered nor who reads the queues
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ from ipc.queue_table import QueueTableWriter
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
+from store.control_slots import RECORDS_LEFT_OUT
 from store.index_service import IndexService
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
@@ -43,6 +45,7 @@ class DerivedFiles:
                 config.consume_queue_path, config.mapped_file_size_consume_queue, writable=True
             ),
             self.publisher,
+            functools.partial(_count, page),
         )
         self.index: Final = IndexService(
             config.index_path,
@@ -64,3 +67,7 @@ class DerivedFiles:
         if self._has_index:
             self.index.shutdown()
         self.queues.close()
+
+
+def _count(page: ControlPage) -> None:
+    page.counters[RECORDS_LEFT_OUT] += 1

@@ -31,6 +31,7 @@ from store.control_slots import (
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
+    RECORDS_LEFT_OUT,
     RUNNING_FLAGS,
 )
 from store.message_codec import fixed_size, read_store_timestamp
@@ -127,6 +128,7 @@ class BrokerCollector:
             table.STORAGE_FLUSH_BEHIND: lambda: self._behind(FLUSHED_OFFSET),
             table.STORAGE_DISPATCH_BEHIND: lambda: self._behind(DISPATCHED_OFFSET),
             table.STORAGE_MESSAGE_RESERVE_TIME: self._reserve_time,
+            table.RECORDS_LEFT_OUT: lambda: _one(self._counters[RECORDS_LEFT_OUT]),
             table.HA_REPLICAS: lambda: _one(self._replica_view.replica_count()),
             table.HA_LINKS_REFUSED: self._links_refused,
             table.SLAVE_SYNC_AGE: self._sync_age,

@@ -218,6 +218,10 @@ STORAGE_MESSAGE_RESERVE_TIME: Final = _gauge(
     "age of the oldest message",
     STORAGE_LABELS,
 )
+RECORDS_LEFT_OUT: Final = _counter(
+    "rocketmq_store_records_left_out_total",
+    "records that got no consume queue unit because their queue offset cannot be",
+)
 HA_REPLICAS: Final = _gauge(
     "rocketmq_ha_replicas",
     "distinct slaves that are connected and at most haSlaveFallbehindMax behind",

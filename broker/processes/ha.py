@@ -30,6 +30,7 @@ from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock
 from ipc.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from ipc.control_page import ProcessIndex
+from ipc.queue_table import QueueTableReader
 from ipc.service_thread import ServiceThread
 from remoting.selector_seam import new_selector
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
@@ -233,6 +234,7 @@ def _build(
         clock,
         is_slave=log_files.is_slave,
         link_changed=reporter.wakeup,
+        queue_offsets=QueueTableReader(child.boot.queue_table_fd).offsets,
         new_selector=new_selector,
         on_failure=_FAILED,
     )

@@ -14,6 +14,8 @@ from ha.ha_client_info import HAClientInfo, HAClientState
 from ha.ha_config import HaAckLevel, HaConfig
 from ha.handshake import OwnIdentity
 from ha.inspection import Inspection, Verdict
+from ha.queue_ends import make_queue_ends
+from ha.record_validator import RecordValidator, RecordValidators
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
 from ha.trusted_peers import TrustedPeers
@@ -40,6 +42,20 @@ from tests.support.shared_memory import fresh_page
 QUICK: dict[str, Any] = {"ha_reconnect_interval": 30}
 
 
+class _BelievingValidators(RecordValidators):
+    """For tests of frames, whose bytes are no records."""
+
+    def begin(self, position: int) -> RecordValidator:
+        return _BelievingValidator(
+            self._file_size, position, self._expectations, self._doubts, check_crc=False
+        )
+
+
+class _BelievingValidator(RecordValidator):
+    def check(self, file: memoryview, received: int) -> None:
+        self.position = received
+
+
 class SlaveWorld:
     """`inspection` is what the master's inspection says next; tests change it as they like."""
 
@@ -53,9 +69,11 @@ class SlaveWorld:
         start: int = 0,
         tls: ssl.SSLContext | None = None,
         secret: bytes | None = None,
+        judges_records: bool = False,
         **settings: Any,
     ) -> None:
-        """files: allocated from `start` on, where the empty log is; 0 = the log has no place."""
+        """files: allocated from `start` on, where the empty log is; 0 = the log has no place.
+        judges_records: False: any bytes may be a log, unless haAckLevel asks for their check."""
         self.directory = directory / "commitlog"
         self.directory.mkdir(exist_ok=True)
         self.file_size = file_size
@@ -64,6 +82,7 @@ class SlaveWorld:
         if "ha_ack_level" in settings:
             settings["ha_ack_level"] = HaAckLevel(settings["ha_ack_level"])
         self.config = HaConfig(**{**QUICK, **settings})
+        self.judges_records = judges_records or "ha_ack_level" in settings
         self.bell_fd = Bell.create()
         self.failures: list[Exception] = []
         self.resyncs: list[tuple[str, int, str]] = []
@@ -78,6 +97,8 @@ class SlaveWorld:
             verdict=Verdict.GO, ha_address=None if master is None else master.address
         )
         self.before_inspection: Callable[[], object] = lambda: None
+        self.queues: dict[tuple[str, int], tuple[int, int]] = {}
+        """What the consume queues say: (topic, queueId) to min and max offset."""
         self.tls = tls
         self.own = OwnIdentity("b", 1, "127.0.0.1:20911", secret)
         self.rings = 0
@@ -108,8 +129,18 @@ class SlaveWorld:
             begin_log=self._begin_log,
             tls=self.tls,
             on_connected=lambda *ends: self.connected.append(ends),
+            validators=self.new_validators(),
             new_selector=new_selector,
             on_failure=self._fail,
+        )
+
+    def new_validators(self) -> RecordValidators:
+        kind = RecordValidators if self.judges_records else _BelievingValidators
+        return kind(
+            self.file_size,
+            make_queue_ends(lambda *queue: self.queues.get(queue, (0, 0)), self.page),
+            SystemClock(),
+            check_crc=self.config.ha_ack_level is not HaAckLevel.received,
         )
 
     def start(self) -> SlaveWorld:

@@ -27,6 +27,7 @@ from ha.transport import make_tls_context
 from ipc.clock import SystemClock
 from store.control_slots import (
     APPEND_END,
+    DISPATCHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     RUNNING_FLAGS,
@@ -519,10 +520,100 @@ def test_bytes_that_are_no_records_are_not_published(
     world.stop()
 
 
-def test_received_takes_what_it_gets(world: SlaveWorld, master: ScriptedMaster) -> None:
+LEVELS = ("received", "validated", "flushed")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("at", "reason", "what"),
+    [
+        (3, "bad_record", "totalSize"),
+        (4, "bad_record", "magic"),
+        (22, "unexpected_record", "queueOffset says 1099511627781"),
+        (70, "unexpected_record", "storeHost"),
+    ],
+)
+def test_a_flipped_bit_is_asked_for_again_at_once(
+    tmp_path: Path, master: ScriptedMaster, level: str, at: int, reason: str, what: str
+) -> None:
+    """A Java master's frames have no checksum."""
+    data, ends = records(tmp_path, 10)
+    bad = bytearray(data)
+    bad[ends[4] + at] ^= 1
+    slow = {"ha_reconnect_interval": 60_000}
+    world = SlaveWorld(tmp_path, master, ha_ack_level=level, **slow)
     link = connect(world, master)
-    link.frame(0, b"no record at all")
-    assert link.read_report() == 16
+    link.frame(0, bytes(bad))
+    link.wait_closed()
+    world.wait_end(ends[4])
+    world.flush()
+    again = master.accept()
+    assert world.refusals() == {reason: 1}
+    assert what in world.error_text
+    again.frame(ends[4], data[ends[4] :])
+    world.wait_end(ends[9])
+    assert world.bytes_of(0, ends[9]) == data
+    world.stop()
+
+
+def test_a_size_that_is_too_large_is_seen_without_so_many_bytes(
+    tmp_path: Path, master: ScriptedMaster
+) -> None:
+    """Otherwise all sends would time out until the master has sent as much."""
+    data, ends = records(tmp_path, 3)
+    bad = bytearray(data)
+    bad[ends[1] + 2] ^= 4  # 1,024 bytes more
+    world = SlaveWorld(tmp_path, master, judges_records=True)
+    link = connect(world, master)
+    link.frame(0, bytes(bad))
+    link.wait_closed()
+    wait_until(lambda: "not the sum of its parts" in world.error_text)
+    assert world.end == ends[1]
+    world.stop()
+
+
+def test_what_a_master_sends_twice_is_its_own(tmp_path: Path, master: ScriptedMaster) -> None:
+    """A record is kept as it is; bytes that are none are refused, and the text names ways out."""
+    data, ends = records(tmp_path, 10)
+    odd = bytearray(data)
+    odd[ends[3] + 22] ^= 1  # a queue offset
+    odd[ends[6] + 4] ^= 1  # a magic
+    world = SlaveWorld(tmp_path, master, judges_records=True)
+    link = connect(world, master)
+    at = 0
+    for refused_at in (ends[3], ends[4], ends[6], ends[6], ends[6]):
+        link.frame(at, bytes(odd[at:]))
+        link.wait_closed()
+        world.wait_end(refused_at)
+        link = master.accept()
+        at = link.read_report()
+        assert at == refused_at
+    wait_until(lambda: "the same bytes came twice" in world.error_text)
+    assert world.refusals()["bad_record"] == 3
+    assert world.bytes_of(0, ends[6]) == odd[: ends[6]]
+    link.frame(at, data[at:])
+    world.wait_end(ends[9])
+    world.stop()
+
+
+def test_a_queue_that_the_slave_has_goes_on_where_it_ended(
+    tmp_path: Path, master: ScriptedMaster
+) -> None:
+    """After a restart of process ha the consume queues say what comes next."""
+    data, ends = records(tmp_path, 10)
+    world = SlaveWorld(tmp_path, master, judges_records=True)
+    with_log(world, 0, ends[4])
+    world.counters[DISPATCHED_OFFSET] = ends[4]
+    world.queues["T", 0] = (0, 6)
+    link = connect(world, master, ends[4])
+    link.frame(ends[4], data[ends[4] :])
+    link.wait_closed()
+    wait_until(lambda: "queueOffset says 5, queue T/0 goes on at 6" in world.error_text)
+    world.queues["T", 0] = (0, 5)
+    link = master.accept()
+    link.frame(ends[4], data[ends[4] :])
+    world.wait_end(ends[9])
+    world.stop()
 
 
 def test_flushed_reports_what_is_on_disk(tmp_path: Path, master: ScriptedMaster) -> None:
@@ -1072,13 +1163,16 @@ def test_a_report_that_is_not_taken_never_blocks_and_the_newest_follows(
     log = ReplicaLog(world.directory, SIZE, world.page, lambda: None)
     log.open()
     transport: Any = FullTransport()
-    link = MasterLink(transport, log, world.page, world.config, SystemClock())
+    link = MasterLink(
+        transport, log, world.page, world.config, SystemClock(), world.new_validators()
+    )
     transport.room = 3
     link.receive()
     assert link.interest == EVENT_READ | EVENT_WRITE
     for at in range(50):
         transport.incoming.append(FRAME_HEADER.pack(at, 1) + b"x")
         link.receive()
+    link.receive()
     assert world.end == 50
     assert len(transport.taken) == 3
     assert link.wait_ms() > 0

@@ -55,6 +55,7 @@ class _World:
             SystemClock(),
             is_slave=False,
             link_changed=_not_for_a_master,
+            queue_offsets=_not_for_a_master,
             new_selector=new_selector,
         )
 
