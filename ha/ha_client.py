@@ -106,7 +106,6 @@ class HAClient(ServiceThread):
         self._hello: MasterHello | None = None
         self._link_lasted = False
         """The last round's link was open for at least haReconnectInterval."""
-        self._retry_soon_ms: Final = min(_RETRY_SOON_MS, config.ha_reconnect_interval)
         self._passing_at = -1
         """Where our log ended when the last link closed that was opened anew at once."""
         self._last_read_ms = self._last_write_ms = 0
@@ -187,15 +186,15 @@ class HAClient(ServiceThread):
         except LinkClosedError as error:
             self._note_closed(error)
             if error.is_passing:
-                return self._rest_of_passing()
+                before, self._passing_at = self._passing_at, self._log.max_phy_offset
+                return self._retry_soon_ms if before == self._passing_at else 0
         except (StoreError, OSError) as error:
             self._note_closed(LinkClosedError(None, f"replication stalled: {error}"))
         return self._retry_soon_ms if self._link_lasted else self._config.ha_reconnect_interval
 
-    def _rest_of_passing(self) -> int:
-        """None, unless the link before ended at the same place."""
-        before, self._passing_at = self._passing_at, self._log.max_phy_offset
-        return self._retry_soon_ms if before == self._passing_at else 0
+    @property
+    def _retry_soon_ms(self) -> int:
+        return min(_RETRY_SOON_MS, self._config.ha_reconnect_interval)
 
     def _log_ends(self) -> LogEnds:
         return LogEnds(self._log.min_phy_offset, self._log.max_phy_offset, self._log.is_empty)
