@@ -200,15 +200,11 @@ class HAClient(ServiceThread):
         except LinkClosedError as error:
             self._note_closed(error)
             if error.is_passing:
-                return self._rest_of_passing()
+                before, self._passing_at = self._passing_at, self._log.max_phy_offset
+                return self._retry_soon_ms if before == self._passing_at else 0
         except (StoreError, OSError) as error:
             self._note_closed(LinkClosedError(None, f"replication stalled: {error}"))
         return self._retry_soon_ms if self._link_lasted else self._config.ha_reconnect_interval
-
-    def _rest_of_passing(self) -> int:
-        """None, unless the link before ended at the same place."""
-        before, self._passing_at = self._passing_at, self._log.max_phy_offset
-        return self._retry_soon_ms if before == self._passing_at else 0
 
     @property
     def _retry_soon_ms(self) -> int:

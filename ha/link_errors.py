@@ -31,3 +31,14 @@ class LinkClosedError(Exception):
 def tls_failure(error: ssl.SSLError) -> LinkClosedError:
     """The error for a TLS failure on an established link."""
     return LinkClosedError(RefusalReason.TLS, f"TLS failed: {error.reason or error}; {TLS_WAY_OUT}")
+
+
+def wrong_checksum(what: str, offset: int) -> LinkClosedError:
+    """The error for a frame whose checksum is wrong: nothing of it is published."""
+    return LinkClosedError(
+        RefusalReason.BAD_CHECKSUM,
+        f"{what} for offset {offset} came with a wrong checksum: damaged on the way; received "
+        "again from the last good frame. If it recurs, check the network (offloading, "
+        "middleboxes) and both machines' memory",
+        is_passing=True,
+    )

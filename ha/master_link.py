@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from ha.frame import CHECKED_HEADER, FRAME_HEADER, MAX_FRAME_BODY, unpack_checked_header
 from ha.ha_config import HaConfig
-from ha.link_errors import LinkClosedError, tls_failure
+from ha.link_errors import LinkClosedError, tls_failure, wrong_checksum
 from ha.offset_reporter import OffsetReporter
 from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
@@ -157,7 +157,7 @@ class MasterLink:
             self._crc_so_far = crc32c(body[:count], self._crc_so_far)
         if count == len(body):
             if self._is_checked and self._crc_so_far != self._body_crc:
-                raise _damaged(f"{self._body_size} bytes", self._log.position)
+                raise wrong_checksum(f"{self._body_size} bytes", self._log.position)
             self._body = None
             self._advance(self._body_size)
             return True
@@ -207,7 +207,7 @@ class MasterLink:
             if is_checked:
                 header = unpack_checked_header(view, at)
                 if header is None:
-                    raise _damaged("a header", log.position)
+                    raise wrong_checksum("a header", log.position)
                 offset, size, body_crc = header
             else:
                 offset, size = FRAME_HEADER.unpack_from(view, at)
@@ -222,7 +222,7 @@ class MasterLink:
                 if is_checked:
                     crc = crc32c(body)
                     if there == size and crc != body_crc:
-                        raise _damaged(f"{size} bytes", offset)
+                        raise wrong_checksum(f"{size} bytes", offset)
                     self._body_crc, self._crc_so_far = body_crc, crc
                 try:
                     room = self._room(offset, size)
@@ -383,16 +383,6 @@ def _first_unchecked(log: ReplicaLog) -> int:
     byte was written by ourselves."""
     end = log.max_phy_offset
     return 0 if end == 1 else end
-
-
-def _damaged(what: str, offset: int) -> LinkClosedError:
-    """A checksum is wrong; nothing of the frame is published."""
-    return LinkClosedError(
-        RefusalReason.BAD_CHECKSUM,
-        f"{what} for offset {offset} came with a wrong checksum: damaged on the way; received "
-        "again from the last good frame. If it recurs, check the network (offloading, "
-        "middleboxes) and both machines' memory",
-    )
 
 
 def _bad_record(bad: BadRecord, phy_offset: int) -> LinkClosedError:
