@@ -119,6 +119,7 @@ class MasterLink:
         Raises LinkClosedError, StoreError (a file cannot be opened); whole frames that came
         before are published then.
         """
+        log = self._log
         try:
             if self.waits_for_file or self._start_offset is not None:
                 more = self._retry_frames()
@@ -129,7 +130,8 @@ class MasterLink:
         except (LinkClosedError, StoreError):
             self._publish_last()
             raise
-        if more and self._log.position - self._log.max_phy_offset < _PUBLISH_STEP:
+        is_stuck = self._start_offset is not None or self._bad is not None
+        if more and not is_stuck and log.position - log.max_phy_offset < _PUBLISH_STEP:
             return _MORE
         self._publish()
         if self._start_offset is not None:

@@ -409,6 +409,26 @@ def test_without_an_inspection_the_first_frame_says_where(
     assert empty.bytes_of(start, start + 4) == b"data"
 
 
+def test_a_first_frame_that_fills_the_buffer_says_where(
+    tmp_path: Path, master: ScriptedMaster
+) -> None:
+    """More is there to be read, and nothing of it can be stored before the log has begun."""
+    world = SlaveWorld(tmp_path, master, file_size=1 << 20, files=0)
+    link = connect(world, master)
+    link.send(frames_of(bytes(range(1, 251)) * 2_000, 3 << 20, 1 << 19))
+    assert link.reports_until((3 << 20) + 500_000)
+    assert world.begun == [3 << 20]
+    world.stop()
+
+
+def frames_of(data: bytes, start: int, largest: int) -> bytes:
+    """`data` as frames, in a file that is large enough."""
+    return b"".join(
+        FRAME_HEADER.pack(start + at, len(data[at : at + largest])) + data[at : at + largest]
+        for at in range(0, len(data), largest)
+    )
+
+
 def test_a_first_frame_within_a_file_is_of_another_file_size(
     empty: SlaveWorld, master: ScriptedMaster
 ) -> None:
