@@ -47,6 +47,8 @@ NONCE_SIZE: Final = 32
 
 _SLAVE_HEAD: Final = Struct(">8sHH32sqH")
 _MASTER_HEAD: Final = Struct(">8sHH32sqqH")
+_SHOWN: Final = 64
+"""Characters of a stranger's name in a log line."""
 _NO_PROOF: Final = bytes(PROOF_SIZE)
 _MASTER_LABEL: Final = b"RocketMQ HA 1: master\0"
 _SLAVE_LABEL: Final = b"RocketMQ HA 1: slave\0"
@@ -148,8 +150,8 @@ class MasterHandshake:
         if self._must_prove and not self._slave_proves:
             raise HandshakeError(
                 RefusalReason.NOT_PROVED,
-                f"it says that it is {self._name}:{self._broker_id}, and offers no proof: set "
-                "haSharedSecretFile there as here, or name its address in haTrustedAddresses",
+                f"it says that it is {self._claim()}, and offers no proof: set haSharedSecretFile "
+                "there as here, or name its address in haTrustedAddresses",
             )
         proves = self._own.secret is not None and self._slave_proves
         low, high = self._bounds()
@@ -161,14 +163,17 @@ class MasterHandshake:
         self._received, self._wanted = b"", PROOF_SIZE
         return hello + _proof(self._own.secret if proves else None, _MASTER_LABEL, self._transcript)
 
+    def _claim(self) -> str:
+        """Who it says it is, for a log line that it must not be able to end."""
+        return f"{self._name[:_SHOWN]!a}:{self._broker_id}"
+
     def _take_proof(self) -> None:
         secret = self._own.secret if self._slave_proves else None
         expected = _proof(secret, _SLAVE_LABEL, self._transcript)
         if not hmac.compare_digest(expected, self._received):
             raise HandshakeError(
                 RefusalReason.NOT_PROVED,
-                f"it says that it is {self._name}:{self._broker_id}, but its proof is wrong: "
-                f"{_SAME_SECRET}",
+                f"it says that it is {self._claim()}, but its proof is wrong: {_SAME_SECRET}",
             )
         self.slave = SlaveHello(self._name, self._broker_id, is_proved=secret is not None)
 

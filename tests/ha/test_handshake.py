@@ -112,6 +112,15 @@ def test_a_slave_without_a_secret_learns_nothing() -> None:
     assert raised.value.reason is RefusalReason.NOT_PROVED
 
 
+def test_a_strangers_name_cannot_end_a_log_line() -> None:
+    named = dataclasses.replace(SLAVE, broker_name="b\n2026 INFO all is well" + "x" * 900)
+    stranger = SlaveHandshake(without_secret(named))
+    with pytest.raises(HandshakeError) as raised:
+        feed(master_of(), stranger.hello)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 300
+
+
 def test_a_master_without_a_secret_is_not_followed() -> None:
     slave, master = SlaveHandshake(SLAVE), master_of(without_secret(MASTER), must_prove=False)
     with pytest.raises(HandshakeError, match="it proves nothing") as raised:

@@ -19,14 +19,19 @@ _DATA_VERSION: Final = (
 _SETTINGS: Final = "the settings that there are: none of Netty or of the JVM, some of our own"
 DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
     "4.9": {
-        "brokerStatus": "two rows more, `brokerActive` and `getTransferredTps`, which 5.x reads",
+        "brokerStatus": (
+            "three rows more: `brokerActive` and `getTransferredTps`, which 5.x reads, and "
+            "`haProtocol`, which our slaves read"
+        ),
         "deleteAclConfig": "the refusal of an unknown account says why, behind the same words",
         "exportMetadata": _DATA_VERSION,
         "getBrokerConfig": _SETTINGS,
         "getNamesrvConfig": _SETTINGS,
     },
     "5.3": {
-        "brokerStatus": "the rows of 4.9: none of acknowledgements, lite pulls and timers",
+        "brokerStatus": (
+            "the rows of 4.9, and `haProtocol`: none of acknowledgements, lite pulls and timers"
+        ),
         "clusterList": "`N` for the queue of lite pulls, which 4.9 does not have",
         "exportConfigs": "`filterServerNums`, which 4.9 has",
         "exportMetadata": _DATA_VERSION,
