@@ -58,7 +58,11 @@ more often, so that sends waiting for this slave succeed soon after its start.""
 
 
 class HAClient(ServiceThread):
-    """See the module. Others only call `update_master_address`, `snapshot` and `shutdown`."""
+    """See the module. Others only call `update_master_address`, `snapshot`, `named_broker` and
+    `shutdown`.
+
+    Many methods because each stage of a link (inspect, refuse, repair, connect, receive, inspect
+    again, end) has its own, and all of them change the state that `snapshot` shows."""
 
     def __init__(
         self,

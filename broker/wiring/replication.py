@@ -77,6 +77,8 @@ class Replication:
         self._reported_ha_address: str | None = None
         self._initial_max_offset = 0
         self._trust = TrustedMaster(options.ha)
+        self._unproved: Inspection | None = None
+        """The last comparison with a broker that is not known to be our master."""
         self._ignored_master: str | None = None
         """A registered master that was ignored, as logged last."""
         self._members = GroupMembers(self._identity, self._api)
@@ -258,9 +260,11 @@ class Replication:
     def _inspected(self, found: Inspection) -> None:
         """A slave's log was compared. If the logs do not belong together, no tables are copied
         until a comparison finds that they do. What a stranger says of its log is no finding about
-        ours."""
+        ours; it becomes one when the HA link shows that it was our master."""
         if found.master_address is not None and self._trust.find_objection(found.master_address):
+            self._unproved = found
             return
+        self._unproved = None
         self._journal.on_inspection(found)
         if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
             self._synchronize.logs_compared(found.master_address, f"{found.verdict}: {found.text}")
@@ -315,6 +319,8 @@ class Replication:
     def _ha_link(self, arguments: Arguments) -> Arguments:
         local = arguments["local"]
         self._trust.master_said(arguments["named_broker"])
+        if (unproved := self._unproved) is not None:
+            self._inspected(unproved)
         if local is None:
             self._announcer.link_closed()
             self._synchronize.link_lost()

@@ -55,13 +55,13 @@ class PeerConnection:
 class FakePeer:
     """Listens on a free port of the loopback; every connection gets a thread."""
 
-    def __init__(self, answer: Answer = echo) -> None:
+    def __init__(self, answer: Answer = echo, host: str = "127.0.0.1") -> None:
         self.answer = answer
         self.connections: list[PeerConnection] = []
         self.commands: list[RemotingCommand] = []
         self._changed = threading.Condition()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._listening = socket.create_server((host, 0))
+        self.address = f"{host}:{self._listening.getsockname()[1]}"
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 

@@ -165,6 +165,7 @@ def test_what_a_stranger_says_is_no_finding(tmp_path: Path) -> None:
     )
     replication._ha_link(told)
     assert replication.master_address == MASTER
+    assert replication._journal.divergence == Verdict.AHEAD, "it was our master's word"
     replication._inspected(found(Verdict.GO, 500))
     assert synchronize(world) is None
     assert set(tables.asked) <= {MASTER, "10.0.0.1:10909"}
