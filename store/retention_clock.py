@@ -31,8 +31,8 @@ _WORTH_TELLING_MS: Final = 3_600_000
 class RetentionClock:
     """See the module. All times in ms since 1970-01-01 UTC."""
 
-    def __init__(self, clock: Clock, path: Path) -> None:
-        """path: the file, read now and written by `save`."""
+    def __init__(self, clock: Clock, path: Path | None = None) -> None:
+        """path: the file, read now and written by `save`; None: the time is not kept."""
         self._clock = clock
         self._path = path
         self._boot = boot_id()
@@ -64,6 +64,8 @@ class RetentionClock:
 
     def save(self, *, at_once: bool = False) -> None:
         """Keep the time, at most every SAVE_MS. A failure is logged: then a restart ages less."""
+        if self._path is None:
+            return
         due = at_once or self._clock.monotonic_ms() - self._saved_ms >= SAVE_MS
         if not due or self._time_ms is None:
             return
@@ -76,6 +78,8 @@ class RetentionClock:
 
     def _load(self) -> int | None:
         """What was saved, plus what has passed since within this boot."""
+        if self._path is None:
+            return None
         try:
             found = json.loads(self._path.read_bytes())
             time_ms, monotonic_ms = int(found["time_ms"]), int(found["monotonic_ms"])

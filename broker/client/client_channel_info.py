@@ -1,7 +1,7 @@
 """ClientChannelInfo: the client at the other end of a connection, as described by its heartbeat.
 
-A value shared by ConsumerManager and ProducerManager; only `last_update_ms` changes, under the
-lock of the manager that holds it.
+A value shared by ConsumerManager and ProducerManager; only the times of the last heartbeat change,
+under the lock of the manager that holds it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from remoting.request_processor import ConnectionLike
 class ClientChannelInfo:
     """One client on one connection (Java: ClientChannelInfo)."""
 
-    __slots__ = ("client_id", "connection", "language", "last_update_ms", "version")
+    __slots__ = ("client_id", "connection", "heard_ms", "language", "last_update_ms", "version")
 
     def __init__(
         self,
@@ -31,6 +31,12 @@ class ClientChannelInfo:
         """MQVersion ordinal."""
         self.last_update_ms = last_update_ms
         """Wall clock ms of the last heartbeat: 328 shows it."""
+        self.heard_ms = 0
+        """The same on the monotonic clock: a client expires by that. Set by who registers it."""
+
+    def renew(self, newer: ClientChannelInfo) -> None:
+        """Another heartbeat of the same client."""
+        self.last_update_ms, self.heard_ms = newer.last_update_ms, newer.heard_ms
 
     def __repr__(self) -> str:
         return f"{self.client_id} at {self.connection.remote_address}"

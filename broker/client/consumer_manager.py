@@ -113,7 +113,7 @@ class ConsumerGroupInfo:
         """Record a heartbeat; True for a new connection."""
         known = self.members.get(info.connection)
         if known is not None and known.client_id == info.client_id:
-            known.last_update_ms = info.last_update_ms
+            known.renew(info)
             return False
         self.members[info.connection] = info
         if known is not None:
@@ -225,6 +225,7 @@ class ConsumerManager:
         `notify` is the group's notifyConsumerIdsChangedEnable.
         """
         group = data.group_name
+        info.heard_ms = self._clock.monotonic_ms()
         with self._lock:
             found = self._groups.get(group) or ConsumerGroupInfo(data)
             found.set_mode(data)
@@ -263,13 +264,13 @@ class ConsumerManager:
 
         The other members are not notified: they find out at their next rebalance, as with RocketMQ.
         """
-        limit_ms = self._clock.now_ms() - CHANNEL_EXPIRED_MS
+        limit_ms = self._clock.monotonic_ms() - CHANNEL_EXPIRED_MS
         with self._lock:
             expired = [
                 (group, member.connection)
                 for group, info in self._groups.items()
                 for member in info.members.values()
-                if member.last_update_ms < limit_ms
+                if member.heard_ms < limit_ms
             ]
             gone = {
                 group: self._remove(group, connection, f"no heartbeat for {CHANNEL_EXPIRED_MS} ms")

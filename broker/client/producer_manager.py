@@ -41,11 +41,12 @@ class ProducerManager:
 
     def register_producer(self, group: str, info: ClientChannelInfo) -> None:
         """Register `info` as a member of `group`, on a heartbeat."""
+        info.heard_ms = self._clock.monotonic_ms()
         with self._lock:
             table = self._groups.setdefault(group, {})
             known = table.get(info.connection)
             if known is not None:
-                known.last_update_ms = info.last_update_ms
+                known.renew(info)
             else:
                 table[info.connection] = info
                 self._groups_of.setdefault(info.connection, set()).add(group)
@@ -69,13 +70,13 @@ class ProducerManager:
     def scan_not_active_channel(self) -> list[ConnectionLike]:
         """Remove clients without a heartbeat for CHANNEL_EXPIRED_MS, and close their
         connections."""
-        limit_ms = self._clock.now_ms() - CHANNEL_EXPIRED_MS
+        limit_ms = self._clock.monotonic_ms() - CHANNEL_EXPIRED_MS
         with self._lock:
             expired = [
                 (group, info.connection)
                 for group, table in self._groups.items()
                 for info in table.values()
-                if info.last_update_ms < limit_ms
+                if info.heard_ms < limit_ms
             ]
             for group, connection in expired:
                 self._remove(group, connection, f"no heartbeat for {CHANNEL_EXPIRED_MS} ms")

@@ -19,6 +19,7 @@ from broker.metrics.metrics_dump_files import DumpFiles, DumpSettings, Mark
 from broker.settings.startup_options import StartupOptions
 from ipc.clock import Clock
 from ipc.service_thread import ServiceThread
+from store.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class MetricsDump(ServiceThread):
         self._settings = settings
         self._snapshot = snapshot
         self._clock = clock
+        self._aging = RetentionClock(clock)
         self._boot_ms = clock.now_ms()
         self._seq = 0
         self._due_ms = clock.monotonic_ms()
@@ -147,7 +149,7 @@ class MetricsDump(ServiceThread):
         if not self._took_over:
             taking = "finding the files of previous runs"
             self._took_over = self._guard(taking, self._files.take_over)
-        self._guard("housekeeping", lambda: self._files.tidy(self._clock.now_ms()))
+        self._guard("housekeeping", lambda: self._files.tidy(self._aging.now_ms()))
 
     # -- errors -------------------------------------------------------------------------------
 

@@ -227,8 +227,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         """The request, and then the response, have _REQUEST_TIMEOUT_S each."""
-        self.request.settimeout(_REQUEST_TIMEOUT_S)
         super().setup()
+        self.connection.settimeout(_REQUEST_TIMEOUT_S)
         self.rfile.close()
         self.rfile = io.BufferedReader(_RequestBytes(self.connection))
 

@@ -57,3 +57,13 @@ def test_scan_each_10_s() -> None:
     assert executor.run_due() == 1
     assert not connection.is_open
     assert world.is_empty()
+
+
+def test_a_clock_that_jumps_expires_nobody() -> None:
+    world = World()
+    connection = world.client()
+    for days in (30, -30):
+        world.clock.now += days * 24 * 3_600_000
+        world.service.scan()
+        assert connection.is_open
+    assert not world.is_empty()
