@@ -1,6 +1,6 @@
 """A power cut: of what was not flushed, each page of each file is on disk or not, as it pleases.
 
-What was flushed is all there; what the log still holds behind it is in order, and what is missing in
+What was flushed is all there; what the log still holds behind it is in order, what is missing in
 between is fenced; consumequeue and index say the same as the log, whatever became of their pages.
 """
 
