@@ -66,6 +66,7 @@ class ConsumeQueue:
     """
 
     __slots__ = (
+        "_doubted",
         "_end",
         "_files",
         "_min",
@@ -96,6 +97,8 @@ class ConsumeQueue:
         self._min = 0
         self._min_is_for = -1
         """The log's minimum for which `_min` was last determined; -1: search again."""
+        self._doubted: tuple[int, bytes] | None = None
+        """Queue offset and unit of a record that was far behind the end."""
         self.max_phy_offset = 0
         """End of the last record that has a unit here; 0 if there is none."""
         self.flushed = 0
@@ -168,11 +171,54 @@ class ConsumeQueue:
             self.empty()
         elif expected < self._end:
             repeated = (self._end - expected) // CQ_UNIT_SIZE
-            log.warning("%r: offset %s already exists: skipped", self, queue_offset + known)
+            existing = units[known : known + repeated]
+            filled = self._fill_blanks(queue_offset + known, existing)
+            log.warning(
+                "%r: offset %s already exists: %s units skipped, %s blank ones filled",
+                self,
+                queue_offset + known,
+                len(existing) - filled,
+                filled,
+            )
             return min(known + repeated, len(units))
         elif expected > self._end:
-            self._skip_to(expected)
+            if self._doubts(units[known:], queue_offset + known):
+                return len(units)
+            if expected > self._end:
+                self._skip_to(expected)
         return known
+
+    def _doubts(self, units: Units, queue_offset: int) -> bool:
+        """Whether `units` is a single one so far behind the end that its record is damaged rather
+        than part of the queue lost. The next one decides: behind it, both belong to the queue."""
+        position, doubted = queue_offset * CQ_UNIT_SIZE, self._doubted
+        self._doubted = None
+        far = _LARGEST_GAP_FILES * self._files.file_size
+        if self._end == self._start or position - self._end <= far:
+            return False
+        if doubted is not None and doubted[0] == queue_offset - 1:
+            self._skip_to(position - CQ_UNIT_SIZE)
+            self._files.write(self.topic, self.queue_id, self._end, memoryview(doubted[1]))
+            self._end += CQ_UNIT_SIZE
+            return False
+        if len(units) > 1:
+            return False
+        self._doubted = (queue_offset, units.tobytes())
+        log.error(
+            "%r: a single record says that it has offset %s: taken for a damaged one (phy %s)",
+            self,
+            queue_offset,
+            units["phy_offset"][0],
+        )
+        return True
+
+    def _fill_blanks(self, queue_offset: int, units: Units) -> int:
+        """A damaged record had a queue offset that was too large: those before it are blank until
+        their records come. Returns how many were."""
+        return sum(
+            self.fill_blank(queue_offset + number, *map(int, unit))
+            for number, unit in enumerate(units.tolist())
+        )
 
     def _skip_to(self, expected: int) -> None:
         """Fill with blank units from the end, or from the file's start in an empty queue."""

@@ -202,7 +202,7 @@ def _keep(world: World, page: ControlPage, steps: Steps, request: dict[str, Any]
 
 def _resync(world: World, page: ControlPage, steps: Steps, request: dict[str, Any]) -> None:
     """What the store does before it recovers, when a re-sync was asked for."""
-    for name in ("_make_directory", "_move", "zero_range"):
+    for name in ("make_directory", "_move", "zero_range"):
         setattr(replica_resync, name, steps.around(name, getattr(replica_resync, name)))
     if request["lines"]:
         steps.trace_lines()

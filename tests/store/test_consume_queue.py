@@ -132,10 +132,14 @@ def test_a_gap_is_filled_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_a_huge_gap_begins_anew(tmp_path: Path) -> None:
     queue = new_queue(tmp_path)
     put(queue, 0, 0, 5)
-    assert put(queue, 1_000_003, 700)
-    assert (queue.min_offset, queue.max_offset) == (1_000_003, 1_000_004)
+    # A single one may be damaged; the second proves the first.
+    assert not put(queue, 1_000_003, 700)
+    assert queue.max_offset == 5
+    assert put(queue, 1_000_004, 800)
+    assert (queue.min_offset, queue.max_offset) == (1_000_003, 1_000_005)
+    assert queue.read_units(1_000_003, 2)["phy_offset"].tolist() == [700, 800]
     assert names(tmp_path) == [f"{20_000_000:020d}"]
-    assert reopened(tmp_path).max_phy_offset == 800
+    assert reopened(tmp_path).max_phy_offset == 900
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 35, 60])
@@ -284,3 +288,50 @@ def test_dirty_files(tmp_path: Path) -> None:
     queue.empty()
     queue.mark_flushed(500, queue.generation - 1)
     assert queue.flushed == 0
+
+
+# -- damaged records ---------------------------------------------------------------------------
+
+
+def test_units_of_records_that_cannot_be_read_are_blank_and_come_back(tmp_path: Path) -> None:
+    queue = new_queue(tmp_path)
+    put(queue, 0, 0, 12)
+    assert queue.blank_out(250, 500) == 5
+    assert queue.blank_out(250, 500) == 5
+    assert queue.blank_out(1200, 9999) == 0
+    expected = [0, 100, 200, None, None, *range(500, 1200, 100)]
+    assert phys(queue) == expected
+    assert queue.blank_out(1100, 1200) == 12
+    assert (queue.max_offset, queue.max_phy_offset) == (12, 1100)
+    assert phys(reopened(tmp_path)) == [*expected[:-1], None]
+    assert queue.fill_blank(11, 1100, SIZE, 7)
+    assert not queue.fill_blank(10, 5, SIZE, 7)
+    assert phys(queue) == expected
+    assert queue.max_phy_offset == 1200
+
+
+def test_reserved_offsets_are_used_up(tmp_path: Path) -> None:
+    queue = new_queue(tmp_path)
+    put(queue, 0, 0, 3)
+    assert queue.reserve(5)
+    assert not queue.reserve(4)
+    assert not queue.reserve(10**9)
+    assert phys(queue) == [0, 100, 200, None, None]
+    put(queue, 5, 900)
+    assert phys(queue) == [0, 100, 200, None, None, 900]
+
+
+def test_one_record_with_a_wrong_queue_offset_does_not_hide_the_ones_behind_it(
+    tmp_path: Path,
+) -> None:
+    queue = new_queue(tmp_path)
+    put(queue, 0, 0, 3)
+    put(queue, 3 + 16, 300)
+    put(queue, 4, 400, 3)
+    assert phys(queue)[:7] == [0, 100, 200, None, 400, 500, 600]
+    assert queue.max_offset == 20
+    # Too far for a gap: it gets no unit.
+    put(queue, 20 + (1 << 20), 700)
+    put(queue, 21, 800)
+    assert queue.max_offset == 22
+    assert queue.read_units(21, 1)["phy_offset"][0] == 800

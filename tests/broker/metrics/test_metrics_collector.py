@@ -24,6 +24,8 @@ from ha.refusals import RefusalReason
 from ipc.metric_slots import OVERFLOW, SERIES_CAPPED
 from store.control_slots import (
     DISPATCHED_OFFSET,
+    FENCE_COUNT,
+    FENCED_BYTES,
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
@@ -70,6 +72,15 @@ def test_offsets_of_the_page(world: MetricsWorld) -> None:
         world.page.counters[slot] = 2**33 + number
     offsets = world.samples()["rocketmq_store_offset_bytes"]
     assert offsets == {(kind,): 2**33 + n for n, kind in enumerate(slots)}
+
+
+def test_damage(world: MetricsWorld) -> None:
+    assert world.collector.damage() == ""
+    world.page.counters[FENCE_COUNT] = 2
+    world.page.counters[FENCED_BYTES] = 700
+    assert world.samples()["rocketmq_store_fenced_ranges"] == {(): 2}
+    assert world.samples()["rocketmq_store_fenced_bytes"] == {(): 700}
+    assert world.collector.damage().startswith("2 damaged ranges of the commit log (700 bytes)")
 
 
 @pytest.mark.parametrize(("flags", "writable"), [(0, 1), (1, 0), (16, 0)])
