@@ -69,7 +69,7 @@ def send(client: FrameClient, numbers: range) -> list[int]:
     """The queue offsets that were given."""
     found = []
     for number in numbers:
-        sent = client.send(TOPIC, 0, body(number))
+        sent = client.send(TOPIC, 0, body(number), key=f"k{number}")
         assert sent.code == 0
         found.append(sent.queue_offset)
     return found
@@ -110,7 +110,7 @@ def test_nothing_is_lost_and_no_offset_is_used_twice(
         assert send(client, range(COUNT)) == list(range(COUNT))
         # The newest record is another queue's: it says nothing of this one's end.
         for number in range(20):
-            assert client.send(TOPIC, 1, body(number)).code == 0
+            assert client.send(TOPIC, 1, body(number), key="other").code == 0
         wait_until(lambda: client.offset(30, TOPIC, 0) == COUNT)
         wait_until(lambda: client.offset(30, TOPIC, 1) == 20)
     if way == "clean stop":
