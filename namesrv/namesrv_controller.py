@@ -87,6 +87,7 @@ class NamesrvController:
             listener=BrokerHousekeepingService(self.route_info_manager),
             gate=RequestGuard(config.admin_allowed_addresses, self._now_ms).check,
             idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
+            incomplete_frames_limit=server_config.server_max_incomplete_frame_bytes,
             tls=tls,
         )
 

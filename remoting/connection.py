@@ -8,7 +8,10 @@ them.
 The socket may be an encrypting one (tls_socket.py), which behaves like a plain one.
 
 Back-pressure is derived from state: while more than `high_water` bytes wait to be written, the
-socket is not read.
+socket is not read, and frames that were read already wait (`takes_frames`). A peer that lets
+64 MiB of answers pile up beyond that does not read them and is closed. The bytes of an incomplete
+frame are accounted for in receive_buffer.py. Long because reading, waiting and writing are one
+state, and each is on the way of every message.
 """
 
 from __future__ import annotations
@@ -22,14 +25,19 @@ from typing import Any, Final, Protocol
 
 from remoting.errors import FrameError
 from remoting.frame import LENGTH_SIZE, frame_size
+from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.selector_loop import EVENT_READ, EVENT_WRITE, SelectorLoop
 
 log = logging.getLogger(__name__)
 
-SHARED_BUFFER_SIZE: Final = 1 << 19
-_LARGE_FRAME: Final = SHARED_BUFFER_SIZE // 2
+_LARGE_FRAME: Final = 1 << 16
+"""A larger frame that is incomplete gets a buffer of its own, which grows with what arrives."""
+_SMALL_REST: Final = 1 << 12
+"""So much of a frame is held without being counted: every second read ends with some."""
+_PILE_LIMIT: Final = 64 << 20
+"""Bytes that may wait to be written beyond the high-water mark: four of the largest frames."""
 _IOV_MAX: Final = 512
 _JOIN_LIMIT: Final = 1 << 16
 
@@ -71,15 +79,6 @@ class Phase(enum.Enum):
     CLOSED = 3
 
 
-class ReceiveBuffer:
-    """The receive buffer that all connections of one loop share."""
-
-    __slots__ = ("view",)
-
-    def __init__(self, size: int = SHARED_BUFFER_SIZE) -> None:
-        self.view = memoryview(bytearray(size))
-
-
 class Connection:
     """One peer. Owned by: the loop's thread.
 
@@ -90,6 +89,7 @@ class Connection:
         "_dirty",
         "_flush_list",
         "_have",
+        "_held",
         "_high_water",
         "_interest",
         "_large",
@@ -99,7 +99,9 @@ class Connection:
         "_out_bytes",
         "_partial",
         "_receive",
+        "_since_ms",
         "_sink",
+        "_size",
         "_sock",
         "connection_id",
         "host",
@@ -111,6 +113,7 @@ class Connection:
         "port",
         "remote_address",
         "state",
+        "takes_frames",
     )
 
     def __init__(
@@ -133,8 +136,14 @@ class Connection:
         self._out_bytes = 0
         self._dirty = False
         self._partial: bytes = b""
-        self._large: memoryview | None = None
-        self._have = 0
+        """Read, not consumed: the beginning of a frame, or frames that wait for `takes_frames`."""
+        self._large: bytearray | None = None
+        self._have = self._size = 0
+        """Of the large frame: bytes that arrived, bytes of all."""
+        self._held = False
+        """Whether the receive buffer's account has an entry for it."""
+        self._since_ms = 0
+        """When the incomplete frame began to be incomplete."""
         self._interest = EVENT_READ
         self._on_event: Callable[[int], None] = self._handle_event
         self.phase = Phase.OPEN
@@ -149,6 +158,8 @@ class Connection:
         self.last_read_ms = self.last_write_ms = loop.now_ms
         self.state: object = None
         """Whatever the sink keeps about this peer."""
+        self.takes_frames = True
+        """Whether the sink shall go on with the next frame: it is open, and not too much waits."""
 
     def open(self) -> None:
         """Start reading; the owner has already added the connection to its table."""
@@ -163,6 +174,10 @@ class Connection:
     def pending_bytes(self) -> int:
         """Bytes that wait to be written."""
         return self._out_bytes
+
+    def is_incomplete_since(self, limit_ms: int) -> bool:
+        """Whether a frame began to arrive before `limit_ms` (the loop's clock) and is not whole."""
+        return self._since_ms < limit_ms and (bool(self._partial) or self._large is not None)
 
     # -- any thread ----------------------------------------------------------------------------
 
@@ -196,6 +211,8 @@ class Connection:
             return
         self._out.append(data)
         self._out_bytes += len(data)
+        if self._out_bytes > self._high_water:
+            self.takes_frames = False
         if not self._dirty:
             self._dirty = True
             self._flush_list.append(self)
@@ -206,6 +223,8 @@ class Connection:
             return
         self._out.extend(pieces)
         self._out_bytes += size
+        if self._out_bytes > self._high_water:
+            self.takes_frames = False
         if not self._dirty:
             self._dirty = True
             self._flush_list.append(self)
@@ -220,6 +239,9 @@ class Connection:
         except OSError as error:
             self._close(f"write failed: {error.strerror or error}")
             return
+        if self._out_bytes > self._high_water + _PILE_LIMIT:
+            self._close(f"it does not read: {self._out_bytes} bytes wait", logging.WARNING)
+            return
         self._update_interest()
 
     def drain_and_close(self, reason: str) -> None:
@@ -227,6 +249,7 @@ class Connection:
         if self.phase is not Phase.OPEN:
             return
         self.phase = Phase.DRAINING
+        self.takes_frames = False
         if not self._out:
             self._close(reason)
             return
@@ -258,6 +281,9 @@ class Connection:
     def _read_shared(self) -> None:
         view = self._receive.view
         carry = len(self._partial)
+        if carry > _LARGE_FRAME:  # Not the beginning of one frame: they waited, and go first.
+            self._take_kept()
+            return
         if carry:
             view[:carry] = self._partial
         count = self._sock.recv_into(view[carry:])
@@ -265,31 +291,70 @@ class Connection:
             self._close("closed by the peer")
             return
         self.last_read_ms = self._loop.now_ms
-        end = carry + count
+        self._consume(view, carry, carry + count)
+
+    def _consume(self, view: memoryview, carry: int, end: int) -> None:
+        """Pass on what is whole of view[:end], whose first `carry` bytes were read before."""
         self._partial = b""
+        if self._held:
+            self._let_go()
         used = self._sink.on_data(self, view, end)
         if used < end and self.phase is Phase.OPEN:
+            if used or not carry:
+                self._since_ms = self._loop.now_ms
             self._keep(view, used, end)
 
     def _keep(self, view: memoryview, used: int, end: int) -> None:
-        size = frame_size(view, used) if end - used >= LENGTH_SIZE else 0
-        if size > _LARGE_FRAME:
-            self._large = memoryview(bytearray(size))
-            self._have = end - used
-            self._large[: self._have] = view[used:end]
+        have = end - used
+        size = frame_size(view, used) if have >= LENGTH_SIZE else 0
+        if size > _LARGE_FRAME and size > have:
+            self._size, self._have = size, have
+            self._large = bytearray(min(size, max(2 * have, _SMALL_REST)))
+            self._large[:have] = view[used:end]
+            self._hold(len(self._large))
             return
         self._partial = bytes(view[used:end])
+        if have > _SMALL_REST:
+            self._hold(have)
 
-    def _read_large(self, large: memoryview) -> None:
-        count = self._sock.recv_into(large[self._have :])
+    def _read_large(self, large: bytearray) -> None:
+        if self._have == len(large):
+            # Doubled: each byte is copied once more at most, and no more is held than arrived.
+            large.extend(bytes(min(self._size, 2 * len(large)) - len(large)))
+            self._hold(len(large))
+            if self.phase is Phase.CLOSED:
+                return
+        with memoryview(large) as view, view[self._have :] as rest:
+            count = self._sock.recv_into(rest)
         if not count:
             self._close("closed by the peer in the middle of a frame")
             return
         self.last_read_ms = self._loop.now_ms
         self._have += count
-        if self._have == len(large):
+        if self._have == self._size:
             self._large = None
-            self._sink.on_data(self, large, len(large))
+            self._let_go()
+            self._sink.on_data(self, memoryview(large), self._size)
+
+    def _hold(self, size: int) -> None:
+        self._held = True
+        self._receive.hold(self, size, self._loop.now_ms)
+
+    def _let_go(self) -> None:
+        self._held = False
+        self._receive.release(self)
+
+    def _take_kept(self) -> None:
+        """Enough was written: the frames that waited, without another event of the socket."""
+        carry = len(self._partial)
+        if not carry or not self.takes_frames or self._large is not None:
+            return
+        view = self._receive.view
+        view[:carry] = self._partial
+        try:
+            self._consume(view, carry, carry)
+        except FrameError as error:
+            self._close(f"bad frame: {error}", logging.WARNING)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -340,6 +405,10 @@ class Connection:
         else:
             wanted = EVENT_READ | EVENT_WRITE
         self._set_interest(wanted)
+        if wanted & EVENT_READ and not self.takes_frames:
+            self.takes_frames = True
+            if self._partial:
+                self._loop.call_soon_threadsafe(self._take_kept)
 
     def _set_interest(self, wanted: int) -> None:
         if wanted != self._interest:
@@ -350,10 +419,13 @@ class Connection:
         if self.phase is Phase.CLOSED:
             return
         self.phase = Phase.CLOSED
+        self.takes_frames = False
         self._out = []
         self._out_bytes = 0
         self._large = None
         self._partial = b""
+        if self._held:
+            self._let_go()
         try:
             self._loop.unregister(self._sock)
         except (KeyError, ValueError, OSError) as error:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from remoting.connect_attempt import ConnectAttempt, HandshakingSocket, SocketTarget, resolve
-from remoting.connection import Connection, ReceiveBuffer, StreamSocket
+from remoting.connection import Connection, StreamSocket
 from remoting.errors import (
     EncodeError,
     RemotingConnectError,
@@ -29,6 +29,7 @@ from remoting.errors import (
     RemotingTooMuchRequestError,
 )
 from remoting.frame import split_frames
+from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import decode_command, encode_command
 from remoting.remoting_command import ONEWAY_FLAG, RemotingCommand, next_opaque
 from remoting.remoting_config import RemotingClientConfig

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from conf.config_fields import setting
+from remoting.frame import MAX_FRAME
+from remoting.receive_buffer import INCOMPLETE_FRAMES_LIMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +21,17 @@ class RemotingServerConfig:
     bind_address: str = setting("0.0.0.0", "address on which the server listens")
     server_socket_backlog: int = setting(1024, "most connections waiting to be accepted", ge=1)
     server_channel_max_idle_time_seconds: int = setting(
-        120, "close an incoming connection that is idle for this long", unit="s", ge=1
+        120,
+        "close an incoming connection that is idle, or has an incomplete frame, for this long",
+        unit="s",
+        ge=1,
+    )
+    server_max_incomplete_frame_bytes: int = setting(
+        INCOMPLETE_FRAMES_LIMIT,
+        "most bytes of incomplete frames that all incoming connections hold together; beyond it "
+        "the connection whose frame has been incomplete for longest is closed",
+        unit="bytes",
+        ge=MAX_FRAME,
     )
 
 

@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, Protocol
 
-from remoting.connection import Connection, Phase, ReceiveBuffer
+from remoting.connection import Connection
 from remoting.errors import RemotingSendRequestError
 from remoting.frame import split_frames
+from remoting.receive_buffer import INCOMPLETE_FRAMES_LIMIT, ReceiveBuffer
 from remoting.remoting_codec import decode_command
 from remoting.remoting_command import SerializeType
 from remoting.request_dispatcher import AnswerObserver, RequestDispatcher, RequestGate
@@ -154,6 +155,7 @@ class RemotingServer:
         fast_routes: Sequence[tuple[bytes, FastHandler]] = (),
         idle_timeout_ms: int = 120_000,
         high_water: int = _HIGH_WATER,
+        incomplete_frames_limit: int = INCOMPLETE_FRAMES_LIMIT,
         observer: AnswerObserver | None = None,
         responses: ResponseTable | None = None,
         gate: RequestGate | None = None,
@@ -175,7 +177,7 @@ class RemotingServer:
         self._fast = tuple(fast_routes)
         self._idle_timeout_ms = idle_timeout_ms
         self._high_water = high_water or _HIGH_WATER
-        self._receive = ReceiveBuffer()
+        self._receive = ReceiveBuffer(limit=incomplete_frames_limit)
         self._flush_list: list[Connection] = []
         self._connections: dict[int, Connection] = {}
         self._listening: list[tuple[socket.socket, RequestDispatcher | None]] = []
@@ -293,6 +295,8 @@ class RemotingServer:
         for connection in list(self._connections.values()):
             if connection.last_read_ms < limit and connection.last_write_ms < limit:
                 connection.close(f"idle for {self._idle_timeout_ms} ms")
+            elif connection.is_incomplete_since(limit):
+                connection.close(f"a frame is not complete after {self._idle_timeout_ms} ms")
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         """FrameSink: remove the connection and notify the listener."""
@@ -321,7 +325,7 @@ class RemotingServer:
             for prefix, handler in self._fast:
                 if header.startswith(prefix):
                     if handler(connection, header, body):
-                        return connection.phase is Phase.OPEN
+                        return connection.takes_frames
                     break
         return self._take_frame(connection, serialize_type, header, body)
 
@@ -334,7 +338,7 @@ class RemotingServer:
         else:
             dispatcher = self._port_dispatchers.get(connection.connection_id, self._dispatcher)
             dispatcher.dispatch(connection, command)
-        return connection.phase is Phase.OPEN
+        return connection.takes_frames
 
     def flush(self) -> None:
         """End of turn: write what was queued for each connection, in one call each."""

@@ -15,7 +15,8 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from remoting.connection import Connection, FrameSink, Phase, ReceiveBuffer
+from remoting.connection import Connection, FrameSink, Phase
+from remoting.receive_buffer import ReceiveBuffer
 from remoting.selector_loop import EVENT_READ, SelectorLoop, TimerHandle
 from remoting.tls_socket import TlsSocket
 

@@ -1,13 +1,15 @@
 """ClientManageProcessor: heartbeats (34), unregistering (35), checking a subscription (46).
 
-Runs in the `heartbeat` / `client manage` pool: a heartbeat may create a retry topic, and then waits
-until it is registered. Follows ClientManageProcessor of RocketMQ; the managers hold the clients'
-state.
+Runs in the `heartbeat` / `client manage` pool: a heartbeat may create retry topics, and then waits
+once until all of them are registered. What one heartbeat may name, and so create, is bounded: in
+RocketMQ one of 16 MiB makes as many groups and topics as its text holds. Follows
+ClientManageProcessor of RocketMQ; the managers hold the clients' state.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.consumer_manager import ConsumerManager
@@ -37,6 +39,11 @@ from remoting.resource_names import is_legal_topic, validate_group
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
+
+_MAX_SUBSCRIPTIONS: Final = 10_000
+"""Of one heartbeat, over all of its groups."""
+_MAX_BYTES: Final = 2 << 20
+"""Of one heartbeat: a longer one is not even parsed, which would take 0.1 s of everybody's time."""
 
 
 class ClientManageProcessor(TableProcessor):
@@ -73,13 +80,23 @@ class ClientManageProcessor(TableProcessor):
     def heart_beat(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """34: the client is alive, with these groups and subscriptions. A consumer group whose name
         is against the rule is refused, unless it is in the table from before."""
+        if len(request.body) > _MAX_BYTES:
+            log.warning(
+                "%s: heartbeat of %s bytes rejected", connection.remote_address, len(request.body)
+            )
+            text = f"a heartbeat of {len(request.body)} bytes, over the limit of {_MAX_BYTES}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, text)
         heartbeat = HeartbeatData.from_json_bytes(request.body)
+        self._check_size(heartbeat)
         for consumer in heartbeat.consumer_data_set:
             if self._groups.find(consumer.group_name) is None:
                 validate_group(consumer.group_name)
         info = self._channel_info(connection, heartbeat.client_id, request)
-        for consumer in heartbeat.consumer_data_set:
-            notify = self._prepare_group(consumer)
+        notifies = [self._prepare_group(consumer) for consumer in heartbeat.consumer_data_set]
+        if self._new_topics.busy:
+            names = [retry_topic(each.group_name) for each in heartbeat.consumer_data_set]
+            self._new_topics.wait(names)
+        for consumer, notify in zip(heartbeat.consumer_data_set, notifies, strict=True):
             # A separate object for each table, since they expire independently.
             member = self._channel_info(connection, heartbeat.client_id, request)
             if self._consumers.register_consumer(consumer, member, notify=notify):
@@ -134,6 +151,20 @@ class ClientManageProcessor(TableProcessor):
             )
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 
+    def _check_size(self, heartbeat: HeartbeatData) -> None:
+        """Raises RequestError before anything is made of a heartbeat that names too much."""
+        consumers, producers = heartbeat.consumer_data_set, heartbeat.producer_data_set
+        groups, most = len(consumers) + len(producers), self.config.heartbeat_max_groups
+        subscriptions = sum(len(each.subscription_data_set) for each in consumers)
+        if groups > most:
+            text = f"{groups} groups, over the limit of {most} (heartbeatMaxGroups)"
+        elif subscriptions > _MAX_SUBSCRIPTIONS:
+            text = f"{subscriptions} subscriptions, over the limit of {_MAX_SUBSCRIPTIONS}"
+        else:
+            return
+        log.warning("heartbeat of %.255r rejected: it names %s", heartbeat.client_id, text)
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the heartbeat names {text}")
+
     def _prepare_group(self, consumer: ConsumerData) -> bool:
         """Create the group and its retry topic where allowed; returns whether 40 is sent to the
         group. A group whose retry topic would have an illegal name has none."""
@@ -149,7 +180,6 @@ class ClientManageProcessor(TableProcessor):
             PERM_READ_WRITE,
             TOPIC_SYS_FLAG_UNIT_SUB if consumer.unit_mode else 0,
         )
-        self._new_topics.wait(topic)
         return config.notify_consumer_ids_changed_enable
 
     def _channel_info(

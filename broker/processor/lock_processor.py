@@ -6,6 +6,8 @@ AdminBrokerProcessor of RocketMQ; RebalanceLockManager has the rules of locking.
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.client.rebalance_lock_manager import RebalanceLockManager
 from broker.processor.table_processor import TableProcessor
 from remoting.body.lock_batch import (
@@ -13,10 +15,15 @@ from remoting.body.lock_batch import (
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
+from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+
+MAX_QUEUES: Final = 10_000
+"""Of one request: a client locks its queues on one broker, group by group. A lock is kept for 60 s,
+so that nothing else bounds what a request may create."""
 
 
 class LockProcessor(TableProcessor):
@@ -35,6 +42,11 @@ class LockProcessor(TableProcessor):
         """41: lock the available queues; the response lists the queues that the client holds
         now."""
         body = LockBatchRequestBody.from_json_bytes(request.body)
+        if len(body.mq_set) > MAX_QUEUES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{len(body.mq_set)} queues to lock, over the limit of {MAX_QUEUES} a request",
+            )
         held = self._locks.try_lock_batch(body.consumer_group, body.mq_set, body.client_id)
         answer = LockBatchResponseBody(lock_okmqset=held)
         return request.response(ResponseCode.SUCCESS, body=answer.to_json_bytes())

@@ -174,7 +174,7 @@ class ReplyMessageProcessor(TableProcessor):
             unit_mode=header.unit_mode,
             remote=connection.remote_address,
         )
-        self._parts.new_topics.wait(header.topic)
+        self._parts.new_topics.wait((header.topic,))
         queues = max(config.read_queue_nums, config.write_queue_nums)
         if header.queue_id >= queues:
             raise RequestError(

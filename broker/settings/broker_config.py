@@ -102,6 +102,9 @@ class BrokerConfig:
     auto_create_subscription_group: bool = setting(
         True, "create unknown groups with default settings", important=True, changeable=NOW
     )
+    heartbeat_max_groups: int = setting(
+        1000, "most groups, of producers and consumers, in one heartbeat", ge=1, changeable=NOW
+    )
     trace_topic_enable: bool = setting(
         False, "create the trace topic on this broker", important=True, changeable=AFTER_RESTART
     )

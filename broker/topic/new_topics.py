@@ -43,8 +43,8 @@ class HeldForTopics(Protocol):
         """Run `then` on the loop once `topics` are registered; False if they already are, in which
         case `then` is not run. Raises RequestError if too many callers wait."""
 
-    def wait(self, topic: str) -> None:
-        """Return once `topic` is registered; pool threads only. Raises RequestError if too many
+    def wait(self, topics: Collection[str]) -> None:
+        """Return once `topics` are registered; pool threads only. Raises RequestError if too many
         callers wait."""
 
 
@@ -95,10 +95,10 @@ class NewTopics:
                 self._held.append((topics, then))
         return waits
 
-    def wait(self, topic: str) -> None:
+    def wait(self, topics: Collection[str]) -> None:
         """See HeldForTopics."""
         over = threading.Event()
-        if self.hold((topic,), over.set):
+        if self.hold(topics, over.set):
             over.wait(_LONGEST_WAIT_S)
 
     def _run_round(self) -> None:

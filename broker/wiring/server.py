@@ -129,6 +129,7 @@ class ServerBuilder:
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,
+            incomplete_frames_limit=self._options.server.server_max_incomplete_frame_bytes,
             observer=self._statistics.remoting,
             responses=responses,
             tls=ServerTls(self._options.tls),

@@ -46,7 +46,8 @@ from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.topic_config import TopicConfig
-from remoting.connection import Connection, ReceiveBuffer
+from remoting.connection import Connection
+from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_server import RemotingServer

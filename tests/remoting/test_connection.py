@@ -10,13 +10,9 @@ from typing import Any
 
 import pytest
 
-from remoting.connection import (
-    SHARED_BUFFER_SIZE,
-    Connection,
-    Phase,
-    ReceiveBuffer,
-)
+from remoting.connection import Connection, Phase
 from remoting.frame import MAX_FRAME, pack_head, split_frames
+from remoting.receive_buffer import SHARED_BUFFER_SIZE, ReceiveBuffer
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RemotingServer
 from remoting.selector_loop import SelectorLoop
@@ -45,7 +41,7 @@ class Sink:
         self.frames.append(header + body)
         if self.answer is not None:
             self.answer(connection)
-        return connection.phase is Phase.OPEN
+        return connection.takes_frames
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         self.closed.append(reason)
@@ -70,11 +66,12 @@ class Pair:
         if send_buffer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         self.sock = sock
+        self.receive_buffer = ReceiveBuffer()
         self.connection = Connection(
             self.loop,
             sock,
             self.sink,
-            receive=ReceiveBuffer(),
+            receive=self.receive_buffer,
             flush_list=self.flush_list,
             high_water=high_water,
         )
@@ -135,6 +132,14 @@ def tight() -> Iterator[Pair]:
     pair.close()
 
 
+@pytest.fixture
+def low() -> Iterator[Pair]:
+    """A low high-water mark, and a send buffer as usual."""
+    pair = Pair(high_water=100_000)
+    yield pair
+    pair.close()
+
+
 def frame(body: bytes) -> bytes:
     return pack_head(0, 0, len(body)) + body
 
@@ -172,6 +177,49 @@ def test_the_largest_frame(pair: Pair) -> None:
     body = bytes(MAX_FRAME - 8)
     pair.peer.sendall(frame(body))
     assert pair.wait_frames(1) == [body]
+
+
+def held(pair: Pair) -> int:
+    return int(pair.run(lambda: pair.receive_buffer.total))
+
+
+@pytest.mark.parametrize("announced", [1 << 17, 1 << 20, MAX_FRAME - 4])
+def test_memory_follows_the_bytes_that_came(pair: Pair, announced: int) -> None:
+    """Of a frame of up to 16 MiB: nearly nothing for its length, at most twice what arrived."""
+    pair.peer.sendall(struct.pack(">i", announced))
+    wait_until(lambda: held(pair) > 0)
+    assert held(pair) <= 4096
+    came = 4
+    for piece in (1000, 10_000, 80_000):
+        pair.peer.sendall(bytes(piece))
+        came += piece
+        wait_until(lambda have=came: pair.run(lambda: pair.connection._have) == have)
+        assert came <= held(pair) <= max(2 * came, 4096)
+    pair.peer.sendall(bytes(announced - came + 4))
+    assert pair.wait_frames(1) == [bytes(announced - 4)]
+    assert held(pair) == 0
+
+
+def test_bytes_one_by_one_of_a_large_frame(pair: Pair) -> None:
+    body = bytes(n % 251 for n in range(1 << 17))
+    stream = frame(body)
+    for at in range(20):
+        pair.peer.sendall(stream[at : at + 1])
+        wait_until(lambda: pair.run(lambda: pair.connection.last_read_ms) > 0)
+    pair.peer.sendall(stream[20:])
+    assert pair.wait_frames(1) == [body]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_incomplete_frame_has_an_age(pair: Pair, waits: bool) -> None:
+    """Each byte of a slow peer is a sign of life of the connection, but not of its frame."""
+    pair.peer.sendall(frame(b"whole") + (b"\0" if waits else b""))
+    pair.wait_frames(1)
+    begun_ms = pair.run(lambda: pair.loop.now_ms)
+    if waits:
+        pair.peer.sendall(b"\0")
+        wait_until(lambda: len(pair.sink.calls) == 2)
+    assert pair.run(lambda: pair.connection.is_incomplete_since(begun_ms + 1)) == waits
 
 
 @pytest.mark.parametrize(
@@ -390,3 +438,44 @@ def test_a_peer_of_another_address_is_not_this_machine() -> None:
         assert not pair.connection.is_from_this_machine
     finally:
         pair.close()
+
+
+# -- answers that nobody reads -------------------------------------------------------------------
+
+
+def test_frames_wait_while_too_much_waits_to_be_written(low: Pair) -> None:
+    """400 requests arrive at once, each worth 500,000 bytes of answers: a few are answered, and the
+    rest is once the peer reads, although it sends nothing more."""
+    low.sink.answer = lambda connection: connection.write(bytes(500_000))
+    requests = [b"%03d" % n for n in range(400)]
+    low.peer.sendall(b"".join(map(frame, requests)))
+    wait_until(lambda: low.sink.frames)
+    assert low.run(lambda: low.connection.pending_bytes) <= 600_000
+    assert len(low.sink.frames) < 400
+    assert len(low.receive(400 * 500_000)) == 400 * 500_000
+    assert low.sink.frames == requests
+
+
+def test_kept_frames_that_fill_the_receive_buffer(low: Pair) -> None:
+    """A full buffer of frames waits: the next read must not find no room, and call that the end."""
+    low.sink.answer = lambda connection: connection.write(bytes(200_000))
+    count = SHARED_BUFFER_SIZE // 1008 * 2
+    sender = threading.Thread(target=lambda: low.peer.sendall(frame(bytes(1000)) * count))
+    sender.start()
+    total = count * 200_000
+    while total:
+        total -= len(low.peer.recv(min(total, 1 << 20)))
+    sender.join()
+    assert len(low.sink.frames) == count
+    assert low.sink.closed == []
+    assert held(low) == 0
+
+
+def test_who_lets_answers_pile_up_is_closed(tight: Pair) -> None:
+    """Answers that come later than their requests, as those of thread pools do."""
+    for _ in range(8):
+        tight.run(lambda: tight.connection.write(bytes(8 << 20)))
+    assert tight.connection.is_open
+    tight.run(lambda: tight.connection.write(bytes(8 << 20)))
+    wait_until(lambda: tight.sink.closed)
+    assert tight.sink.closed[0].startswith("it does not read: ")

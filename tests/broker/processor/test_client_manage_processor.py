@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from remoting.errors import BodyError
+from remoting.errors import BodyError, RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -219,3 +222,71 @@ def test_check_of_a_subscription_without_an_expression(tmp_path: Path) -> None:
     body = b'{"clientId":"c","group":"g","subscriptionData":{"topic":"t","expressionType":"SQL92"}}'
     answer = world.ask(world.client_manage(), RemotingCommand.request(46, body=body))
     assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+def heartbeat_of(consumers: int, producers: int = 0, subscriptions: int = 0) -> RemotingCommand:
+    """34 of one client with so many groups, and subscriptions in each."""
+    subscribed = [
+        {"topic": f"t{n}", "subString": "*", "subVersion": 1} for n in range(subscriptions)
+    ]
+    body = {
+        "clientID": "many",
+        "consumerDataSet": [
+            {
+                "groupName": f"c{n}",
+                "consumeType": "CONSUME_PASSIVELY",
+                "messageModel": "CLUSTERING",
+                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+                "subscriptionDataSet": subscribed,
+            }
+            for n in range(consumers)
+        ],
+        "producerDataSet": [{"groupName": f"p{n}"} for n in range(producers)],
+    }
+    return RemotingCommand.request(RequestCode.HEART_BEAT, body=json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ((30_000,), "bytes, over the limit of 2097152"),
+        ((3_000,), "3000 groups, over the limit of 1000 (heartbeatMaxGroups)"),
+        ((500, 501), "1001 groups, over the limit of 1000 (heartbeatMaxGroups)"),
+        ((101, 0, 100), "10100 subscriptions, over the limit of 10000"),
+    ],
+)
+def test_what_one_heartbeat_makes_is_bounded(
+    tmp_path: Path, sizes: tuple[int, ...], words: str
+) -> None:
+    """In RocketMQ 30,000 new groups come of one: topics, files, minutes."""
+    world = World(tmp_path)
+    before = world.topics.wrapper().data_version.counter
+    with pytest.raises(RequestError, match=re.escape(words)):
+        world.client_manage().process_request(world.connection, heartbeat_of(*sizes))
+    assert world.topics.wrapper().data_version.counter == before
+    assert world.groups.find("c0") is None
+    assert world.producers.find_group("p0") is None
+    assert not world.consumers.has_group("c0")
+
+
+def test_the_largest_heartbeat_waits_once(tmp_path: Path) -> None:
+    """For all of its new retry topics together, not for one round of the name servers each."""
+    world = World(tmp_path)
+    waits: list[int] = []
+
+    class Busy:
+        busy = True
+
+        def hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
+            raise AssertionError
+
+        def wait(self, topics: Collection[str]) -> None:
+            waits.append(len(topics))
+
+    processor = world.client_manage()
+    processor._new_topics = Busy()
+    answer = processor.process_request(world.connection, heartbeat_of(60, 40, 160))
+    assert answer is not None
+    assert answer.code == ResponseCode.SUCCESS
+    assert waits == [60]
+    assert world.topics.find("%RETRY%c59") is not None

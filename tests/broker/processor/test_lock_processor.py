@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.client.rebalance_lock_manager import RebalanceLockManager
-from broker.processor.lock_processor import LockProcessor
+from broker.processor.lock_processor import MAX_QUEUES, LockProcessor
 from remoting.body.lock_batch import LockBatchRequestBody, LockBatchResponseBody
-from remoting.errors import BodyError
+from remoting.body.message_queue import MessageQueue
+from remoting.errors import BodyError, RequestError
 from remoting.remoting_command import RemotingCommand
 from tests.broker.broker_fakes import FakeClock, FakeConnection, assert_same_answer, golden
 
@@ -42,3 +43,19 @@ def test_a_broken_body_is_refused() -> None:
     processor = LockProcessor(RebalanceLockManager(FakeClock()))
     with pytest.raises(BodyError):
         processor.process_request(FakeConnection(), RemotingCommand.request(41, body=b"[]"))
+
+
+def test_what_one_request_locks_is_bounded() -> None:
+    locks = RebalanceLockManager(FakeClock())
+    processor = LockProcessor(locks)
+    queues = [MessageQueue(topic="t", broker_name="b", queue_id=n) for n in range(MAX_QUEUES + 1)]
+    for count in (MAX_QUEUES + 1, MAX_QUEUES):
+        body = LockBatchRequestBody(client_id="c", consumer_group="g", mq_set=queues[:count])
+        command = RemotingCommand.request(41, body=body.to_json_bytes())
+        if count > MAX_QUEUES:
+            with pytest.raises(RequestError, match="10001 queues to lock, over the limit of 10000"):
+                processor.process_request(FakeConnection(), command)
+            continue
+        answer = processor.process_request(FakeConnection(), command)
+        assert answer is not None
+        assert len(LockBatchResponseBody.from_json_bytes(answer.body).lock_okmqset) == MAX_QUEUES

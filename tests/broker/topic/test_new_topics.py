@@ -51,7 +51,7 @@ def test_known_topics_hold_nobody() -> None:
     world.new.on_topic_change(TopicChange.ONE, TopicConfig(topic_name="a"))
     world.new.on_topic_change(TopicChange.NONE, None)
     assert not world.hold("known", "a")
-    world.new.wait("a")
+    world.new.wait(("a",))
     assert world.submitted == []
 
 
@@ -163,7 +163,7 @@ def test_a_pool_thread_waits() -> None:
     done: list[str] = []
 
     def wait() -> None:
-        world.new.wait("a")
+        world.new.wait(("a",))
         done.append("done")
 
     thread = threading.Thread(target=wait)
