@@ -23,7 +23,6 @@ from broker.wiring.broker_tables import BrokerTables
 from conf.credentials import find_credentials
 from conf.errors import ConfigError
 from conf.settings_file import read_settings_file
-from ha.known_members import KnownMembers
 from ha.replica_memory import ReplicaMemory
 from ipc.clock import SystemClock
 from namesrv.kv_config_manager import KVConfigError, KVConfigManager
@@ -132,7 +131,6 @@ OTHERS: Final[dict[str, tuple[Callable[[Path], object], type[Exception] | None]]
     "clean.exit": (read_clean_exit, None),
     "queues.exit": (load_queue_states, None),
     "checkpoint": (StoreCheckpoint.load, StoreError),
-    "known_members.json": (lambda path: KnownMembers(path, "b", SystemClock()).load(), None),
     "replicas.json": (lambda path: ReplicaMemory(path, SystemClock()).load(), None),
 }
 

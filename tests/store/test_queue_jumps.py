@@ -28,7 +28,7 @@ class World:
         self.left_out = 0
         self.publisher = RecordingPublisher()
         files = ConsumeQueueFiles(root, FILE_SIZE, writable=True)
-        self.table = ConsumeQueueTable(files, self.publisher, self._count)
+        self.table = ConsumeQueueTable(files, self.publisher, on_left_out=self._count)
         self._dispatched = 0
 
     def _count(self) -> None:
