@@ -329,6 +329,7 @@ def composed() -> dict[str, Any]:
 
 def test_the_pair_uses_settings_of_the_image() -> None:
     services = composed()["services"]
+    (network,) = composed()["networks"]["default"]["ipam"]["config"]
     in_image = {target for _, target in BROKER.copies()}
     for name in ("master", "slave"):
         launcher, *arguments = services[name]["command"]
@@ -340,6 +341,8 @@ def test_the_pair_uses_settings_of_the_image() -> None:
         options = load_startup_options(arguments, surroundings)
         assert options.namesrv_addresses == ("namesrv:9876",)
         assert options.broker.broker_name == "broker-a"
+        # Two containers are two hosts: without this neither follows the other.
+        assert options.ha.ha_trusted_addresses == network["subnet"]
         assert (options.store.broker_role.name == "SLAVE") == (name == "slave")
     launcher, *arguments = services["namesrv"]["command"]
     arguments[-1] = str(ROOT / Path(arguments[-1]).relative_to(SETTINGS))
