@@ -8,7 +8,8 @@ After a failure it waits for haReconnectInterval, but for a second at most after
 that long and while the master is silent. Failures of the environment (no descriptors, a missing
 file) end a round, never the process. All sleeps are in client_selector.py. It knows no remoting
 protocol and no other process: those are callables (inspection.py). Corresponds to HAClient /
-DefaultHAClient of RocketMQ.
+DefaultHAClient of RocketMQ. Long because each stage of a link, from its inspection to its end, is a
+few lines that change the one state shown.
 """
 
 from __future__ import annotations

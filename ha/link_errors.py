@@ -7,9 +7,13 @@ receiving, reporting) and turned into a log line and a counter there. It knows n
 from __future__ import annotations
 
 import ssl
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ha.refusals import RefusalReason
+
+if TYPE_CHECKING:
+    # numpy, which a master does not need, takes longer to import than the rest of its process.
+    from ha.record_validator import BadRecord
 
 TLS_WAY_OUT: Final = (
     "haTlsEnable must be the same on both sides, and each must trust the other's certificate"
@@ -42,3 +46,18 @@ def wrong_checksum(what: str, offset: int) -> LinkClosedError:
         "middleboxes) and both machines' memory",
         is_passing=True,
     )
+
+
+def bad_record(bad: BadRecord, phy_offset: int) -> LinkClosedError:
+    """The error for whole frames that end the published log at `phy_offset`."""
+    text = f"what the master sent for offset {phy_offset} cannot be published: {bad.text}; "
+    if bad.came_before:
+        text += (
+            "the same bytes came twice, so the master's own log is damaged there: the log ends "
+            "here until it sends others; restart the master with a good copy of its store, or "
+            "promote this slave (docs/replication.md)"
+        )
+    else:
+        text += "nothing of it was taken, and it is asked for again"
+    reason = RefusalReason.UNEXPECTED_RECORD if bad.is_record else RefusalReason.BAD_RECORD
+    return LinkClosedError(reason, text, is_passing=not bad.came_before)

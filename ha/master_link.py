@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from ha.frame import CHECKED_HEADER, FRAME_HEADER, MAX_FRAME_BODY, unpack_checked_header
 from ha.ha_config import HaConfig
-from ha.link_errors import LinkClosedError, tls_failure, wrong_checksum
+from ha.link_errors import LinkClosedError, bad_record, tls_failure, wrong_checksum
 from ha.offset_reporter import OffsetReporter
 from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
@@ -62,7 +62,10 @@ _IDLE: Final = LinkOutcome(has_more=False)
 
 
 class MasterLink:
-    """See the module. Owned by: HAClient's thread; the numbers may be read by any."""
+    """See the module. Owned by: HAClient's thread; the numbers may be read by any.
+
+    Many methods because each stage of a frame (receive, check, store, publish, report) has its own,
+    and all of them move the same few positions."""
 
     def __init__(
         self,
@@ -294,7 +297,7 @@ class MasterLink:
             if has_grown:
                 self._log.ring()
         if self._bad is not None:
-            raise _bad_record(self._bad, self._log.max_phy_offset)
+            raise bad_record(self._bad, self._log.max_phy_offset)
 
     def _publish_last(self) -> None:
         """The link is being closed: whole frames need not be fetched again."""
@@ -385,17 +388,3 @@ def _first_unchecked(log: ReplicaLog) -> int:
     byte was written by ourselves."""
     end = log.max_phy_offset
     return 0 if end == 1 else end
-
-
-def _bad_record(bad: BadRecord, phy_offset: int) -> LinkClosedError:
-    text = f"what the master sent for offset {phy_offset} cannot be published: {bad.text}; "
-    if bad.came_before:
-        text += (
-            "the same bytes came twice, so the master's own log is damaged there: the log ends "
-            "here until it sends others; restart the master with a good copy of its store, or "
-            "promote this slave (docs/replication.md)"
-        )
-    else:
-        text += "nothing of it was taken, and it is asked for again"
-    reason = RefusalReason.UNEXPECTED_RECORD if bad.is_record else RefusalReason.BAD_RECORD
-    return LinkClosedError(reason, text, is_passing=not bad.came_before)

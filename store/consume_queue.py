@@ -29,6 +29,7 @@ from store.stored_units import (
     StoredUnits,
     Units,
 )
+from store.unit_repair import UnitRepair
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,6 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_doubted",
         "_end",
         "_files",
         "_min",
@@ -97,8 +97,6 @@ class ConsumeQueue:
         self._min = 0
         self._min_is_for = -1
         """The log's minimum for which `_min` was last determined; -1: search again."""
-        self._doubted: tuple[int, bytes] | None = None
-        """Queue offset and unit of a record that was far behind the end."""
         self.max_phy_offset = 0
         """End of the last record that has a unit here; 0 if there is none."""
         self.flushed = 0
@@ -126,6 +124,10 @@ class ConsumeQueue:
     def _stored(self) -> StoredUnits:
         """Made for each use: 80,000 queues are opened at a start, and few of them read."""
         return StoredUnits(self._files, self.topic, self.queue_id)
+
+    @property
+    def _repair(self) -> UnitRepair:
+        return UnitRepair(self._files, self.topic, self.queue_id, self._start, self._end)
 
     @property
     def min_offset(self) -> int:
@@ -182,35 +184,8 @@ class ConsumeQueue:
             )
             return min(known + repeated, len(units))
         elif expected > self._end:
-            if self._doubts(units[known:], queue_offset + known):
-                return len(units)
-            if expected > self._end:
-                self._skip_to(expected)
+            self._skip_to(expected)
         return known
-
-    def _doubts(self, units: Units, queue_offset: int) -> bool:
-        """Whether `units` is a single one so far behind the end that its record is damaged rather
-        than part of the queue lost. The next one decides: behind it, both belong to the queue."""
-        position, doubted = queue_offset * CQ_UNIT_SIZE, self._doubted
-        self._doubted = None
-        far = _LARGEST_GAP_FILES * self._files.file_size
-        if self._end == self._start or position - self._end <= far:
-            return False
-        if doubted is not None and doubted[0] == queue_offset - 1:
-            self._skip_to(position - CQ_UNIT_SIZE)
-            self._files.write(self.topic, self.queue_id, self._end, memoryview(doubted[1]))
-            self._end += CQ_UNIT_SIZE
-            return False
-        if len(units) > 1:
-            return False
-        self._doubted = (queue_offset, units.tobytes())
-        log.error(
-            "%r: a single record says that it has offset %s: taken for a damaged one (phy %s)",
-            self,
-            queue_offset,
-            units["phy_offset"][0],
-        )
-        return True
 
     def _fill_blanks(self, queue_offset: int, units: Units) -> int:
         """A damaged record had a queue offset that was too large: those before it are blank until
@@ -219,6 +194,12 @@ class ConsumeQueue:
             self.fill_blank(queue_offset + number, *map(int, unit))
             for number, unit in enumerate(units.tolist())
         )
+
+    def begins_anew_at(self, queue_offset: int) -> bool:
+        """Whether a unit at `queue_offset` is so far ahead that the queue would begin anew there,
+        and lose what it has."""
+        gap = queue_offset * CQ_UNIT_SIZE - self._end
+        return self._end > self._start and gap > _LARGEST_GAP_FILES * self._files.file_size
 
     def _skip_to(self, expected: int) -> None:
         """Fill with blank units from the end, or from the file's start in an empty queue."""
@@ -231,7 +212,7 @@ class ConsumeQueue:
                 expected // CQ_UNIT_SIZE,
             )
             self.whole = False
-            if expected - self._end > _LARGEST_GAP_FILES * self._files.file_size:
+            if self.begins_anew_at(expected // CQ_UNIT_SIZE):
                 self.empty()
         if self._end == self._start:
             first_file = expected - expected % self._files.file_size
@@ -451,17 +432,11 @@ class ConsumeQueue:
     def rewrite(self, queue_offset: int, data: memoryview | bytes) -> None:
         """Replace existing units from `queue_offset` on; what lies outside the queue is left out.
         Raises DiskFullError, StoreError."""
-        position = queue_offset * CQ_UNIT_SIZE
-        skipped = max(self._start - position, 0)
-        view = memoryview(data)[skipped : max(self._end - position, 0)]
-        if not view:
-            return
-        position += skipped
-        self._files.write(self.topic, self.queue_id, position, view)
-        self.flushed = min(self.flushed, position)
-        self._min_is_for = -1
-        if position + len(view) == self._end:
-            self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
+        begin, end = self._repair.replace(queue_offset * CQ_UNIT_SIZE, memoryview(data))
+        if begin < end:
+            self._note_changed(begin)
+            if end == self._end:
+                self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
 
     def blank_out(self, low: int, high: int) -> int:
         """Make the units of records in [low, high) of the log blank ones: these cannot be read.
@@ -471,41 +446,27 @@ class ConsumeQueue:
         """
         if self.max_phy_offset <= low:
             return 0
-        first = position = self._stored.find_first(self._start, self._end, low)
-        while position < self._end:
-            units = self._stored.read(
-                position, min(_FILL_STEP * CQ_UNIT_SIZE, self._end - position)
-            ).copy()
-            count = int(np.searchsorted(units["phy_offset"].astype(np.int64), high))
-            if not count:
-                break
-            units["size"][:count] = PRE_BLANK_SIZE
-            units["tags_code"][:count] = 0
-            data = memoryview(units[:count].tobytes())
-            self._files.write(self.topic, self.queue_id, position, data)
-            position += len(data)
-        if position == first:
+        begin, end = self._repair.blank_out(low, high)
+        if begin == end:
             return 0
-        self.flushed = min(self.flushed, first)
-        self._min_is_for = -1
+        self._note_changed(begin)
         self.max_phy_offset = self._stored.find_max_phy_offset(self._start, self._end)
-        return position // CQ_UNIT_SIZE
+        return end // CQ_UNIT_SIZE
 
     def fill_blank(self, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> bool:
         """The unit at `queue_offset`, if it is a blank one, gets its record. True if it was.
         Raises DiskFullError, StoreError."""
         position = queue_offset * CQ_UNIT_SIZE
-        if not self._start <= position < self._end:
+        if not self._repair.fill_blank(position, phy_offset, size, tags_code):
             return False
-        units = self._stored.read(position, CQ_UNIT_SIZE)
-        if not len(units) or int(units[0]["size"]) != PRE_BLANK_SIZE:
-            return False
-        unit = CQ_UNIT.pack(phy_offset, size, tags_code)
-        self._files.write(self.topic, self.queue_id, position, memoryview(unit))
-        self.flushed = min(self.flushed, position)
+        self._note_changed(position)
         self.max_phy_offset = max(self.max_phy_offset, phy_offset + size)
-        self._min_is_for = -1
         return True
+
+    def _note_changed(self, position: int) -> None:
+        """Units were changed from `position` on."""
+        self.flushed = min(self.flushed, position)
+        self._min_is_for = -1
 
     def reserve(self, following: int) -> bool:
         """The next queue offset is `following` at least: those before are used up. True if the
@@ -603,18 +564,8 @@ class ConsumeQueue:
         they count as not flushed. Raises DiskFullError, StoreError."""
         if self.max_phy_offset <= phy_offset:
             return
-        position = self._stored.find_first(self._start, self._end, phy_offset)
-        self.flushed = min(self.flushed, position)
+        self.flushed = min(self.flushed, self._repair.write_again(phy_offset))
         self.names_unsynced = True
-        while position < self._end:
-            units = self._stored.read(
-                position, min(_FILL_STEP * CQ_UNIT_SIZE, self._end - position)
-            )
-            data = memoryview(units.tobytes())
-            if not data:
-                return
-            self._files.write(self.topic, self.queue_id, position, data)
-            position += len(data)
 
     def dirty_pages(self) -> int:
         """4 KiB pages begun since the last flush, counted as in RocketMQ."""

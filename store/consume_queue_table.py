@@ -6,6 +6,8 @@ is sorted by queue once, so that each queue gets its units in one write. Changes
 the queue table after the bytes are in place. It must not know what a record looks like, or who
 reads the queues. Follows the consumeQueueTable of DefaultMessageStore and
 CommitLogDispatcherBuildConsumeQueue.
+
+Long because every step in the life of the queues takes the one lock of this table.
 """
 
 from __future__ import annotations
@@ -351,6 +353,21 @@ class ConsumeQueueTable:
             if queue is not None and queue.reserve(following):
                 self._dirty[queue] = None
                 self._publish(queue)
+
+    def reserve_ends(self, states: QueueStates, log_end: int) -> None:
+        """The log, which ends at `log_end`, has damage that may hide the last records of a queue:
+        what an earlier stop knew of it counts. Raises DiskFullError, StoreError."""
+        with self.lock:
+            for queue in self:
+                state = states.find(queue.topic, queue.queue_id)
+                if (
+                    state is not None
+                    and state.max_phy_offset <= log_end
+                    and queue.falls_short_of(state)
+                    and queue.reserve(state.end // CQ_UNIT_SIZE)
+                ):
+                    self._dirty[queue] = None
+                    self._publish(queue)
 
     def delete_topic(self, topic: str) -> int:
         """Delete all queues of `topic`; returns their number."""

@@ -64,13 +64,15 @@ class LogFlusher:
         return self.unflushed >= left
 
     def flush(self) -> bool:
-        """One fdatasync for each file that holds unflushed bytes. False: there were none.
+        """One fdatasync for each file that holds unflushed bytes. False: there were none, but the
+        timestamp may be known only now (a slave's, once the records are dispatched).
 
         Raises FlushFailedError.
         """
         timestamp = self._store_timestamp()
         target = self._max_phy_offset()
         if target <= self.flushed_offset:
+            self._checkpoint.physic_msg_timestamp = timestamp
             return False
         start = self.flushed_offset - self.flushed_offset % self._file_size
         for file_start in range(start, target, self._file_size):

@@ -62,7 +62,7 @@ def save_queue_states(path: Path, queues: Iterable[ConsumeQueue], min_phy_offset
         states.queues.setdefault(queue.topic, {})[queue.queue_id] = queue.state(min_phy_offset)
     try:
         atomic_write(path, msgspec.json.encode(states))
-        _deleted_path(path).unlink(missing_ok=True)
+        deleted_path(path).unlink(missing_ok=True)
     except OSError as error:
         log.warning("%s: not written (%s); the next start reads all consume queues", path, error)
         path.unlink(missing_ok=True)
@@ -79,7 +79,7 @@ def load_queue_states(path: Path) -> QueueStates:
         return QueueStates()
     if found.format != _FORMAT:
         return QueueStates()
-    for topic, queue_id in _load_deleted(_deleted_path(path)):
+    for topic, queue_id in _load_deleted(deleted_path(path)):
         found.queues.get(topic, {}).pop(queue_id, None)
     return found
 
@@ -89,15 +89,16 @@ def note_deleted(path: Path, queues: Iterable[tuple[str, int]]) -> None:
     failure is logged: after a kill they may come back from the log. path: of queues.exit."""
     lines = b"".join(msgspec.json.encode(queue) + b"\n" for queue in queues)
     try:
-        with _deleted_path(path).open("ab") as file:
+        with deleted_path(path).open("ab") as file:
             file.write(lines)
             file.flush()
             os.fdatasync(file.fileno())
     except OSError as error:
-        log.warning("%s: not written: %s", _deleted_path(path), error)
+        log.warning("%s: not written: %s", deleted_path(path), error)
 
 
-def _deleted_path(path: Path) -> Path:
+def deleted_path(path: Path) -> Path:
+    """The file of deleted queues that belongs to `path`, queues.exit."""
     return path.with_name(f"{path.name}.deleted")
 
 

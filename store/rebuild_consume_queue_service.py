@@ -292,13 +292,12 @@ class RebuildConsumeQueueService(ServiceThread):
         """Blank what the log does not have, and count."""
         low = self._counters[MIN_PHY_OFFSET]
         for gap in gaps:
-            missing = np.flatnonzero(~gap.found)
-            for number in missing.tolist():
-                self._blank(gap, gap.begin + number)
+            missing = np.flatnonzero(~gap.found).tolist()
+            blanked = sum(self._blank(gap, gap.begin + number) for number in missing)
             self._counters[QUEUE_UNITS_REBUILT] += int(gap.found.sum())
             expected = gap.low <= low
-            if len(missing) and not expected:
-                self._counters[QUEUE_UNITS_LOST] += len(missing)
+            if not expected:
+                self._counters[QUEUE_UNITS_LOST] += blanked
             log.warning(
                 "%r: rebuilt from offset %s on: %s units; %s have no record in the log",
                 gap.queue,
@@ -307,17 +306,21 @@ class RebuildConsumeQueueService(ServiceThread):
                 len(missing),
             )
 
-    def _blank(self, gap: _Gap, queue_offset: int) -> None:
-        """phy_offsets never decrease within a queue: the blank has that of the unit before it."""
+    def _blank(self, gap: _Gap, queue_offset: int) -> bool:
+        """True if the unit was not blank before: one that is, of a record in damage, stays.
+        phy_offsets never decrease within a queue: the blank has that of the unit before it."""
         queue = gap.queue
         with self._table.lock:
-            if queue.generation != gap.generation:
-                return
+            units = queue.read_units(queue_offset, 1)
+            is_blank = len(units) > 0 and int(units[0]["size"]) == PRE_BLANK_SIZE
+            if is_blank or queue.generation != gap.generation:
+                return False
             phy_offset = 0
             if queue_offset > queue.start_offset:
                 before = queue.read_units(queue_offset - 1, 1)
                 phy_offset = int(before[0]["phy_offset"]) if len(before) else 0
             queue.rewrite(queue_offset, CQ_UNIT.pack(phy_offset, PRE_BLANK_SIZE, 0))
+        return True
 
     def _publish(self, queues: dict[ConsumeQueue, None]) -> None:
         for queue in queues:

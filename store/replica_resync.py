@@ -39,6 +39,7 @@ from store.message_codec import (
     read_store_timestamp,
 )
 from store.message_store_config import MessageStoreConfig
+from store.queue_states import deleted_path
 from store.record_arrays import walk_records
 from store.resync_request import (
     REQUEST_NAME,
@@ -120,12 +121,8 @@ def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) 
     """clean.exit and checkpoint first: files without them are scanned, never trusted."""
     root, name = config.root, request.backup
     places = [root / name]
-    fences = fences_path(config.commit_log_path)
-    for file in (config.clean_exit_path, config.checkpoint_path, fences):
-        if file.exists():
-            _move(file, root / name / file.name)
-    sync_directory(root)
-    sync_directory(root / name)
+    _take_out(config, name, config.clean_exit_path, config.checkpoint_path)
+    _take_out(config, name, fences_path(config.commit_log_path), *_queue_states(config))
     for directory in (config.commit_log_path, config.consume_queue_path, config.index_path):
         target = backup_of(directory, name)
         if directory.is_dir():
@@ -133,6 +130,20 @@ def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) 
             places.append(target if os.path.ismount(directory.resolve()) else target.parent)
     config.abort_path.unlink(missing_ok=True)
     return places
+
+
+def _queue_states(config: MessageStoreConfig) -> tuple[Path, Path]:
+    """They hold for the log that there was: of another one they would say that units are lost."""
+    return config.queue_states_path, deleted_path(config.queue_states_path)
+
+
+def _take_out(config: MessageStoreConfig, name: str, *files: Path) -> None:
+    """Move those of `files` that exist to the backup `name` in the root."""
+    for file in files:
+        if file.exists():
+            _move(file, config.root / name / file.name)
+    sync_directory(config.root)
+    sync_directory(config.root / name)
 
 
 def _empty_into(directory: Path, target: Path, beat: Beat) -> None:
@@ -209,6 +220,7 @@ def _truncate(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) ->
     way = f"free space and start again, or remove {REQUEST_NAME} to keep the store as it is"
     copy_from(kept.path, kept.start_offset, offset, target, beat, way, spare=_SPARE)
     remove_clean_exit(config.clean_exit_path)
+    _take_out(config, request.backup, *_queue_states(config))
     for file in reversed([f for f in files if f.start_offset >= offset]):
         _move(file.path, target / file.path.name)
     sync_directory(config.commit_log_path)

@@ -125,7 +125,8 @@ def dispatch_range(
                     f"commit log: no whole record at {at} before {end}: {reason}"
                 )
             behind = find_published(source, at + 1, end)
-            fence_off(at, end if behind is None else behind, reason)
+            following = end if behind is None else behind
+            fence_off(at, following, reason)
         at = following
         if on_progress is not None:
             on_progress(at)

@@ -39,7 +39,7 @@ from store.log_fences import LogFences
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
-from store.queue_states import StatesCount, load_queue_states
+from store.queue_states import QueueStates, StatesCount, load_queue_states
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.reput_message_service import dispatch_range
@@ -74,6 +74,8 @@ class StoreOpening:
         self._queues = derived.queues
         self._progress = progress
         self._clock = clock
+        self._states = QueueStates()
+        """Of the last clean stop."""
         self._index_incomplete = False
         """Keys may be missing from the index: dispatch starts where it must be built again."""
 
@@ -153,6 +155,8 @@ class StoreOpening:
         self._dispatch_again(self._queues.take_doubtful(), start)
         self._dispatch_rest(start, found.max_phy_offset)
         self._derived.damage.reserve()
+        if found.fences:
+            self._queues.reserve_ends(self._states, found.max_phy_offset)
         self._fill_blanks(fences, found)
         if not found.trusted and found.start_scanned_at is not None and not repair.is_due:
             return found.start_scanned_at
@@ -290,11 +294,12 @@ class StoreOpening:
 
     def _load_queues(self, count: StatesCount, *, add_missing: bool) -> list[ConsumeQueue]:
         """Returns the queues that had to be read."""
+        self._states = load_queue_states(self._config.queue_states_path)
         self._queues.load()
         return self._queues.recover(
             self._report_progress("consume queues"),
             min_phy_offset=self._counters[MIN_PHY_OFFSET],
-            states=load_queue_states(self._config.queue_states_path),
+            states=self._states,
             count=count,
             add_missing=add_missing,
             complete_until_ms=self._checkpoint.logics_msg_timestamp,

@@ -2,7 +2,8 @@
 
 Cheap: dict lookups, and for 14 without a stored offset one read of the consume queue; runs on the
 loop's thread or in a pool. Follows ConsumerManageProcessor of RocketMQ. Offsets are stored as sent,
-but only for groups, topics and queues that exist: each row is kept for good.
+but only for topics and queues that exist, and for groups that exist or may: each row is kept for
+good.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ConsumerManageProcessor(TableProcessor):
         find_topic: FindTopic,
         find_group: FindGroup,
     ) -> None:
-        """find_group: without creating one."""
+        """find_group: creates one where that is allowed."""
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
         self._queue_offsets = queue_offsets
@@ -94,11 +95,10 @@ class ConsumerManageProcessor(TableProcessor):
 
     def _check_exists(self, group: str, topic: str, queue_id: int) -> None:
         """Raises RequestError, with the remarks of 5.3.3, for the first offset of a group in a
-        queue if one of them does not exist. (4.9.8 stores it: a client may fill the memory.)"""
-        if self._find_group(group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!"
-            )
+        queue if one of them does not exist. (4.9.8 stores it: a client may fill the memory.)
+
+        A new group is created as by a pull: a tool sets where it begins before it first consumes,
+        and a pull consumer may commit before its first heartbeat."""
         config = self._find_topic(topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
@@ -107,6 +107,10 @@ class ConsumerManageProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"queueId[{queue_id}] is illegal, topic:[{topic}] has {queues} queues",
+            )
+        if self._find_group(group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!"
             )
 
     def query_consumer_offset(

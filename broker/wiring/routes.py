@@ -212,7 +212,7 @@ class RouteTable:
                 access,
                 self._times,
                 tables.topics.find,
-                tables.groups.find,
+                tables.groups.find_or_create,
             ),
             LockProcessor(tables.locks),
             QueryMessageProcessor(

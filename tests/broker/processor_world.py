@@ -99,7 +99,7 @@ class World:
             self.store,
             self.store.times(),
             self.topics.find,
-            self.groups.find,
+            self.groups.find_or_create,
         )
 
     def admin_topic(self) -> AdminTopicProcessor:

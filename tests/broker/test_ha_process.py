@@ -105,10 +105,10 @@ def test_a_replica_that_nobody_can_ask_is_not_known(
 
 def test_a_new_start_that_cannot_be_written_down_is_told(world: World, tmp_path: Path) -> None:
     """As on a full disk; process ha must live on."""
-    (tmp_path / "store").write_text("a file where the store's directory belongs")
+    (tmp_path / "store" / "resync.json.tmp").mkdir(parents=True)
     with pytest.raises(StoreError, match=f"{tmp_path}/store: .*free space") as raised:
         world.others.request_resync("start_over", 8_192, "gone")
-    assert "Not a directory" in str(raised.value)
+    assert "Is a directory" in str(raised.value)
 
 
 def test_a_new_start_is_written_down_and_the_process_ends(

@@ -219,7 +219,9 @@ class AdminWorld:
         conf = self._directory / "java-home" / "conf"
         conf.mkdir(parents=True)
         (conf / "logback_tools.xml").write_text("<configuration/>")
-        settings = {"traceTopicEnable": "true"}
+        # Java's first check of transactions, after 60 s, makes a topic: topicList would show it or
+        # not, depending on how fast the steps were.
+        settings = {"traceTopicEnable": "true", "transactionCheckInterval": "3600000"}
         if self.line == "4.9":
             (conf / "plain_acl.yml").write_text(_ACCOUNTS)
             settings["aclEnable"] = "true"

@@ -13,9 +13,16 @@ from pathlib import Path
 import pytest
 
 from ipc.queue_table import QueueTableReader
-from store.control_slots import QUEUE_UNITS_LOST, QUEUE_UNITS_REBUILT
+from store.control_slots import FENCE_COUNT, QUEUE_UNITS_LOST, QUEUE_UNITS_REBUILT
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
-from tests.faults.store_world import StoreDesk, World, Writer, assert_closes_clean, assert_whole
+from tests.faults.store_world import (
+    FILE_SIZE,
+    StoreDesk,
+    World,
+    Writer,
+    assert_closes_clean,
+    assert_whole,
+)
 
 COUNT = 120
 PER_QUEUE = COUNT // 6
@@ -94,6 +101,15 @@ def flipped(unit: int, at: int) -> Callable[[World], None]:
 
     flip.__name__ = f"flipped_{unit}_{at}"
     return flip
+
+
+def damage_record(world: World, phy_offset: int) -> None:
+    """Its first bytes in the log: no size, no magic."""
+    start = phy_offset - phy_offset % FILE_SIZE
+    path = world.config.commit_log_path / f"{start:020d}"
+    data = bytearray(path.read_bytes())
+    data[phy_offset - start : phy_offset - start + 8] = bytes(range(200, 208))
+    path.write_bytes(data)
 
 
 WHOLE_FILES = (
@@ -233,6 +249,42 @@ def test_what_the_log_does_not_have_becomes_a_blank_unit(world: World) -> None:
     assert units[5][1] == PRE_BLANK_SIZE
     assert units[6] == CQ_UNIT.unpack_from(before[path], 6 * CQ_UNIT_SIZE)
     desk.abandon()
+
+
+def test_damage_in_the_log_ends_no_rebuild(world: World) -> None:
+    """What lies behind it gets its units; what it hides is counted once."""
+    desk, before = filled(world)
+    path = path_of(world)
+    damage_record(world, CQ_UNIT.unpack_from(before[path], 5 * CQ_UNIT_SIZE)[0])
+    zeroed_in_the_middle(world)
+    for _ in range(2):
+        desk.store.rebuild.request("Even", 0, 5)
+        rebuild(desk)
+        counters = world.page().counters
+        assert (counters[QUEUE_UNITS_REBUILT], counters[QUEUE_UNITS_LOST]) == (3, 1)
+        found, blank = path.read_bytes(), slice(5 * CQ_UNIT_SIZE, 6 * CQ_UNIT_SIZE)
+        assert CQ_UNIT.unpack(found[blank])[1] == PRE_BLANK_SIZE
+        assert found[: blank.start] + before[path][blank] + found[blank.stop :] == before[path]
+    desk.abandon()
+
+
+def test_blank_units_of_a_fence_stay(world: World) -> None:
+    desk, before = filled(world)
+    desk.abandon()
+    path = path_of(world)
+    damage_record(world, CQ_UNIT.unpack_from(before[path], 5 * CQ_UNIT_SIZE)[0])
+    world.config.checkpoint_path.unlink()
+    again = StoreDesk(world.boot()).open()
+    counters = world.page().counters
+    assert counters[FENCE_COUNT] == 1
+    fenced = files_of(world)
+    assert CQ_UNIT.unpack_from(fenced[path], 5 * CQ_UNIT_SIZE)[1] == PRE_BLANK_SIZE
+    flipped(6, 7)(world)
+    again.store.rebuild.request("Even", 0, 6)
+    rebuild(again)
+    assert files_of(world) == fenced
+    assert (counters[QUEUE_UNITS_REBUILT], counters[QUEUE_UNITS_LOST]) == (1, 0)
+    again.abandon()
 
 
 def test_a_wrong_tags_code_is_not_found_by_itself(world: World) -> None:

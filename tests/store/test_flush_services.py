@@ -73,6 +73,16 @@ def test_only_files_with_unflushed_bytes_are_synced(rig: FlushRig) -> None:
     assert rig.checkpoint.physic_msg_timestamp == 7
 
 
+def test_a_timestamp_that_is_known_only_later(rig: FlushRig) -> None:
+    """A slave's: its records are flushed, and dispatched after it."""
+    rig.max_phy_offset, rig.timestamp = 10, 0
+    assert rig.flusher.flush()
+    rig.timestamp = 7
+    assert not rig.flusher.flush()
+    assert rig.checkpoint.physic_msg_timestamp == 7
+    assert rig.published == [10]
+
+
 def open_files_below(directory: Path) -> int:
     """Descriptors of this process on files in `directory`."""
     found = 0

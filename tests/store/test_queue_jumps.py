@@ -108,6 +108,29 @@ def test_two_in_a_row_are_believed(world: World) -> None:
     assert world.publisher.of("T", 0) == (0, 62)
 
 
+def test_two_in_a_row_are_believed_however_far(world: World) -> None:
+    """Also where the queue begins anew: the log has room, but not since the queue's last record."""
+    world.log.append(message("Other", 0, 0, body=b"o" * 900_000))
+    world.add(0, 1, 5_000)
+    assert world.publisher.of("T", 0) == (0, 2)
+    world.add(5_001, 5_002)
+    assert world.left_out == 1
+    assert world.publisher.of("T", 0) == (5_001, 5_003)
+
+
+def test_a_single_record_never_deletes_a_queue(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has room for what may lie between, but it would be a queue of one record."""
+    world.add(0, 1, 2)
+    world.log.append(message("Other", 0, 0, body=b"o" * 900_000))
+    world.add(5_000, 3, 4)
+    assert world.left_out == 1
+    assert "would be deleted for a single record" in caplog.text
+    assert world.publisher.of("T", 0) == (0, 5)
+    assert all(world.sizes())
+
+
 def test_never_further_than_the_log_is_long(world: World) -> None:
     world.add(0, 1)
     world.add(FAR, FAR + 1, FAR + 2, at_once=True)

@@ -233,6 +233,8 @@ def test_truncate_ends_the_log_and_all_that_follows_from_it(
     assert f"ends at {offset}" in text
     assert not world.config.clean_exit_path.exists()
     assert world.config.abort_path.exists() == crashed
+    assert not world.config.queue_states_path.exists(), "another log's: its offsets do not count"
+    assert (world.root / name / "queues.exit").exists()
     assert_nothing_behind(world, offset)
     assert_backup(world.root / name / "commitlog", data, offset, log_end)
     world.boot()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from remoting.response_code import ResponseCode
-from tests.broker.broker_fakes import StoredMessage, assert_same_answer, golden, request_of
+from tests.broker.broker_fakes import (
+    CONFIG,
+    StoredMessage,
+    assert_same_answer,
+    golden,
+    request_of,
+)
 from tests.broker.processor_world import World
 
 
@@ -52,7 +59,9 @@ def test_commits_of_java(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize(
     ("group", "topic", "queue_id", "code", "remark"),
     [
-        ("nobody", "t", 0, 26, "Group nobody not exist!"),
+        ("no.body", "t", 0, 26, "Group no.body not exist!"),
+        ("nobody", "nothing", 0, 17, "Topic nothing not exist!"),
+        ("nobody", "t", 4, 1, "queueId[4] is illegal, topic:[t] has 4 queues"),
         ("g", "nothing", 0, 17, "Topic nothing not exist!"),
         ("g", "t", 4, 1, "queueId[4] is illegal, topic:[t] has 4 queues"),
         ("g", "t", -1, 1, "queueId[-1] is illegal, topic:[t] has 4 queues"),
@@ -65,13 +74,25 @@ def test_no_row_for_what_does_not_exist(
     world = World(tmp_path)
     world.groups.find_or_create("g")
     world.topics.create("t", 4, 6)
+    known = world.groups.group_names()
     request = request_of(
         15, consumerGroup=group, topic=topic, queueId=str(queue_id), commitOffset="5"
     )
     answer = world.ask(world.consumer_manage(), request)
     assert (answer.code, answer.remark) == (code, remark)
     assert world.offsets.query_offset(group, topic, queue_id) is None
-    assert world.groups.find("nobody") is None
+    assert world.groups.group_names() == known
+
+
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_commit_creates_its_group_where_a_pull_does(tmp_path: Path, creates: bool) -> None:
+    """Tools of Java set where a new group begins, and hear nothing: Java commits one-way."""
+    world = World(tmp_path, replace(CONFIG, auto_create_subscription_group=creates))
+    world.topics.create("t", 4, 6)
+    request = request_of(15, consumerGroup="new", topic="t", queueId="3", commitOffset="5")
+    assert world.ask(world.consumer_manage(), request).code == (0 if creates else 26)
+    assert world.offsets.query_offset("new", "t", 3) == (5 if creates else None)
+    assert (world.groups.find("new") is not None) is creates
 
 
 def test_an_offset_that_is_stored_may_change(tmp_path: Path) -> None:

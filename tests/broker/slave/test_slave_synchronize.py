@@ -833,7 +833,7 @@ class Served:
         processors = (master.admin_topic(), master.admin_offset(), master.admin_group())
         routes = {code: Route(each) for each in processors for code in each.table}
         self.server = RemotingServer(self.loop, routes)
-        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.listening, self._vip = listen_alone()
         self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"
         self.server.add_listener(self.listening)
         self.server.start()
@@ -844,6 +844,20 @@ class Served:
         self.loop.stop()
         self.loop.close()
         self.listening.close()
+        self._vip.close()
+
+
+def listen_alone() -> tuple[socket.socket, socket.socket]:
+    """A listening socket, and one that holds the VIP port beside it, where nobody may listen."""
+    while True:
+        listening, vip = socket.create_server(("127.0.0.1", 0)), socket.socket()
+        try:
+            vip.bind(("127.0.0.1", listening.getsockname()[1] - 2))
+        except OSError:  # Somebody has it already.
+            listening.close()
+            vip.close()
+        else:
+            return listening, vip
 
 
 @pytest.fixture

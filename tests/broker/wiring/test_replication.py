@@ -71,7 +71,9 @@ class World:
             self.client,  # type: ignore[arg-type]
             SimpleNamespace(get_broker_cluster_info=list),  # type: ignore[arg-type]
             SimpleNamespace(  # type: ignore[arg-type]
-                table=SimpleNamespace(), access=SimpleNamespace(delete_topic_queues=None)
+                table=SimpleNamespace(),
+                access=SimpleNamespace(delete_topic_queues=None),
+                commands=None,
             ),
             SimpleNamespace(topics=None, groups=None, offsets=None, schedule_offsets=None),  # type: ignore[arg-type]
             None,
