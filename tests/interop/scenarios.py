@@ -341,7 +341,11 @@ class Stage:
             "from": "FIRST_OFFSET",
             "model": "CLUSTERING",
             "expression": "*",
-            **{key: value for key, value in a.items() if key not in ("as", "count", "account")},
+            **{
+                key: value
+                for key, value in a.items()
+                if key not in ("as", "count", "account", "resent")
+            },
         }
         driver = self.side.driver
         where = {"namesrv": self.side.namesrv, **self._account(a)}
@@ -353,12 +357,15 @@ class Stage:
         """What consumer `as` has got once there are `count`; `stop` ends it first.
 
         not_before_s: which of them were stored sooner than so long after they were born.
+        resent: see _copies.
         """
+        resent = bool(a.get("resent"))
         name = f"{self._word('me')}-{a.get('as', 'c')}"
         found: list[dict[str, Any]] = []
 
         def is_all() -> bool:
-            found[:] = self._copies(self.side.driver.call("scenario.received", name=name))
+            received = self.side.driver.call("scenario.received", name=name)
+            found[:] = self._copies(received, resent=resent)
             return len(found) >= a["count"]
 
         try:
@@ -367,7 +374,8 @@ class Stage:
             raise PeerError(f"{error}; there are {self._plain(found)}") from None
         if a.get("stop"):
             self._ends.remove(("scenario.stop", name))
-            found = self._copies(self.side.driver.call("scenario.stop", name=name))
+            received = self.side.driver.call("scenario.stop", name=name)
+            found = self._copies(received, resent=resent)
         early = [
             each["body"]
             for each in found
@@ -380,12 +388,13 @@ class Stage:
             found.sort(key=lambda each: tuple(each[key] for key in keys))
         return {"messages": found, "early": early}
 
-    def _copies(self, received: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _copies(self, received: list[dict[str, Any]], *, resent: bool) -> list[dict[str, Any]]:
         """All of ours. Of Java's the first of each: it may deliver twice, on a busy machine it
         does (seen: a dead letter, stored again after its answer came late), and that is not what
-        ours has to do.
+        ours has to do. resent: the first of each of both: a client whose send-back was answered
+        late sends the message again itself, to either broker.
         """
-        if self.side.kind == "ours":
+        if self.side.kind == "ours" and not resent:
             return received
         first: dict[tuple[Any, ...], dict[str, Any]] = {}
         for each in received:
