@@ -41,6 +41,7 @@ final class Transactions {
         running.answer = LocalTransactionState.valueOf(a.getString("answer"));
         running.producer.setNamesrvAddr(a.getString("namesrv"));
         running.producer.setInstanceName(a.getString("name"));
+        running.producer.setSendMsgTimeout(10_000); // A cold JVM on a busy machine takes more than the usual 3 s.
         running.producer.setHeartbeatBrokerInterval(Driver.HEARTBEAT_MS);
         running.producer.setPollNameServerInterval(a.getIntValue("poll_ms"));
         running.producer.setTransactionListener(running);
