@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -22,7 +23,7 @@ def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | N
     """Replaces the file's content; creates missing parent directories. Raises OSError.
 
     `mode`: permission bits of the new file, also while it is being written (files that hold keys);
-    None: the process's default.
+    the backup loses those that are not in it. None: the process's default.
 
     With `backup` the old content becomes `path.bak`, but only once the new content is in place: at
     any moment `path` or `path.bak` is complete, even if the old `path` was damaged (on a file
@@ -33,7 +34,7 @@ def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | N
     _make_directory(target.parent)
     temporary = _beside(target, ".tmp")
     _write_synced(temporary, data, mode)
-    old = _keep_old(target) if backup else None
+    old = _keep_old(target, mode) if backup else None
     os.replace(temporary, target)
     if old is not None:
         os.replace(old, backup_path(target))
@@ -64,8 +65,10 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def _keep_old(target: Path) -> Path | None:
+def _keep_old(target: Path, mode: int | None) -> Path | None:
     """Links the old content to a second name; None if there is none or it is already moved."""
+    if mode is not None:
+        _restrict(target, mode)
     second = _beside(target, ".bak.tmp")
     with contextlib.suppress(FileNotFoundError):
         second.unlink()
@@ -82,8 +85,20 @@ def _keep_old(target: Path) -> Path | None:
     return second
 
 
+def _restrict(path: Path, mode: int) -> None:
+    """Takes the permissions that are not in `mode` from the file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        found = stat.S_IMODE(path.stat().st_mode)
+        if found & ~mode:
+            path.chmod(found & mode)
+
+
 def _write_synced(path: Path, data: bytes, mode: int | None) -> None:
-    with open(path, "wb") as file:
+    if mode is not None:
+        # A new file: who has opened one that a crash left behind does not see the keys.
+        path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
         if mode is not None:
             os.fchmod(file.fileno(), mode)
         file.write(data)

@@ -51,8 +51,6 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "readOnlyCommitLogStorePaths": _only("", "messages of further paths would be missing"),
     "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
     "duplicationEnable": _only("false", "duplication mode is not available"),
-    "enableLmq": _only("false", "light message queues are not available"),
-    "enableMultiDispatch": _only("false", "multi dispatch is not available"),
     "fetchNamesrvAddrByAddressServer": _only("false", _NO_LOOKUP),
     "fetchNameSrvAddrByDnsLookup": _only("false", _NO_LOOKUP),
     "clusterTest": _only("false", "routes of another environment are not available"),
@@ -136,32 +134,29 @@ _SOCKETS = _keys(
     """
 )
 
-# Pop consumption, timer wheel, light queues, compaction, cold data: features of 5.x clients.
+# Pop consumption, timer wheel, compaction, cold data: features of 5.x clients.
 _POP_AND_TIMER = _keys(
     """
-    allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync cgColdReadThreshold
+    appendAckAsync appendCkAsync cgColdReadThreshold
     coldCtrStrategyEnable coldDataFlowControlEnable coldDataScanEnable commercialTimerCount
     compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
-    defaultMessageRequestMode defaultPopShareQueueNum dispatchCqCacheNum enableAsyncReput
-    enableCompaction enableLmq enableLmqStats enableMultiDispatch
-    enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck
-    enablePopBufferMerge enablePopLog enablePopMessageThreshold enableRetryTopicV2
-    enableSkipLongAwaitingAck globalColdReadThreshold initPopOffsetByCheckMsgInMem
-    litePullMessageEnable lockInStrictMode mappedFileSizeTimerLog
-    mapperFileSizeBatchConsumeQueue maxLmqConsumeQueueNum maxOffsetMapSize maxPopPollingSize
-    popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut
+    dispatchCqCacheNum enableAsyncReput
+    enableCompaction
+    enableNotifyBeforePopCalculateLag enablePopBatchAck
+    enablePopLog enableSkipLongAwaitingAck globalColdReadThreshold litePullMessageEnable
+    lockInStrictMode
+    mapperFileSizeBatchConsumeQueue maxOffsetMapSize
     popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
-    popConsumerKVServiceLog popFromRetryProbability popInflightMessageThreshold
-    popLongPollingForceNotifyInterval popPollingMapSize popPollingSize
-    popResponseReturnActualRetryTopic popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
-    recallMessageEnable recheckReputOffsetFromCq retrieveMessageFromPopRetryTopicV1
-    reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime
-    searchBcqByCacheEnable serverLoadBalancerEnable skipWhenCKRePutReachMaxTimes
-    splitRegistrationSize timerColdDataCheckIntervalMs timerCongestNumEachSlot
-    timerEnableCheckMetrics timerEnableRetryUntilSuccess timerFlushIntervalMs
-    timerInterceptDelayLevel timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
-    timerProgressLogIntervalMs timerRollWindowSlot timerSkipUnknownError timerStopEnqueue
-    timerWheelEnable usePIDColdCtrStrategy waitTimeMillsInLitePullQueue
+    popConsumerKVServiceLog
+    popLongPollingForceNotifyInterval
+    popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead recheckReputOffsetFromCq
+    reviveAckWaitMs reviveMaxSlow reviveScanTime
+    searchBcqByCacheEnable
+    splitRegistrationSize timerColdDataCheckIntervalMs
+    timerEnableCheckMetrics timerEnableRetryUntilSuccess
+    timerInterceptDelayLevel timerMetricSmallThreshold
+    timerProgressLogIntervalMs timerSkipUnknownError
+    usePIDColdCtrStrategy waitTimeMillsInLitePullQueue
     """
 )
 
@@ -169,14 +164,14 @@ _POP_AND_TIMER = _keys(
 _BROKER = _keys(
     """
     accountStatsEnable accountStatsPrintZeroValues asyncSendEnable
-    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerConfigPath
+    brokerConfigPath
     brokerHeartbeatInterval brokerNotActiveTimeoutMillis channelExpiredTimeout
     cleanOfflineBrokerInterval clearRetryTopicWhenDeleteTopic commercialBaseCount
     commercialBigCount commercialEnable commercialSizePerMsg commercialTransCount
     compatibleWithOldNameSrv consumerOffsetUpdateVersionStep
-    delayOffsetUpdateVersionStep enableBroadcastOffsetStore
+    delayOffsetUpdateVersionStep
     enableCalcFilterBitMap enableCreateSysGroup enableFastChannelEventProcess
-    enableMixedMessageType enableNetWorkFlowControl enableRegisterProducer
+    enableNetWorkFlowControl enableRegisterProducer
     enableSingleTopicRegister enableSplitRegistration estimateAccumulation
     fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
     fetchNamesrvAddrInterval filterServerNums
@@ -190,7 +185,7 @@ _BROKER = _keys(
     rmqAddressServerDomain rmqAddressServerSubGroup sendHeartbeatTimeoutMillis
     subscriptionExpiredTimeout syncBrokerMemberGroupPeriod transactionMetricFlushInterval
     transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
-    updateNameServerAddrPeriod useServerSideResetOffset useStaticSubscription
+    updateNameServerAddrPeriod useStaticSubscription
     validateSystemTopicWhenUpdateTopic waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
     """
 )

@@ -21,6 +21,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from conf.config_fields import setting
@@ -28,7 +29,13 @@ from conf.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 128 << 20
 MAX_OLD_FILES: Final = 10
+MAX_MESSAGE_CHARACTERS: Final = 8_000
+"""Of one line; what is longer is cut off: a peer's names may have any length."""
+MAX_TRACE_CHARACTERS: Final = 32_000
 FORMAT: Final = "%(asctime)s %(levelname)s %(threadName)s %(name)s - %(message)s"
+_ExceptionInfo = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
 _FILE_NAMES: Final = {"supervisor": "broker"}
 
 
@@ -89,6 +96,14 @@ def configure_logging(
     return path
 
 
+def remove_logging() -> None:
+    """Takes back configure_logging, in a forked process that shall have a file of its own."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+        handler.close()
+
+
 def _open_handler(path: Path) -> SharedRotatingFileHandler:
     try:
         (path.parent / "otherdays").mkdir(parents=True, exist_ok=True)
@@ -101,16 +116,41 @@ def _open_handler(path: Path) -> SharedRotatingFileHandler:
 
 
 class OneLineFormatter(logging.Formatter):
-    """Keeps a message on one line: text of a peer cannot pose as another log line."""
+    """Keeps a message on one line of bounded length: text of a peer cannot pose as another log
+    line, move a terminal's cursor, or fill the disk. The lines of a stack trace are indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
-        """The line with control characters escaped; a stack trace follows unchanged."""
-        text = super().formatMessage(record)
-        if text.isprintable():
-            return text
-        return "".join(
-            c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text
-        )
+        """The line with control characters escaped."""
+        return one_line(super().formatMessage(record))
+
+    def formatException(self, ei: _ExceptionInfo) -> str:  # noqa: N802 - the library's name
+        """The stack trace: its last lines may quote a peer."""
+        return _indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - the library's name
+        """As formatException."""
+        return _indented(stack_info)
+
+
+def one_line(text: str, limit: int = MAX_MESSAGE_CHARACTERS) -> str:
+    """`text` as one printable line: what is not printable is escaped, what is beyond `limit`
+    characters is cut off and counted."""
+    cut = len(text) - limit
+    if cut > 0:
+        text = f"{text[:limit]}... ({cut} characters more)"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _indented(trace: str) -> str:
+    """No line begins as a log line does. Only "\\n" ends a line; the others are escaped."""
+    cut = len(trace) - MAX_TRACE_CHARACTERS
+    if cut > 0:
+        # The error itself is at the end.
+        half = MAX_TRACE_CHARACTERS // 2
+        trace = f"{trace[:half]}\n... ({cut} characters less)\n{trace[-half:]}"
+    return "\n".join(f"  {one_line(line, MAX_TRACE_CHARACTERS)}" for line in trace.split("\n"))
 
 
 class SharedRotatingFileHandler(logging.handlers.RotatingFileHandler):

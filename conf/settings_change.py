@@ -19,7 +19,8 @@ _MAX_VALUE: Final = 1024
 def read_changes(text: str, source: str) -> dict[str, str]:
     """The key-value pairs of a properties text; `source` names the requester.
 
-    Raises ConfigError: not properties text, too many keys, too long a value.
+    Raises ConfigError: not properties text, too many keys, too long a value, a control character
+    (once escapes and continued lines are read): none has one, and a file must not get one.
     """
     try:
         settings = parse_properties(text, source)
@@ -29,6 +30,10 @@ def read_changes(text: str, source: str) -> dict[str, str]:
         count = f"{len(settings)} settings in one request"
         raise ConfigError([f"{source}: {count}, the limit is {_MAX_KEYS}; split it"])
     for setting in settings:
+        if not (setting.key + setting.text).isprintable():
+            raise ConfigError(
+                [f"{source}: {setting.key!r:.80} or its value has a control character; remove it"]
+            )
         if len(setting.text) > _MAX_VALUE:
             raise ConfigError(
                 [
@@ -52,3 +57,7 @@ class AuditLog:
     def refused(self, who: str, key: str, reason: str) -> None:
         """`who` tried to set `key`, which is not allowed."""
         self._log.warning("%s tried to change %.80r, refused: %s", who, key, reason)
+
+    def failed(self, who: str, reason: str) -> None:
+        """`who` sent something that cannot be read, or a value that cannot be used."""
+        self._log.warning("%s tried to change settings, refused: %.500s", who, reason)

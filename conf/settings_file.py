@@ -36,6 +36,8 @@ def parse_yaml(text: str, name: str) -> list[Setting]:
         raise ConfigError([f"{name}{line}: not YAML: {error.problem}"]) from error
     except yaml.YAMLError as error:
         raise ConfigError([f"{name}: not YAML: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{name}: nested too deeply"]) from error
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):

@@ -6,6 +6,7 @@ RocketMQ it cannot set whether TLS is used, only how: tls.server.mode and tls.en
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,15 @@ from conf.errors import ConfigError
 from conf.settings_file import read_settings_file
 
 FILE_KEY: Final = "tls.config.file"
+_PASSWORDS: Final = ("tls.server.keyPassword", "tls.client.keyPassword")
 _NOT_FOR_THE_FILE: Final = frozenset({"tls.server.mode", "tls.enable", FILE_KEY})
+
+
+def password_files(sources: Mapping[str, str]) -> list[Path]:
+    """The settings files that hold a password; `sources`: as in LoadedSettings."""
+    # A source in a file is "path:line".
+    places = (sources[key].rpartition(":")[0] for key in _PASSWORDS if key in sources)
+    return [Path(place) for place in places if place]
 
 
 def with_tls_file(keys: KeySpace, loaded: LoadedSettings, default_path: str) -> LoadedSettings:

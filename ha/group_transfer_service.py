@@ -3,8 +3,9 @@
 Runs in process `ha`. Each report of a slave is judged in its ReadSocketService's thread, since a
 hop to another thread would be latency of every SYNC_MASTER send; the thread of the service itself
 re-evaluates ten times a second (a replica may fall behind without reporting) and logs changes.
-Sole writer of REPLICATED_OFFSET and REPLICA_COUNT. It must not know who waits for the offset.
-Corresponds to GroupTransferService of RocketMQ, whose waiting requests are in broker/ here.
+Sole writer of REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET and REPLICA_COUNT. It must not know who
+waits for the offset. Corresponds to GroupTransferService of RocketMQ, whose waiting requests are in
+broker/ here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Final
 
-from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
+from ha.control_slots import REPLICA_COUNT, REPLICA_FLUSHED_OFFSET, REPLICATED_OFFSET
 from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
 from ha.replica_registry import ReplicaRegistry
@@ -44,7 +45,7 @@ def replicated_offset_of(acks: Collection[int], in_sync_replicas: int) -> int:
 
 
 class GroupTransferService(ServiceThread):
-    """Publishes REPLICATED_OFFSET and REPLICA_COUNT. One lock; any thread may call."""
+    """Publishes the three slots. One lock; any thread may call."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class GroupTransferService(ServiceThread):
         *,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """`ring` wakes process `remoting`; called only when one of the two numbers changed."""
+        """`ring` wakes process `remoting`; called only when replicated offset or count changed."""
         super().__init__("GroupTransferService", on_failure=on_failure)
         self._counters = page.counters
         self._in_sync_replicas: Final = config.in_sync_replicas
@@ -69,7 +70,11 @@ class GroupTransferService(ServiceThread):
         self._replicated = 0
         self._count = 0
         self._next_line_ms = clock.monotonic_ms() + FALL_BEHIND_LINE_MS
-        self._counters[REPLICATED_OFFSET] = self._counters[REPLICA_COUNT] = 0
+        self._withdraw()
+
+    def _withdraw(self) -> None:
+        for slot in (REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET, REPLICA_COUNT):
+            self._counters[slot] = 0
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -136,6 +141,10 @@ class GroupTransferService(ServiceThread):
                 count += 1
         acks = [progress.ack_offset for progress in counted]
         replicated = replicated_offset_of(acks, self._in_sync_replicas)
+        flushed = [progress.ack_offset for progress in counted if progress.reports_flushed]
+        if flushed or counters[REPLICA_FLUSHED_OFFSET]:
+            # Before the other one, whose readers look at both.
+            counters[REPLICA_FLUSHED_OFFSET] = replicated_offset_of(flushed, self._in_sync_replicas)
         if replicated != self._replicated or count != self._count:
             counters[REPLICATED_OFFSET] = self._replicated = replicated
             counters[REPLICA_COUNT] = self._count = count
@@ -163,12 +172,12 @@ class GroupTransferService(ServiceThread):
             log.info("slave fall behind: %s", ", ".join(lags))
 
     def shutdown(self, timeout_ms: float = 5000) -> bool:
-        """Stop the thread; both numbers are 0 from now on, whatever connections still say."""
+        """Stop the thread; its slots are 0 from now on, whatever connections still say."""
         stopped = super().shutdown(timeout_ms)
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._counters[REPLICATED_OFFSET] = self._counters[REPLICA_COUNT] = 0
+                self._withdraw()
                 self._ring()
         return stopped
 

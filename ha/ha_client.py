@@ -40,6 +40,7 @@ from ha.replica_log_start import ReplicaLogStart, as_master_says
 from ha.selector_factory import SelectorFactory
 from ha.transport import Transport
 from ha.trusted_peers import TrustedPeers
+from ha.uncompared_end import UncomparedEnd
 from ha.wait_notify_object import WaitNotifyObject
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
@@ -117,6 +118,12 @@ class HAClient(ServiceThread):
         self._named_broker: str | None = None
         self._link_lasted = False
         """The last round's link was open for at least haReconnectInterval."""
+        self._checked_address: str | None = None
+        """The HA port of a master of ours: one that cannot be asked is taken for the same, and its
+        frames are checked, until it says that it is none."""
+        self._uncompared = UncomparedEnd()
+        self._asked = 0
+        """Which end of ours the inspection is about that is under way beside the link."""
         self._passing_at = -1
         """Where our log ended when the last link closed that was opened anew at once."""
         self._last_read_ms = self._last_write_ms = 0
@@ -224,13 +231,15 @@ class HAClient(ServiceThread):
         """None: a stop was requested meanwhile. Raises LinkClosedError: no reply."""
         self._state = HAClientState.INSPECTING
         position, low = self._log.position, self._log.min_phy_offset
+        asked = self._uncompared.question(position)
         try:
-            found = self._selector.call(lambda: self._inspect_master(position, low))
+            found = self._selector.call(lambda: self._inspect_master(asked, low))
         except StoreError as error:
             raise LinkClosedError(None, f"could not inspect the master's log: {error}") from error
-        if found is not None:
-            self._note_inspection(found, position)
-        return found
+        if found is None:
+            return None
+        self._note_inspection(found, asked)
+        return self._inspect() if self._uncompared.note(found, asked, position) else found
 
     def _note_inspection(self, found: Inspection, position: int) -> None:
         text = f"{found.verdict.value}: {found.text}".removesuffix(": ")
@@ -299,8 +308,13 @@ class HAClient(ServiceThread):
     def _follow(self, address: str, found: Inspection) -> None:
         """Connect and receive until a stop or a changed address. Raises LinkClosedError."""
         self._state = HAClientState.CONNECTING
-        connected = self._connector.connect(address, speaks_handshake=found.ha_protocol > 0)
+        if found.master_max >= 0 and found.ha_protocol == 0:
+            self._checked_address = None
+        speaks_handshake = found.ha_protocol > 0 or address == self._checked_address
+        connected = self._connector.connect(address, speaks_handshake=speaks_handshake)
         transport = connected.transport
+        if connected.is_checked:
+            self._checked_address = address
         try:
             if found.verdict is Verdict.START_AT and self._log.is_empty:
                 self._log_start.start_like(as_master_says(found, connected.hello))
@@ -362,8 +376,9 @@ class HAClient(ServiceThread):
 
     def _renewed_inspection(self, first: Inspection) -> RenewedInspection:
         def inspect() -> AsyncCall[Inspection]:
-            position, low = self._log.max_phy_offset, self._log.min_phy_offset
-            return AsyncCall(lambda: self._inspect_master(position, low), self._selector.wake)
+            low = self._log.min_phy_offset
+            asked = self._asked = self._uncompared.question(self._log.max_phy_offset)
+            return AsyncCall(lambda: self._inspect_master(asked, low), self._selector.wake)
 
         interval_ms = 2 * self._config.ha_send_heartbeat_interval
         return RenewedInspection(first, self._log.max_phy_offset, interval_ms, self._clock, inspect)
@@ -374,7 +389,9 @@ class HAClient(ServiceThread):
         found = renewed.step(position)
         if found is None:
             return
-        self._note_inspection(found, position)
+        self._note_inspection(found, self._asked)
+        if self._uncompared.note(found, self._asked, position):
+            return
         divergence = find_divergence(found, self._log_ends())
         hello, address = self._hello, self._address
         if divergence is None or hello is None or address is None:

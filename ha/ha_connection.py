@@ -181,6 +181,7 @@ class HAConnections:
             start_offset_for(first_report, low),
             now_ms=self._clock.monotonic_ms(),
             wall_ms=self._clock.now_ms(),
+            reports_flushed=slave is not None and slave.reports_flushed,
         )
         objection = self._unproven(progress.ip, first_report)
         if objection is not None:

@@ -12,7 +12,9 @@ goes on without any of this. Integers are big-endian.
                    MAX_ADDRESS bytes), 32 proof
     slave proof    32 proof; the first report follows it
 
-    flags          bit 0: the sender has a secret and proves it; the other bits are 0
+    flags          bit 0: the sender has a secret and proves it
+                   bit 1, of a slave: its reports say what is on its disk (haAckLevel=flushed)
+                   the other bits are 0; a bit that is not known means nothing
     version        the slave's highest; the master answers with the one that is spoken, at most that
     proof          HMAC-SHA256(secret, label + slave hello + master hello without its proof); zeros
                    without a secret. The labels differ, so that no side's proof serves as the
@@ -61,6 +63,8 @@ class Flag(enum.IntFlag):
     NONE = 0
     PROVES = 1
     """The sender has a secret and proves it."""
+    REPORTS_FLUSHED = 2
+    """A slave's reports say what is on its disk, not only what it has."""
 
 
 class HandshakeError(Exception):
@@ -81,6 +85,8 @@ class OwnIdentity:
     """ "ip:port" of its remoting port, as its registration names it."""
     secret: bytes | None = field(default=None, repr=False)
     """None: it has none, and proves nothing."""
+    reports_flushed: bool = False
+    """As a slave it reports what is on its disk (haAckLevel=flushed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class SlaveHello:
     broker_id: int
     is_proved: bool
     """It proved the secret."""
+    reports_flushed: bool = False
+    """What it reports is on its disk."""
 
 
 class MasterHandshake:
@@ -115,7 +123,7 @@ class MasterHandshake:
         self._transcript = b""
         self._name = ""
         self._broker_id = 0
-        self._slave_proves = False
+        self._slave_flags = Flag.NONE
         self.slave: SlaveHello | None = None
         """Once the handshake is done."""
 
@@ -143,7 +151,7 @@ class MasterHandshake:
             return b""
         self._broker_id = broker_id
         self._name = self._received[_SLAVE_HEAD.size :].decode("utf-8", "replace")
-        self._slave_proves = bool(flags & Flag.PROVES)
+        self._slave_flags = Flag(flags & (Flag.PROVES | Flag.REPORTS_FLUSHED))
         return self._answer()
 
     def _answer(self) -> bytes:
@@ -175,7 +183,16 @@ class MasterHandshake:
                 RefusalReason.NOT_PROVED,
                 f"it says that it is {self._claim()}, but its proof is wrong: {_SAME_SECRET}",
             )
-        self.slave = SlaveHello(self._name, self._broker_id, is_proved=secret is not None)
+        self.slave = SlaveHello(
+            self._name,
+            self._broker_id,
+            is_proved=secret is not None,
+            reports_flushed=bool(self._slave_flags & Flag.REPORTS_FLUSHED),
+        )
+
+    @property
+    def _slave_proves(self) -> bool:
+        return bool(self._slave_flags & Flag.PROVES)
 
 
 class SlaveHandshake:
@@ -191,6 +208,7 @@ class SlaveHandshake:
                 f"brokerName has {len(name)} bytes, at most {MAX_NAME} can be told a master",
             )
         flags = Flag.NONE if own.secret is None else Flag.PROVES
+        flags |= Flag.REPORTS_FLUSHED if own.reports_flushed else Flag.NONE
         nonce = nonce or secrets.token_bytes(NONCE_SIZE)
         head = _SLAVE_HEAD.pack(MAGIC, VERSION, flags, nonce, own.broker_id, len(name))
         self.hello: Final = head + name

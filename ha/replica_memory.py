@@ -59,6 +59,15 @@ def read_replica_ips(path: Path) -> frozenset[str]:
     return frozenset(each.remote.rpartition(":")[0] for each in found)
 
 
+def read_replica_ids(path: Path) -> frozenset[str]:
+    """The file's replicas, as "brokerName:brokerId"; any process. Empty without a file. Raises
+    OSError, ValueError: nobody knows."""
+    try:
+        return frozenset(each.id for each in _decode(path.read_bytes()))
+    except FileNotFoundError:
+        return frozenset()
+
+
 class ReplicaMemory(ServiceThread):
     """See the module. `note` is called by one thread; `load` before the start."""
 
@@ -173,7 +182,10 @@ def _without_end(replica: KnownReplica) -> KnownReplica:
 
 def _decode(data: bytes) -> list[KnownReplica]:
     """Raises ValueError with what is wrong."""
-    found = json.loads(data)
+    try:
+        found = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     if not isinstance(found, dict) or found.get("version") != 1:
         raise ValueError("not a file of version 1")
     written_ms, replicas = found.get("writtenMs"), found.get("replicas")

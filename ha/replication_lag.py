@@ -80,7 +80,7 @@ class ReplicationLag:
         while offset < end:
             try:
                 view = self._source.view_of_file(offset)
-            except StoreError as error:  # deleted just now, or there are no descriptors left
+            except (StoreError, OSError) as error:  # deleted just now, or no descriptors left
                 self._complain(offset, str(error))
                 view = None
             if view is None:

@@ -60,7 +60,14 @@ class SlaveProgress:
     """
 
     def __init__(
-        self, remote: str, first_report: int, start_offset: int, *, now_ms: int, wall_ms: int
+        self,
+        remote: str,
+        first_report: int,
+        start_offset: int,
+        *,
+        now_ms: int,
+        wall_ms: int,
+        reports_flushed: bool = False,
     ) -> None:
         """`remote`: "ip:port". `first_report` was found good; `start_offset`: where sending
         starts. `now_ms` is monotonic, `wall_ms` the wall clock."""
@@ -77,6 +84,8 @@ class SlaveProgress:
         """The next offset that will be sent."""
         self.transferred = 0
         """Log bytes that the kernel has taken."""
+        self.reports_flushed: Final = reports_flushed
+        """Whether what it reports is on its disk."""
         self.state = ReplicaState.catching_up
         self._level_at: int | None = None
         self._since_ms: Final = now_ms

@@ -19,6 +19,7 @@ from typing import Final
 
 from conf.command_line import check_home
 from conf.errors import EXIT_CANNOT_START, EXIT_OK, ConfigError, StartupExitError
+from conf.file_permissions import set_umask
 from conf.installation import enter_program
 from conf.logging_setup import configure_logging, log_directory
 from conf.pid_file import remove_pid_file, write_pid_file
@@ -67,6 +68,7 @@ def _start(options: NamesrvOptions, stack: ExitStack) -> NamesrvController:
     """All steps that may fail. Raises StartupExitError."""
     for message in options.messages:
         _say(message)
+    set_umask(options.files)
     try:
         configure_logging(
             PROCESS_NAME,

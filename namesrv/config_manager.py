@@ -65,12 +65,17 @@ class ConfigManager:
         try:
             changes = read_changes(text, source)
         except ConfigError as error:
+            self._audit.failed(who, str(error))
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if not changes:
             return "nothing to change"
         with self._lock:
             self._refuse_protected(changes, who)
-            return self._apply(changes, source, who)
+            try:
+                return self._apply(changes, source, who)
+            except RequestError as error:
+                self._audit.failed(who, error.remark)
+                raise
 
     def _refuse_protected(self, changes: Iterable[str], who: str) -> None:
         denied = self._config.config_black_list.split(";")

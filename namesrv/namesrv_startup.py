@@ -25,9 +25,10 @@ from conf.command_line import (
 )
 from conf.config_loader import KeySpace, build, describe, load_settings
 from conf.errors import EXIT_OK, ConfigError, StartupExitError
+from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
 from conf.ignored_keys import IGNORED_NAMESRV_KEYS
 from conf.logging_setup import LoggingConfig
-from conf.tls_file import with_tls_file
+from conf.tls_file import password_files, with_tls_file
 from namesrv.namesrv_config import NamesrvConfig
 from remoting.address_patterns import parse_patterns
 from remoting.remoting_config import RemotingServerConfig
@@ -38,7 +39,8 @@ PROGRAM: Final = "mqnamesrv"
 OPTIONS: Final = (NAMESRV_ADDR, CONFIG_FILE, PRINT_ALL, HELP)
 PROGRAM_DEFAULTS: Final = {"listenPort": "9876"}
 KEYS: Final = KeySpace(
-    (NamesrvConfig, RemotingServerConfig, LoggingConfig, TlsConfig), IGNORED_NAMESRV_KEYS
+    (NamesrvConfig, RemotingServerConfig, LoggingConfig, FilePermissionConfig, TlsConfig),
+    IGNORED_NAMESRV_KEYS,
 )
 _TLS_KEYS: Final = KeySpace((TlsConfig,))
 
@@ -53,6 +55,7 @@ class NamesrvOptions:
     namesrv: NamesrvConfig
     server: RemotingServerConfig
     logging: LoggingConfig
+    files: FilePermissionConfig = field(default_factory=FilePermissionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     config_file: Path | None = None
     messages: tuple[str, ...] = ()
@@ -75,7 +78,8 @@ def load_namesrv_options(
         tls = build(TlsConfig, loaded.values)
         _validate_tls(tls)
         namesrv = build(NamesrvConfig, loaded.values)
-        _validate_access(namesrv, loaded.sources)
+        files = build(FilePermissionConfig, loaded.values)
+        _validate_access(namesrv, files, loaded.sources)
     except ConfigError as error:
         raise cannot_start(error) from error
     if path is not None:
@@ -92,10 +96,16 @@ def load_namesrv_options(
         namesrv=namesrv,
         server=server,
         logging=build(LoggingConfig, loaded.values),
+        files=files,
         tls=tls,
         config_file=path,
         messages=messages,
-        warnings=(*unused_variables(environment), *loaded.warnings, *tls.warnings()),
+        warnings=(
+            *unused_variables(environment),
+            *loaded.warnings,
+            *tls.warnings(),
+            *exposure_warnings([*password_files(loaded.sources), *tls.private_keys()]),
+        ),
     )
 
 
@@ -106,8 +116,10 @@ def _validate_tls(tls: TlsConfig) -> None:
         raise ConfigError([str(error)]) from error
 
 
-def _validate_access(config: NamesrvConfig, sources: Mapping[str, str]) -> None:
-    """Checks what would otherwise only fail once the port is open."""
+def _validate_access(
+    config: NamesrvConfig, files: FilePermissionConfig, sources: Mapping[str, str]
+) -> None:
+    """Checks what would otherwise only fail once the port is open, or files are created."""
     for key, text in (
         ("adminAllowedAddresses", config.admin_allowed_addresses),
         ("registerAllowedAddresses", config.register_allowed_addresses),
@@ -115,6 +127,12 @@ def _validate_access(config: NamesrvConfig, sources: Mapping[str, str]) -> None:
         try:
             parse_patterns(text)
         except ValueError as error:
-            problem = f"{key}: {error}"
-            source = sources.get(key)
-            raise ConfigError([f"{source}: {problem}" if source else problem]) from error
+            raise _wrong(sources.get(key), f"{key}: {error}") from error
+    try:
+        parse_umask(files.umask)
+    except ValueError as error:
+        raise _wrong(sources.get("umask"), str(error)) from error
+
+
+def _wrong(source: str | None, problem: str) -> ConfigError:
+    return ConfigError([f"{source}: {problem}" if source else problem])

@@ -13,10 +13,14 @@ from remoting.response_code import ResponseCode
 class RequestError(Exception):
     """A processor rejects a request; the server responds with `code` and `remark`."""
 
-    def __init__(self, code: ResponseCode, remark: str) -> None:
+    def __init__(
+        self, code: ResponseCode, remark: str, ext_fields: dict[str, str] | None = None
+    ) -> None:
+        """ext_fields: of the answer's header."""
         super().__init__(f"{code.name}: {remark}")
         self.code = code
         self.remark = remark
+        self.ext_fields = ext_fields
 
 
 class HeaderError(RequestError):

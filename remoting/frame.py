@@ -85,6 +85,11 @@ def frame_size(view: memoryview, position: int) -> int:
     return int(LENGTH.unpack_from(view, position)[0]) + LENGTH_SIZE
 
 
+def header_size(view: memoryview, position: int) -> int:
+    """Bytes of the header of the frame at `position`, of which at least eight have arrived."""
+    return int(HEAD.unpack_from(view, position)[1]) & MAX_HEADER
+
+
 def check_length(length: int) -> None:
     """Raise FrameError unless L, the first four bytes of a frame, is possible."""
     if length < LENGTH_SIZE:

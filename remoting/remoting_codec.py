@@ -66,12 +66,17 @@ _decoder: Final = msgspec.json.Decoder(_ReadHeader)
 _encoder: Final = msgspec.json.Encoder()
 
 
+def check_header_size(size: int) -> None:
+    """Raise FrameError for a header that is not decoded, of which only the size need be known."""
+    if size > HEADER_LIMIT:
+        raise FrameError(f"header of {size} bytes is over the limit of {HEADER_LIMIT}")
+
+
 def decode_command(
     header: bytes | memoryview, serialize_type: int, body: bytes = b""
 ) -> RemotingCommand:
     """Decode one header. Raises FrameError when it cannot be read, whatever its bytes."""
-    if len(header) > HEADER_LIMIT:
-        raise FrameError(f"header of {len(header)} bytes is over the limit of {HEADER_LIMIT}")
+    check_header_size(len(header))
     if serialize_type == SerializeType.JSON:
         return _decode_json_header(header, body)
     if serialize_type == SerializeType.ROCKETMQ:

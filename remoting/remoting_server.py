@@ -160,15 +160,18 @@ class RemotingServer:
         responses: ResponseTable | None = None,
         gate: RequestGate | None = None,
         tls: ServerSecurity | None = None,
+        on_accept_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """observer: notified of the responses of `routes`, but not of fast routes. gate: checks
         requests to `routes`, but not to fast routes. responses: pending calls to clients, made by
-        the owner of this table. tls: None: every connection is plain, without checking."""
+        the owner of this table. tls: None: every connection is plain, without checking.
+        on_accept_failed: called each time that no descriptor or no memory is left for one."""
         self._loop = loop
         self._executors = executors or {}
         self._observer = observer
         self._gate = gate
         self._tls = tls
+        self._on_accept_failed = on_accept_failed
         self._make_connection: Callable[..., Connection] = (
             Connection if tls is None else tls.connection
         )
@@ -255,6 +258,7 @@ class RemotingServer:
 
     def _back_off(self, listening: socket.socket, error: OSError) -> None:
         """Out of descriptors or memory: stop accepting for a moment instead of spinning."""
+        self._on_accept_failed()
         log.error("accept failed, retrying in %s ms: %s", _ACCEPT_BACK_OFF_MS, error)
         self._loop.unregister(listening)
         self._backing_off.add(listening)

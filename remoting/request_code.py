@@ -194,6 +194,8 @@ class RequestCode(IntEnum):
     # broker answers REQUEST_CODE_NOT_SUPPORTED.
     ANNOUNCE_HA_LINK = 28906
     GET_ACL_FILES = 28907
+    VERIFY_LOG = 28910
+    GET_LOG_DIGESTS = 28911
 
 
 _NAMES = {int(code): code.name for code in RequestCode}

@@ -117,7 +117,7 @@ class RequestDispatcher:
                 self._gate(connection, request)
             response = processor.process_request(connection, request)
         except RequestError as error:
-            response = request.response(error.code, error.remark)
+            response = request.response(error.code, error.remark, error.ext_fields)
         except Exception as error:
             log.exception("%s: request %s failed", connection.remote_address, request.code)
             remark = f"{type(error).__name__}: {error}"

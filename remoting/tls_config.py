@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from conf.config_fields import setting
@@ -129,6 +130,14 @@ class TlsConfig:
                 "(RocketMQ would accept any certificate)"
             )
         return tuple(found)
+
+    def private_keys(self) -> tuple[Path, ...]:
+        """The files of the keys that are used."""
+        if self.tls_test_mode_enable:
+            return ()
+        return tuple(
+            Path(path) for path in (self.tls_server_key_path, self.tls_client_key_path) if path
+        )
 
     def _names_files(self) -> bool:
         paths = (

@@ -38,6 +38,8 @@ _POPULATE_URGENT: Final = 64 << 20
 virtual machine may have to get fresh memory from its host, which stops the core for up to 30 ms,
 whatever the step (seen: 1.3 to 3 s a GB): that is better done while nobody waits for an answer."""
 _PAGE_SIZE: Final = 4096
+_BLOCK: Final = 512
+"""The unit of st_blocks."""
 _NOT_BEGUN: Final = -1
 _INTERVAL_MS: Final = 20
 _RESTING_MS: Final = 500
@@ -61,16 +63,19 @@ class AllocateMappedFileService(ServiceThread):
         writer_position: Callable[[], int],
         publish: Callable[[int], None],
         populates_for: float = math.inf,
+        allows: Callable[[int], bool] = lambda size: True,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """writer_position: end of the published log. publish: gets allocated_end. populates_for:
-        bytes/s; a faster writer touches the pages itself."""
+        bytes/s; a faster writer touches the pages itself. allows: whether so many bytes of the disk
+        may be taken now; whoever says no has refused writes already."""
         super().__init__("AllocateMappedFileService", on_failure=on_failure)
         self._directory = directory
         self._file_size = file_size
         self._flags = flags
         self._writer_position = writer_position
         self._publish = publish
+        self._allows = allows
         self._ahead = 2 if file_size <= _SMALL_FILE else 1
         self._begin_lock = threading.Lock()
         self._begin: int | None = None
@@ -191,7 +196,10 @@ class AllocateMappedFileService(ServiceThread):
         path = self._path(start)
         try:
             make_directory(self._directory)
-            if not path.exists() or path.stat().st_size < self._file_size:
+            if not _is_allocated(path, self._file_size):
+                if not self._allows(self._file_size):
+                    self.wait_for_running(_RETRY_MS)
+                    return
                 create_allocated(path, self._file_size)
                 sync_directory(self._directory)
         except DiskFullError as error:
@@ -252,6 +260,16 @@ class AllocateMappedFileService(ServiceThread):
 
     def _path(self, start: int) -> Path:
         return self._directory / file_name(start)
+
+
+def _is_allocated(path: Path, size: int) -> bool:
+    """False also for a file with holes, as Java and many copies leave it: a write to a mapped hole
+    on a full disk is SIGBUS."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_size >= size and status.st_blocks * _BLOCK >= size
 
 
 def _holds_something(path: Path) -> bool:

@@ -286,7 +286,7 @@ class CleanCommitLogService(ServiceThread):
         if stuck and not self._was_stuck:
             log.warning(
                 "disk space is low (%s) but no commit log file can be deleted: none has expired "
-                "(fileReservedTime), or only the newest remains",
+                "(fileReservedTime), they hold timers that wait, or only the newest remains",
                 decision.level.name,
             )
         self._was_stuck = stuck

@@ -128,7 +128,7 @@ def read_clean_exit(path: Path) -> CleanExit | None:
         numbers = {item.name: found[item.name] for item in fields(CleanExit)}
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         log.warning("%s: not a valid file (%r); scanning the log", path, error)
         return None
     if not all(type(number) is int and number >= 0 for number in numbers.values()):

@@ -24,6 +24,7 @@ from ipc.control_page import ControlPage
 from store.consume_queue_files import is_safe_topic
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, RUNNING_FLAGS, STORE_TIMESTAMP
 from store.errors import MessageIllegalError
+from store.lmq_dispatch import LmqDispatch
 from store.log_end import NextFileNotReadyError as NextFileNotReadyError
 from store.log_end import map_for_writing, zero_unpublished
 from store.mapped_file import MappedFile
@@ -125,8 +126,12 @@ class CommitLog:
         page: ControlPage,
         clock: Clock,
         on_publish: Callable[[], None],
+        *,
+        most_light_queues: int | None = None,
     ) -> None:
-        """`on_publish` rings the bells; it is called after max_phy_offset has moved."""
+        """`on_publish` rings the bells; it is called after max_phy_offset has moved.
+
+        most_light_queues: maxLmqConsumeQueueNum; None: records have no places in light queues."""
         self._directory = directory
         self._file_size = file_size
         self._page = page
@@ -135,6 +140,10 @@ class CommitLog:
         self._on_publish = on_publish
         self._pending: list[bytes] = []
         self._topics: dict[str, TopicLog] = {}
+        self.lmq: Final = (
+            LmqDispatch(self.topic, most_light_queues) if most_light_queues is not None else None
+        )
+        """The light queues; None: the settings have none."""
         self._file: MappedFile | None = None
         self._file_start = 0
         self._file_end = 0
@@ -153,6 +162,8 @@ class CommitLog:
         store_host: 4 or 16 address bytes and the port as int32, big-endian.
         """
         self.store_host = store_host
+        if self.lmq is not None:
+            self.lmq.take_up(self._topics.values())
         self.position = self._committed = self._counters[MAX_PHY_OFFSET]
         zero_unpublished(self._directory, self._file_size, self._page)
         try:
@@ -203,6 +214,8 @@ class CommitLog:
         entry = self._topics.get(name)
         if entry is not None:
             entry.next_offsets.clear()
+        if self.lmq is not None:
+            self.lmq.forget(name)
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -270,7 +283,27 @@ class CommitLog:
         """Place several records of one topic back to back in one file, or none of them.
 
         Returns (phy_offset, queue_offset) of each. MessageIllegalError: larger than a file.
+        Records that name light queues get their places in those, too.
         """
+        if self.lmq is not None:
+            return self._put_dispatched(self.lmq, topic, records)
+        return self._put_all(topic, records)
+
+    def _put_dispatched(
+        self, lmq: LmqDispatch, topic: TopicLog, records: Sequence[Record]
+    ) -> list[tuple[int, int]]:
+        wrapped, following = lmq.wrap(topic.name, [record.properties for record in records])
+        records = [
+            record
+            if properties is record.properties
+            else msgspec.structs.replace(record, properties=properties)
+            for record, properties in zip(records, wrapped, strict=True)
+        ]
+        places = self._put_all(topic, records)
+        lmq.advance(following)
+        return places
+
+    def _put_all(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
         total = sum(self.record_size(topic, record) for record in records)
         if total + BLANK_SIZE > self._file_size:
             raise MessageIllegalError(

@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.check_report import CheckReport
+from store.lmq_places import lmq_places, topic_allows_lmq
 from store.log_fences import NO_FENCES, LogFences, fences_path, load_fences
+from store.lost_range import LOST_MARK
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_codec import (
+    BLANK_SIZE,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_NOT,
@@ -44,6 +47,8 @@ class WalkedLog:
     sizes: list[int] = field(default_factory=list)
     queue_of: list[int] = field(default_factory=list)
     queue_offsets: list[int] = field(default_factory=list)
+    lmq: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Queue offset by phy_offset of each light queue's records."""
 
     def arrays(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
         """phy_offsets, sizes, queue_of, queue_offsets."""
@@ -71,7 +76,7 @@ class _Walk:
         self._log = WalkedLog(fences=fences)
         self._next_offsets: dict[int, int] = {}
         self._seen_since_fence: set[int] | None = None
-        """Queues that had a record behind the last fence; None before the first."""
+        """Queues that had a record behind the last fence or lost range; None before the first."""
         self._ended_at: str | None = None
 
     def run(self, files: list[StoreFile]) -> WalkedLog:
@@ -119,6 +124,8 @@ class _Walk:
             self._record(file, view, position, found.size)
             position += found.size
         if found.kind is RecordKind.BLANK:
+            if bytes(view[position + BLANK_SIZE :][: len(LOST_MARK)]) == LOST_MARK:
+                self._seen_since_fence = set()
             self._log.end_offset = file.start_offset + file.size
             self._report.count("blank records")
             return
@@ -136,6 +143,11 @@ class _Walk:
         if message.sys_flag & TRANSACTION_MASK in _COUNTED:
             queue = walked.queues.setdefault((message.topic, message.queue_id), len(walked.queues))
             self._check_next(file, position, queue, message.queue_offset)
+            if topic_allows_lmq(message.topic):
+                for name, offset in lmq_places(message.properties).items():
+                    walked.lmq.setdefault(name, {})[file.start_offset + position] = offset
+        elif message.body.startswith(LOST_MARK):
+            self._seen_since_fence = set()
         walked.phy_offsets.append(file.start_offset + position)
         walked.sizes.append(size)
         walked.queue_of.append(queue)
@@ -145,8 +157,8 @@ class _Walk:
         self._report.count("records")
 
     def _check_next(self, file: StoreFile, position: int, queue: int, queue_offset: int) -> None:
-        """In one queue offsets are consecutive, but for those inside of a fence; 0 again after its
-        topic was deleted."""
+        """In one queue offsets are consecutive, but for those inside of a fence or lost with its
+        range; 0 again after its topic was deleted."""
         expected = self._next_offsets.get(queue, queue_offset)
         self._next_offsets[queue] = queue_offset + 1
         if self._seen_since_fence is not None and queue not in self._seen_since_fence:

@@ -20,7 +20,7 @@ from typing import Final
 from store.descriptor_cache import DescriptorCache, FileKey
 from store.errors import DiskFullError, FlushFailedError, StoreError, WrongFileSizeError
 from store.file_system_sync import FileSystemSync
-from store.mapped_file import file_name, find_start_offset, sync_directory
+from store.mapped_file import NO_SPACE, file_name, find_start_offset, sync_directory
 
 log = logging.getLogger(__name__)
 
@@ -267,8 +267,7 @@ class ConsumeQueueFiles:
 
 def _write_error(topic: str, queue_id: int, position: int, error: OSError) -> StoreError:
     text = f"writing consume queue {topic}/{queue_id} at {position}: {error}"
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return DiskFullError(text) if full else StoreError(text)
+    return DiskFullError(text) if error.errno in NO_SPACE else StoreError(text)
 
 
 def _mtime_ns(path: str) -> int:

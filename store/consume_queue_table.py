@@ -25,8 +25,8 @@ from store.queue_jumps import QueueJumps
 from store.queue_states import QueueStates, StatesCount
 from store.record_arrays import RecordArrays
 from store.resync_request import is_backup_name
-from store.stored_units import CQ_UNIT_SIZE
-from store.unit_runs import runs_of_units
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
+from store.unit_runs import UnitRun, runs_of_units
 
 log = logging.getLogger(__name__)
 
@@ -301,9 +301,13 @@ class ConsumeQueueTable:
         self._dirty[queue] = None
         queue.whole = True
         queue.correct_min_offset(min_phy_offset)
+        self._renew(queue)
+        self._publish(queue)
+
+    def _renew(self, queue: ConsumeQueue) -> None:
+        """Units that readers may have read before were written over."""
         if queue.row >= 0:
             self._publisher.renew(queue.row)
-        self._publish(queue)
 
     # -- truncation and deletion ---------------------------------------------------------------
 
@@ -326,24 +330,28 @@ class ConsumeQueueTable:
                 if following:
                     found.append((queue.topic, queue.queue_id, following))
                     self._dirty[queue] = None
+                    self._renew(queue)
         return found
 
     def fill_blanks(self, records: RecordArrays) -> None:
-        """These records can be read again: units that were made blank name them. Raises
+        """These records can be read again: units that were made blank name them. A queue that ended
+        before them, for nothing of it is behind them in the log, gets them at its end. Raises
         DiskFullError, StoreError."""
-        rows = records.unit_records()
         with self.lock:
-            for row in range(records.count) if rows is None else rows.tolist():
-                topic = str(records.topics[int(records.topic_ids[row])], "utf-8", "replace")
-                queue = self._queues.get((topic, int(records.queue_ids[row])))
-                if queue is not None and queue.fill_blank(
-                    int(records.queue_offsets[row]),
-                    int(records.phy_offsets[row]),
-                    int(records.sizes[row]),
-                    int(records.tags_codes[row]),
-                ):
-                    self._dirty[queue] = None
-                    self._publish(queue)
+            for run in runs_of_units(records):
+                queue = self._queues.get((run.topic, run.queue_id))
+                if queue is not None:
+                    self._fill_blanks(queue, run, records.count)
+
+    def _fill_blanks(self, queue: ConsumeQueue, run: UnitRun, most_missing: int) -> None:
+        for offset, unit in enumerate(CQ_UNIT.iter_unpack(run.units), run.queue_offset):
+            missing = offset - queue.max_offset
+            if 0 <= missing < most_missing and unit[0] >= queue.max_phy_offset:
+                queue.reserve(offset + 1)
+            if queue.fill_blank(offset, *unit):
+                self._dirty[queue] = None
+                self._renew(queue)
+                self._publish(queue)
 
     def reserve(self, topic: str, queue_id: int, following: int) -> None:
         """The queue offsets before `following` are used up, whatever the log shows. Raises

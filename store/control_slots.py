@@ -25,6 +25,14 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     209   store         how many ranges of the log are fenced (store/log_fences.py)
     210   store         bytes inside of them
     216   store         records without a consume queue unit, since their queue offset cannot be
+    217   store         bytes of the emergency space that are held (store/emergency_space.py)
+    232   store         scrub: bytes of the log that were read again
+    233   store         scrub: wall clock ms at which the last whole pass ended; 0: none yet
+    234   store         scrub: passes that ended
+    235   store         scrub: damaged ranges of the log that it found
+    236   store         scrub: chunks whose bytes are not those that were read first
+    237   store         ranges of the log that were repaired
+    238   remoting      chunks of the log that differ from another broker's, by the last comparison
 """
 
 from __future__ import annotations
@@ -55,6 +63,14 @@ LOG_FENCES: Final = claim_slots("log_fences", 208)
 FENCE_COUNT: Final = claim_slots("fence_count", 209)
 FENCED_BYTES: Final = claim_slots("fenced_bytes", 210)
 RECORDS_LEFT_OUT: Final = claim_slots("records_left_out", 216)
+EMERGENCY_BYTES: Final = claim_slots("emergency_bytes", 217)
+SCRUBBED_BYTES: Final = claim_slots("scrubbed_bytes", 232)
+SCRUB_PASS_ENDED_MS: Final = claim_slots("scrub_pass_ended_ms", 233)
+SCRUB_PASSES: Final = claim_slots("scrub_passes", 234)
+SCRUB_DAMAGED_RANGES: Final = claim_slots("scrub_damaged_ranges", 235)
+CHANGED_CHUNKS: Final = claim_slots("changed_chunks", 236)
+REPAIRED_RANGES: Final = claim_slots("repaired_ranges", 237)
+DIFFERING_CHUNKS: Final = claim_slots("differing_chunks", 238)
 _UNREADABLE_REFUSAL: Final = "see store.log"
 
 

@@ -3,7 +3,7 @@
 Constructs, opens, starts and stops the keeper of the mapped files: opening (store_opening.py),
 dispatch, flush, allocation, retention, closing (store_closing.py). It never appends to the commit
 log. Only broker/processes/store.py and tests use it. Corresponds to DefaultMessageStore.load /
-start / shutdown of RocketMQ.
+start / shutdown of RocketMQ. Long because all services of the process are put together here.
 """
 
 from __future__ import annotations
@@ -18,42 +18,52 @@ from typing import Final
 from ipc.bell import Bell
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
+from ipc.queue_table import QueueTableReader
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService
 from store.clean_consume_queue_service import CleanConsumeQueueService
+from store.closed_file_scrubber import ClosedFileScrubber
 from store.control_slots import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
+    EMERGENCY_BYTES,
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
+    REPAIRED_RANGES,
     STORE_STATE,
     SYNC_FLUSH_WANTED,
     StoreState,
     refuse_writes,
 )
 from store.derived_files import DerivedFiles
-from store.errors import FlushFailedError
+from store.emergency_space import EmergencySpace
+from store.errors import DiskFullError, FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_failure import UNKNOWN, note_flush_failure
 from store.flush_real_time_service import FlushRealTimeService
 from store.group_commit_service import GroupCommitService
+from store.log_damage import LogDamage
 from store.log_flusher import LogFlusher
 from store.log_repair import LogRepair
 from store.log_start import LogStart
+from store.mapped_file import NO_SPACE
 from store.mapped_file_queue import list_store_files
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_deletion import QueueDeletion
 from store.rebuild_consume_queue_service import RebuildConsumeQueueService
-from store.record_properties import PropertyExtractor
 from store.reput_message_service import ReputMessageService
 from store.resync_backups import CleanBackupsService
 from store.running_flags import RunningFlags
+from store.scrub_service import ScrubService
+from store.short_file_service import ShortFileService
 from store.store_closing import cut_incomplete_record, mark_clean_exit
 from store.store_opening import StoreOpening
 from store.store_progress import StoreProgress
 from store.store_sleeper import StoreSleeper
+from store.timer.timer_message_store import TimerMessageStore
+from store.timer.timer_queue import TimerQueue
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +74,16 @@ faults; a second process that touches the pages just before it costs both of the
 
 class DefaultMessageStore:
     """See the module. Owned by: the main thread of process `store`, which also serves the
-    commands: `queue_deletion`, `log_start`, `log_repair`, `rebuild` and `clean_commit_log` exist
-    once it is open."""
+    commands: `queue_deletion`, `log_start`, `log_repair`, `rebuild`, `scrub`, `scrubber` and
+    `clean_commit_log` exist once it is open."""
 
     queue_deletion: QueueDeletion
     log_start: LogStart
     log_repair: LogRepair
     rebuild: RebuildConsumeQueueService
     clean_commit_log: CleanCommitLogService
+    scrub: ScrubService
+    scrubber: ClosedFileScrubber
 
     def __init__(
         self,
@@ -97,6 +109,7 @@ class DefaultMessageStore:
         self._config = config
         self._page = page
         self._counters = page.counters
+        self._queue_table_fd = queue_table_fd
         self._bell = bell
         self._clock = clock
         self._on_failure = self._noting(on_failure)
@@ -104,6 +117,12 @@ class DefaultMessageStore:
             config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
         )
         self._flags = RunningFlags(functools.partial(refuse_writes, page))
+        self._emergency = EmergencySpace(
+            config,
+            self._flags,
+            publish=functools.partial(page.counters.__setitem__, EMERGENCY_BYTES),
+            on_failure=self._on_failure,
+        )
         self._progress = StoreProgress(
             config, page, ring_readers, ring_for_moves or ring_readers, ring_replicator
         )
@@ -119,7 +138,15 @@ class DefaultMessageStore:
         """
         opening = StoreOpening(self._config, self._page, self._derived, self._progress, self._clock)
         try:
+            self._emergency.open()
             self._build_services(flushed_from=opening.open())
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise DiskFullError(
+                f"{error.filename or self._config.root}: {error.strerror}: the start has to write "
+                f"some small files; free space on the partition of {self._config.root}"
+            ) from error
         except FlushFailedError as error:
             # Up to where the log was flushed is what the next start finds out, or what was noted.
             note_flush_failure(self._config.fsync_failed_path, error, UNKNOWN)
@@ -147,8 +174,19 @@ class DefaultMessageStore:
             raise FlushFailedError(f"closing the store failed: {error}") from error
 
     def _shut_down(self, writer_has_stopped: bool) -> None:
+        """Without room on the disk it ends like a crash: the next start recovers."""
+        try:
+            self._close(writer_has_stopped)
+        except (DiskFullError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in NO_SPACE:
+                raise
+            log.error("closed without a clean exit, the next start recovers: %s", error)
+            self._counters[STORE_STATE] = StoreState.STOPPED
+
+    def _close(self, writer_has_stopped: bool) -> None:
         results = [service.shutdown() for service in reversed(self._services)]
         failed = any(service.failure is not None for service in self._services)
+        self._emergency.look_once()
         self._derived.close()
         self._progress.checkpoint.flush()
         is_final = writer_has_stopped and all(results) and not failed
@@ -176,6 +214,7 @@ class DefaultMessageStore:
 
     def _note(self, error: Exception) -> None:
         path = self._config.fsync_failed_path
+        self._emergency.look_once()
         note_flush_failure(path, error, self._counters[FLUSHED_OFFSET])
 
     # -- services ------------------------------------------------------------------------------
@@ -191,16 +230,30 @@ class DefaultMessageStore:
             self._config,
             self._flags,
             self._clock,
-            keep_from=self._progress.keep_from,
+            keep_from=lambda: min(
+                [self._progress.keep_from(), *(each.keep_from for each in self._timers)]
+            ),
             publish_min_offset=self._progress.publish_min_offset,
             on_failure=self._on_failure,
         )
         self.log_repair = LogRepair(
             self._config.commit_log_path,
             self._config.mapped_file_size_commit_log,
-            self._derived.damage.keeper,
+            self._new_damage(),
             self._derived.queues,
-            PropertyExtractor(self._config.delay_level_ms),
+            self._derived.new_extractor(),
+            self._repaired,
+        )
+        self.scrubber = ClosedFileScrubber(
+            self._config,
+            self._page,
+            self._derived.new_source(),
+            self._new_damage(),
+            self.log_repair,
+            self._clock,
+        )
+        self.scrub = ScrubService(
+            self._config, self._page, self.scrubber, self._clock, on_failure=self._on_failure
         )
         self.rebuild = RebuildConsumeQueueService(
             self._derived.queues,
@@ -209,20 +262,51 @@ class DefaultMessageStore:
             self._page,
             on_failure=self._on_failure,
         )
+        self._timers = self._build_timers()
         self._services = [
+            self._emergency,
             self._allocate,
             self._flush,
             self._build_queue_flush(),
             self.rebuild,
             self.clean_commit_log,
+            self.scrub,
             self._build_queue_clean(),
             CleanBackupsService(self._config, self._clock, on_failure=self._on_failure),
+            ShortFileService(
+                self._config.commit_log_path,
+                self._config.mapped_file_size_commit_log,
+                allocated_end=lambda: self._counters[ALLOCATED_END],
+                on_failure=self._on_failure,
+            ),
+            *self._timers,
             self._reput,
         ]
         self.queue_deletion = QueueDeletion(self._derived.queues, self._page, self._clock)
         self.log_start = LogStart(
             self._config, self._page, self._clock, self._allocate, self._flusher, self._reput
         )
+
+    def _build_timers(self) -> list[TimerMessageStore]:
+        if not self._config.timer_wheel_enable:
+            return []
+        config, page = self._config, self._page
+        queue = TimerQueue(config, page, QueueTableReader(self._queue_table_fd))
+        ring = self._progress.ring_readers
+        return [
+            TimerMessageStore(
+                config, page, queue, self._flags, self._clock, ring, on_failure=self._on_failure
+            )
+        ]
+
+    def _new_damage(self) -> LogDamage:
+        """For another thread than that of dispatch."""
+        derived = self._derived
+        return LogDamage(derived.damage.keeper, derived.queues, derived.new_source())
+
+    def _repaired(self, start: int) -> None:
+        self._counters[REPAIRED_RANGES] += 1
+        self.scrub.recheck(start)
 
     def _build_flusher(self, flushed_from: int) -> LogFlusher:
         self._counters[FLUSHED_OFFSET] = flushed_from
@@ -259,6 +343,7 @@ class DefaultMessageStore:
             pace_ms=(lambda: 0.0) if self._flushes_at_once else self._sleeper.pace_ms,
             on_failure=self._on_failure,
             flags=self._flags,
+            make_room=self._emergency.release,
             fence_off=self._derived.damage.fence_off,
         )
         reput.reput_from_offset = self._counters[DISPATCHED_OFFSET]
@@ -278,6 +363,7 @@ class DefaultMessageStore:
             writer_position=lambda: counters[MAX_PHY_OFFSET],
             publish=self._progress.publish_allocated,
             populates_for=_REPLICA_POPULATES_FOR if config.is_slave else math.inf,
+            allows=self._emergency.allows_log_file,
             on_failure=self._on_failure,
         )
         if self._has_started():

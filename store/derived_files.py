@@ -72,7 +72,8 @@ class DerivedFiles:
 
     def new_extractor(self) -> PropertyExtractor:
         """For another thread."""
-        return PropertyExtractor(self._config.delay_level_ms)
+        config = self._config
+        return PropertyExtractor(config.delay_level_ms, with_lmq=config.dispatches_lmq)
 
     def dispatchers(self) -> Sequence[Dispatcher]:
         """What builds them from records, in order."""

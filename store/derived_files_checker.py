@@ -96,10 +96,13 @@ class DerivedFilesChecker:
         queue = self._log.queues.get((topic, queue_id), -2)
         good = (
             found
-            & (self._take(self._sizes, places) == units["size"][judged])
             & (self._take(self._queue_of, places) == queue)
             & (self._take(self._queue_offsets, places) == offsets)
         )
+        if (light := self._log.lmq.get(topic)) is not None:
+            in_light_queue = [light.get(at, -1) for at in phy[judged].tolist()]
+            good |= found & (np.array(in_light_queue, np.int64) == offsets)
+        good &= self._take(self._sizes, places) == units["size"][judged]
         for at in judged[~good][:3]:
             self._report.error(
                 f"{file.path}: unit {at} (phy_offset {phy[at]}, size {units['size'][at]}) is not "
@@ -120,11 +123,11 @@ class DerivedFilesChecker:
         self, directory: Path, topic: str, queue_id: int, first: int, last_unit: int
     ) -> None:
         """Every record of the queue from the first unit's on has a unit."""
-        queue = self._log.queues.get((topic, queue_id))
-        if queue is None:
-            return
+        queue = self._log.queues.get((topic, queue_id), -2)
         mine = (self._queue_of == queue) & (self._phy_offsets >= first)
         missing = int((self._queue_offsets[mine] >= last_unit).sum())
+        light = self._log.lmq.get(topic, {})
+        missing += sum(phy >= first and at >= last_unit for phy, at in light.items())
         if missing:
             self._report.unfinished(f"{directory}: {missing} records have no unit")
 

@@ -4,6 +4,9 @@
 them. Used by the consume queues of process `store` and by their reader in `remoting`. It is not
 thread-safe: its owner holds a lock from `get` to the end of the use of the descriptor, which
 another `get` may close. It knows paths and keys, not what the files hold.
+
+A file that another process deleted keeps its disk space while it is open here, and nobody asks for
+it again: each file that is opened has some others looked at, in turn.
 """
 
 from __future__ import annotations
@@ -11,6 +14,10 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
+
+_LOOKED_AT: Final = 2
+"""Files looked at for each one that is opened: that costs a tenth of the opening."""
 
 FileKey = tuple[str, int, int]
 """Topic, queue id, first byte offset of the file."""
@@ -24,6 +31,7 @@ class DescriptorCache:
         self._capacity = capacity
         self._open_file = open_file
         self._open: OrderedDict[FileKey, int] = OrderedDict()
+        self._to_look_at: list[FileKey] = []
 
     def __len__(self) -> int:
         return len(self._open)
@@ -41,9 +49,21 @@ class DescriptorCache:
     def put(self, key: FileKey, fd: int) -> None:
         """Take over a descriptor that was opened elsewhere (a file's creation)."""
         self.forget_file(key)
+        self._close_deleted()
         if len(self._open) >= self._capacity:
             os.close(self._open.popitem(last=False)[1])
         self._open[key] = fd
+
+    def _close_deleted(self) -> None:
+        for _ in range(_LOOKED_AT):
+            if not self._to_look_at:
+                self._to_look_at = list(self._open)
+            if not self._to_look_at:
+                return
+            key = self._to_look_at.pop()
+            fd = self._open.get(key)
+            if fd is not None and not os.fstat(fd).st_nlink:
+                self.forget_file(key)
 
     def forget_file(self, key: FileKey) -> None:
         """Close one file, if it is open."""

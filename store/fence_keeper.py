@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ipc.control_page import ControlPage
 from store.control_slots import FENCE_COUNT, FENCED_BYTES, LOG_FENCES
-from store.errors import StoreError
+from store.errors import DiskFullError, StoreError
 from store.log_fences import Fence, LogFences, load_fences, save_fences
+from store.mapped_file import NO_SPACE
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class FenceKeeper:
 
     def add(self, fence: Fence) -> None:
         """Nobody reads inside of `fence` from now on; one that starts there is replaced. Raises
-        OSError."""
+        DiskFullError, OSError."""
         with self._lock:
             if self.fences.find(fence.start) is None:
                 _report(fence)
@@ -78,7 +79,12 @@ class FenceKeeper:
             self._publish(self.fences.without(start))
 
     def _publish(self, fences: LogFences) -> None:
-        save_fences(self._path, fences)
+        try:
+            save_fences(self._path, fences)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise DiskFullError(f"{self._path}: {error.strerror}") from error
+            raise
         self.fences = fences
         counters = self._counters
         counters[FENCE_COUNT] = len(fences)

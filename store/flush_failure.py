@@ -81,7 +81,7 @@ def read_flush_failure(path: Path) -> FlushFailure | None:
         )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         log.warning("%s: not readable (%r): taken for a failure at an unknown place", path, error)
         return FlushFailure(flushed_offset=UNKNOWN, error="unknown", time="unknown", failures=1)
 

@@ -17,7 +17,6 @@ Corresponds to IndexFile and IndexHeader of RocketMQ.
 
 from __future__ import annotations
 
-import errno
 import logging
 import mmap
 import os
@@ -30,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import DiskFullError, FlushFailedError, StoreError, WrongFileSizeError
-from store.mapped_file import make_directory, sync_directory
+from store.mapped_file import NO_SPACE, make_directory, sync_directory
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,6 @@ INDEX_UNIT: Final = np.dtype(
 )
 assert INDEX_UNIT.itemsize == _UNIT.size
 _SLOT_SIZE: Final = 4
-_UNIT_COUNT_AT: Final = 36
 _INT32_MAX: Final = (1 << 31) - 1
 _ORDER_BITS: Final = 20
 """Batches are limited so that slot and position in the batch fit into one sortable int64."""
@@ -101,8 +99,22 @@ class IndexFile:
         end_phy_offset: int,
         end_timestamp: int,
     ) -> Self:
-        """A new file, its header preset with the end of the previous file (0, 0 without one)."""
-        make_directory(path.parent)
+        """A new file, its header preset with the end of the previous file (0, 0 without one).
+        Raises DiskFullError, StoreError, FileExistsError."""
+        try:
+            make_directory(path.parent)
+            cls._make(path, hash_slot_num, max_index_num, end_phy_offset, end_timestamp)
+            sync_directory(path.parent)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise _disk_error(path, error) from error
+        return cls(path, hash_slot_num, max_index_num, writable=True)
+
+    @staticmethod
+    def _make(
+        path: Path, hash_slot_num: int, max_index_num: int, end_phy_offset: int, end_timestamp: int
+    ) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             # Full length first: a file truncated by a crash is then empty (IndexService.load).
@@ -110,13 +122,11 @@ class IndexFile:
             os.posix_fallocate(fd, 0, INDEX_HEADER.size + hash_slot_num * _SLOT_SIZE)
             preset = (end_timestamp, end_timestamp, end_phy_offset, end_phy_offset, 0, 0)
             os.pwrite(fd, INDEX_HEADER.pack(*preset), 0)
-        except OSError as error:
+        except OSError:
             path.unlink(missing_ok=True)
-            raise _disk_error(path, error) from error
+            raise
         finally:
             os.close(fd)
-        sync_directory(path.parent)
-        return cls(path, hash_slot_num, max_index_num, writable=True)
 
     # -- header --------------------------------------------------------------------------------
 
@@ -190,9 +200,11 @@ class IndexFile:
         ordered_slots, ordered_numbers = heads
         self._slots[ordered_slots] = ordered_numbers
         used += count - int(np.count_nonzero(previous))
-        head = (begin, int(timestamps[-1]), begin_phy_offset, int(phy_offsets[-1]), used)
-        self._map[:_UNIT_COUNT_AT] = struct.pack(">qqqqi", *head)
-        struct.pack_into(">i", self._map, _UNIT_COUNT_AT, first + count)
+        last, last_phy_offset = int(timestamps[-1]), int(phy_offsets[-1])
+        head = (begin, last, begin_phy_offset, last_phy_offset, used, first + count)
+        # One call: a process that is killed leaves all of it or nothing. An end that is ahead of
+        # the number of units would have the next start leave out what is between.
+        os.pwrite(self._fd, INDEX_HEADER.pack(*head), 0)
 
     def _chain(
         self, slots: Int64Array, first: int
@@ -304,4 +316,4 @@ def _seconds_since(begin_ms: int, timestamps: Int64Array) -> Int64Array | int:
 
 def _disk_error(path: Path, error: OSError) -> StoreError:
     text = f"writing index file {path}: {error}"
-    return DiskFullError(text) if error.errno == errno.ENOSPC else StoreError(text)
+    return DiskFullError(text) if error.errno in NO_SPACE else StoreError(text)

@@ -119,7 +119,7 @@ def load_fences(path: Path) -> LogFences:
         return LogFences(map(_fence_of, found["fences"]))
     except FileNotFoundError:
         return LogFences()
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(
             f"{path}: not a valid file ({error!r}); move it away and create {path.parent / 'abort'}"
             ": the start then searches the log for damage again"

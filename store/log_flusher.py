@@ -30,7 +30,7 @@ class LogFlusher:
         max_phy_offset: Callable[[], int],
         store_timestamp: Callable[[], int],
         publish: Callable[[int], None],
-        fdatasync: Callable[[int], None] = os.fdatasync,
+        fdatasync: Callable[[int], None] | None = None,
     ) -> None:
         """flushed_offset: on disk already (the log's end after recovery).
 
@@ -44,7 +44,7 @@ class LogFlusher:
         self._max_phy_offset = max_phy_offset
         self._store_timestamp = store_timestamp
         self._publish = publish
-        self._fdatasync = fdatasync
+        self._fdatasync = fdatasync or os.fdatasync
         self._fds: dict[int, int] = {}
 
     def begin_at(self, phy_offset: int) -> None:

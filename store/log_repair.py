@@ -1,8 +1,9 @@
 """LogRepair: puts bytes that a replica still has in the place of damaged ones, and lifts the fence.
 
-Runs on the main thread of process `store`, which serves the command; process `remoting` has
+Runs on the main thread of process `store`, which serves the commands; process `remoting` has
 fetched the bytes. They are believed only when they are whole records from the fence's first byte to
-its last. The damaged bytes are kept beside the log. It knows no replica.
+its last. The damaged bytes are kept beside the log. It knows no replica. `write_again` is for the
+scrub thread, too: it shares nothing with the rest.
 
     <commitlog>-damaged-<start>-<end>   what was there before the repair
 """
@@ -11,14 +12,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from store.atomic_write import atomic_write
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import StoreError
-from store.fence_keeper import FenceKeeper
+from store.log_damage import LogDamage
+from store.log_fences import Fence
 from store.mapped_file import file_name
 from store.message_codec import RecordKind, check_record
 from store.record_arrays import parse_records
@@ -37,14 +39,18 @@ class LogRepair:
         self,
         directory: Path,
         file_size: int,
-        keeper: FenceKeeper,
+        damage: LogDamage,
         queues: ConsumeQueueTable,
         extractor: PropertyExtractor,
+        on_repaired: Callable[[int], None] = lambda start: None,
     ) -> None:
-        """directory: the commit log's. extractor: not shared."""
+        """directory: the commit log's. damage, extractor: not shared. on_repaired: gets the log
+        position at which each repair began."""
         self._directory = directory
         self._file_size = file_size
-        self._keeper = keeper
+        self._damage = damage
+        self._keeper = damage.keeper
+        self._on_repaired = on_repaired
         self._queues = queues
         self._extractor = extractor
 
@@ -57,19 +63,47 @@ class LogRepair:
         fence = self._keeper.fences.find(start)
         if fence is None or (fence.start, fence.end) != (start, end):
             raise StoreError(f"[{start}, {end}) of the commit log is not fenced")
+        self._put(fence, self._whole_records(start, end, source))
+
+    def replace(self, start: int, end: int, source: Path, reason: str) -> None:
+        """As `put_back`, of a range that is not fenced: it is until the good bytes are there.
+        Raises StoreError, with everything untouched when the bytes are no whole records; OSError.
+        """
+        data = self._whole_records(start, end, source)
+        if any(True for _ in self._keeper.fences.within(start, end)):
+            raise StoreError(f"[{start}, {end}) of the commit log is fenced in part")
+        self._damage.fence_off(start, end, reason)
+        fence = self._keeper.fences.find(start)
+        if fence is None:
+            raise StoreError(f"[{start}, {end}) of the commit log is not fenced any more")
+        self._put(fence, data)
+
+    def write_again(self, start: int, end: int) -> None:
+        """Have the disk get once more what the page cache has of [start, end). Raises OSError."""
+        for phy_offset, piece in self._by_file(start, memoryview(bytearray(end - start))):
+            position = phy_offset % self._file_size
+            with (self._directory / file_name(phy_offset - position)).open("rb") as file:
+                os.preadv(file.fileno(), [piece], position)
+            self._write(phy_offset, piece)
+
+    def _whole_records(self, start: int, end: int, source: Path) -> bytes:
         try:
             data = source.read_bytes()
         except OSError as error:
             raise StoreError(f"{source}: the replica's bytes cannot be read: {error}") from error
         if len(data) != end - start:
-            raise StoreError(f"{source}: {len(data)} bytes, the fence has {end - start}")
+            raise StoreError(f"{source}: {len(data)} bytes, the range has {end - start}")
         self._check(start, memoryview(data))
-        self._keep_damaged(start, end)
-        for phy_offset, piece in self._by_file(start, memoryview(data)):
+        return data
+
+    def _put(self, fence: Fence, data: bytes) -> None:
+        self._keep_damaged(fence.start, fence.end)
+        for phy_offset, piece in self._by_file(fence.start, memoryview(data)):
             self._write(phy_offset, piece)
             self._queues.fill_blanks(parse_records(piece, phy_offset, self._extractor))
-        self._keeper.lift(start)
+        self._keeper.lift(fence.start)
         log.warning("commit log: repaired from a replica, can be read again: %s", fence)
+        self._on_repaired(fence.start)
 
     def _by_file(self, start: int, data: memoryview) -> Iterator[tuple[int, memoryview]]:
         """(log position, bytes) of the parts that lie in one file each."""

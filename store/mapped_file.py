@@ -27,7 +27,8 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _MADV_POPULATE_READ: Final = 22
 _LIBC.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Of an OSError: the disk, or its user's quota, is full."""
 
 
 def file_name(start_offset: int) -> str:
@@ -58,7 +59,7 @@ def create_allocated(path: Path, size: int) -> None:
             path.unlink(missing_ok=True)
         if isinstance(error, FlushFailedError):
             raise
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             raise DiskFullError(
                 f"{path}: no room for {size} bytes ({error.strerror}); "
                 "free space on this partition or lower fileReservedTime (a new store may have "
@@ -95,7 +96,7 @@ def _sync(fd: int, path: Path) -> None:
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             raise
         raise FlushFailedError(
             f"{path}: fsync failed: {error.strerror or error}; what the disk holds is unknown. The "

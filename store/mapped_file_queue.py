@@ -82,14 +82,20 @@ class MappedFileQueue:
         """Read and check the directory before recovery, by the `store` process.
 
         Ignores names that are not 20 digits; completes a short last file with zeros (recovery
-        finds the tail in it). Raises WrongFileSizeError for any other wrong length, StoreError
-        for a gap between files.
+        finds the tail in it), and short ones before it if another file has the right length:
+        they were truncated, and what they lack is damage. Raises WrongFileSizeError for any
+        other wrong length, StoreError for a gap between files.
         """
         make_directory(self.directory)
         self._report_strangers()
         files = list_store_files(self.directory)
+        is_known_size = any(file.size == self.file_size for file in files)
         for file in files[:-1]:
-            self._check_size(file)
+            if is_known_size and file.size < self.file_size:
+                create_allocated(file.path, self.file_size)
+                log_truncated(file.path, file.size, self.file_size)
+            else:
+                self._check_size(file)
         if files:
             self._complete_last(files[-1], alone=len(files) == 1)
         self._check_starts(files)
@@ -250,3 +256,14 @@ class MappedFileQueue:
 def _starts_with_zeros(path: Path) -> bool:
     with path.open("rb") as file:
         return not any(file.read(8))
+
+
+def log_truncated(path: Path, size: int, file_size: int) -> None:
+    """Say that a file was short and is whole again."""
+    log.error(
+        "%s: truncated to %s bytes by somebody else, filled up with zeros to %s: the messages in "
+        "between are damaged (docs/operations.md, damage in the commit log); all others stay",
+        path,
+        size,
+        file_size,
+    )

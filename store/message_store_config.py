@@ -1,7 +1,8 @@
 """MessageStoreConfig: the settings of the store, with RocketMQ's names and defaults.
 
 Filled by `conf.config_loader`; replaced whole when an admin request changes a key. Plain values and
-what is derived from them (paths, parsed lists); `validate` finds contradictions.
+what is derived from them (paths, parsed lists); `validate` finds contradictions. Long because each
+setting of the store is declared here.
 Kin: org.apache.rocketmq.store.config.MessageStoreConfig.
 """
 
@@ -44,7 +45,10 @@ def _default_root() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStoreConfig:
-    """Keys of MessageStoreConfig that this store honours."""
+    """Keys of MessageStoreConfig that this store honours.
+
+    Many methods because each file of the store has its path here.
+    """
 
     # Where things are.
     store_path_root_dir: str = setting(
@@ -80,6 +84,18 @@ class MessageStoreConfig:
     )
     flush_delay_offset_interval: int = setting(
         10_000, "pause between saves of delayOffset.json", unit="ms", ge=1, changeable=AFTER_RESTART
+    )
+    # Light message queues: of the store's data, the same on all replicas.
+    enable_lmq: bool = setting(
+        False, "light message queues: topics and groups named %LMQ%… exist without being created"
+    )
+    enable_multi_dispatch: bool = setting(
+        False,
+        "messages that name light queues (INNER_MULTI_DISPATCH) are dispatched to them; needs "
+        "enableLmq; the same on all replicas",
+    )
+    max_lmq_consume_queue_num: int = setting(
+        20_000, "most light queues; messages that would need one more are refused", ge=0
     )
     # Role and durability.
     broker_role: BrokerRole = setting(
@@ -241,6 +257,13 @@ class MessageStoreConfig:
         le=100,
         changeable=NOW,
     )
+    emergency_reserved_bytes: int = setting(
+        64 << 20,
+        "space on the disk that is kept for consume queues and offsets when it is full; at most a "
+        "twentieth of the partition and one commit log file; 0: none",
+        unit="bytes",
+        ge=0,
+    )
     clean_file_forcibly_enable: bool = setting(
         True, "delete unexpired files when the disk is almost full", important=True, changeable=NOW
     )
@@ -256,6 +279,66 @@ class MessageStoreConfig:
     delete_file_batch_max: int = setting(
         10, "most commit log files deleted in one pass", ge=1, changeable=NOW
     )
+
+    # Scrub.
+    scrub_bytes_per_second: int = setting(
+        2 << 20,
+        "rate at which closed commit log files are read again in search of damage; 0: never",
+        unit="bytes",
+        ge=0,
+        changeable=AFTER_RESTART,
+    )
+    scrub_interval_hours: int = setting(
+        168,
+        "time between the beginnings of two scrubs of the whole commit log",
+        unit="hours",
+        ge=1,
+        changeable=AFTER_RESTART,
+    )
+
+    # Timers.
+    timer_wheel_enable: bool = setting(
+        True, "messages may name the time of their delivery", changeable=AFTER_RESTART
+    )
+    timer_precision_ms: int = setting(
+        1000,
+        "times of delivery are rounded to this; it belongs to the store's data",
+        unit="ms",
+        ge=100,
+        le=60_000,
+    )
+    timer_roll_window_slot: int = setting(
+        172_800,
+        "a longer delay passes the timer topic again after this time; outside of 2 to 604740: "
+        "604740",
+        unit="times timerPrecisionMs",
+        changeable=AFTER_RESTART,
+    )
+    mapped_file_size_timer_log: int = setting(
+        104_857_600, "size of a timer log file", unit="bytes", ge=1024, le=2147483647
+    )
+    timer_flush_interval_ms: int = setting(
+        1000,
+        "pause between flushes of the timer files, if they have changed",
+        unit="ms",
+        ge=1,
+        changeable=AFTER_RESTART,
+    )
+
+    timer_max_delay_sec: int = setting(
+        259_200, "longest delay of a message that names a time", unit="s", ge=1, changeable=NOW
+    )
+    timer_congest_num_each_slot: int = setting(
+        2_147_483_647,
+        "messages due within one timerPrecisionMs from which some are refused; all from twice as "
+        "many",
+        ge=1,
+        changeable=NOW,
+    )
+    timer_stop_enqueue: bool = setting(
+        False, "timer messages are stored, but do not begin to wait", changeable=NOW
+    )
+    timer_stop_dequeue: bool = setting(False, "timer messages are not delivered", changeable=NOW)
 
     def __post_init__(self) -> None:
         entries = -(-self.mapped_file_size_consume_queue // CQ_ENTRY_SIZE)
@@ -321,9 +404,54 @@ class MessageStoreConfig:
         return self.root / "retention.json"
 
     @property
+    def delay_clock_path(self) -> Path:
+        """Our own: steps of the wall clock that concern delayed messages, for the next start."""
+        return self.root / "delay_clock.json"
+
+    @property
+    def pop_journal_path(self) -> Path:
+        """Our own: what pops have handed out and not stored yet (broker/pop/pop_journal.py)."""
+        return self.root / "popjournal"
+
+    @property
+    def pop_revive_progress_path(self) -> Path:
+        """Our own: which check points are handled (broker/pop/revive_progress.py)."""
+        return self.root / "poprevive"
+
+    @property
+    def emergency_space_path(self) -> Path:
+        """Our own: room that is kept for when the disk is full (store/emergency_space.py)."""
+        return self.root / "emergency.space"
+
+    @property
     def queue_states_path(self) -> Path:
         """Our own: what the last clean stop remembers of each consume queue."""
         return self.root / "queues.exit"
+
+    @property
+    def timer_wheel_path(self) -> Path:
+        """The slots of the timers by time."""
+        return self.root / "timerwheel"
+
+    @property
+    def timer_log_path(self) -> Path:
+        """Directory of the timers' units."""
+        return self.root / "timerlog"
+
+    @property
+    def timer_checkpoint_path(self) -> Path:
+        """Up to where timers are entered and delivered."""
+        return self.config_path / "timercheck"
+
+    @property
+    def timer_progress_path(self) -> Path:
+        """Our own: which timers are delivered, for after a kill of our processes."""
+        return self.root / "timerprogress"
+
+    @property
+    def timer_metrics_path(self) -> Path:
+        """How many timers wait for each topic."""
+        return self.config_path / "timermetrics"
 
     # -- derived values ------------------------------------------------------------------------
 
@@ -359,6 +487,11 @@ class MessageStoreConfig:
         return self.broker_role is BrokerRole.SLAVE
 
     @property
+    def dispatches_lmq(self) -> bool:
+        """Whether records get places in light queues."""
+        return self.enable_lmq and self.enable_multi_dispatch
+
+    @property
     def max_record_size(self) -> int:
         """Most bytes of one record."""
         return self.max_message_size + _RECORD_MARGIN
@@ -367,6 +500,11 @@ class MessageStoreConfig:
         """Find contradictions. Raises StoreError that names the key and the way out."""
         self._check_commit_log_path()
         _ = self.delete_hours, self.delay_level_ms
+        if self.enable_multi_dispatch and not self.enable_lmq:
+            raise StoreError(
+                "enableMultiDispatch = true without enableLmq = true: messages are only dispatched "
+                "to light queues (%LMQ%…); set both, or neither"
+            )
         if self.disk_space_clean_forcibly_ratio > self.disk_space_warning_level_ratio:
             raise StoreError(
                 f"diskSpaceCleanForciblyRatio = {self.disk_space_clean_forcibly_ratio} is above "

@@ -74,7 +74,7 @@ def load_queue_states(path: Path) -> QueueStates:
         found = msgspec.json.decode(path.read_bytes(), type=QueueStates)
     except FileNotFoundError:
         return QueueStates()
-    except (OSError, UnicodeError, msgspec.DecodeError) as error:
+    except (OSError, UnicodeError, RecursionError, msgspec.DecodeError) as error:
         log.warning("%s: not a valid file (%r); reading every consume queue", path, error)
         return QueueStates()
     if found.format != _FORMAT:
@@ -110,5 +110,5 @@ def _load_deleted(path: Path) -> Iterator[tuple[str, int]]:
     for line in lines:
         try:
             yield msgspec.json.decode(line, type=tuple[str, int])
-        except msgspec.DecodeError as error:
+        except (UnicodeError, RecursionError, msgspec.DecodeError) as error:
             log.warning("%s: a line is not valid (%s): ignored", path, error)

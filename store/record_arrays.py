@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from store.lmq_units import LmqUnits, find_lmq_units
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     MAGIC_BLANK,
@@ -96,7 +97,7 @@ class ScanEnd(enum.Enum):
 
 @dataclass(slots=True)
 class RecordArrays:
-    """The records of one view, in log order. All arrays but the last two have `count` entries.
+    """The records of one view, in log order. All arrays but those of keys have `count` entries.
 
     consumed: bytes of the view that these records fill. end: what follows them; for INVALID
     `reason` says what is wrong there, for PARTIAL `needed` is the size of the incomplete record (0
@@ -123,6 +124,8 @@ class RecordArrays:
     """Index hash of every key (UNIQ_KEY, then each of KEYS) of every record that is indexed."""
     key_records: Int64Array
     """For every key the position of its record in the arrays above."""
+    lmq_units: LmqUnits | None = None
+    """Places in light queues; None: no record has one, or the settings have none."""
 
     def unit_records(self) -> Int64Array | None:
         """Positions of the records that get a consume queue unit; None = all of them.
@@ -203,6 +206,11 @@ def parse_records(view: memoryview, phy_offset: int, extractor: PropertyExtracto
         tags_codes=tags_codes,
         key_hashes=key_hashes,
         key_records=key_records,
+        lmq_units=(
+            find_lmq_units(view, heads.properties_at, heads.properties_sizes, topics, topic_ids)
+            if extractor.with_lmq
+            else None
+        ),
     )
 
 

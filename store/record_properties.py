@@ -82,11 +82,14 @@ def _hash_columns(table: Bytes2D, first: int, end: int) -> NDArray[np.uint32]:
 class PropertyExtractor:
     """Finds tags codes and key hashes. Owned by: the thread that dispatches."""
 
-    def __init__(self, delay_levels: dict[int, int], *, with_keys: bool = True) -> None:
+    def __init__(
+        self, delay_levels: dict[int, int], *, with_keys: bool = True, with_lmq: bool = False
+    ) -> None:
         """delay_levels: level -> ms (MessageStoreConfig.delay_level_ms).
 
-        with_keys: messageIndexEnable.
+        with_keys: messageIndexEnable. with_lmq: the records' places in light queues are wanted.
         """
+        self.with_lmq: Final = with_lmq
         self._max_level = max(delay_levels, default=0)
         self._with_keys = with_keys
         self._tag_cache: dict[bytes, int] = {}

@@ -14,7 +14,7 @@ where it ended, and the request itself goes last. It knows no master and no deci
         commitlog/<20 digits>                     a whole file
         commitlog/<20 digits>.from-<phy_offset>   the bytes of a file from that offset on
 
-start_over moves commit log, consumequeue, index and checkpoint aside: the store is as new.
+start_over moves commit log, consumequeue, index, timers and checkpoint aside: the store is as new.
 truncate ends the log at a record's end; consumequeue and index follow in recovery, which drops
 what points behind the end of the log. config/ is left alone by both.
 """
@@ -123,7 +123,11 @@ def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) 
     places = [root / name]
     _take_out(config, name, config.clean_exit_path, config.checkpoint_path)
     _take_out(config, name, fences_path(config.commit_log_path), *_queue_states(config))
-    for directory in (config.commit_log_path, config.consume_queue_path, config.index_path):
+    _take_out(config, name, config.timer_checkpoint_path, config.timer_wheel_path)
+    for directory in (
+        *(config.commit_log_path, config.consume_queue_path, config.index_path),
+        config.timer_log_path,
+    ):
         target = backup_of(directory, name)
         if directory.is_dir():
             _empty_into(directory.resolve(), target, beat)

@@ -151,11 +151,13 @@ class ReputMessageService(ServiceThread):
         pace_ms: Callable[[], float] = lambda: 0.0,
         on_failure: FailureHandler | None = None,
         flags: RunningFlags | None = None,
+        make_room: Callable[[str], bool] = lambda why: False,
         fence_off: FenceOff | None = None,
     ) -> None:
         """publish(dispatched_offset) after every chunk; it also rings whoever follows.
         on_dispatched(store timestamp ms of the newest record) feeds the checkpoint.
         pace_ms: rest after a small chunk; a single record costs as much as fifty together.
+        make_room(why): when the disk is full; True: there is room now.
         fence_off: called for damage; without it damage ends the service (RecordDamagedError)."""
         super().__init__("ReputMessageService", on_failure=on_failure)
         self._source = source
@@ -171,6 +173,7 @@ class ReputMessageService(ServiceThread):
         self.reput_from_offset = 0
         """Everything before is dispatched. Set it before the start."""
         self._fence_off = fence_off
+        self._make_room = make_room
         self._flags = flags
         """Told when a derived file finds no room; dispatch goes on when there is some again."""
         self._stalled_at = -1
@@ -189,6 +192,8 @@ class ReputMessageService(ServiceThread):
             if self._flags is None:
                 raise
             self._sleeper.announce_awake()
+            if self._make_room(str(error)):
+                return
             self._flags.set(RunningFlag.DISK_FULL, str(error), by=self.name)
             self.wait_for_running(_DISK_FULL_RETRY_MS)
 
@@ -211,9 +216,18 @@ class ReputMessageService(ServiceThread):
         self._sleeper.ring()
 
     def finish(self) -> None:
-        """Catch up before an orderly stop."""
-        while self.dispatch_once():
+        """Catch up before an orderly stop; without room on the disk the next start does."""
+        while self._catch_up():
             pass
+
+    def _catch_up(self) -> bool:
+        try:
+            return self.dispatch_once()
+        except DiskFullError as error:
+            if self._make_room(str(error)):
+                return True
+            log.error("dispatch ends %s bytes before the log: %s", self.behind_bytes, error)
+            return False
 
     def dispatch_once(self) -> bool:
         """Dispatch one chunk; False when nothing can be done now.

@@ -120,7 +120,7 @@ def _read(path: Path) -> dict[str, Any] | None:
             f"{path}: cannot be read: {error.strerror}. It says what is to be done to this store "
             "before it is opened: make it readable, or move it away"
         ) from error
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {}
 

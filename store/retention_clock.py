@@ -86,7 +86,7 @@ class RetentionClock:
             same_boot = found["boot"] == self._boot
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             log.warning("%s: not used: %r", self._path, error)
             return None
         return time_ms + max(0, self._seen_ms - monotonic_ms) if same_boot else time_ms

@@ -47,6 +47,11 @@ class RunningFlags:
         """Whether `flag` is among the reasons."""
         return bool(self._flags & flag)
 
+    def is_held(self, flag: RunningFlag, *, by: str) -> bool:
+        """Whether `by` is among those that say that `flag` holds."""
+        with self._lock:
+            return by in self._holders.get(flag, {})
+
     @property
     def is_queue_writable(self) -> bool:
         """Whether consumequeue and index may be built (a full disk does not stop that)."""

@@ -76,7 +76,7 @@ def _json_problem(path: Path) -> str:
     try:
         text = path.read_text("utf-8")
         json.loads(_STRING_OR_BARE_KEY.sub(_quote_bare_key, text))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"cannot be read as JSON: {error}"
     return ""
 

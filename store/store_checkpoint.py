@@ -22,7 +22,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, Self
 
-from store.errors import FlushFailedError, StoreError
+from store.errors import DiskFullError, FlushFailedError, StoreError
+from store.mapped_file import NO_SPACE
 
 log = logging.getLogger(__name__)
 
@@ -78,15 +79,23 @@ class StoreCheckpoint:
         return max(0, newest)
 
     def flush(self) -> None:
-        """Write the file in place and fdatasync it. Raises FlushFailedError, OSError."""
+        """Write the file in place and fdatasync it. Raises DiskFullError (only a file that was not
+        there needs room), FlushFailedError, OSError."""
         with self._lock:
-            raw = self._encode()
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                os.pwrite(fd, raw, 0)
-                self._sync(fd)
-            finally:
-                os.close(fd)
+                self._write(self._encode())
+            except OSError as error:
+                if error.errno in NO_SPACE:
+                    raise DiskFullError(f"{self.path}: {error.strerror}") from error
+                raise
+
+    def _write(self, raw: bytes) -> None:
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.pwrite(fd, raw, 0)
+            self._sync(fd)
+        finally:
+            os.close(fd)
 
     def _sync(self, fd: int) -> None:
         try:

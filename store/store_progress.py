@@ -6,6 +6,7 @@ writing service. It knows the control page and the checkpoint, no files and no r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ipc.control_page import ControlPage, ProcessIndex
@@ -17,8 +18,11 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
     STORE_TIMESTAMP,
 )
+from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.store_checkpoint import StoreCheckpoint
+
+log = logging.getLogger(__name__)
 
 
 class StoreProgress:
@@ -98,9 +102,17 @@ class StoreProgress:
         """The consume queues are on disk up to records of this store timestamp; 0: unknown."""
         if timestamp_ms:
             self.checkpoint.logics_msg_timestamp = timestamp_ms
-        self.checkpoint.flush()
+        self._flush_checkpoint()
 
     def index_flushed(self, timestamp_ms: int) -> None:
         """The index is on disk up to records of this store timestamp."""
         self.checkpoint.index_msg_timestamp = timestamp_ms
-        self.checkpoint.flush()
+        self._flush_checkpoint()
+
+    def _flush_checkpoint(self) -> None:
+        """On a full disk the next flush tries again: an older checkpoint, or none, makes a recovery
+        longer, and nothing else."""
+        try:
+            self.checkpoint.flush()
+        except DiskFullError as error:
+            log.warning("the checkpoint is not written: %s", error)

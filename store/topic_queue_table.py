@@ -1,8 +1,8 @@
-"""Rebuilds the writer's queue offsets before the first write.
+"""Rebuilds the writer's queue offsets before the first write; claims those of repaired records.
 
-Runs once in `remoting`, before CommitLog.put. The truth is in two places: the queue table covers
-the log up to dispatched_offset, the log itself holds what came after. dispatched_offset is read
-first: whatever lies before it is in the table by then, whatever the `store` process dispatches
+The first runs once in `remoting`, before CommitLog.put. The truth is in two places: the queue table
+covers the log up to dispatched_offset, the log itself holds what came after. dispatched_offset is
+read first: whatever lies before it is in the table by then, whatever the `store` process dispatches
 meanwhile is only seen twice. Corresponds to CommitLog.recoverTopicQueueTable of RocketMQ, which
 covers the consumequeue only.
 """
@@ -18,8 +18,10 @@ from store.commit_log import CommitLog
 from store.commit_log_source import CommitLogSource
 from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import RecordDamagedError
+from store.lmq_places import LMQ_QUEUE_ID, lmq_places, topic_allows_lmq
 from store.message import Message
 from store.message_codec import (
+    SIZE_AND_MAGIC,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_NOT,
@@ -50,6 +52,43 @@ def rebuild_topic_queue_table(
     return walked
 
 
+def claim_queue_offsets(commit_log: CommitLog, data: memoryview) -> int:
+    """The whole records in `data`, and blanks, come back into the log: the queue offsets that they
+    have are not given to other messages, where they are not yet. Returns the log's end, behind
+    which that holds. On the loop.
+
+    An offset that is further ahead than there are records is of a queue that was deleted since.
+    """
+    records = list(_records_of(data))
+    for record in records:
+        if record.sys_flag & TRANSACTION_MASK in _COUNTED:
+            offsets = commit_log.topic(record.topic).next_offsets
+            following = offsets.get(record.queue_id, 0)
+            if 0 <= record.queue_offset - following < len(records):
+                offsets[record.queue_id] = record.queue_offset + 1
+            _claim_lmq(commit_log, record, len(records))
+    return commit_log.position
+
+
+def _claim_lmq(commit_log: CommitLog, record: Message, most_ahead: int) -> None:
+    if commit_log.lmq is not None and topic_allows_lmq(record.topic):
+        for name, offset in lmq_places(record.properties).items():
+            following = commit_log.next_offset(name, LMQ_QUEUE_ID) or 0
+            if 0 <= offset - following < most_ahead:
+                commit_log.lmq.advance({name: offset + 1})
+
+
+def _records_of(data: memoryview) -> Iterator[Message]:
+    at = 0
+    while at < len(data):
+        if is_blank_at(data, at):
+            at += SIZE_AND_MAGIC.unpack_from(data, at)[0]
+            continue
+        record, size = decode_record(data, at)
+        yield record
+        at += size
+
+
 def _walk(reader: CommitLogSource, start: int, end: int) -> Iterator[Message]:
     at = start
     while at < end:
@@ -76,3 +115,7 @@ def _raise_offset(commit_log: CommitLog, record: Message) -> None:
     following = record.queue_offset + 1
     if record.queue_offset == 0 or following > offsets.get(record.queue_id, 0):
         offsets[record.queue_id] = following
+    if commit_log.lmq is not None and topic_allows_lmq(record.topic):
+        for name, offset in lmq_places(record.properties).items():
+            if offset == 0 or offset >= (commit_log.next_offset(name, LMQ_QUEUE_ID) or 0):
+                commit_log.lmq.advance({name: offset + 1})

@@ -1,7 +1,8 @@
 """Whether consume queue units name their records: the one rule for everybody who uses units.
 
 The log is the truth: the record at the unit's phy_offset must have the unit's size and say that it
-lies there, in this topic and queue, at this queue offset. Functions over the log's views, any
+lies there, in this topic and queue, at this queue offset; a light queue's record says it in its
+properties (lmq_places.py). Functions over the log's views, any
 thread; both processes that read units use them. Not checked is the tags code: it would take the
 record's properties. Java's queues hold units at other offsets than their records say only where it
 had lost units before (it shifts them): they count as wrong and are rebuilt.
@@ -16,6 +17,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from store.errors import RecordDamagedError
+from store.lmq_places import LMQ_PREFIX_BYTES, lmq_places
 from store.message_codec import (
     BODY_SIZE_AT,
     HEAD_SIZE,
@@ -27,6 +30,7 @@ from store.message_codec import (
     RECORD_PLACE,
     SYS_FLAG_AT,
     holds_topic,
+    read_properties,
 )
 from store.stored_units import CQ_UNIT, CQ_UNIT_DTYPE, CQ_UNIT_SIZE, PRE_BLANK_SIZE, Units
 
@@ -96,9 +100,22 @@ def names_record(
         place = RECORD_PLACE.unpack_from(view, position)
     except struct.error:
         return False
-    return place == (size, queue_id, queue_offset, phy_offset) and holds_topic(
-        view, position, topic
+    if place == (size, queue_id, queue_offset, phy_offset) and holds_topic(view, position, topic):
+        return True
+    return (
+        topic.startswith(LMQ_PREFIX_BYTES)
+        and place[0] == size
+        and place[3] == phy_offset
+        and lmq_places(_properties(view, position, size)).get(topic.decode()) == queue_offset
     )
+
+
+def _properties(view: memoryview, position: int, size: int) -> bytes:
+    """Of the record there; none if it is damaged."""
+    try:
+        return read_properties(view[position : position + size], 0)
+    except RecordDamagedError:
+        return b""
 
 
 def is_right(

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from store.lmq_places import LMQ_QUEUE_ID
+from store.lmq_units import LmqUnits
 from store.record_arrays import Int64Array, RecordArrays
 from store.stored_units import CQ_UNIT_DTYPE, CQ_UNIT_SIZE
 
@@ -33,12 +35,64 @@ class UnitRun(NamedTuple):
 
 def runs_of_units(records: RecordArrays) -> Iterator[UnitRun]:
     """The units of `records`, by queue and in log order within each."""
-    order, starts = _sort_by_queue(records)
-    if not len(order):
+    if records.lmq_units is not None:
+        yield from _runs_with_lmq(records, records.lmq_units)
         return
+    order, starts = _sort_by_queue(records)
+    if len(order):
+        yield from _runs(
+            records,
+            order,
+            starts,
+            records.topics,
+            records.topic_ids[order],
+            records.queue_ids[order],
+            records.queue_offsets[order],
+        )
+
+
+def _runs_with_lmq(records: RecordArrays, lmq: LmqUnits) -> Iterator[UnitRun]:
+    """A record may have units in several queues, and a light queue may be a record's topic, too."""
+    rows = records.unit_records()
+    own = np.arange(records.count) if rows is None else rows
+    light = np.flatnonzero(np.isin(lmq.records, own))
+    topics = list(records.topics)
+    numbers = {topic: number for number, topic in enumerate(topics)}
+    for queue in lmq.queues:
+        if queue not in numbers:
+            numbers[queue] = len(topics)
+            topics.append(queue)
+    light_ids = np.array([numbers[queue] for queue in lmq.queues], np.int64)
+    entries = np.concatenate((own, lmq.records[light]))
+    topic_ids = np.concatenate((records.topic_ids[own], light_ids[lmq.numbers[light]]))
+    queue_ids = np.concatenate(
+        (records.queue_ids[own], np.full(len(light), LMQ_QUEUE_ID, np.int64))
+    )
+    queue_offsets = np.concatenate((records.queue_offsets[own], lmq.queue_offsets[light]))
+    by_queue = np.lexsort((entries, queue_ids, topic_ids))
+    topic_ids, queue_ids = topic_ids[by_queue], queue_ids[by_queue]
+    if not len(by_queue):
+        return
+    is_other = (topic_ids[1:] != topic_ids[:-1]) | (queue_ids[1:] != queue_ids[:-1])
+    starts = np.flatnonzero(np.concatenate(([True], is_other)))
+    yield from _runs(
+        records, entries[by_queue], starts, topics, topic_ids, queue_ids, queue_offsets[by_queue]
+    )
+
+
+def _runs(
+    records: RecordArrays,
+    order: NDArray[np.int64],
+    starts: NDArray[np.intp],
+    topics: list[bytes],
+    topic_ids: Int64Array,
+    queue_ids: Int64Array,
+    queue_offsets: Int64Array,
+) -> Iterator[UnitRun]:
+    """The units of the records `order`, of which each queue begins at one of `starts`; the other
+    arrays say for each where its unit belongs."""
     phy_offsets = records.phy_offsets[order]
     sizes = records.sizes[order]
-    queue_offsets = records.queue_offsets[order]
     ends = phy_offsets + sizes
     units = np.empty(len(order), CQ_UNIT_DTYPE)
     units["phy_offset"] = phy_offsets
@@ -50,10 +104,10 @@ def runs_of_units(records: RecordArrays) -> Iterator[UnitRun]:
     begins[starts] = True
     firsts = np.flatnonzero(begins)
     lasts = np.append(firsts[1:], len(order)) - 1
-    topics = [str(topic, "utf-8", "replace") for topic in records.topics]
+    names = [str(topic, "utf-8", "replace") for topic in topics]
     for topic_id, queue_id, queue_offset, first, last, first_end, last_end in zip(
-        records.topic_ids[order[firsts]].tolist(),
-        records.queue_ids[order[firsts]].tolist(),
+        topic_ids[firsts].tolist(),
+        queue_ids[firsts].tolist(),
         queue_offsets[firsts].tolist(),
         firsts.tolist(),
         lasts.tolist(),
@@ -62,7 +116,7 @@ def runs_of_units(records: RecordArrays) -> Iterator[UnitRun]:
         strict=True,
     ):
         run = data[first * CQ_UNIT_SIZE : (last + 1) * CQ_UNIT_SIZE]
-        yield UnitRun(topics[topic_id], queue_id, queue_offset, run, first_end, last_end)
+        yield UnitRun(names[topic_id], queue_id, queue_offset, run, first_end, last_end)
 
 
 def _sort_by_queue(records: RecordArrays) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -14,9 +14,11 @@ from remoting.command_custom_header import Int32, Int64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOffsetSerializeWrapper(JsonBean):
-    """ "topic@group" to queue id to consumed queue offset. data_version is 5.x only."""
+    """ "topic@group" to queue id to consumed queue offset. data_version is 5.x only;
+    lmq_offset_table, of brokers with light queues: "topic@group" to offset."""
 
     offset_table: dict[str, dict[Int32, Int64]] = field(default_factory=dict)
+    lmq_offset_table: dict[str, Int64] | None = None
     data_version: DataVersion | None = None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remoting.command_custom_header import CommandCustomHeader, Int32, Int64
+from remoting.command_custom_header import CommandCustomHeader, Int32, Int64, RpcRequestHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,15 @@ class GetSubscriptionGroupConfigRequestHeader(CommandCustomHeader):
     """GET_SUBSCRIPTIONGROUP_CONFIG (352, 5.x)."""
 
     group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateGroupForbiddenRequestHeader(RpcRequestHeader):
+    """UPDATE_AND_GET_GROUP_FORBIDDEN (353, 5.x); without `readable` nothing is changed."""
+
+    group: str
+    topic: str
+    readable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

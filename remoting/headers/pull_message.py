@@ -6,6 +6,7 @@ Pure data, any thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from remoting.command_custom_header import CommandCustomHeader, Int32, Int64, RpcRequestHeader
 
@@ -27,6 +28,16 @@ class PullMessageRequestHeader(RpcRequestHeader):
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None
     request_source: Int32 | None = None
+
+
+class ForbiddenType(IntEnum):
+    """Why a pull is answered NO_PERMISSION (5.x)."""
+
+    BROKER_FORBIDDEN = 1
+    GROUP_FORBIDDEN = 2
+    TOPIC_FORBIDDEN = 3
+    BROADCASTING_DISABLE_FORBIDDEN = 4
+    SUBSCRIPTION_FORBIDDEN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

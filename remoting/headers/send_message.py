@@ -1,4 +1,4 @@
-"""Headers of sending: 10, 310, 320, 36, 324, 325, 326 and their answers.
+"""Headers of sending: 10, 310, 320, 36, 324, 325, 326, 370 and their answers.
 
 Pure data, any thread. SEND_MESSAGE_V2 is SEND_MESSAGE with one letter for each key; both are read
 into the same attributes, so a processor needs to know only SendMessageRequestHeader.
@@ -93,6 +93,22 @@ class ConsumerSendMsgBackRequestHeader(RpcRequestHeader):
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallMessageRequestHeader(RpcRequestHeader):
+    """RECALL_MESSAGE (370, 5.3.2 on). `recall_handle` is from the answer to the send."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallMessageResponseHeader(CommandCustomHeader):
+    """Answer to 370: the UNIQ_KEY of the message; MSG_REGION goes beside it."""
+
+    msg_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
