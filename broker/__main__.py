@@ -6,6 +6,7 @@ stderr and RocketMQ's exit code.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Final, TextIO
@@ -20,10 +21,14 @@ from broker.supervisor.descriptor_limit import raise_descriptor_limit
 from broker.supervisor.listening_sockets import PortTakenError
 from conf.command_line import check_home
 from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
+from conf.file_permissions import set_umask
 from conf.installation import enter_program
 from conf.logging_setup import configure_logging, log_directory
-from ipc.clock import SystemClock
+from ipc.clock import process_clock
+from store.disk_fault_hooks import install_disk_faults
 from store.errors import StoreError
+
+log = logging.getLogger(__name__)
 
 _SECOND_BROKER: Final = (
     " (a second broker on this host: -n 127.0.0.1:9876 and a settings file with its own"
@@ -40,10 +45,11 @@ def run() -> int:
 def main(arguments: list[str]) -> int:
     """Returns the exit code of the broker."""
     try:
+        warning = install_disk_faults(os.environ)
         options = load_startup_options(arguments, os.environ)
         check_home(options.broker.rocketmq_home)
         check_promotion(options)
-        return _run(options)
+        return _run(options, warning)
     except StartupExitError as error:
         _say(error.text, sys.stdout if error.to_stdout else sys.stderr)
         return error.exit_code
@@ -59,13 +65,16 @@ def _say(text: str, stream: TextIO) -> None:
     stream.flush()
 
 
-def _run(options: StartupOptions) -> int:
+def _run(options: StartupOptions, warning: str | None) -> int:
     setproctitle.setproctitle("mqbroker: supervisor")
+    set_umask(options.files)
     broker = options.broker
     directory = log_directory(options.logging, broker.broker_name, broker.broker_id)
     configure_logging("supervisor", directory, level=options.logging.log_level, console=True)
+    if warning is not None:
+        log.critical(warning)
     raise_descriptor_limit()
-    process = BrokerProcess(options, str(directory), SystemClock())
+    process = BrokerProcess(options, str(directory), process_clock())
     process.open()
     complete_promotion(options)
     return process.run()

@@ -23,6 +23,7 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.loop_calls import call_on_loop
 from broker.wiring.message_services import MessageServices, durability_waiters
 from broker.wiring.outside import Outside
+from broker.wiring.pop_services import PopServices
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import pull_settings
 from broker.wiring.pull_path import pull_processor, store_follower
@@ -63,6 +64,7 @@ class BrokerController:
         self._stats = self._statistics.hot_path
         self._store = StoreSide(
             resources,
+            on_loop=lambda function: call_on_loop(self.loop, function),
             before_delete=lambda topic: call_on_loop(
                 self.loop, lambda: self._messages.block_topic(topic)
             ),
@@ -107,10 +109,11 @@ class BrokerController:
         self._pull = pull_processor(
             self._resources, store, tables, self._stats, self._messages.offset_moved
         )
+        self._pop = PopServices(self._resources, store, tables, self._messages, self._stats)
         self._follower = store_follower(
             self._resources,
             store,
-            self._pull,
+            self._pop.arriving(self._pull.hold_service),
             self._waiters,
             self._stats,
             sends_wait_for_file=lambda: self._send.holds_sends,
@@ -124,6 +127,7 @@ class BrokerController:
             self._statistics,
             self._messages,
             self._pull,
+            self._pop,
             self._outside,
             self._access_control,
         )
@@ -142,16 +146,21 @@ class BrokerController:
         self._tables.restore_lost(self._options.store.consume_queue_path)
         self._access_control.open(self._executor)
         if not self._options.store.is_slave:
+            self._tables.restore_lacking(self._store.stored_queues())
             self._store.open_log()
             self._tables.offsets.limit_to(self._store.log.next_offset)
+        self._pop.open()
         self._server.add_listener(main)
         self._server.add_listener(vip, self._routes.vip)
 
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
         self._prepare_loop()
-        if not self._options.store.is_slave:
+        if self._options.store.is_slave:
+            self._messages.follow()
+        else:
             self._messages.start()
+            self._pop.start(self.loop)
         self._server.start()
         self._outside.open()
         self._schedule()
@@ -213,9 +222,10 @@ class BrokerController:
         """Wait for pending sends, then let the responses be sent and end the loop."""
         late = self._clock.monotonic_ms() - since_ms > _STOP_WAIT_MS
         self._messages.stop()
-        if len(self._waiters) and not late:
+        if (len(self._waiters) or self._messages.busy) and not late:
             self.loop.call_later(5, lambda: self._drain(since_ms))
             return
+        self._pop.drain()
         self._server.drain()
         self.loop.call_later(50, lambda: self.loop.stop(0))
 
@@ -228,6 +238,7 @@ class BrokerController:
         self._executor.shutdown(2_000)
         self._store.log.close()
         self._messages.finish()
+        self._pop.finish()
         self._tables.persist()
         self._outside.close()
 
@@ -237,7 +248,7 @@ class BrokerController:
         """The durable order of a turn: append, publish; responses are sent after this."""
         if self._waiters.active:
             self._follower.before_commit()
-        self._send.turn_end()
+        self._messages.turn_end()
         self._stats.end_turn(self._clock.monotonic_ns() - self.loop.now_ns)
 
     def _use_options(self, options: StartupOptions) -> None:
@@ -246,6 +257,7 @@ class BrokerController:
         def use() -> None:
             self._options = options
             self._pull.use(pull_settings(options, self._store.memory_limit))
+            self._pop.use(options)
             self._messages.use(options)
             self._send.on_topics_changed()
 

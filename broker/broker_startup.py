@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from broker.acl.acl_files import merge, read_files
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.startup_options import StartupOptions
 from broker.settings.supervisor_config import SupervisorConfig
@@ -31,12 +30,13 @@ from conf.command_line import (
     unused_variables,
 )
 from conf.config_loader import KeySpace, LoadedSettings, build, load_settings
-from conf.credentials import find_credentials
+from conf.credentials import TOOLS_FILE, find_credentials
 from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError
+from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
 from conf.ignored_keys import IGNORED_BROKER_KEYS
 from conf.logging_setup import LoggingConfig
 from conf.setting import Setting
-from conf.tls_file import with_tls_file
+from conf.tls_file import password_files, with_tls_file
 from ha.ha_config import HaConfig
 from ha.shared_secret import SharedSecretError, read_shared_secret
 from ha.transport import HaTlsError, make_tls_context
@@ -60,6 +60,7 @@ KEYS: Final = KeySpace(
         HaConfig,
         SupervisorConfig,
         LoggingConfig,
+        FilePermissionConfig,
         TlsConfig,
     ),
     IGNORED_BROKER_KEYS,
@@ -95,7 +96,7 @@ def load_startup_options(
         options = StartupOptions.from_settings(_resolve(loaded.values))
         _validate(options.store, loaded.sources)
         _validate_replication(options.ha, loaded.sources)
-        _validate_access(options.broker, loaded.sources)
+        _validate_access(options, loaded.sources)
         _validate_tls(options)
     except ConfigError as error:
         raise cannot_start(error) from error
@@ -115,6 +116,7 @@ def load_startup_options(
             *role_warnings,
             *options.tls.warnings(),
             *_shut_out(options, embeds_namesrv=not namesrv),
+            *exposure_warnings(_secret_files(options, loaded.sources)),
         ),
     )
 
@@ -177,9 +179,10 @@ def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
         raise ConfigError([_with_source(sources.get("haMasterAddress"), problem)])
 
 
-def _validate_access(config: BrokerConfig, sources: Mapping[str, str]) -> None:
-    """Check what would otherwise fail later in process `remoting`; errors in files name the
-    line."""
+def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> None:
+    """Check what would otherwise fail later, in process `remoting` or when files are created;
+    errors in files name the line."""
+    config = options.broker
     for key, text in (
         ("adminAllowedAddresses", config.admin_allowed_addresses),
         ("registerAllowedAddresses", config.register_allowed_addresses),
@@ -189,10 +192,17 @@ def _validate_access(config: BrokerConfig, sources: Mapping[str, str]) -> None:
             parse_patterns(text)
         except ValueError as error:
             raise ConfigError([_with_source(sources.get(key), f"{key}: {error}")]) from error
+    try:
+        parse_umask(options.files.umask)
+    except ValueError as error:
+        raise ConfigError([_with_source(sources.get("umask"), error)]) from error
     if config.rocketmq_home is not None:
         conf = Path(config.rocketmq_home, "conf")
         find_credentials(conf)
         if config.acl_enable:
+            # Here: its modules are a third of what the supervisor imports, and few brokers use it.
+            from broker.acl.acl_files import merge, read_files
+
             merge(read_files(conf))
 
 
@@ -222,6 +232,22 @@ def _shut_out(options: StartupOptions, *, embeds_namesrv: bool) -> tuple[str, ..
             "tls.client.keyPath to reach its own name server",
         )
     return ()
+
+
+def _secret_files(options: StartupOptions, sources: Mapping[str, str]) -> list[Path]:
+    """The files with secrets that this broker reads; an exposed haSharedSecretFile is refused."""
+    found = [*password_files(sources), *options.tls.private_keys()]
+    if options.ha.ha_tls_enable and options.ha.ha_tls_private_key:
+        found.append(Path(options.ha.ha_tls_private_key))
+    if options.broker.rocketmq_home is not None:
+        conf = Path(options.broker.rocketmq_home, "conf")
+        if find_credentials(conf) is not None:
+            found.append(conf / TOOLS_FILE)
+        if options.broker.acl_enable:
+            from broker.acl.acl_files import read_files
+
+            found += [file.path for file in read_files(conf) if file.values.accounts]
+    return found
 
 
 def _with_source(source: str | None, problem: object) -> str:

@@ -15,8 +15,11 @@ from typing import Final
 
 from broker.acl.permission import Permission, is_group
 from broker.topic.system_topics import retry_topic
+from remoting.body.batch_ack import BatchAckMessageRequestBody
 from remoting.body.heartbeat import CheckClientRequestBody, HeartbeatData
 from remoting.body.lock_batch import LockBatchRequestBody
+from remoting.body.message_request_mode import QueryAssignmentRequestBody
+from remoting.key_builder import parse_normal_topic
 from remoting.remoting_command import RemotingCommand
 
 Resources = dict[str, Permission]
@@ -27,7 +30,7 @@ REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 def send(request: RemotingCommand) -> Resources:
-    """10, with long names."""
+    """10, and 370, with long names."""
     return _publish(request.ext_fields, "topic")
 
 
@@ -50,6 +53,31 @@ def pull(request: RemotingCommand) -> Resources:
     """11, 361, and the offsets of a group: 14, 15."""
     fields = request.ext_fields
     return _subscribe(fields.get("consumerGroup"), fields.get("topic"))
+
+
+def popped(request: RemotingCommand) -> Resources:
+    """200050 to 200055: a pop retry topic stands for the topic that it is of."""
+    group, topic = (request.ext_fields.get(name) for name in ("consumerGroup", "topic"))
+    if group is not None and topic is not None:
+        topic = parse_normal_topic(topic, group)
+    return _subscribe(group, topic)
+
+
+def batch_ack(request: RemotingCommand) -> Resources:
+    """200151: every group and topic of its entries."""
+    resources: Resources = {}
+    if request.body:
+        for entry in BatchAckMessageRequestBody.from_json_bytes(request.body).acks:
+            resources |= _subscribe(entry.consumer_group, entry.topic)
+    return resources
+
+
+def assignment(request: RemotingCommand) -> Resources:
+    """400."""
+    if not request.body:
+        return {}
+    body = QueryAssignmentRequestBody.from_json_bytes(request.body)
+    return _subscribe(body.consumer_group or None, body.topic or None)
 
 
 def send_back(request: RemotingCommand) -> Resources:

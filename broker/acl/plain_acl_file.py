@@ -134,6 +134,8 @@ def _compose(text: str, name: str) -> yaml.Node | None:
         raise ConfigError([f"{name}{line}: not YAML: {error.problem}"]) from error
     except yaml.YAMLError as error:
         raise ConfigError([f"{name}: not YAML: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{name}: nested too deeply"]) from error
 
 
 @dataclass(frozen=True, slots=True)

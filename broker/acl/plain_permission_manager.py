@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +40,7 @@ from broker.acl.plain_acl_file import (
 )
 from conf.atomic_file import backup_path, write_atomic
 from conf.errors import ConfigError
+from conf.file_permissions import without_others
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.address_patterns import parse_pattern
@@ -224,6 +224,7 @@ class PlainPermissionManager:
             if not file.path.is_file() or file.path.read_bytes() != file.text.encode():
                 self._write_text(file)
         for path in stamps_of(self._conf).keys() - {file.path for file in files}:
+            path.chmod(_mode_of(path))
             os.replace(path, backup_path(path))
             log.warning("%s: not on the master: moved to %s", path, backup_path(path))
 
@@ -286,8 +287,9 @@ def read_files_or_none(conf: Path) -> tuple[AclFile, ...] | None:
 
 
 def _mode_of(path: Path) -> int:
+    """What an operator chose for the file, but nothing for other users of the machine."""
     try:
-        return stat.S_IMODE(path.stat().st_mode)
+        return without_others(path.stat().st_mode)
     except FileNotFoundError:
         return _OWNER_ONLY
 

@@ -5,9 +5,8 @@ with its real topic and queue in two properties; when it is due it is appended a
 topic. Follows the put of delayed messages in CommitLog.asyncPutMessage and
 TransactionalMessageBridge.parseHalfMessageInner of RocketMQ.
 
-Delays of 5.x that name a time instead of a level (TIMER_...) are rejected everywhere, as by
-RocketMQ 5.3.3 with the timer wheel disabled: if they were stored unchanged, they would be delivered
-at once.
+Delays of 5.x that name a time instead of a level (TIMER_...) are the business of broker/timer; only
+their properties are known here, since a delay level goes before them.
 """
 
 from __future__ import annotations
@@ -28,10 +27,12 @@ REAL_QUEUE_ID: Final = "REAL_QID"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
 TIMER_MARK: Final = "TIMER_DE"
 """Occurs in the properties of every message with a 5.x delay."""
-_TIMER_PROPERTIES: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
-_TIMER_OVER: Final = "TIMER_OUT_MS"
-"""Set on a message that a timer wheel has delivered: its delay is over."""
-_TIMER_REFUSAL: Final = "accurate timer message is not enabled, timerWheelEnable is false"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+"""Slot of a message in the timer topic; one that is not there and has it was delivered from it."""
+_TIMER_PROPERTIES: Final = (TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC)
 _LEVEL: Final = re.compile(r"[+-]?[0-9]{1,9}")
 _QUEUE_ID_DIGITS: Final = 9
 
@@ -65,12 +66,11 @@ def delay_level(properties: str, sys_flag: int, max_level: int) -> int:
     return max(0, min(int(text), max_level))
 
 
-def refuse_timer(properties: str) -> None:
-    """Raises RequestError for a message with a 5.x delay and no delay level."""
-    if TIMER_MARK not in properties or find_property(properties, _TIMER_OVER):
-        return
-    if any(find_property(properties, name) for name in _TIMER_PROPERTIES):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, _TIMER_REFUSAL)
+def asks_for_timer(properties: str) -> bool:
+    """Whether a message names the time of its delivery, and has not been delivered by a timer."""
+    if TIMER_MARK not in properties or find_property(properties, TIMER_OUT_MS):
+        return False
+    return any(find_property(properties, name) for name in _TIMER_PROPERTIES)
 
 
 def without_timer(properties: str) -> str:
@@ -97,7 +97,7 @@ def divert_delayed(
     """
     text = without_timer(without_property(properties, DELAY))
     text = append_pairs(text, f"{DELAY}\x01{level}")
-    return Diversion(SCHEDULE_TOPIC, level - 1, sys_flag, _with_home(text, topic, queue_id))
+    return Diversion(SCHEDULE_TOPIC, level - 1, sys_flag, with_home(text, topic, queue_id))
 
 
 def divert_half(topic: str, queue_id: int, sys_flag: int, properties: str) -> Diversion:
@@ -106,7 +106,7 @@ def divert_half(topic: str, queue_id: int, sys_flag: int, properties: str) -> Di
 
     A delay is dropped: diverting twice would lose the message's topic (as in RocketMQ).
     """
-    text = _with_home(without_property(properties, DELAY), topic, queue_id)
+    text = with_home(without_property(properties, DELAY), topic, queue_id)
     return Diversion(TRANS_HALF_TOPIC, 0, sys_flag & ~TRANSACTION_MASK, text)
 
 
@@ -119,6 +119,7 @@ def home_of(properties: bytes) -> tuple[str, int] | None:
     return str(topic, "utf-8", "replace"), int(queue_id)
 
 
-def _with_home(properties: str, topic: str, queue_id: int) -> str:
+def with_home(properties: str, topic: str, queue_id: int) -> str:
+    """`properties` with the real topic and queue of a diverted message."""
     text = without_property(without_property(properties, REAL_TOPIC), REAL_QUEUE_ID)
     return append_pairs(text, f"{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}")

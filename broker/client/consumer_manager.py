@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from broker.client.client_channel_info import ClientChannelInfo
 from ipc.clock import Clock
-from remoting.body.heartbeat import ConsumerData, MessageModel, SubscriptionData
+from remoting.body.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from remoting.command_custom_header import encode_header
 from remoting.headers.consumer import NotifyConsumerIdsChangedRequestHeader
 from remoting.remoting_command import RemotingCommand
@@ -174,6 +174,16 @@ class ConsumerManager:
         """Whether the group's latest heartbeat said BROADCASTING."""
         info = self._groups.get(group)
         return info is not None and info.message_model == MessageModel.BROADCASTING
+
+    def broadcast_client_id(self, group: str, connection: ConnectionLike) -> str | None:
+        """The client id behind `connection`, if the group is pushed to in broadcasting mode; asked
+        for every pull."""
+        info = self._groups.get(group)
+        if info is None or info.message_model != MessageModel.BROADCASTING:
+            return None
+        member = info.members.get(connection)
+        is_pushed = info.consume_type == ConsumeType.CONSUME_PASSIVELY
+        return member.client_id if member is not None and is_pushed else None
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """The group's subscription to `topic`, from its latest heartbeat."""

@@ -22,6 +22,7 @@ PULL_NUMBERS: Final = (
     "commitOffset",
     "suspendTimeoutMillis",
     "subVersion",
+    "requestSource",
 )
 
 
@@ -39,6 +40,9 @@ class PullHeader(msgspec.Struct, gc=False):
     subVersion: int = 0  # noqa: N815
     subscription: str | None = None
     expressionType: str | None = None  # noqa: N815
+    requestSource: int | None = None  # noqa: N815
+    proxyFrowardClientId: str | None = None  # noqa: N815
+    """5.x, written so: the client for which a proxy pulls."""
 
 
 class PullFrame(msgspec.Struct, gc=False):

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from ipc.clock import Clock
+from store.lmq_places import LMQ_PREFIX, is_lmq
 
 MINUTE_SAMPLING_MS: Final = 10_000
 HOUR_SAMPLING_MS: Final = 600_000
@@ -192,8 +193,17 @@ class StatsScheduler(Protocol):
 class BrokerStatsManager:
     """All statistics of this broker. Tables are changed under `_lock`, read without it."""
 
-    def __init__(self, clock: Clock, cluster_name: str, *, enable_detail_stat: bool = True) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        cluster_name: str,
+        *,
+        enable_detail_stat: bool = True,
+        joins_lmq: bool = False,
+    ) -> None:
+        """joins_lmq: light queues and groups (%LMQ%…) are counted together."""
         self._clock = clock
+        self._joins_lmq = joins_lmq
         self._enable_detail_stat = enable_detail_stat
         self._lock = threading.Lock()
         self._tables: dict[str, dict[str, StatsItem]] = {
@@ -203,6 +213,10 @@ class BrokerStatsManager:
         self.broker_get_nums = self.item(StatsName.BROKER_GET_NUMS, cluster_name)
 
     # -- counting -------------------------------------------------------------------------------
+
+    def shown_name(self, name: str) -> str:
+        """As which a topic or a group is counted (RocketMQ's LmqBrokerStatsManager)."""
+        return LMQ_PREFIX if self._joins_lmq and is_lmq(name) else name
 
     def item(self, name: StatsName, key: str) -> StatsItem:
         """The counter `key` of `name`, made if missing.
@@ -234,14 +248,15 @@ class BrokerStatsManager:
 
     def inc_group_get_latency(self, group: str, topic: str, queue_id: int, latency_ms: int) -> None:
         """How long a pull took in the broker."""
-        key = f"{topic}@{group}"
+        key = f"{self.shown_name(topic)}@{self.shown_name(group)}"
         if self._enable_detail_stat:
             key = f"{queue_id}@{key}"
         self.item(StatsName.GROUP_GET_LATENCY, key).add(latency_ms)
 
     def inc_send_back_nums(self, group: str, topic: str) -> None:
         """A consumer sent a message back (36)."""
-        self.item(StatsName.SNDBCK_PUT_NUMS, f"{topic}@{group}").add(1)
+        key = f"{self.shown_name(topic)}@{self.shown_name(group)}"
+        self.item(StatsName.SNDBCK_PUT_NUMS, key).add(1)
 
     def inc_queue_put(self, topic: str, queue_id: int, *, nums: int, size: int) -> None:
         """Queue-level puts; RocketMQ counts them for SCHEDULE_TOPIC_XXXX only."""
@@ -268,7 +283,8 @@ class BrokerStatsManager:
 
     def tps_group_get_nums(self, group: str, topic: str) -> float:
         """Messages per second that the group got from the topic in the last minute."""
-        found = self.find_stats_item(StatsName.GROUP_GET_NUMS, f"{topic}@{group}")
+        key = f"{self.shown_name(topic)}@{self.shown_name(group)}"
+        found = self.find_stats_item(StatsName.GROUP_GET_NUMS, key)
         return 0.0 if found is None else found.in_minute().tps
 
     # -- removing -----------------------------------------------------------------------------

@@ -95,8 +95,9 @@ class HotPathStats:
     def _count_put(self, topic: str, count: int, size: int, message_type: str) -> None:
         bound = self._put.get((topic, message_type))
         if bound is None:
-            series = self._metrics.series_in(topic, message_type)
-            bound = self._put[topic, message_type] = (self._stats.put_counters(topic), series)
+            shown = self._stats.shown_name(topic)
+            series = self._metrics.series_in(shown, message_type)
+            bound = self._put[topic, message_type] = (self._stats.put_counters(shown), series)
         counters, series = bound
         counters.nums.add(count, count)
         counters.size.add(size, count)
@@ -121,6 +122,7 @@ class HotPathStats:
     def add_put_failed(self) -> None:
         """The store rejected a send."""
         self._store_stats.put_failed_times += 1
+        self._values[self._metrics.refused_sends] += 1
 
     def add_get(self, group: str, topic: str, count: int, size: int) -> None:
         """`count` messages of `size` bytes were delivered to `group`; 0 for an empty pull."""
@@ -131,8 +133,9 @@ class HotPathStats:
             return
         bound = self._get.get((group, topic))
         if bound is None:
-            series = self._metrics.series_out(topic, group)
-            bound = self._get[group, topic] = (self._stats.get_counters(topic, group), series)
+            shown = self._stats.shown_name(topic), self._stats.shown_name(group)
+            series = self._metrics.series_out(*shown)
+            bound = self._get[group, topic] = (self._stats.get_counters(*shown), series)
         counters, series = bound
         counters.nums.add(count, 1)
         counters.size.add(size, 1)

@@ -27,7 +27,10 @@ from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlotsReader
 from store.control_slots import (
+    CHANGED_CHUNKS,
+    DIFFERING_CHUNKS,
     DISPATCHED_OFFSET,
+    EMERGENCY_BYTES,
     FENCE_COUNT,
     FENCED_BYTES,
     FLUSHED_OFFSET,
@@ -37,9 +40,15 @@ from store.control_slots import (
     QUEUE_UNITS_REBUILT,
     QUEUES_REBUILDING,
     RECORDS_LEFT_OUT,
+    REPAIRED_RANGES,
     RUNNING_FLAGS,
+    SCRUB_DAMAGED_RANGES,
+    SCRUB_PASS_ENDED_MS,
+    SCRUBBED_BYTES,
 )
+from store.disk_space import used_ratio
 from store.message_codec import fixed_size, read_store_timestamp
+from store.running_flags import RunningFlag
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +80,13 @@ class StorageFacts:
         except OSError as error:
             log.debug("%s: %s", self._root, error)
             return None
+
+    def used_ratios(self) -> dict[str, float]:
+        """Used share of the partition of each directory that may have its own, 0.0 to 1.0, as
+        retention sees it; without those that cannot be determined."""
+        paths = {"commitlog": self._commit_log_path, "store": self._root}
+        found = {name: used_ratio(path) for name, path in paths.items()}
+        return {name: ratio for name, ratio in found.items() if ratio >= 0}
 
     def oldest_message_ms(self, min_phy_offset: int) -> int | None:
         """Wall clock ms at which the oldest file's first record was stored; None if there is none.
@@ -129,8 +145,21 @@ class BrokerCollector:
         self._sources: Mapping[Metric, Callable[[], Rows]] = {
             table.STORE_OFFSET: self._offsets,
             table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
+            table.STORE_DISK_FULL: lambda: _one(
+                bool(self._counters[RUNNING_FLAGS] & RunningFlag.DISK_FULL)
+            ),
+            table.STORE_DISK_USED: lambda: [
+                ((name,), [ratio]) for name, ratio in self._storage.used_ratios().items()
+            ],
+            table.STORE_EMERGENCY_SPACE: lambda: self._counter(EMERGENCY_BYTES),
             table.STORE_FENCED_RANGES: lambda: _one(self._counters[FENCE_COUNT]),
             table.STORE_FENCED_BYTES: lambda: _one(self._counters[FENCED_BYTES]),
+            table.STORE_SCRUBBED: lambda: self._counter(SCRUBBED_BYTES),
+            table.STORE_SCRUB_PASS: lambda: _time(self._counters[SCRUB_PASS_ENDED_MS]),
+            table.STORE_SCRUB_DAMAGE: lambda: self._counter(SCRUB_DAMAGED_RANGES),
+            table.STORE_REPAIRED: lambda: self._counter(REPAIRED_RANGES),
+            table.STORE_CHANGED_CHUNKS: lambda: self._counter(CHANGED_CHUNKS),
+            table.STORE_DIFFERING_CHUNKS: lambda: self._counter(DIFFERING_CHUNKS),
             table.QUEUES_REBUILDING: lambda: self._counter(QUEUES_REBUILDING),
             table.QUEUE_UNITS_REBUILT: lambda: self._counter(QUEUE_UNITS_REBUILT),
             table.QUEUE_UNITS_LOST: lambda: self._counter(QUEUE_UNITS_LOST),
@@ -255,6 +284,11 @@ class BrokerCollector:
 
     def _process_restarts(self) -> Rows:
         return [((c.spec.name,), [float(c.restarts)]) for c in self._children()]
+
+
+def _time(wall_clock_ms: int) -> Rows:
+    """In seconds; nothing while it is 0."""
+    return _one(wall_clock_ms / 1000) if wall_clock_ms else []
 
 
 def _one(value: float) -> Rows:

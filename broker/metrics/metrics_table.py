@@ -115,6 +115,14 @@ HA_ACK_LATENCY: Final = Metric(
     (),
     (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )
+REFUSED_SENDS: Final = _counter(
+    "rocketmq_store_refused_sends_total",
+    "sends that were refused because the store accepts no writes",
+)
+FAILED_ACCEPTS: Final = _counter(
+    "rocketmq_remoting_failed_accepts_total",
+    "new connections that could not be accepted, for lack of descriptors or memory",
+)
 
 # -- counted by process `ha` -------------------------------------------------------------------
 
@@ -207,7 +215,43 @@ STORE_FENCED_RANGES: Final = _gauge(
 STORE_FENCED_BYTES: Final = _gauge(
     "rocketmq_store_fenced_bytes", "bytes of the commit log inside of damaged ranges"
 )
+STORE_SCRUBBED: Final = _counter(
+    "rocketmq_store_scrubbed_bytes_total",
+    "bytes of closed commit log files that were read again in search of damage",
+)
+STORE_SCRUB_PASS: Final = _gauge(
+    "rocketmq_store_scrub_pass_end_timestamp_seconds",
+    "when all closed commit log files had last been read again",
+)
+STORE_SCRUB_DAMAGE: Final = _counter(
+    "rocketmq_store_scrub_damaged_ranges_total",
+    "damaged ranges of the commit log that reading it again has found since the broker started",
+)
+STORE_REPAIRED: Final = _counter(
+    "rocketmq_store_repaired_ranges_total",
+    "ranges of the commit log that were repaired from a replica since the broker started",
+)
+STORE_CHANGED_CHUNKS: Final = _gauge(
+    "rocketmq_store_changed_chunks",
+    "chunks of the commit log whose bytes are not those that were read first",
+)
+STORE_DIFFERING_CHUNKS: Final = _gauge(
+    "rocketmq_store_differing_chunks",
+    "chunks of the commit log that differ from another broker's of the group",
+)
 STORE_WRITABLE: Final = _gauge("rocketmq_store_writable", "1 while the store accepts writes")
+STORE_DISK_FULL: Final = _gauge(
+    "rocketmq_store_disk_full", "1 while writes are refused because the disk is full"
+)
+STORE_DISK_USED: Final = _gauge(
+    "rocketmq_store_disk_used_ratio",
+    "used share (0 to 1) of the partition of the store, and of its commit log, in whole percent",
+    ("directory",),
+)
+STORE_EMERGENCY_SPACE: Final = _gauge(
+    "rocketmq_store_emergency_space_bytes",
+    "space that is reserved for a full disk (emergencyReservedBytes); 0: none, or in use",
+)
 QUEUES_REBUILDING: Final = _gauge(
     "rocketmq_store_queues_rebuilding",
     "consume queues with damaged units that are being rebuilt from the commit log",

@@ -61,6 +61,9 @@ class RemotingMetrics:
             code: slots.find(table.HA_SYNC_RESULT.name, (name,))
             for code, name in SYNC_RESULTS.items()
         }
+        self.refused_sends: Final = slots.find(table.REFUSED_SENDS.name, ())
+        """The slot of sends that the store refused."""
+        self._failed_accepts = slots.find(table.FAILED_ACCEPTS.name, ())
         self._ack = slots.find(table.HA_ACK_LATENCY.name, (), table.HA_ACK_LATENCY.size)
 
     # -- messages ------------------------------------------------------------------------------
@@ -96,6 +99,12 @@ class RemotingMetrics:
             for labels in self._slots.series(metric.name):
                 if labels[0] not in topics or labels[1] not in groups:
                     hide(metric.name, labels)
+
+    # -- connections ---------------------------------------------------------------------------
+
+    def accept_failed(self) -> None:
+        """Count a connection that could not be accepted; loop thread."""
+        self.values[self._failed_accepts] += 1
 
     # -- responses -------------------------------------------------------------------------------
 

@@ -34,6 +34,20 @@ class PoolInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimerInfo:
+    """How the timers get on; zeros with timerWheelEnable=false, as in RocketMQ."""
+
+    read_behind_ms: int = 0
+    """Now minus the slot that is delivered next."""
+    offset_behind: int = 0
+    """Messages of the timer topic that are not in the wheel yet."""
+    waiting: int = 0
+    """Messages in the wheel."""
+    enqueue_tps: float = 0.0
+    dequeue_tps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeInfo:
     """Values at one moment. Times in ms, sizes and offsets in bytes."""
 
@@ -60,6 +74,7 @@ class RuntimeInfo:
     fenced_bytes: int = 0
     schedule_offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Delay level to (delivered offset, max offset of its queue)."""
+    timers: TimerInfo = field(default_factory=TimerInfo)
     broker_active: bool = True
     resync_backups: tuple[str, ...] = ()
     """Names of what re-syncs of this store moved aside, the oldest first."""
@@ -80,6 +95,7 @@ def runtime_table(info: RuntimeInfo, totals: BrokerStats) -> dict[str, str]:
         **_totals(totals),
         **_pools(info),
         **_store(info),
+        **_timers(info.timers),
         "brokerVersionDesc": version_name(CURRENT_VERSION),
         "brokerVersion": str(CURRENT_VERSION),
         "startAcceptSendRequestTimeStamp": str(info.start_accept_send_request_timestamp_ms),
@@ -159,6 +175,17 @@ def _store(info: RuntimeInfo) -> dict[str, str]:
             f"scheduleMessageOffset_{level}": f"{delivered},{max_offset}"
             for level, (delivered, max_offset) in sorted(info.schedule_offsets.items())
         },
+    }
+
+
+def _timers(timers: TimerInfo) -> dict[str, str]:
+    """Of 5.x."""
+    return {
+        "timerReadBehind": str(timers.read_behind_ms // 1000),
+        "timerOffsetBehind": str(timers.offset_behind),
+        "timerCongestNum": str(timers.waiting),
+        "timerEnqueueTps": java_double(timers.enqueue_tps),
+        "timerDequeueTps": java_double(timers.dequeue_tps),
     }
 
 

@@ -19,6 +19,7 @@ from broker.json_config_manager import JsonConfigManager
 from remoting.body.consumer_offset import ConsumerOffsetSerializeWrapper
 from remoting.body.data_version import DataVersion
 from remoting.remoting_serializable import IntKeyMap, dumps_java
+from store.lmq_places import LMQ_QUEUE_ID
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +30,18 @@ OffsetTable = Mapping[str, Mapping[int, int]]
 
 
 class ConsumerOffsetManager(JsonConfigManager):
-    """Offsets by topic@group and queue id."""
+    """Offsets by topic@group and queue id.
+
+    Many methods because every change of the one table is made here.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._lock = threading.Lock()
         self._table: dict[str, dict[int, int]] = {}
+        self._resets: dict[tuple[str, str, int], int] = {}
+        """(group, topic, queue id) to the offset that the next pull is told to go on from; in
+        memory only, as in RocketMQ."""
 
     # -- hot path -------------------------------------------------------------------------------
 
@@ -64,6 +71,23 @@ class ConsumerOffsetManager(JsonConfigManager):
         """The stored offset, or None (Java: -1)."""
         queues = self._table.get(f"{topic}@{group}")
         return None if queues is None else queues.get(queue_id)
+
+    def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The reset offset of a queue, which is told once (Java: queryThenEraseResetOffset)."""
+        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+
+    # -- server-side reset ----------------------------------------------------------------------
+
+    def assign_reset_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """The group goes on from `offset` in a queue: stored, and told to its next pull there."""
+        self._resets[group, topic, queue_id] = offset
+        self.commit_offset(remote, group, topic, queue_id, offset)
+
+    def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether the group has not been told of a reset yet: what it commits is out of date."""
+        return (group, topic, queue_id) in self._resets
 
     # -- other reads ----------------------------------------------------------------------------
 
@@ -124,6 +148,9 @@ class ConsumerOffsetManager(JsonConfigManager):
             gone = [f"{topic}@{group}" for topic, group in self.pairs() if matches(topic, group)]
             for key in gone:
                 del self._table[key]
+            for reset in list(self._resets):
+                if matches(reset[1], reset[0]):
+                    self._resets.pop(reset, None)
             if gone:
                 self.mark_changed()
                 log.warning("%s: offsets removed: %s", what, gone)
@@ -238,10 +265,13 @@ def merged_offset(stored: int | None, master: int, seen: int | None) -> int:
 
 
 def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
-    """The offsetTable of a consumerOffset.json or a reply to 43; 5.x members are ignored.
+    """The offsetTable of a consumerOffset.json or a reply to 43, with the light groups' offsets in
+    queue 0; 5.x members are ignored.
 
     Raises ValueError naming what is wrong: a table that is missing is not an empty one.
     """
     if value.get("offsetTable") is None:
         raise ValueError("has no offsetTable")
-    return ConsumerOffsetSerializeWrapper.from_json(value).offset_table
+    wrapper = ConsumerOffsetSerializeWrapper.from_json(value)
+    light = wrapper.lmq_offset_table or {}
+    return wrapper.offset_table | {key: {LMQ_QUEUE_ID: at} for key, at in light.items()}

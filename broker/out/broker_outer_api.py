@@ -1,4 +1,4 @@
-"""BrokerOuterAPI: requests to the name servers (103, 104, 106, 322) and to the other brokers of the
+"""BrokerOuterAPI: requests to the name servers (103 to 106, 322) and to the other brokers of the
 group (21, 43, 45, 201).
 
 Called by the scheduled executor and admin threads. A call to the name servers goes to all of them
@@ -14,15 +14,15 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.register_broker import RegisterBrokerBody, body_crc32
-from remoting.body.route import ClusterInfo
+from remoting.body.route import ClusterInfo, TopicRouteData
 from remoting.body.topic_config import TopicConfigSerializeWrapper
 from remoting.command_custom_header import decode_header, encode_header
-from remoting.errors import RequestError
+from remoting.errors import RemotingError, RequestError
 from remoting.headers.broker import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
@@ -30,6 +30,7 @@ from remoting.headers.broker import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
+from remoting.headers.namesrv import GetRouteInfoRequestHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -38,6 +39,8 @@ from remoting.response_table import ResponseCallback
 log = logging.getLogger(__name__)
 
 UNREGISTER_TIMEOUT_MS: Final = 3_000
+LOG_END_FIELD: Final = "maxPhyOffset"
+"""Ours, in an answer to 60: the end of the master's log."""
 CLUSTER_INFO_TIMEOUT_MS: Final = 2_000
 """Short, since unknown peers of the HA port wait for this response."""
 _GRACE_MS: Final = 500
@@ -100,6 +103,13 @@ class RegisterBrokerResult:
     ha_server_addr: str | None
     order_topics: Mapping[str, str] | None
     """Topic to "broker:queues;..."; None if the name server has no such table."""
+
+
+class TimerCheckPointAnswer(NamedTuple):
+    """A master's timer check point (56 bytes), and the end of its log then; 0: it did not say."""
+
+    body: bytes
+    log_end: int
 
 
 def parse_name_servers(text: str | None) -> list[str]:
@@ -224,9 +234,27 @@ class BrokerOuterAPI:
                 self._failed(code, name_server, error)
         return infos
 
+    def get_topic_route(self, topic: str, timeout_ms: int) -> TopicRouteData | None:
+        """105 to the name servers, one after the other until one knows the topic; None: none."""
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        for name_server in self._name_servers:
+            command = RemotingCommand.request(
+                code, encode_header(GetRouteInfoRequestHeader(topic=topic))
+            )
+            try:
+                response = self._client.invoke_sync(name_server, command, timeout_ms)
+                if response.code == ResponseCode.SUCCESS:
+                    self._succeeded(code, name_server)
+                    return TopicRouteData.from_json_bytes(response.body)
+                if response.code != ResponseCode.TOPIC_NOT_EXIST:
+                    self._failed(code, name_server, f"code {response.code}, {response.remark}")
+            except (RemotingError, RequestError) as error:
+                self._failed(code, name_server, error)
+        return None
+
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """21, 43, 45 or 201 to the broker at "ip:port"; returns the body, None if it has no such
-        table.
+        """21, 43, 45, 201 or 402 to the broker at "ip:port"; returns the body, None if it has no
+        such table.
 
         Raises RemotingError, and BrokerAnswerError for any response without a table.
         """
@@ -239,6 +267,18 @@ class BrokerOuterAPI:
                 f"{len(response.body)} bytes, remark {response.remark}"
             )
         return response.body
+
+    def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
+        """60 to the broker at "ip:port". Raises RemotingError, BrokerAnswerError."""
+        code = RequestCode.GET_TIMER_CHECK_POINT
+        response = self._client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerAnswerError(
+                f"{broker}: {code.name} answered with code {response.code}, remark "
+                f"{response.remark}"
+            )
+        end = response.ext_fields.get(LOG_END_FIELD, "0")
+        return TimerCheckPointAnswer(response.body, int(end) if end.isdecimal() else 0)
 
     # -- one request to all name servers ---------------------------------------------------------
 

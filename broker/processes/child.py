@@ -1,12 +1,14 @@
 """Common startup and shutdown of the child processes: boot information, title, signals, parent
 watch.
 
-Runs on the child's main thread. A child is a fresh interpreter. Everything it inherits
-(descriptors, settings) is described by a JSON text in a memfd whose number is its only argument.
+Runs on the child's main thread. A child is forked by the supervisor or a fresh interpreter.
+Everything it inherits (descriptors, settings) is described by a JSON text in a memfd; a fresh
+interpreter has its number as its only argument.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import gc
@@ -32,6 +34,7 @@ from ipc.command_channel import CommandServer
 from ipc.control_page import ControlPage, ProcessIndex
 from ipc.metric_slots import MAX_SERIES, MetricSlots
 from store.control_slots import STORE_STATE, StoreState
+from store.disk_fault_hooks import install_disk_faults
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +86,11 @@ class Child:
         return socket.socket(fileno=table[name])
 
     def say(self, text: str) -> None:
-        """Print one line for the user who started the broker; stderr is the supervisor's."""
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+        """Print one line for the user who started the broker; stderr is the supervisor's. One that
+        cannot be written is dropped."""
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
     def wait_for_store(self) -> bool:
         """Send heartbeats until the store is ready; False if asked to stop before that."""
@@ -115,9 +120,12 @@ class Child:
             function()
 
     def install(self) -> None:
-        """Title, logging, signals, parent watch, collector settings."""
+        """Title, logging, disk faults of mqchaos, signals, parent watch, collector settings."""
         setproctitle.setproctitle(f"mqbroker: {self.boot.name}")
         configure_logging(self.boot.name, self.boot.log_dir)
+        warning = install_disk_faults(os.environ)
+        if warning is not None:
+            log.critical(warning)
         faulthandler.enable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._handle_stop)
@@ -172,17 +180,17 @@ def _die_with_parent(boot: BootInfo) -> None:
         raise SystemExit(EXIT_CANNOT_BOOT)
 
 
-def read_boot_info() -> BootInfo:
-    """The boot information of this process: argument 1 is the number of a memfd."""
-    fd = int(sys.argv[1])
+def read_boot_info(fd: int) -> BootInfo:
+    """The boot information of this process, from its memfd."""
     size = os.fstat(fd).st_size
     return msgspec.json.decode(os.pread(fd, size, 0), type=BootInfo)
 
 
-def run_child(main: Callable[[Child], None]) -> None:
-    """Run `main` as a child process. This is the service guard: an unexpected exception is logged
-    once and ends the process; the supervisor restarts it and recovery repairs the files."""
-    child = Child(read_boot_info())
+def run_child(main: Callable[[Child], None], boot_fd: int | None = None) -> None:
+    """Run `main` as a child process; boot_fd: the process's first argument if not given. This is
+    the service guard: an unexpected exception is logged once and ends the process; the supervisor
+    restarts it and recovery repairs the files."""
+    child = Child(read_boot_info(int(sys.argv[1]) if boot_fd is None else boot_fd))
     child.install()
     try:
         main(child)

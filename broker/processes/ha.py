@@ -18,7 +18,8 @@ from broker.processes.child import Child, ring_nobody, run_child
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_REOPEN
 from broker.supervisor.process_end import service_guard
-from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
+from ha.control_slots import REPLICA_COUNT, REPLICA_FLUSHED_OFFSET, REPLICATED_OFFSET
+from ha.ha_config import HaAckLevel
 from ha.ha_service import Bells, HAService
 from ha.handshake import OwnIdentity
 from ha.inspection import Inspection, Verdict
@@ -27,7 +28,7 @@ from ha.replica_memory import ReplicaMemory
 from ha.shared_secret import SharedSecretError, read_shared_secret
 from ha.transport import HaTlsError
 from ha.write_socket_service import LogSource
-from ipc.clock import SystemClock
+from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader
@@ -160,9 +161,10 @@ class LinkReporter(ServiceThread):
 def main(child: Child) -> None:
     """Replicate until stopped."""
     options = StartupOptions.from_settings(child.boot.settings)
-    clock = SystemClock()
+    clock = process_clock()
     counters = child.page.counters
-    counters[REPLICA_COUNT] = counters[REPLICATED_OFFSET] = 0  # A predecessor's word.
+    for slot in (REPLICA_COUNT, REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET):
+        counters[slot] = 0  # A predecessor's word.
     others = BrokerProcesses(child, options, clock)
     if not child.wait_for_store():
         return
@@ -258,6 +260,7 @@ def _own_identity(options: StartupOptions) -> OwnIdentity:
         broker.broker_id,
         f"{broker.broker_ip1}:{options.server.listen_port}",
         read_shared_secret(options.ha.ha_shared_secret_file),
+        reports_flushed=options.ha.ha_ack_level is HaAckLevel.flushed,
     )
 
 

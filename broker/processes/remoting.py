@@ -19,7 +19,7 @@ from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.wiring.process_resources import ProcessResources
-from ipc.clock import SystemClock
+from ipc.clock import process_clock
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def main(child: Child) -> None:
             queue_table_fd=child.boot.queue_table_fd,
             bells={name: child.bell(name) for name in ("store", "remoting", "ha")},
             channels={name: child.socket("channel", name) for name in _CHANNELS},
-            clock=SystemClock(),
+            clock=process_clock(),
             metric_slots=child.metrics,
             config_file=Path(child.boot.config_file) if child.boot.config_file else None,
             changed=child.changed_settings,

@@ -18,7 +18,7 @@ from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
 from broker.supervisor.process_end import EXIT_FAILED, end_process, service_guard
 from conf.config_loader import update
 from ha.ha_config import HaAckLevel
-from ipc.clock import SystemClock
+from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import Arguments, CommandHandler, CommandServer
 from store.clean_commit_log_service import RetentionRules
 from store.default_message_store import DefaultMessageStore
@@ -33,7 +33,7 @@ _COMMAND_TIME_MS: Final = 3_000
 def main(child: Child) -> None:
     """Serve the store until stopped."""
     options = StartupOptions.from_settings(child.settings())
-    clock = SystemClock()
+    clock = process_clock()
     readers = child.bell("remoting")
     # On a master, process `ha` does not wait for flushes or allocations.
     is_slave = options.store.is_slave
@@ -93,8 +93,26 @@ def _handlers(
         return {}
 
     def repair_log(arguments: Arguments) -> Arguments:
-        source = Path(arguments["source"])
-        store.log_repair.put_back(arguments["start"], arguments["end"], source)
+        start, end, source = arguments["start"], arguments["end"], Path(arguments["source"])
+        if (reason := arguments.get("reason")) is None:
+            store.log_repair.put_back(start, end, source)
+        else:
+            store.log_repair.replace(start, end, source, reason)
+        return {}
+
+    def write_log_again(arguments: Arguments) -> Arguments:
+        store.log_repair.write_again(arguments["start"], arguments["end"])
+        store.scrub.recheck(arguments["start"])
+        return {}
+
+    def request_scrub(arguments: Arguments) -> Arguments:
+        return {"number": store.scrub.request_pass(arguments["bytes_per_second"])}
+
+    def scrub_status(_arguments: Arguments) -> Arguments:
+        return store.scrub.status()
+
+    def accept_digest(arguments: Arguments) -> Arguments:
+        store.scrubber.accept(arguments["start"], arguments["chunk"], arguments["digest"])
         return {}
 
     def change_retention(arguments: Arguments) -> Arguments:
@@ -113,6 +131,10 @@ def _handlers(
         "clean_consume_queue": clean_consume_queue,
         "clean_commit_log": clean_commit_log,
         "repair_log": repair_log,
+        "write_log_again": write_log_again,
+        "request_scrub": request_scrub,
+        "scrub_status": scrub_status,
+        "accept_digest": accept_digest,
     }
 
 

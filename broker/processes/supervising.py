@@ -2,17 +2,20 @@
 
 Runs on the supervisor's main thread. `open` takes the store's lock, binds every port and creates
 the shared memory, bells and channels; a failing step raises one clear error and undoes the others.
-`run` starts and monitors the children (broker/supervisor/supervisor.py). No policy, no message
-handling.
+`run` imports the children's modules, starts and monitors the children
+(broker/supervisor/supervisor.py). No policy, no message handling.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import logging
 import os
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +24,14 @@ from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
 from broker.metrics.supervisor_metrics import SupervisorMetrics
+from broker.processes.child import run_child
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import BootInfo
 from broker.supervisor.child_state import ChildSpec
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.listening_sockets import bind_listener, bind_remoting, own_address, port_of
-from broker.supervisor.supervisor import Supervisor
+from broker.supervisor.supervisor import NUMPY_ENVIRONMENT, Supervisor
 from conf.pid_file import remove_pid_file, write_pid_file
 from ipc.bell import Bell
 from ipc.clock import Clock
@@ -36,6 +40,7 @@ from ipc.control_page import ControlPage, ProcessIndex
 from ipc.metric_slots import MetricSlotsReader, create_metric_slots
 from ipc.queue_table import create_queue_table, reset_queue_table
 from store.control_slots import write_refusal
+from store.disk_fault_hooks import are_installed
 from store.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
@@ -64,6 +69,7 @@ class BrokerProcess:
         self._boot_line_printed = False
         self._refusal = ""
         self._dump: MetricsDump | None = None
+        self._metrics: SupervisorMetrics | None = None
 
     # -- open ----------------------------------------------------------------------------------
 
@@ -140,19 +146,25 @@ class BrokerProcess:
                 self._clock,
                 home=Path(__file__).resolve().parents[2],
                 hang_timeout_ms=self._options.supervisor.process_hang_timeout_millis,
+                on_started=self._begin_metrics,
                 on_tick=self._tick,
                 on_reopen=self._reset_queue_table,
                 on_stop=self._end_dump,
             )
-            collector = self._collector()
-            self._dump = self._begin_dump(collector)
-            metrics = SupervisorMetrics(self._listeners["metrics"], collector, self._options.broker)
-            metrics.start()
             try:
                 return self._supervisor.run()
             finally:
                 self._end_dump()
-                metrics.shutdown()
+                if self._metrics is not None:
+                    self._metrics.shutdown()
+
+    def _begin_metrics(self) -> None:
+        """The supervisor's other threads; none exists while it forks its children."""
+        collector = self._collector()
+        self._dump = self._begin_dump(collector)
+        listener = self._listeners["metrics"]
+        self._metrics = SupervisorMetrics(listener, collector, self._options.broker)
+        self._metrics.start()
 
     def _begin_dump(self, collector: BrokerCollector) -> MetricsDump | None:
         settings = dump_settings(self._options)
@@ -196,9 +208,11 @@ class BrokerProcess:
         self._report_write_refusal()
         if not self._boot_line_printed and self._page.counters[REMOTING_READY]:
             self._boot_line_printed = True
-            sys.stdout.write(self._boot_line() + "\n")
-            sys.stdout.flush()
             log.info("%s", self._boot_line())
+            # Its file may be on a full disk, its terminal gone: the broker serves all the same.
+            with contextlib.suppress(OSError):
+                sys.stdout.write(self._boot_line() + "\n")
+                sys.stdout.flush()
 
     def _report_write_refusal(self) -> None:
         """Say on stderr, too, why the store refuses writes, and when that is over."""
@@ -271,7 +285,7 @@ class BrokerProcess:
             *channel_fds.values(),
             *listen_fds.values(),
         )
-        return ChildSpec(name, index, _MODULES[index], boot, inherited)
+        return ChildSpec(name, index, _MODULES[index], boot, inherited, _entry(_MODULES[index]))
 
     def _child_settings(self) -> dict[str, str]:
         settings = self._options.child_settings()
@@ -279,3 +293,12 @@ class BrokerProcess:
         settings["haListenPort"] = str(port_of(self._listeners["ha"]))
         settings["namesrvAddr"] = self.namesrv_addresses
         return settings
+
+
+def _entry(module: str) -> Callable[[int], None] | None:
+    """What a forked child runs; its module is imported here, once for all children. None where each
+    process has to put disk faults in place itself."""
+    if are_installed():
+        return None
+    os.environ.update(NUMPY_ENVIRONMENT)
+    return functools.partial(run_child, importlib.import_module(module).main)

@@ -26,6 +26,7 @@ from remoting.body.client_connection import (
 )
 from remoting.body.heartbeat import QuerySubscriptionResponseBody
 from remoting.body.subscription_group_config import (
+    GroupForbidden,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
 )
@@ -37,6 +38,7 @@ from remoting.headers.admin import (
     GetProducerConnectionListRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
 )
 from remoting.language_code import language_name
 from remoting.remoting_command import RemotingCommand
@@ -49,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminGroupProcessor(TableProcessor):
-    """Codes 200, 201, 203, 204, 207, 328 and, for mqadmin of 5.x, 225, 345 and 352."""
+    """Codes 200, 201, 203, 204, 207, 328 and, of 5.x, 225, 345, 352 and 353."""
 
     def __init__(
         self,
@@ -75,6 +77,7 @@ class AdminGroupProcessor(TableProcessor):
                 RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producer_info,
                 RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
                 RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.query_subscription,
+                RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.update_and_get_forbidden,
             }
         )
         self.config = config
@@ -106,8 +109,7 @@ class AdminGroupProcessor(TableProcessor):
         names = [config.group_name for config in configs]
         log.info("groups %s: update requested by %s", names, connection.remote_address)
         self._check_names(configs)
-        saved = [self._groups.update(config) for config in configs]
-        require_saved(all(saved), f"the change of groups {', '.join(names)}")
+        require_saved(self._groups.update(*configs), f"the change of groups {', '.join(names)}")
         return request.response(ResponseCode.SUCCESS)
 
     def _check_names(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
@@ -129,6 +131,29 @@ class AdminGroupProcessor(TableProcessor):
         if config is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return request.response(ResponseCode.SUCCESS, body=config.to_json_bytes())
+
+    def update_and_get_forbidden(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """353 (5.x): forbid a group to read a topic, or let it again, and say which holds; without
+        `readable` only the latter."""
+        header = decode_header(UpdateGroupForbiddenRequestHeader, request.ext_fields)
+        group, topic = header.group, header.topic
+        if header.readable is not None:
+            refuse_on_slave(self._is_slave())
+            log.info(
+                "group %s: readable=%s for topic %s requested by %s",
+                group,
+                header.readable,
+                topic,
+                connection.remote_address,
+            )
+            saved = self._groups.update_readable(group, topic, header.readable)
+            require_saved(saved, f"what group {group} may read of topic {topic}")
+        body = GroupForbidden(
+            group=group, topic=topic, readable=self._groups.is_readable(group, topic)
+        )
+        return request.response(ResponseCode.SUCCESS, "", body=body.to_json_bytes())
 
     def delete_group(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """207: delete the group's settings, and its offsets if requested (4.x and 5.x use different

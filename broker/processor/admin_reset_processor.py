@@ -3,7 +3,9 @@
 Runs in the `admin` pool: finding an offset by time reads files. As in RocketMQ 4.9, this broker
 does not change its own table: the members drop the queues, wait, and commit the new offsets.
 mqadmin of 5.x can also reset a single queue (queueId, offset); there the offset is stored here if
-the group is not online. Follows resetOffset of AdminBrokerProcessor.
+the group is not online. With useServerSideResetOffset, as in 5.3, the offsets are stored here, and
+the next pull of each queue is told. Follows resetOffset and resetOffsetInner of
+AdminBrokerProcessor.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from broker.subscription.subscription_group_manager import SubscriptionGroupMana
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import ResetOffsetBody
+from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
 from remoting.headers.admin import ResetOffsetRequestHeader
@@ -51,7 +54,9 @@ class AdminResetProcessor(TableProcessor):
         queue_offsets: QueueOffsets,
         reader: MessageReader,
         is_slave: Callable[[], bool],
+        server_side: bool = False,
     ) -> None:
+        """server_side: useServerSideResetOffset."""
         super().__init__({RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset})
         self._broker_name = broker_name
         self._clients = clients
@@ -62,6 +67,7 @@ class AdminResetProcessor(TableProcessor):
         self._queue_offsets = queue_offsets
         self._reader = reader
         self._is_slave = is_slave
+        self._server_side = server_side
 
     def reset_offset(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """222: every write queue of a topic, or the one given by queueId; returns the new
@@ -76,13 +82,51 @@ class AdminResetProcessor(TableProcessor):
             header.is_force,
             connection.remote_address,
         )
-        if header.queue_id is not None and header.queue_id >= 0:
+        if self._server_side:
+            offsets = self._reset_here(connection, header)
+        elif header.queue_id is not None and header.queue_id >= 0:
             offsets = self._reset_queue(connection, header, header.queue_id)
         else:
             offsets = self._topic_offsets(header)
             self._send_reset(header, offsets, for_cpp=request.language == LanguageCode.CPP)
         body = ResetOffsetBody(offset_table=offsets)
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def _reset_here(
+        self, connection: ConnectionLike, header: ResetOffsetRequestHeader
+    ) -> dict[MessageQueue, int]:
+        """Store the offsets of one queue or of every read queue; their next pulls are told."""
+        topic, group = header.topic, header.group
+        config = self._check_exists(topic, group)
+        if header.queue_id is not None and header.queue_id >= 0:
+            self._check_queue(topic, group, header.queue_id)
+            found = {header.queue_id: self._wanted_offset(header, header.queue_id)}
+        else:
+            found = {
+                queue_id: self._offset_at(topic, queue_id, header.timestamp)
+                for queue_id in range(config.read_queue_nums)
+            }
+        if not found:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
+        for queue_id, offset in found.items():
+            self._consumer_offsets.assign_reset_offset(
+                connection.remote_address, group, topic, queue_id, offset
+            )
+        return {self._queue(topic, queue_id): offset for queue_id, offset in found.items()}
+
+    def _wanted_offset(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
+        """The offset that the header names (up to one behind the end, as in RocketMQ), or that of
+        its time."""
+        offset = header.offset
+        if offset is None or offset == _TO_THE_END:
+            return self._offset_at(header.topic, queue_id, header.timestamp)
+        low, high = self._queue_offsets.offsets(header.topic, queue_id)
+        if not low <= offset <= high + 1:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Target offset {offset} not in consume queue range [{low}-{high}]",
+            )
+        return offset
 
     def _topic_offsets(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
         """The offset of each queue at that time. Without force, the stored offset is kept unless
@@ -130,6 +174,16 @@ class AdminResetProcessor(TableProcessor):
         return offsets
 
     def _check_queue(self, topic: str, group: str, queue_id: int) -> None:
+        config = self._check_exists(topic, group)
+        if queue_id >= config.write_queue_nums:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Queue {queue_id} of topic {topic} does not exist: it has "
+                f"{config.write_queue_nums} write queues",
+            )
+
+    def _check_exists(self, topic: str, group: str) -> TopicConfig:
+        """Raises RequestError with the remarks of 5.3."""
         if self._is_slave():
             raise RequestError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
         config = self._topics.find(topic)
@@ -139,12 +193,7 @@ class AdminResetProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist"
             )
-        if queue_id >= config.write_queue_nums:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"Queue {queue_id} of topic {topic} does not exist: it has "
-                f"{config.write_queue_nums} write queues",
-            )
+        return config
 
     def _send_reset(
         self, header: ResetOffsetRequestHeader, offsets: dict[MessageQueue, int], *, for_cpp: bool
@@ -154,7 +203,7 @@ class AdminResetProcessor(TableProcessor):
         )
 
     def _offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        if timestamp_ms == _TO_THE_END:
+        if timestamp_ms == _TO_THE_END or (self._server_side and timestamp_ms < 0):
             return self._queue_offsets.offsets(topic, queue_id)[1]
         return self._reader.offset_by_timestamp(topic, queue_id, timestamp_ms)
 

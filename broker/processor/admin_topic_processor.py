@@ -25,7 +25,7 @@ from broker.processor.table_processor import TableProcessor, refuse_on_slave, re
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.store_protocols import QueueOffsets, StoreCommands
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics
-from broker.topic.topic_attributes import parse_changes
+from broker.topic.topic_attributes import check_message_type, parse_changes
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.client_connection import GroupList
 from remoting.body.message_queue import MessageQueue
@@ -120,6 +120,7 @@ class AdminTopicProcessor(TableProcessor):
             topic_sys_flag=header.topic_sys_flag or 0,
             attributes=parse_changes(header.attributes),
         )
+        self._check_message_types(config)
         with self._change_lock:
             require_saved(self._topics.update(config), f"topic {header.topic}")
         return request.response(ResponseCode.SUCCESS, "not set any response code")
@@ -135,11 +136,18 @@ class AdminTopicProcessor(TableProcessor):
         for name in names:
             validate_topic(name)
             self._system_topics.check_not_system(name)
+        self._check_message_types(*configs)
         with self._change_lock:
             # `order` is left out as in 17.
             saved = self._topics.update(*(replace(config, order=False) for config in configs))
         require_saved(saved, f"the change of topics {', '.join(names)}")
         return request.response(ResponseCode.SUCCESS)
+
+    def _check_message_types(self, *configs: TopicConfig) -> None:
+        for config in configs:
+            check_message_type(
+                config.attributes, enable_mixed=self.config.enable_mixed_message_type
+            )
 
     def delete_topic(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """215: delete the topic, its consume queues and its consumer offsets. mqadmin tells the

@@ -88,6 +88,17 @@ class ConsumerManageProcessor(TableProcessor):
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if self._consumer_offsets.query_offset(group, topic, queue_id) is None:
             self._check_exists(group, topic, queue_id)
+        if self._consumer_offsets.has_offset_reset(group, topic, queue_id):
+            log.info(
+                "group %s, topic %s, queue %s: %s is not committed, the offset was reset",
+                group,
+                topic,
+                queue_id,
+                header.commit_offset,
+            )
+            return request.response(
+                ResponseCode.SUCCESS, "Offset has been previously reset", ext_fields={}
+            )
         self._consumer_offsets.commit_offset(
             connection.remote_address, group, topic, queue_id, header.commit_offset
         )

@@ -19,11 +19,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from broker.append.append_queue import AppendQueue
-from broker.append.diverted_messages import home_of, refuse_timer
+from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import MessageReader
+from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
@@ -79,6 +80,7 @@ class EndTransactionParts:
     append_queue: AppendQueue
     reader: MessageReader
     halves: HalfMessageStates
+    timers: TimerHook
     find_topic: FindTopic
     waiters: DurabilityWaiters
     stats: PutStats
@@ -208,7 +210,6 @@ class EndTransactionProcessor(TableProcessor):
         if decision == TRANSACTION_ROLLBACK:
             self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
             return None
-        refuse_timer(str(half.properties, "utf-8", "surrogateescape"))
         home = home_of(half.properties)
         if home is None:
             raise RequestError(
@@ -217,7 +218,8 @@ class EndTransactionProcessor(TableProcessor):
                 "belongs to (REAL_TOPIC, REAL_QID); it cannot be committed, roll it back",
             )
         record = commit_record(half, home[1], self._log.store_host_flag)
-        self._parts.on_loop(lambda: self._commit(asked, half, home[0], record))
+        topic, record = self._parts.timers.divert_record(home[0], record)
+        self._parts.on_loop(lambda: self._commit(asked, half, home[0], topic, record))
         return None
 
     def resume_check_half_message(
@@ -273,9 +275,11 @@ class EndTransactionProcessor(TableProcessor):
 
     # -- on the loop ---------------------------------------------------------------------------
 
-    def _commit(self, asked: _Request, half: Message, topic: str, record: Record) -> None:
+    def _commit(
+        self, asked: _Request, half: Message, topic: str, stored_in: str, record: Record
+    ) -> None:
         try:
-            entry = self._log.topic(topic)
+            entry = self._log.topic(stored_in)
         except MessageIllegalError as error:
             self.answer(asked, ResponseCode.MESSAGE_ILLEGAL, str(error))
             return

@@ -8,6 +8,7 @@ whose expression cannot be compiled, such a pull is rejected here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from broker.filter.filter_factory import FilterFactory, is_tag_type
@@ -22,9 +23,18 @@ from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.errors import RequestError
+from remoting.headers.pull_message import ForbiddenType
 from remoting.response_code import ResponseCode
 
 _PARSE_FAILED: Final = "parse the consumer's subscription failed"
+
+IsReadable = Callable[[str, str], bool]
+"""Whether a group may read a topic."""
+
+
+def forbidden(kind: ForbiddenType, remark: str) -> RequestError:
+    """The error of a pull without permission; as 5.x it says what of it denies that."""
+    return RequestError(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(int(kind))})
 
 
 class PullConsumers(Protocol):
@@ -69,12 +79,14 @@ class PullSubscriptions:
         self,
         consumers: PullConsumers,
         filters: PullFilters,
+        is_readable: IsReadable,
         *,
         enable_property_filter: bool,
         filter_support_retry: bool,
     ) -> None:
         self._consumers = consumers
         self._filters = filters
+        self._is_readable = is_readable
         self._enable_property_filter = enable_property_filter
         self._filter_support_retry = filter_support_retry
         self._tags = TagExpressions()
@@ -128,9 +140,14 @@ class PullSubscriptions:
                 ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist: {name}"
             )
         if not group.consume_broadcast_enable and self._consumers.is_broadcasting(name):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
+            raise forbidden(
+                ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN,
                 f"the consumer group[{name}] can not consume by broadcast way",
+            )
+        if not self._is_readable(name, header.topic):
+            raise forbidden(
+                ForbiddenType.SUBSCRIPTION_FORBIDDEN,
+                f"the consumer group[{name}] is forbidden for topic[{header.topic}]",
             )
         subscription = self._consumers.find_subscription(name, header.topic)
         if subscription is None:

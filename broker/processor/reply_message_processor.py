@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.append.append_queue import AppendQueue
-from broker.append.diverted_messages import refuse_timer
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, without_property
 from broker.processor.table_processor import TableProcessor
+from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.table_protocols import PutStats, SentTopics
 from ipc.clock import Clock
@@ -65,6 +65,7 @@ class ReplyParts:
     """The collaborators of the processor."""
 
     commit_log: CommitLog
+    timers: TimerHook
     append_queue: AppendQueue
     waiters: DurabilityWaiters
     topics: SentTopics
@@ -182,7 +183,7 @@ class ReplyMessageProcessor(TableProcessor):
                 f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has "
                 f"{queues} queues, producer {connection.remote_address}",
             )
-        refuse_timer(header.properties or "")
+        self._parts.timers.refuse(header.properties or "", "a reply")
         properties = len((header.properties or "").encode())
         size = len(request.body)
         if properties > PROPERTIES_LIMIT or size > self._settings.max_message_size:

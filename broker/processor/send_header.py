@@ -47,6 +47,8 @@ class SendHeader(msgspec.Struct, gc=False):
     k: bool = False
     l: int | None = None  # noqa: E741
     m: bool = False
+    reportDurability: str = ""  # noqa: N815
+    """remoting/headers/durability.py"""
 
 
 class SendFrame(msgspec.Struct, gc=False):

@@ -22,9 +22,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import TIMER_MARK, is_half
-from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.header_numbers import plain_numbers
@@ -38,18 +39,22 @@ from broker.processor.send_header import (
 from broker.processor.send_records import (
     FIFO_PROPERTY,
     HOST_BITS,
+    LMQ_MARK,
     PeerHost,
     SendRecords,
     SendTopic,
     StoredSend,
 )
+from broker.timer.recall_message_handle import recall_handle_field
+from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
-from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
+from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
 from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import Connection
 from remoting.errors import HeaderError, RequestError
 from remoting.frame import JsonAnswer
+from remoting.headers.durability import asks_for_durability
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
@@ -192,9 +197,13 @@ class SendMessageProcessor:
         stats: SendStats,
         why_not_writable: Callable[[], str],
         new_topics: HeldForTopics,
+        durability: AchievedDurability,
+        timers: TimerHook,
     ) -> None:
+        self._durability = durability
         self._settings = settings
         self._log = commit_log
+        self._dispatches_lmq = commit_log.lmq is not None
         self._append_queue = append_queue
         self._held = append_queue.held
         self._topics_config = topics
@@ -202,6 +211,7 @@ class SendMessageProcessor:
             commit_log,
             topics,
             find_group,
+            timers,
             cluster_name=settings.cluster_name,
             max_delay_level=settings.max_delay_level,
             reject_transactions=settings.reject_transactions,
@@ -243,12 +253,16 @@ class SendMessageProcessor:
         topic = self._topics.get(fields.b)
         if topic is None or fields.m or fields.f & TRANSACTION_MASK or frame.flag or self._held:
             return False
+        if fields.reportDurability:
+            return False
         queue_id = topic.queue_ids.get(fields.e)
         if queue_id is None:
             queue_id = topic.find_queue_id(fields.e)
             if queue_id is None:
                 return False
         text = fields.i
+        if self._dispatches_lmq and LMQ_MARK in text:
+            return False
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
             return False
         if not self._log.writable:
@@ -510,28 +524,39 @@ class SendMessageProcessor:
         unique_key = find_unique_key(send.header.i)
         if unique_key:
             fields["transactionId"] = unique_key
+            if send.stored.topic.name == TIMER_TOPIC:
+                record, name = send.stored.records[0], self._settings.broker_name
+                fields |= recall_handle_field(send.header.b, name, record.properties)
         response = request.response(ResponseCode.SUCCESS, None, fields)
+        answer: Answer = partial(_answer, send.connection, response)
+        if asks_for_durability(request.ext_fields):
+            end = self._log.position
+            answer = partial(self._answer_with_durability, send.connection, response, end)
         waits = find_property(send.header.i, "WAIT") != "false"
         if not self._waiters.active or not waits:
-            send.connection.send_command(response)
+            answer(ResponseCode.SUCCESS)
             self._count_answer(send, ResponseCode.SUCCESS)
         elif send.came_ns:
-            late = partial(self._answer_late, send.connection, response, request.code, send.came_ns)
+            late = partial(self._answer_late, answer, request.code, send.came_ns)
             self._waiters.add(self._log.position, late, None)
         else:
-            answer = partial(_answer, send.connection, response)
             self._waiters.add(self._log.position, answer, request.code)
 
-    def _answer_late(
+    def _answer_with_durability(
         self,
         connection: Connection,
         response: RemotingCommand,
-        request_code: int,
-        came_ns: int,
+        end_offset: int,
         code: ResponseCode,
     ) -> None:
-        """A send that waited before it was placed: counted with its whole waiting time."""
+        response.ext_fields.update(self._durability.fields(end_offset))
         _answer(connection, response, code)
+
+    def _answer_late(
+        self, answer: Answer, request_code: int, came_ns: int, code: ResponseCode
+    ) -> None:
+        """A send that waited before it was placed: counted with its whole waiting time."""
+        answer(code)
         self._stats.add_timed_answer(request_code, code, came_ns)
 
     def _count_answer(self, send: _SendAppend, code: ResponseCode) -> None:

@@ -1,7 +1,7 @@
 """SendRecords: builds the records of a send on the general path.
 
 Used by SendMessageProcessor on the loop thread of `remoting`. Turns a validated send into records
-of one topic: a message without retries left goes to the dead-letter queue, a delayed or half
+of one topic: a message without retries left goes to the dead-letter queue, a delayed, timer or half
 message to a system topic first, and a batch becomes one record per message. It appends nothing to
 the log. Follows handleRetryAndDLQ and sendMessage of RocketMQ's SendMessageProcessor.
 """
@@ -14,11 +14,11 @@ from typing import Final
 
 from broker.append.diverted_messages import (
     Diversion,
+    asks_for_timer,
     delay_level,
     divert_delayed,
     divert_half,
     is_half,
-    refuse_timer,
     without_timer,
 )
 from broker.append.send_properties import (
@@ -32,10 +32,12 @@ from broker.processor.consumer_send_msg_back_processor import (
     LEAST_VERSION_WITH_RECONSUME_LIMIT,
 )
 from broker.processor.send_header import SendHeader
+from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
     PERM_READ_WRITE,
     RETRY_GROUP_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     TRANS_HALF_TOPIC,
     dlq_topic,
 )
@@ -46,6 +48,8 @@ from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
 from store.batch_codec import iterate_batch
 from store.commit_log import CommitLog, Record, TopicLog
+from store.lmq_dispatch import grown_size, named_queues
+from store.lmq_places import is_lmq_name
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -57,7 +61,14 @@ from store.message_properties import PROPERTIES_LIMIT
 HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 """Set by RocketMQ's clients on ordered (FIFO) messages."""
+LMQ_MARK: Final = "INNER_MULTI_DISPATCH\x01"
+"""Begins the property that names light queues."""
+_LMQ_NUM_EXCEEDED: Final = (
+    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq "
+    "consumeQueue num exceed maxLmqConsumeQueueNum config num, default limit 2w."
+)
 _HALF_QUEUES: Final = 1
+_DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 _MULTI_TAGS: Final = 0x2
 _QUEUE_ID_DIGITS: Final = 10
 
@@ -116,6 +127,7 @@ class SendRecords:
         commit_log: CommitLog,
         topics: OwnTopics,
         find_group: FindGroup,
+        timers: TimerHook,
         *,
         cluster_name: str,
         max_delay_level: int,
@@ -126,6 +138,7 @@ class SendRecords:
         self._log = commit_log
         self._topics = topics
         self._find_group = find_group
+        self._timers = timers
         self._cluster_pair = f"CLUSTER\x01{cluster_name}"
         self._max_delay_level = max_delay_level
         self._reject_transactions = reject_transactions
@@ -135,6 +148,7 @@ class SendRecords:
     ) -> StoredSend:
         """Build the records for `request`. Raises RequestError and StoreError; may modify the
         header."""
+        self._check_lmq(header.i)
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -150,9 +164,36 @@ class SendRecords:
             place = place._replace(properties=stored_properties(header.i, self._cluster_pair))
             record = _record(header, place, peer, header.h, request.body)
             return StoredSend(topic.entry, [record], message_type, queue_id)
-        message_type = "delay" if diversion.topic == SCHEDULE_TOPIC else "transaction"
+        message_type = "delay" if diversion.topic in _DELAYED else "transaction"
         record = _record(header, diversion, peer, header.h, request.body)
         return StoredSend(self._log.topic(diversion.topic), [record], message_type, queue_id)
+
+    def _check_lmq(self, text: str) -> None:
+        """Whether the light queues that a message names can take it. Raises RequestError with the
+        words of RocketMQ's client and broker."""
+        lmq = self._log.lmq
+        if lmq is None or LMQ_MARK not in text:
+            return
+        names = named_queues(text.encode())
+        if any("/" in name for name in names):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"INNER_MULTI_DISPATCH {','.join(names)} can not contains / character",
+            )
+        if wrong := [name for name in names if not is_lmq_name(name)]:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: INNER_MULTI_DISPATCH names {wrong[0][:40]!a}, which is "
+                "no light queue (%LMQ%, at most 127 bytes)",
+            )
+        if grown_size(text.encode(), names) > PROPERTIES_LIMIT:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: properties with {len(names)} light queues "
+                f"(limit {PROPERTIES_LIMIT} bytes)",
+            )
+        if not lmq.has_room(names):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _LMQ_NUM_EXCEEDED)
 
     def _retry_or_dlq(
         self, request: RemotingCommand, header: SendHeader, topic: SendTopic, queue_id: int
@@ -183,15 +224,16 @@ class SendRecords:
         """Where a delayed or half message is stored first; WAIT stays in its properties."""
         half = is_half(header.i)
         level = 0 if half else delay_level(header.i, place.sys_flag, self._max_delay_level)
-        if not level:
-            refuse_timer(header.i)
-        if not half and not level:
+        if not half and not level and not asks_for_timer(header.i):
             return None
         text = append_pairs(without_property(header.i, "CLUSTER"), self._cluster_pair)
+        if not half and not level:
+            return self._timers.divert(place.topic, place.queue_id, place.sys_flag, text)
         if not half:
             return divert_delayed(place.topic, place.queue_id, place.sys_flag, text, level)
         if self._reject_transactions:
             raise RequestError(ResponseCode.NO_PERMISSION, self._reject_transactions)
+        self._timers.check(header.i)
         self._own_topic(TRANS_HALF_TOPIC, _HALF_QUEUES)
         return divert_half(place.topic, place.queue_id, place.sys_flag, text)
 
@@ -205,7 +247,7 @@ class SendRecords:
         common = append_pairs(header.i, self._cluster_pair)
         if delay_level(header.i, place.sys_flag, self._max_delay_level):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
-        refuse_timer(header.i)
+        self._timers.refuse(header.i, "a batch")
         records: list[Record] = []
         for item in iterate_batch(request.body):
             text = _text_of(item.properties)
@@ -213,7 +255,8 @@ class SendRecords:
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
                 )
-            refuse_timer(text)
+            self._timers.refuse(text, "a batch")
+            self._check_lmq(text)
             own = place._replace(properties=append_pairs(text, common))
             records.append(_record(header, own, peer, item.flag, item.body))
         if not records:

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from ipc.clock import Clock
@@ -128,6 +129,7 @@ class ScheduleParts:
     offsets: ScheduleOffsetManager
     stats: ScheduleStats
     clock: Clock
+    clock_steps: ClockSteps
     flushed_offset: Callable[[], int]
     """The flushed offset of the log."""
 
@@ -154,6 +156,7 @@ class ScheduleMessageService:
         """Correct the stored offsets and start delivering after a second. The log must be open."""
         for level, delay_ms in self._delay_level_ms.items():
             self._levels.append(_Level(level, delay_ms, self._first_offset(level)))
+        self._parts.clock_steps.start(self._ends())
         self._loop = loop
         self._running = True
         loop.call_later(FIRST_DELAY_MS, self._look)
@@ -176,8 +179,8 @@ class ScheduleMessageService:
     def _first_offset(self, level: int) -> int:
         """The stored offset, limited to the queue's range; the log knows its end before the queue
         does."""
-        low, high = self._parts.table.offsets(SCHEDULE_TOPIC, level - 1)
-        high = max(high, self._log.next_offset(SCHEDULE_TOPIC, level - 1) or 0)
+        low, _high = self._parts.table.offsets(SCHEDULE_TOPIC, level - 1)
+        high = self._end(level - 1)
         stored = self._parts.offsets.find_offset(level)
         offset = min(max(stored or 0, low), high)
         if stored is not None and offset != stored:
@@ -191,6 +194,14 @@ class ScheduleMessageService:
             )
             self._parts.offsets.update_offset(level, offset)
         return offset
+
+    def _end(self, queue_id: int) -> int:
+        """Of the level's queue; the log knows it before the queue table does."""
+        _low, high = self._parts.table.offsets(SCHEDULE_TOPIC, queue_id)
+        return max(high, self._log.next_offset(SCHEDULE_TOPIC, queue_id) or 0)
+
+    def _ends(self) -> dict[int, int]:
+        return {level.queue_id: self._end(level.queue_id) for level in self._levels}
 
     # -- delivering -------------------------------------------------------------------------------
 
@@ -208,6 +219,8 @@ class ScheduleMessageService:
         """Deliver due messages within the limits of a turn; returns ms until the next poll, 0 for
         the next turn."""
         self._record_progress()
+        if self._parts.clock_steps.is_due:
+            self._parts.clock_steps.look(self._ends(), self._log.now_ms)
         began_ns = self._parts.clock.monotonic_ns()
         wait_ms = _EMPTY_LOOK_MS
         left = _PER_TURN
@@ -243,10 +256,14 @@ class ScheduleMessageService:
         if size == PRE_BLANK_SIZE:
             self._skip(level, 1, "its record is lost")
             return 0
-        left_ms: int = deliver_ms - self._log.now_ms
+        due_ms = self._parts.clock_steps.due_ms(
+            level.queue_id, level.next_offset, deliver_ms, level.delay_ms
+        )
+        left_ms: int = due_ms - self._log.now_ms
         if 0 < left_ms <= level.delay_ms:
             return min(left_ms, _LOOK_MS)
-        # Due, or further ahead than the level allows: the clock or the level's delay was changed.
+        # Due, or further ahead than the level allows: the level's delay was changed, or the clock
+        # while another broker was the master.
         raw = self._parts.reader.record_at(phy_offset)
         message = None if raw is None else decode_record(raw, 0)[0]
         if message is None or message.topic != SCHEDULE_TOPIC:

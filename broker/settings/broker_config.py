@@ -11,6 +11,7 @@ import socket
 from dataclasses import dataclass
 
 from conf.config_fields import AFTER_RESTART, NOW, computed, setting
+from remoting.body.message_request_mode import MessageRequestMode
 
 
 def local_address() -> str:
@@ -98,6 +99,9 @@ class BrokerConfig:
     )
     auto_create_topic_enable: bool = setting(
         True, "create unknown topics from the template TBW102", important=True, changeable=NOW
+    )
+    enable_mixed_message_type: bool = setting(
+        False, "allow topics with the attribute message.type=MIXED", changeable=NOW
     )
     cluster_topic_enable: bool = setting(
         True, "allow the use of the topic named like the cluster", changeable=AFTER_RESTART
@@ -254,9 +258,109 @@ class BrokerConfig:
         ge=100,
         changeable=AFTER_RESTART,
     )
+    # Pop consumption.
+    revive_queue_num: int = setting(
+        8, "queues of the topic of pop's check points and acks", ge=1, le=998
+    )
+    enable_pop_buffer_merge: bool = setting(
+        True,
+        "match pops and acks in memory and in popjournal; false stores each pop's check point and "
+        "each ack (RocketMQ's default is false)",
+        important=True,
+    )
+    pop_ck_stay_buffer_time: int = setting(
+        10_000, "a pop that is not wholly acknowledged by then is stored", unit="ms", ge=0
+    )
+    pop_ck_stay_buffer_time_out: int = setting(
+        3_000, "and so long before its messages become visible again", unit="ms", ge=0
+    )
+    pop_ck_max_buffer_size: int = setting(
+        200_000, "pops that popjournal has room for, 200 bytes each", ge=1, le=10_000_000
+    )
+    pop_ck_offset_max_queue_size: int = setting(
+        20_000, "pops of one queue by one group that are open at a time", ge=1
+    )
+    pop_from_retry_probability: int = setting(
+        20, "% of pops that look into the retry topic first", ge=0, le=100
+    )
+    enable_retry_topic_v2: bool = setting(
+        False, "name pop's retry topics %RETRY%group+topic instead of %RETRY%group_topic"
+    )
+    retrieve_message_from_pop_retry_topic_v1: bool = setting(
+        True, "with enableRetryTopicV2, half of the pops still read the old retry topic"
+    )
+    pop_response_return_actual_retry_topic: bool = setting(
+        False, "hand out messages of a retry topic under its name, not under that of the topic"
+    )
+    init_pop_offset_by_check_msg_in_mem: bool = setting(
+        True, "a new group starts at the first message of a queue that is still in memory"
+    )
+    enable_pop_message_threshold: bool = setting(
+        False, "stop pops of a queue above popInflightMessageThreshold"
+    )
+    pop_inflight_message_threshold: int = setting(
+        10_000, "messages of a queue handed out to a group at a time", ge=0
+    )
+    pop_polling_size: int = setting(
+        1024, "waiting requests of one group for one queue, or for any queue of a topic", ge=1
+    )
+    pop_polling_map_size: int = setting(
+        100_000, "groups and queues that requests may wait for", ge=1
+    )
+    max_pop_polling_size: int = setting(100_000, "waiting pops, and notifications", ge=1)
+    enable_notify_after_pop_order_lock_release: bool = setting(
+        True, "wake a waiting ordered pop when the queue is free again"
+    )
+    revive_interval: int = setting(
+        100, "pause between two looks at the revive topic (RocketMQ: 1000)", unit="ms", ge=10
+    )
+    skip_when_ck_re_put_reach_max_times: bool = setting(
+        False,
+        "give up a message that could not be copied to the retry topic 17 times; false: go on "
+        "trying every two hours",
+        key="skipWhenCKRePutReachMaxTimes",
+    )
+    default_message_request_mode: MessageRequestMode = setting(
+        MessageRequestMode.PULL,
+        "PULL or POP: how groups get messages whose broker balances the load",
+    )
+    default_pop_share_queue_num: int = setting(
+        -1, "with POP, of how many other members a member shares the queues; below 1: of all"
+    )
+    server_load_balancer_enable: bool = setting(
+        True, "answer request 400 with a member's share; false: with all queues"
+    )
+    # Timers.
+    recall_message_enable: bool = setting(
+        False, "messages that wait for their time can be recalled (370)", changeable=NOW
+    )
+    allow_recall_when_broker_not_writeable: bool = setting(
+        True, "recalls are served even if brokerPermission forbids to write", changeable=NOW
+    )
     # Statistics and changes at run time.
     enable_detail_stat: bool = setting(
         True, "keep statistics for each queue, too", changeable=AFTER_RESTART
+    )
+    enable_broadcast_offset_store: bool = setting(
+        True,
+        "follow how far each client of a broadcasting group has pulled, so that it may move to a "
+        "proxy of 5.x and back",
+    )
+    broadcast_offset_expire_second: int = setting(
+        120, "a broadcasting client that is offline and pulls no more is forgotten", unit="s", ge=1
+    )
+    broadcast_offset_expire_max_second: int = setting(
+        300, "the same for one that is online", unit="s", ge=1
+    )
+    use_server_side_reset_offset: bool = setting(
+        False,
+        "a reset of a group's offsets (222) is stored here and told to the next pulls, as 5.3 does "
+        "by default; without it the group's members are told (220)",
+    )
+    enable_lmq_stats: bool = setting(
+        False,
+        "with enableLmq: keep statistics for each light queue and group, not for all together",
+        changeable=AFTER_RESTART,
     )
     auto_delete_unused_stats: bool = setting(
         False, "drop the statistics of a deleted topic or group", changeable=AFTER_RESTART

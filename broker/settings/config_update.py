@@ -98,12 +98,17 @@ class BrokerConfigUpdate:
         try:
             changes = read_changes(text, source)
         except ConfigError as error:
+            self._audit.failed(who, str(error))
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if not changes:
             return "nothing to change"
         with self._lock:
             self._refuse_protected(changes, who)
-            return self._take(changes, source, who)
+            try:
+                return self._take(changes, source, who)
+            except RequestError as error:
+                self._audit.failed(who, error.remark)
+                raise
 
     # -- checks ----------------------------------------------------------------------------------
 

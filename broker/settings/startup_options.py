@@ -14,6 +14,7 @@ from typing import Self
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_loader import build, describe
+from conf.file_permissions import FilePermissionConfig
 from conf.logging_setup import LoggingConfig
 from ha.ha_config import HaConfig
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
@@ -36,6 +37,7 @@ class StartupOptions:
     ha: HaConfig
     supervisor: SupervisorConfig
     logging: LoggingConfig
+    files: FilePermissionConfig = field(default_factory=FilePermissionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     config_file: Path | None = None
     namesrv_addresses: tuple[str, ...] = ()
@@ -52,6 +54,7 @@ class StartupOptions:
             ha=build(HaConfig, settings),
             supervisor=build(SupervisorConfig, settings),
             logging=build(LoggingConfig, settings),
+            files=build(FilePermissionConfig, settings),
             tls=build(TlsConfig, settings),
         )
 
@@ -59,7 +62,7 @@ class StartupOptions:
         """Every key with its text, in the order printed by -p; without TLS keys, which RocketMQ
         never shows, since one is a password."""
         parts = (self.broker, self.server, self.client, self.store)
-        own = (self.ha, self.supervisor, self.logging)
+        own = (self.ha, self.supervisor, self.logging, self.files)
         return describe(*parts, *own, important_only=important_only)
 
     def child_settings(self) -> dict[str, str]:

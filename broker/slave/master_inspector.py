@@ -49,6 +49,9 @@ log = logging.getLogger(__name__)
 
 _INSPECTION_MS: Final = 8_000
 _BLIND_WAIT_MS: Final = 10_000
+_UNREGISTERED_WAIT_MS: Final = 3_000
+"""A broker that has just started has not heard from the name servers yet. A link to a master that
+nobody could ask about has no checksums, not even to one of ours."""
 _LEAST_ADDRESS: Final = 6
 """RocketMQ ignores a shorter haMasterAddress."""
 
@@ -161,7 +164,7 @@ class MasterInspector:
             text = (
                 f"no master is registered: the log at haMasterAddress {ha_address} was not compared"
             )
-            found = self._not_compared(own_min, own_max, text)
+            found = self._not_compared(own_min, own_max, text, wait_ms=_UNREGISTERED_WAIT_MS)
         else:
             found = self._ask(master_address, own_min, own_max, is_fixed)
         return Inspection(**(found | {"ha_address": ha_address, "master_address": master_address}))
@@ -199,16 +202,20 @@ class MasterInspector:
             "ha_protocol": master.ha_protocol,
         }
 
-    def _not_compared(self, own_min: int, own_max: int, text: str) -> dict[str, Any]:
-        """The verdict without a comparison: a non-empty log continues at its end. An empty one
-        waits a while for the master's min offset, then lets the master decide where to start."""
-        if not is_empty(own_min, own_max):
-            return {"verdict": Verdict.GO, "text": text, "start_offset": own_max}
+    def _not_compared(
+        self, own_min: int, own_max: int, text: str, *, wait_ms: int = 0
+    ) -> dict[str, Any]:
+        """The verdict without a comparison: a non-empty log continues at its end, after wait_ms. An
+        empty one waits a while for the master's min offset, then lets the master decide where to
+        start."""
+        empty = is_empty(own_min, own_max)
         now_ms = self._clock.monotonic_ms()
         if self._not_compared_since_ms is None:
             self._not_compared_since_ms = now_ms
-        if now_ms - self._not_compared_since_ms < _BLIND_WAIT_MS:
+        if now_ms - self._not_compared_since_ms < (_BLIND_WAIT_MS if empty else wait_ms):
             return {"verdict": Verdict.WAIT, "text": text}
+        if not empty:
+            return {"verdict": Verdict.GO, "text": text, "start_offset": own_max}
         return {
             "verdict": Verdict.GO,
             "text": f"{text}; the master decides where the local log starts",

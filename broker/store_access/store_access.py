@@ -18,6 +18,7 @@ from store.commit_log_reader import CommitLogReader
 from store.errors import QueueDamagedError
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import QueryOffsetResult
+from store.lmq_places import is_lmq
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 from store.unit_check import is_right
 
@@ -178,12 +179,13 @@ class StoreAccess:
             self._after_delete(topic, deleted)
 
     def clean_unused_topic(self, retained: Sequence[str]) -> None:
-        """Delete the queues of topics that are not in `retained`; raises CommandError.
+        """Delete the queues of topics that are not in `retained`, but for light queues, which are
+        in no table; raises CommandError.
 
         The list may be long, so the queues to be deleted are determined here and sent one by one.
         """
         keep = set(retained)
-        for topic in {name for name, _, _ in self._table} - keep:
+        for topic in {name for name, _, _ in self._table if not is_lmq(name)} - keep:
             self.delete_topic_queues(topic)
 
     def clean_expired_consume_queue(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.append.durability_waiters import DurabilityWaiters
-from broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from broker.longpolling.notify_message_arriving_listener import HeldRequests
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ipc.bell import Bell
 from ipc.clock import Clock
@@ -34,7 +34,7 @@ class StoreFollower:
         table: QueueTableReader,
         commit_log: CommitLog,
         waiters: DurabilityWaiters,
-        hold_service: PullRequestHoldService,
+        held: HeldRequests,
         clock: Clock,
         *,
         replicas_needed: int,
@@ -46,7 +46,7 @@ class StoreFollower:
         self._table = table
         self._log = commit_log
         self._waiters = waiters
-        self._hold = hold_service
+        self._hold = held
         self._clock = clock
         self._replicas_needed = replicas_needed
         self._sends_wait_for_file = sends_wait_for_file

@@ -1,4 +1,4 @@
-"""SubscriptionGroupManager: the settings of consumer groups (200, 201, 207).
+"""SubscriptionGroupManager: the settings of consumer groups (200, 201, 207, 353).
 
 Stored in config/subscriptionGroup.json. `find` is on the hot path: a dict lookup without a lock;
 configs are frozen and replaced as a whole. Changed under `_lock` by the loop (a pull of an unknown
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from broker.json_config_manager import JsonConfigManager
 from broker.settings.broker_config import BrokerConfig
 from broker.topic.system_topics import SYSTEM_GROUPS, is_system_group, retry_topic
+from broker.topic.topic_attributes import altered_of_group
 from ipc.clock import Clock
 from remoting.body.data_version import DataVersion
 from remoting.body.subscription_group_config import (
@@ -26,6 +27,9 @@ from remoting.body.subscription_group_config import (
 from remoting.resource_names import TOPIC_MAX_LENGTH, is_legal_group, is_legal_topic
 
 log = logging.getLogger(__name__)
+
+_READING: Final = 1 << 2
+"""The bit of a topic in the forbidden table that denies a group to read it."""
 
 
 class SubscriptionGroupManager(JsonConfigManager):
@@ -38,7 +42,8 @@ class SubscriptionGroupManager(JsonConfigManager):
         self._clock = clock
         self._lock = threading.Lock()
         self._table = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
-        self._forbidden: dict[str, dict[str, int]] | None = None
+        self._forbidden: Mapping[str, Mapping[str, int]] | None = None
+        """group -> topic -> bits; replaced whole. None until a 5.x broker or 353 made it."""
         self._data_version = DataVersion(timestamp=clock.now_ms())
 
     # -- reads ----------------------------------------------------------------------------------
@@ -72,6 +77,13 @@ class SubscriptionGroupManager(JsonConfigManager):
         """Every group."""
         return list(self._table.copy())
 
+    def is_readable(self, group: str, topic: str) -> bool:
+        """Whether no operator has forbidden the group to read the topic (353)."""
+        forbidden = self._forbidden
+        if not forbidden:
+            return True
+        return not max(0, forbidden.get(group, {}).get(topic, 0)) & _READING
+
     @property
     def data_version(self) -> DataVersion:
         """The data version of the table."""
@@ -83,20 +95,49 @@ class SubscriptionGroupManager(JsonConfigManager):
             return SubscriptionGroupWrapper(
                 data_version=self._data_version,
                 subscription_group_table=self._table.copy(),
-                forbidden_table=self._forbidden,
+                forbidden_table=_plain(self._forbidden),
             )
 
     # -- changes --------------------------------------------------------------------------------
 
-    def update(self, config: SubscriptionGroupConfig) -> bool:
-        """Create or replace a group (200); False if it is not saved yet."""
+    def update(self, *wanted: SubscriptionGroupConfig) -> bool:
+        """Create or replace groups (200, 225); False if not saved yet.
+
+        Their attributes are signed changes to those of each group, and 5.3.3 defines none. Raises
+        RequestError, in which case no group is changed.
+        """
         with self._lock:
-            old = self._table.get(config.group_name)
-            self._table[config.group_name] = config
+            old = [self._table.get(config.group_name) for config in wanted]
+            new = [_altered(*pair) for pair in zip(old, wanted, strict=True)]
+            for config in new:
+                self._table[config.group_name] = config
+                self._next_version()
+        for before, config in zip(old, new, strict=True):
+            log.info("group %s: old %s, new %s", config.group_name, before, config)
+            if before is None:
+                _warn_without_retry(config.group_name)
+        self.mark_changed()
+        return self.save_if_changed()
+
+    def update_readable(self, group: str, topic: str, readable: bool) -> bool:
+        """Let the group read the topic, or forbid it (353); False if that is not saved yet.
+
+        Unlike RocketMQ, which forgets all that is forbidden to the group when it may read one of
+        the topics again, only this topic is changed.
+        """
+        with self._lock:
+            table = _plain(self._forbidden) or {}
+            bits = max(0, table.get(group, {}).get(topic, 0))
+            bits = bits & ~_READING if readable else bits | _READING
+            topics = table.setdefault(group, {})
+            topics[topic] = bits
+            if not bits:
+                del topics[topic]
+            if not topics:
+                del table[group]
+            self._forbidden = table
             self._next_version()
-        log.info("group %s: old %s, new %s", config.group_name, old, config)
-        if old is None:
-            _warn_without_retry(config.group_name)
+        log.info("group %s: topic %s is %s", group, topic, "readable" if readable else "forbidden")
         self.mark_changed()
         return self.save_if_changed()
 
@@ -104,6 +145,8 @@ class SubscriptionGroupManager(JsonConfigManager):
         """Delete a group (207); False if that is not saved yet. An unknown group is only logged."""
         with self._lock:
             old = self._table.pop(group, None)
+            if self._forbidden and group in self._forbidden:
+                self._forbidden = {k: v for k, v in self._forbidden.items() if k != group}
             if old is not None:
                 self._next_version()
         if old is None:
@@ -184,6 +227,25 @@ class SubscriptionGroupManager(JsonConfigManager):
     def snapshot(self) -> dict[str, Any]:
         """The file's shape."""
         return self.wrapper().to_json()
+
+
+def _plain(
+    forbidden: Mapping[str, Mapping[str, int]] | None,
+) -> dict[str, dict[str, int]] | None:
+    """A copy that nobody else has; None for a table that no 5.x broker and no 353 has made."""
+    if forbidden is None:
+        return None
+    return {group: dict(topics) for group, topics in forbidden.items()}
+
+
+def _altered(
+    old: SubscriptionGroupConfig | None, wanted: SubscriptionGroupConfig
+) -> SubscriptionGroupConfig:
+    """`wanted` with its changes applied to the group's attributes."""
+    if not wanted.attributes:
+        return replace(wanted, attributes=old.attributes or wanted.attributes) if old else wanted
+    current = None if old is None else old.attributes or {}
+    return replace(wanted, attributes=altered_of_group(current, wanted.attributes))
 
 
 def _warn_without_retry(group: str) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import subprocess
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from broker.supervisor.boot_info import BootInfo
+from broker.supervisor.forked_process import ForkedProcess
 from ipc.control_page import ProcessIndex
 
 QUICK_DEATHS: Final = 6
@@ -27,6 +29,9 @@ class ChildSpec:
     module: str
     boot: BootInfo
     inherited_fds: tuple[int, ...]
+    run: Callable[[int], None] | None = None
+    """What a forked child calls with the descriptor of its boot information, the same as `module`
+    executed; None: never forked."""
 
 
 @dataclass(slots=True)
@@ -34,7 +39,7 @@ class ChildState:
     """What the supervisor knows of one child. Owned by: the supervisor's loop."""
 
     spec: ChildSpec
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | ForkedProcess | None = None
     last_beat: int = -1
     has_beaten: bool = False
     """Since it was started: it serves."""

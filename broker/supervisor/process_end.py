@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from conf.logging_setup import one_line
 from ipc.service_thread import FailureHandler, ServiceThread
 
 log = logging.getLogger(__name__)
@@ -45,5 +46,5 @@ def end_process(process: str, error: BaseException, exit_code: int = EXIT_FAILED
 
 def _described(error: BaseException) -> str:
     """One line, with the exception's class unless its text is self-explanatory."""
-    text = " ".join(str(error).split())
+    text = one_line(" ".join(str(error).split()))
     return text if isinstance(error, OSError) and text else f"{type(error).__name__}: {text}"

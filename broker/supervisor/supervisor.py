@@ -1,7 +1,8 @@
 """The supervisor: parent of all processes; single-threaded and deliberately simple.
 
 It owns what must outlive a child (listening sockets, the store's lock, control page, queue table,
-bells, channels), starts the children as fresh interpreters from the main thread, monitors that they
+bells, channels), starts the children from the main thread (forked the first time, while it is the
+only thread; as fresh interpreters when it starts one again), monitors that they
 are alive and send heartbeats (or, until they serve, make progress), restarts them with back-off,
 and stops everything in order. A child that ends with EXIT_REOPEN requests a change of the store's
 files that requires a closed store: all children but the name server stop in order and start again
@@ -11,6 +12,7 @@ wake the loop. It touches no message and no file of the store.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import select
@@ -27,6 +29,7 @@ import msgspec
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN
 from broker.supervisor.child_state import QUICK_DEATHS, ChildSpec, ChildState
 from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.forked_process import ForkedProcess, fork_child, may_fork
 from broker.supervisor.process_progress import progress_of
 from conf.errors import EXIT_CANNOT_START
 from ipc.clock import Clock
@@ -50,11 +53,15 @@ _STALE: Final = (
 )
 """Slots that describe the open store, or the processes that had it open. Beats, starts, rejected
 links and slave sync are not reset: they are counted over the broker's lifetime."""
-_NUMPY_ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
+NUMPY_ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
 """Disables numpy's thread pools, which are not used here and spin while a process starts."""
 _FLUSH_FAILED: Final = (
     "writing to disk failed (fdatasync); the broker stops. "
     "Check the disk, then start again: the store will be recovered from disk"
+)
+
+_SIGBUS_CAUSE: Final = (
+    " (SIGBUS: a file that it had mapped was truncated, or its disk cannot be read)"
 )
 
 
@@ -74,6 +81,7 @@ class Supervisor:
         hang_timeout_ms: int,
         start_timeout_ms: int = 30_000,
         stop_timeout_ms: int = 10_000,
+        on_started: Callable[[], None] = lambda: None,
         on_tick: Callable[[], None] = lambda: None,
         on_reopen: Callable[[], None] = lambda: None,
         on_stop: Callable[[], None] = lambda: None,
@@ -83,7 +91,8 @@ class Supervisor:
         hang_timeout_ms: for a serving child: the longest time between two heartbeats.
         start_timeout_ms: for a child that does not serve yet: the longest time without progress
         (CPU time, bytes, start beats); hang_timeout_ms if that is longer. A start that makes
-        progress is never aborted, since the next one would not be faster. on_reopen: called while
+        progress is never aborted, since the next one would not be faster. on_started: called when
+        all have been started once; threads may exist from then on. on_reopen: called while
         no process has the store open, to reset the other shared memory. on_stop: called when the
         broker is about to stop and its children still run.
         """
@@ -94,6 +103,7 @@ class Supervisor:
         self._hang_timeout_ms = hang_timeout_ms
         self._start_timeout_ms = max(start_timeout_ms, hang_timeout_ms)
         self._stop_timeout_ms = stop_timeout_ms
+        self._on_started = on_started
         self._on_tick = on_tick
         self._on_reopen = on_reopen
         self._on_stop = on_stop
@@ -124,6 +134,7 @@ class Supervisor:
         self._install_signals()
         for child in self._children:
             self._spawn(child)
+        self._on_started()
         self._last_ms = self._clock.monotonic_ms()
         while not self._stop_requested:
             self._wait(self._tick_ms())
@@ -176,13 +187,7 @@ class Supervisor:
         fd = os.memfd_create(f"mqbroker-boot-{spec.name}")
         try:
             os.write(fd, msgspec.json.encode(boot))
-            child.process = subprocess.Popen(
-                [sys.executable, "-m", spec.module, str(fd)],
-                pass_fds=(*spec.inherited_fds, fd),
-                env={**os.environ, "PYTHONPATH": str(self._home), **_NUMPY_ENVIRONMENT},
-                stdin=subprocess.DEVNULL,
-                process_group=0,
-            )
+            child.process = self._process(spec, fd)
         finally:
             os.close(fd)
         self._page.counters[STARTS + spec.index] += 1
@@ -191,6 +196,18 @@ class Supervisor:
         child.progress, child.waited_ms = (), 0
         child.aborted_at_ms = child.start_at_ms = 0
         log.info("%s: started, pid %s", spec.name, child.process.pid)
+
+    def _process(self, spec: ChildSpec, boot_fd: int) -> subprocess.Popen[bytes] | ForkedProcess:
+        fds = (*spec.inherited_fds, boot_fd)
+        if spec.run is not None and may_fork():
+            return fork_child(functools.partial(spec.run, boot_fd), fds)
+        return subprocess.Popen(
+            [sys.executable, "-m", spec.module, str(boot_fd)],
+            pass_fds=fds,
+            env={**os.environ, "PYTHONPATH": str(self._home), **NUMPY_ENVIRONMENT},
+            stdin=subprocess.DEVNULL,
+            process_group=0,
+        )
 
     # -- monitoring ------------------------------------------------------------------------------
 
@@ -230,7 +247,8 @@ class Supervisor:
         delay_ms = _BACK_OFF_MS[min(len(quick) - 1, len(_BACK_OFF_MS) - 1)]
         child.start_at_ms = now_ms + delay_ms
         child.restarts += 1
-        log.error("%s: ended with code %s, starting again in %s ms", name, code, delay_ms)
+        cause = _SIGBUS_CAUSE if code == -signal.SIGBUS else ""
+        log.error("%s: ended with code %s%s, starting again in %s ms", name, code, cause, delay_ms)
         if delay_ms == 0:
             self._spawn_again(child, now_ms)
 

@@ -18,6 +18,7 @@ from broker.topic.system_topics import (
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     reply_topic,
+    revive_topic,
 )
 from remoting.body.topic_config import TopicConfig
 
@@ -48,5 +49,6 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
     ]
     if config.trace_topic_enable:
         topics.append(topic(config.msg_trace_topic_name, 1))
+    topics.append(topic(revive_topic(config.broker_cluster_name), config.revive_queue_num))
     topics.append(topic(reply_topic(config.broker_cluster_name), 1))
     return topics

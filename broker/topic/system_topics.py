@@ -14,6 +14,7 @@ from remoting.response_code import ResponseCode
 
 AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
 TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -38,6 +39,7 @@ TOPIC_SYS_FLAG_UNIT_SUB: Final = 2
 FORBIDDEN_TO_SEND: Final = frozenset(
     {
         SCHEDULE_TOPIC,
+        TIMER_TOPIC,
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,
@@ -102,6 +104,11 @@ class SystemTopics:
 def reply_topic(cluster_name: str) -> str:
     """The topic for replies of request-reply."""
     return f"{cluster_name}_{REPLY_TOPIC_POSTFIX}"
+
+
+def revive_topic(cluster_name: str) -> str:
+    """The topic that holds pop's due check points and acks."""
+    return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster_name}"
 
 
 def retry_topic(group: str) -> str:

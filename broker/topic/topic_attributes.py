@@ -2,9 +2,9 @@
 
 Pure, any thread. A change is text like `+message.type=FIFO,-reserve.time`; a topic stores its
 attributes without signs. Rules and remarks are those of AttributeParser, AttributeUtil and
-TopicAttributes of RocketMQ 5.3.3. Two of its values are rejected, because they request features
+TopicAttributes of RocketMQ 5.3.3. Two of their values are rejected, because they request features
 that this store does not have. No attribute has an effect here; message.type is used by proxies
-only, as in RocketMQ.
+only, as in RocketMQ. Groups have attributes, too, by the same rules, but none is defined.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from remoting.response_code import ResponseCode
 _LONG: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MAX_LONG: Final = (1 << 63) - 1
 _NOT_SUPPORTED: Final = {
-    ("message.type", "MIXED"): "MIXED message type is not supported.",
     ("cleanup.policy", "COMPACTION"): (
         "COMPACTION cleanup policy is not supported by this broker, which only deletes expired "
         "messages: omit cleanup.policy or set it to DELETE."
@@ -88,8 +87,19 @@ def parse_changes(text: str | None) -> dict[str, str]:
     return changes
 
 
-def altered(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after `changes`. current: None for a new topic.
+def check_message_type(changes: Mapping[str, str] | None, *, enable_mixed: bool) -> None:
+    """Raises RequestError for a topic of MIXED messages where these are not enabled
+    (enableMixedMessageType)."""
+    if not enable_mixed and (changes or {}).get("+message.type") == "MIXED":
+        raise RequestError(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+
+
+def altered(
+    current: Mapping[str, str] | None,
+    changes: Mapping[str, str],
+    known: Mapping[str, _Attribute] = _ATTRIBUTES,
+) -> dict[str, str]:
+    """The attributes after `changes`. current: None for a new topic or group.
 
     Raises RequestError for changes that are invalid or not supported here.
     """
@@ -104,8 +114,15 @@ def altered(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> di
         seen.add(name)
         _check_sign(signed, current)
     for signed, value in changes.items():
-        _alter(result, signed, value, is_new=current is None)
+        _alter(result, signed, value, known, is_new=current is None)
     return result
+
+
+def altered_of_group(
+    current: Mapping[str, str] | None, changes: Mapping[str, str]
+) -> dict[str, str]:
+    """As `altered`, for a consumer group."""
+    return altered(current, changes, known={})
 
 
 def _check_sign(signed: str, current: Mapping[str, str] | None) -> None:
@@ -118,9 +135,16 @@ def _check_sign(signed: str, current: Mapping[str, str] | None) -> None:
         raise _error(f"attempt to delete a nonexistent key: {name}")
 
 
-def _alter(result: dict[str, str], signed: str, value: str, *, is_new: bool) -> None:
+def _alter(
+    result: dict[str, str],
+    signed: str,
+    value: str,
+    known: Mapping[str, _Attribute],
+    *,
+    is_new: bool,
+) -> None:
     name = signed[1:]
-    attribute = _ATTRIBUTES.get(name)
+    attribute = known.get(name)
     if attribute is None:
         raise _error(f"unsupported key: {name}")
     if not is_new and not attribute.changeable:

@@ -16,6 +16,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from broker.append.diverted_messages import home_of
@@ -40,6 +41,7 @@ from remoting.request_processor import ConnectionLike
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
+from store.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +85,8 @@ class CheckSettings:
     time_out_ms: int
     check_max: int
     file_reserved_time_hours: int
+    retention_time_path: Path | None = None
+    """The time by which files age: by it, and not by a clock that jumps, halves are given up."""
     store_host: bytes
     store_host_flag: int
 
@@ -127,6 +131,10 @@ class TransactionalMessageService:
         self._producers = producers
         self._calls = calls
         self._clock = clock
+        self._aging = RetentionClock(clock, settings.retention_time_path)
+        self._aging.begin_at(0)
+        self._aged_ms = self._aging.now_ms()
+        """The time of this round by which halves are given up."""
         self._position = 0
         """Queue offset of the first half of the next round."""
         self._unsafe: deque[tuple[int, int]] = deque()
@@ -155,6 +163,7 @@ class TransactionalMessageService:
 
     def check(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Run one round. An error of the store ends it and is logged."""
+        self._aged_ms = self._aging.now_ms()
         began_ms = self._clock.monotonic_ms()
         low, high = self._bridge.offsets(TRANS_HALF_TOPIC)
         begin = self._position = min(max(self._position, low), high)
@@ -226,7 +235,8 @@ class TransactionalMessageService:
         times = number_in(half, CHECK_TIMES)
         properties = with_number(half, CHECK_TIMES, 1 if times is None else times + 1)
         if (times is not None and times >= self._settings.check_max) or (
-            age_ms > self._settings.file_reserved_time_hours * _MS_PER_HOUR
+            self._aged_ms - half.born_timestamp
+            > self._settings.file_reserved_time_hours * _MS_PER_HOUR
         ):
             return _Step(_Verdict.DISCARD, half, half.properties, original)
         immunity_s = number_in(half, CHECK_IMMUNITY)

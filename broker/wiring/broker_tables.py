@@ -6,6 +6,7 @@ live in config/*.json are loaded before the loop turns and saved on the schedule
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +16,30 @@ from broker.client.producer_manager import ProducerManager
 from broker.client.rebalance_lock_manager import RebalanceLockManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.json_config_manager import JsonConfigManager
+from broker.offset.broadcast_offset_manager import SCAN_INTERVAL_MS, BroadcastOffsetManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager
+from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.startup_options import StartupOptions
+from broker.subscription.lmq_subscription_group_manager import LmqSubscriptionGroupManager
+from broker.subscription.message_request_mode_manager import MessageRequestModeManager
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.topic.lmq_topic_config_manager import LmqTopicConfigManager
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
-from broker.wiring.lost_tables import restore_lost_tables
+from broker.wiring.lost_tables import restore_lacking_topics, restore_lost_tables
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
 
 _PERSIST_FIRST_MS: Final = 10_000
+
+
+def _offset_manager(directory: Path, *, lmq: bool) -> ConsumerOffsetManager:
+    ordinary = directory / "consumerOffset.json"
+    if not lmq:
+        return ConsumerOffsetManager(ordinary)
+    return LmqConsumerOffsetManager(directory / "lmqConsumerOffset.json", ordinary)
 
 
 class BrokerTables:
@@ -34,15 +48,20 @@ class BrokerTables:
     def __init__(self, options: StartupOptions, clock: Clock) -> None:
         broker, path = options.broker, options.store.config_path
         self.system_topics: Final = SystemTopics()
-        self.topics: Final = TopicConfigManager(
+        lmq = options.store.enable_lmq
+        self.topics: Final = (LmqTopicConfigManager if lmq else TopicConfigManager)(
             path / "topics.json", broker, clock, self.system_topics
         )
-        self.groups: Final = SubscriptionGroupManager(
+        self.groups: Final = (LmqSubscriptionGroupManager if lmq else SubscriptionGroupManager)(
             path / "subscriptionGroup.json", broker, clock
         )
-        self.offsets: Final = ConsumerOffsetManager(path / "consumerOffset.json")
+        self.offsets: Final = _offset_manager(path, lmq=lmq)
         self.schedule_offsets: Final = ScheduleOffsetManager(path / "delayOffset.json")
         self.filters: Final = ConsumerFilterManager(path / "consumerFilter.json", broker, clock)
+        self.order_info: Final = ConsumerOrderInfoManager(
+            path / "consumerOrderInfo.json", clock, self.topics.find, self.groups.find
+        )
+        self.request_modes: Final = MessageRequestModeManager(path / "messageRequestMode.json")
         self.producers: Final = ProducerManager(clock)
         self.consumers: Final = ConsumerManager(
             clock,
@@ -53,6 +72,13 @@ class BrokerTables:
         )
         self.locks: Final = RebalanceLockManager(clock)
         self.housekeeping: Final = ClientHousekeepingService(self.producers, self.consumers)
+        self.broadcast: Final = BroadcastOffsetManager(
+            self.offsets,
+            lambda group, client_id: self.consumers.find_member(group, client_id) is not None,
+            clock,
+            expire_ms=broker.broadcast_offset_expire_second * 1000,
+            expire_max_ms=broker.broadcast_offset_expire_max_second * 1000,
+        )
         self._offsets_interval_ms: Final = broker.flush_consumer_offset_interval
         self._delay_interval_ms: Final = options.store.flush_delay_offset_interval
         self._managers: Final[tuple[JsonConfigManager, ...]] = (
@@ -60,6 +86,8 @@ class BrokerTables:
             self.groups,
             self.offsets,
             self.filters,
+            self.order_info,
+            self.request_modes,
         )
 
     def load(self, executor: ScheduledExecutor) -> None:
@@ -75,9 +103,20 @@ class BrokerTables:
             consume_queue_path, self.topics, self.groups, self.offsets, self.schedule_offsets
         )
 
+    def restore_lacking(self, queues: Mapping[str, int]) -> None:
+        """At the start of a master: put back topics that their table lacks. queues: of how many
+        queues of a topic the store has messages."""
+        restore_lacking_topics(self.topics, queues)
+
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Look after clients that went away, and save what changed."""
         self.housekeeping.schedule_on(executor)
+        executor.schedule(
+            "broadcast-offsets",
+            self.broadcast.scan,
+            first_delay_ms=SCAN_INTERVAL_MS,
+            period_ms=SCAN_INTERVAL_MS,
+        )
         executor.schedule(
             "persist",
             self._persist,

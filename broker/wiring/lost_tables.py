@@ -1,17 +1,19 @@
-"""What a start does when a table of config/*.json is missing beside a store that has messages.
+"""What a start does when a table of config/*.json is missing, or lacks topics that have messages.
 
 Runs once on the main thread of process `remoting`, after process `store` has recovered and before
 anything is served. A first start has no queues, and nothing happens. Otherwise the file was lost:
 what the store still knows is put back (a topic for each directory below consumequeue/, with as many
 queues; a group for each one that has offsets), and the log says what was put back and what is
-gone. RocketMQ starts with empty tables: nobody can consume what is stored, its slaves follow, and
-316 would delete it. It reads names of directories only, no queue.
+gone. A start as a master does so for single topics, too: a promoted slave has the messages of
+topics that it had not yet copied, and a crash may take the last save of topics.json. RocketMQ
+starts with what its tables say: nobody can consume what is stored, its slaves follow, and 316 would
+delete it. It reads no queue: names of directories, and what process `store` says that queues hold.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +28,8 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.topic.topic_config_manager import TopicConfigManager
+from remoting.body.topic_config import TopicConfig
+from store.lmq_places import is_lmq
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,8 @@ def stored_queues(consume_queue_path: Path) -> dict[str, int]:
     if not consume_queue_path.is_dir():
         return found
     for topic in sorted(path for path in consume_queue_path.iterdir() if path.is_dir()):
+        if is_lmq(topic.name):
+            continue  # Light queues are in no table.
         ids = [int(path.name) for path in topic.iterdir() if _is_queue(path.name)]
         if ids:
             found[topic.name] = max(ids) + 1
@@ -80,6 +86,26 @@ def restore_lost_tables(
         )
 
 
+def restore_lacking_topics(topics: TopicConfigManager, queues: Mapping[str, int]) -> None:
+    """Put back single topics that the table lacks, of `queues`: topics that the store has messages
+    of, with the number of their queues. For a master's start: a slave's table is its master's."""
+    known = _NEVER_IN_THE_TABLE | set(topics.topic_names())
+    lacking = {
+        name: count for name, count in queues.items() if name not in known and not is_lmq(name)
+    }
+    if not lacking:
+        return
+    made = topics.restore(lacking)
+    log.error(
+        "%s: lacks topics that the store has messages of: put back %s topics from their queues, "
+        "with permission 6: %s. Lost are their permissions, queue counts above the highest queue "
+        "in use, order flags and attributes: set them by mqadmin updateTopic; one whose deletion "
+        "was cut short is to be deleted again",
+        topics.path,
+        *_count_and_names(made),
+    )
+
+
 def _restore_topics(topics: TopicConfigManager, queues: Mapping[str, int]) -> None:
     stored = {name: count for name, count in queues.items() if name not in _NEVER_IN_THE_TABLE}
     made = topics.restore(stored)
@@ -89,9 +115,13 @@ def _restore_topics(topics: TopicConfigManager, queues: Mapping[str, int]) -> No
         "queue counts above the highest queue in use, order flags and attributes: compare with a "
         "copy, and set them by mqadmin updateTopic",
         topics.path,
-        len(made),
-        _listed(f"{config.topic_name} ({config.read_queue_nums})" for config in made),
+        *_count_and_names(made),
     )
+
+
+def _count_and_names(made: Sequence[TopicConfig]) -> tuple[int, str]:
+    names = (f"{config.topic_name} ({config.read_queue_nums})" for config in made)
+    return len(made), _listed(names)
 
 
 def _restore_groups(

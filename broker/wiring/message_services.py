@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
@@ -25,6 +26,7 @@ from broker.processor.reply_message_processor import (
 )
 from broker.processor.send_message_processor import SendMessageProcessor
 from broker.processor.stored_rights import StoredRights
+from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.settings.startup_options import StartupOptions
 from broker.topic.new_topics import NewTopics
@@ -37,6 +39,7 @@ from broker.wiring.processor_settings import (
     send_settings,
 )
 from broker.wiring.store_side import StoreSide
+from broker.wiring.timers import Timers
 from broker.wiring.transactional_messages import TransactionalMessages
 from ipc.service_thread import FailureHandler
 from remoting.selector_loop import SelectorLoop
@@ -75,10 +78,20 @@ class MessageServices:
         self._rights = rights
         self._on_failure = on_failure
         self.append_queue = self._make_append_queue()
+        self.timers = Timers(
+            self._options,
+            self._clock,
+            self._store,
+            self._tables.topics,
+            self.append_queue,
+            self._waiters,
+            self._stats,
+        )
         self.new_topics = self._make_new_topics(register_new)
         self.send = self._make_send()
         self.send_back = self._make_send_back()
         self.reply = self._make_reply()
+        self._clock_steps = ClockSteps(self._clock, self._options.store.delay_clock_path)
         self._schedule = self._make_schedule()
         self._transactions = self._make_transactions()
         self.end_transaction = self._transactions.processor
@@ -92,6 +105,7 @@ class MessageServices:
     def use(self, options: StartupOptions) -> None:
         """Settings were changed: follow them. Loop thread."""
         self.send_back.use(send_back_settings(options))
+        self.timers.use(options)
 
     def block_topic(self, topic: str) -> int:
         """Hold back a topic's sends; the log's end (a slave's log has another writer). Loop
@@ -104,7 +118,13 @@ class MessageServices:
     def start(self) -> None:
         """Begin what runs by itself; the log is open (never on a slave)."""
         self._schedule.start(self._loop)
+        self.timers.start(self._loop)
         self._transactions.start(self._calls)
+
+    def follow(self) -> None:
+        """This is a slave: nothing here runs by itself."""
+        self._clock_steps.forget()
+        self.timers.follow()
 
     def stop_checks(self) -> None:
         """End the checks of transactions; another thread, while the loop still runs."""
@@ -113,10 +133,22 @@ class MessageServices:
     def stop(self) -> None:
         """Begin nothing new; idempotent."""
         self._schedule.stop()
+        self.timers.stop()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that was begun is better brought to its end before a stop."""
+        return self.timers.busy
+
+    def turn_end(self) -> None:
+        """End of the loop's turn, before responses are sent: what was put is published."""
+        self.send.turn_end()
+        self.timers.turn_end()
 
     def finish(self) -> None:
         """After the last commit of an orderly stop."""
         self._schedule.finish()
+        self.timers.finish()
 
     # -- construction --------------------------------------------------------------------------
 
@@ -149,6 +181,8 @@ class MessageServices:
             self._stats,
             self._store.why_not_writable,
             self.new_topics,
+            AchievedDurability(self._page.counters, self._options.ha.in_sync_replicas),
+            self.timers.hook,
         )
 
     def _make_send_back(self) -> ConsumerSendMsgBackProcessor:
@@ -172,6 +206,7 @@ class MessageServices:
         return ReplyMessageProcessor(
             ReplyParts(
                 commit_log=self._store.log,
+                timers=self.timers.hook,
                 append_queue=self.append_queue,
                 waiters=self._waiters,
                 topics=self._tables.topics,
@@ -198,6 +233,7 @@ class MessageServices:
                 offsets=self._tables.schedule_offsets,
                 stats=self._stats,
                 clock=self._clock,
+                clock_steps=self._clock_steps,
                 flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
             self._options.store.delay_level_ms,
@@ -214,6 +250,7 @@ class MessageServices:
             self._waiters,
             self._stats,
             self._rights,
+            self.timers.hook,
             on_failure=self._on_failure,
         )
 

@@ -13,6 +13,12 @@ from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.out.broker_registration import BrokerRegistration
 from broker.out.outgoing_client import outgoing_client
+from broker.out.topic_route_info_manager import TopicRouteInfoManager
+from broker.processor.query_assignment_processor import (
+    AssignmentParts,
+    AssignmentSettings,
+    QueryAssignmentProcessor,
+)
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
@@ -45,6 +51,21 @@ class Outside:
         self._client: Final = outgoing_client(options, signer)
         self.identity: Final = broker_identity(options)
         api = BrokerOuterAPI(self._client, parse_name_servers(options.broker.namesrv_addr))
+        self.assignments: Final = QueryAssignmentProcessor(
+            AssignmentSettings(
+                options.broker.server_load_balancer_enable,
+                options.broker.default_message_request_mode,
+                options.broker.default_pop_share_queue_num,
+            ),
+            AssignmentParts(
+                modes=tables.request_modes,
+                subscribe_info=TopicRouteInfoManager(api, resources.clock).subscribe_info,
+                consumers=tables.consumers,
+                find_topic=tables.topics.find,
+                find_group=tables.groups.find_or_create,
+                is_slave=lambda: options.store.is_slave,
+            ),
+        )
         self.replication: Final = Replication(
             resources,
             self.identity,

@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
+from broker.longpolling.notify_message_arriving_listener import HeldRequests
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.pull_message_processor import PullMessageProcessor
+from broker.processor.pull_start import PullStart
 from broker.store_access.store_follower import StoreFollower
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import pull_settings
 from broker.wiring.store_side import StoreSide
+from store.control_slots import MAX_PHY_OFFSET
+from store.stored_units import CQ_UNIT
 
 
 def pull_processor(
@@ -31,19 +35,49 @@ def pull_processor(
         store.loop_reader,
         tables.topics.find,
         tables.groups.find_or_create,
+        tables.groups.is_readable,
         tables.consumers,
         tables.offsets.commit_offset,
         stats,
         resources.clock.monotonic_ms,
         tables.filters,
         offset_moved.add,
+        _pull_start(resources, store, tables),
+    )
+
+
+def _pull_start(
+    resources: ProcessResources, store: StoreSide, tables: BrokerTables
+) -> PullStart | None:
+    broker = resources.options.broker
+    follows = broker.enable_broadcast_offset_store and not resources.options.store.is_slave
+    if not follows and not broker.use_server_side_reset_offset:
+        return None
+
+    def first_offset(topic: str, queue_id: int) -> int:
+        """0 while the first message is in memory, else the queue's end."""
+        low, high = store.table.offsets(topic, queue_id)
+        raw = store.loop_units.read(topic, queue_id, 0, 1, high) if low == 0 < high else b""
+        if raw:
+            phy_offset = CQ_UNIT.unpack_from(raw)[0]
+            if resources.page.counters[MAX_PHY_OFFSET] - phy_offset <= store.memory_limit:
+                return 0
+        return high
+
+    return PullStart(
+        tables.consumers,
+        first_offset,
+        take_reset=(
+            tables.offsets.take_reset_offset if broker.use_server_side_reset_offset else None
+        ),
+        broadcast=tables.broadcast if follows else None,
     )
 
 
 def store_follower(
     resources: ProcessResources,
     store: StoreSide,
-    pull: PullMessageProcessor,
+    held: HeldRequests,
     waiters: DurabilityWaiters,
     stats: HotPathStats,
     sends_wait_for_file: Callable[[], bool],
@@ -55,7 +89,7 @@ def store_follower(
         store.table,
         store.log,
         waiters,
-        pull.hold_service,
+        held,
         resources.clock,
         replicas_needed=resources.options.ha.in_sync_replicas - 1,
         sends_wait_for_file=sends_wait_for_file,

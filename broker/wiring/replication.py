@@ -10,23 +10,27 @@ requests of process `ha` are answered here, and its HA status is asked for. No p
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
-from broker.slave.damage_repair_service import DamageRepairService
-from broker.slave.group_members import GroupMembers
+from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
 from broker.slave.master_inspector import MasterInspector
+from broker.slave.message_request_mode_synchronize import MessageRequestModeSynchronize
 from broker.slave.promotion import TICK_MS, ReplicaJournal
+from broker.slave.remembered_replicas import RememberedReplicas
 from broker.slave.replica_announcer import ReplicaAnnouncer
 from broker.slave.replica_verification import ReplicaVerification
 from broker.slave.returning_master import ReturningMaster
 from broker.slave.slave_synchronize import SlaveSynchronize
+from broker.slave.timer_synchronize import TimerSynchronize
 from broker.slave.trusted_master import TrustedMaster
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.damage_repair import DamageRepair
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from ha.inspection import Inspection, Verdict
@@ -39,6 +43,7 @@ from remoting.remoting_client import RemotingClient
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
+from store.message_store_config import MessageStoreConfig
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +87,7 @@ class Replication:
         self._ignored_master: str | None = None
         """A registered master that was ignored, as logged last."""
         self._members = GroupMembers(self._identity, self._api)
+        self._replicas_path = replicas_path = options.store.root / REPLICAS_NAME
         self._journal = ReplicaJournal(
             self._options.store.root,
             self._identity.broker_name,
@@ -108,13 +114,14 @@ class Replication:
             self._store.access,
             self._clock,
         )
-        self._repair = DamageRepairService(
+        self.damage_repair: Final = DamageRepair(
+            resources,
+            client,
             self._members.fetch_member_ips,
-            self._client,
-            self._new_reader(),
-            self._store.commands,
-            self._options.store.root / "repair.bytes",
-            self._clock,
+            self._is_proved,
+            None if self._is_slave else RememberedReplicas(replicas_path, self._is_proved),
+            store.commands,
+            store.claim_queue_offsets,
             on_failure=on_failure,
         )
         self._returning = ReturningMaster(
@@ -139,6 +146,13 @@ class Replication:
             slave_sync=self._synchronize.status,
             update_master=self._on_master_from_peer,
         )
+
+    def _is_proved(self, member: MemberAddress) -> bool:
+        """Whether what this member holds counts as a copy of the group's log: it is our master, or
+        a replica that was let in at our HA port."""
+        if self._is_slave:
+            return member.address == self.master_address or self._trust.is_peer(member.ip)
+        return self._is_slave_of_ours(member.ip)
 
     def _new_reader(self) -> CommitLogReader:
         store = self._options.store
@@ -168,7 +182,9 @@ class Replication:
             find_objection=self._trust.find_objection,
             page=self._page,
             clock=self._clock,
-            and_then=None if self._acl is None else AclSynchronize(self._api, self._acl).sync,
+            and_then=_follow_ups(
+                self._api, self._page.counters, self._tables, self._acl, self._options.store
+            ),
         )
 
     # -- life ----------------------------------------------------------------------------------
@@ -177,7 +193,7 @@ class Replication:
         """The tables are loaded, the store is ready."""
         self._initial_max_offset = self._page.counters[MAX_PHY_OFFSET]
         self._requests.start()
-        self._repair.start()
+        self.damage_repair.service.start()
         if not self._is_slave:
             self._returning.schedule_on(executor)
             return
@@ -191,7 +207,7 @@ class Replication:
 
     def shutdown(self) -> None:
         """Stop answering process ha; a slave records what it holds."""
-        self._repair.request_stop()
+        self.damage_repair.service.request_stop()
         self._requests.shutdown(1_000)
         if self._is_slave:
             self._journal.close()
@@ -248,8 +264,7 @@ class Replication:
 
     def _is_slave_of_ours(self, ip: str) -> bool:
         """Whether a replica was linked from this IP, lately or before this start: it was let in."""
-        replicas = self._options.store.root / REPLICAS_NAME
-        return self._trust.is_peer(ip) or ip in read_replica_ips(replicas)
+        return self._trust.is_peer(ip) or ip in read_replica_ips(self._replicas_path)
 
     @property
     def master_address(self) -> str | None:
@@ -339,3 +354,25 @@ class Replication:
             ha_address=identity.ha_server_addr,
             initial_max_offset=self._initial_max_offset,
         )
+
+
+def _follow_ups(
+    api: BrokerOuterAPI,
+    counters: memoryview[int],
+    tables: BrokerTables,
+    acl: PlainPermissionManager | None,
+    store: MessageStoreConfig,
+) -> Callable[[str], None]:
+    """What else is taken over from a master at the end of a round."""
+    modes = MessageRequestModeSynchronize(api, tables.request_modes)
+    syncs: list[Callable[[str], None]] = [modes.sync]
+    if store.timer_wheel_enable:
+        syncs.append(TimerSynchronize(api, counters).sync)
+    if acl is not None:
+        syncs.append(AclSynchronize(api, acl).sync)
+
+    def follow_up(master: str) -> None:
+        for sync in syncs:
+            sync(master)
+
+    return follow_up

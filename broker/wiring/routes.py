@@ -45,6 +45,7 @@ QUERY_POOL: Final = "QueryMessageThread"
 ADMIN_POOL: Final = "AdminBrokerThread"
 HEARTBEAT_POOL: Final = "HeartbeatThread"
 CONSUMER_POOL: Final = "ConsumerManageThread"
+LOAD_BALANCE_POOL: Final = "LoadBalanceProcessorThread"
 REPLY_POOL: Final = "ReplyMessageThread"
 SEND_BACK_POOL: Final = "SendMessageBackThread"
 END_TRANSACTION_POOL: Final = "EndTransactionThread"
@@ -63,6 +64,9 @@ _CONSUMER_THREADS: Final = 2
 _CONSUMER_CAPACITY: Final = 100_000
 _SEND_BACK_THREADS: Final = 2
 _END_TRANSACTION_THREADS: Final = 2
+_LOAD_BALANCE_THREADS: Final = 4
+"""One may wait for a name server."""
+_LOAD_BALANCE_CAPACITY: Final = 100_000
 REPLY_THREADS: Final = 8
 """Each waits for a client that may be slow."""
 _REPLY_CAPACITY: Final = 10_000
@@ -74,12 +78,20 @@ _ON_LOOP: Final = frozenset(
         Code.SEND_BATCH_MESSAGE,
         Code.PULL_MESSAGE,
         Code.LITE_PULL_MESSAGE,
+        Code.RECALL_MESSAGE,
         Code.GET_MAX_OFFSET,
         Code.GET_MIN_OFFSET,
         Code.UPDATE_CONSUMER_OFFSET,
         Code.GET_CONSUMER_LIST_BY_GROUP,
         Code.LOCK_BATCH_MQ,
         Code.UNLOCK_BATCH_MQ,
+        Code.POP_MESSAGE,
+        Code.ACK_MESSAGE,
+        Code.BATCH_ACK_MESSAGE,
+        Code.CHANGE_MESSAGE_INVISIBLETIME,
+        Code.PEEK_MESSAGE,
+        Code.NOTIFICATION,
+        Code.POLLING_INFO,
     }
 )
 _POOLS: Final = {
@@ -93,6 +105,7 @@ _POOLS: Final = {
     Code.QUERY_CONSUMER_OFFSET: CONSUMER_POOL,
     Code.CONSUMER_SEND_MSG_BACK: SEND_BACK_POOL,
     Code.END_TRANSACTION: END_TRANSACTION_POOL,
+    Code.QUERY_ASSIGNMENT: LOAD_BALANCE_POOL,
     Code.SEND_REPLY_MESSAGE: REPLY_POOL,
     Code.SEND_REPLY_MESSAGE_V2: REPLY_POOL,
 }
@@ -224,6 +237,8 @@ class RouteTable:
             messages.send_back,
             messages.reply,
             messages.end_transaction,
+            messages.timers.recall,
+            messages.timers.processor,
         )
 
     def _is_slave(self) -> bool:
@@ -281,6 +296,7 @@ class RouteTable:
                 queue_offsets=access,
                 reader=access,
                 is_slave=self._is_slave,
+                server_side=broker.use_server_side_reset_offset,
             ),
         )
 
@@ -324,6 +340,9 @@ def request_executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
             _END_TRANSACTION_THREADS,
             broker.end_transaction_pool_queue_capacity,
             wait_limit_ms=limit_ms(broker.wait_time_mills_in_transaction_queue),
+        ),
+        LOAD_BALANCE_POOL: RequestExecutor(
+            LOAD_BALANCE_POOL, _LOAD_BALANCE_THREADS, _LOAD_BALANCE_CAPACITY
         ),
         REPLY_POOL: RequestExecutor(REPLY_POOL, REPLY_THREADS, _REPLY_CAPACITY),
     }

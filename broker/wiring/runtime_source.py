@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from broker.append.append_queue import AppendQueue
-from broker.metrics.runtime_info import PoolInfo, RuntimeInfo
+from broker.metrics.runtime_info import PoolInfo, RuntimeInfo, TimerInfo
 from broker.metrics.store_stats_service import StoreStatsService
 from broker.settings.startup_options import StartupOptions
 from broker.store_access.store_access import StoreAccess
@@ -46,6 +46,7 @@ class RuntimeSource:
         pool: Callable[[str], RequestExecutor | None],
         waiting_sends: Callable[[], int],
         append_queue: AppendQueue,
+        timers: Callable[[], TimerInfo],
     ) -> None:
         """pool: by its name. waiting_sends: how many answers wait for flush or replicas.
         append_queue: of those that wait to be stored."""
@@ -58,6 +59,7 @@ class RuntimeSource:
         self._pool = pool
         self._waiting_sends = waiting_sends
         self._append_queue = append_queue
+        self._timers = timers
 
     def runtime_info(self) -> RuntimeInfo:
         """The state now."""
@@ -93,6 +95,7 @@ class RuntimeSource:
             fenced_ranges=counters[FENCE_COUNT],
             fenced_bytes=counters[FENCED_BYTES],
             schedule_offsets=self._schedule_offsets(),
+            timers=self._timers(),
             resync_backups=tuple(backup.name for backup in list_backups(store)),
         )
 

@@ -10,7 +10,9 @@ from typing import Final
 
 from broker.acl.access import Access
 from broker.client.broker2client import Broker2Client, max_waiting_calls
+from broker.processor.ack_message_processor import ACK_PREFIX
 from broker.processor.admin_acl_processor import AdminAclProcessor
+from broker.processor.pop_message_processor import POP_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
@@ -23,6 +25,7 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.config_application import ConfigApplication
 from broker.wiring.message_services import MessageServices
 from broker.wiring.outside import Outside
+from broker.wiring.pop_services import PopServices
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.routes import Routes, RouteTable, request_executors
 from broker.wiring.runtime_source import RuntimeSource
@@ -45,6 +48,7 @@ class ServerBuilder:
         statistics: Statistics,
         messages: MessageServices,
         pull: PullMessageProcessor,
+        pop: PopServices,
         outside: Outside,
         access: Access,
     ) -> None:
@@ -55,6 +59,7 @@ class ServerBuilder:
         self._statistics: Final = statistics
         self._messages: Final = messages
         self._pull: Final = pull
+        self._pop: Final = pop
         self._outside: Final = outside
         self._access: Final = access
 
@@ -92,7 +97,10 @@ class ServerBuilder:
             configs=self._configs(use_on_loop),
             others=(
                 self._outside.replication.processor,
+                self._outside.replication.damage_repair.processor,
                 AdminAclProcessor(self._access.manager, self._outside.identity),
+                self._outside.assignments,
+                *self._pop.processors,
             ),
         )
 
@@ -109,6 +117,7 @@ class ServerBuilder:
             pool=executors.get,
             waiting_sends=waiting_sends,
             append_queue=self._messages.append_queue,
+            timers=self._messages.timers.info,
         )
 
     def server(
@@ -126,12 +135,15 @@ class ServerBuilder:
                 (SEND_V2_PREFIX, send.process_fast),
                 (PULL_PREFIX, pull.process_fast),
                 (LITE_PULL_PREFIX, pull.process_fast),
+                (POP_PREFIX, self._pop.path.pop.process_fast),
+                (ACK_PREFIX, self._pop.path.ack.process_fast),
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,
             incomplete_frames_limit=self._options.server.server_max_incomplete_frame_bytes,
             observer=self._statistics.remoting,
             responses=responses,
+            on_accept_failed=self._statistics.remoting.accept_failed,
             tls=ServerTls(self._options.tls),
         )
 

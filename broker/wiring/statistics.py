@@ -32,6 +32,7 @@ class Statistics:
             resources.clock,
             broker.broker_cluster_name,
             enable_detail_stat=broker.enable_detail_stat,
+            joins_lmq=resources.options.store.enable_lmq and not broker.enable_lmq_stats,
         )
         self.store: Final = StoreStatsService(resources.clock)
         self.remoting: Final = RemotingMetrics(resources.metric_slots, tables.system_topics)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -23,13 +24,16 @@ from ipc.queue_table import QueueTableReader
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
-from store.control_slots import write_refusal
+from store.control_slots import DISPATCHED_OFFSET, write_refusal
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
 from store.message_codec import encode_host
-from store.topic_queue_table import rebuild_topic_queue_table
+from store.topic_queue_table import claim_queue_offsets, rebuild_topic_queue_table
 
 log = logging.getLogger(__name__)
+
+_DISPATCH_S: Final = 30.0
+_LOOK_S: Final = 0.01
 
 
 class StoreSide:
@@ -39,19 +43,30 @@ class StoreSide:
         self,
         resources: ProcessResources,
         *,
+        on_loop: Callable[[Callable[[], int]], int],
         before_delete: Callable[[str], int],
         after_delete: Callable[[str, bool], None],
     ) -> None:
-        """before_delete: hold a topic's sends, return the log's end. after_delete: release them,
-        with whether the topic's queues were deleted. Both are called on pool threads."""
+        """on_loop: runs a function on the loop and returns its result; for pool threads, as are the
+        others. before_delete: hold a topic's sends, return the log's end. after_delete: release
+        them, with whether the topic's queues were deleted."""
         options, page, clock = resources.options, resources.page, resources.clock
         store = options.store
+        self._on_loop = on_loop
+        self._is_slave = store.is_slave
         self._bells = (resources.bells["store"], resources.bells["ha"])
         self.page: Final = page
         self.table: Final = QueueTableReader(resources.queue_table_fd)
         self.commands: Final = CommandClient(resources.channels["remoting->store"], "store", clock)
         directory, size = store.commit_log_path, store.mapped_file_size_commit_log
-        self.log: Final = CommitLog(directory, size, page, clock, self._ring)
+        self.log: Final = CommitLog(
+            directory,
+            size,
+            page,
+            clock,
+            self._ring,
+            most_light_queues=store.max_lmq_consume_queue_num if store.dispatches_lmq else None,
+        )
         self.log.store_host = encode_host(
             socket.gethostbyname(options.broker.broker_ip1), options.server.listen_port
         )
@@ -76,11 +91,34 @@ class StoreSide:
             after_delete=after_delete,
         )
 
+    def stored_queues(self) -> dict[str, int]:
+        """The topics that there are messages of, each with its highest queue id plus one."""
+        found: dict[str, int] = {}
+        for topic, queue_id, _row in self.table:
+            low, high = self.table.offsets(topic, queue_id)
+            if low < high:
+                found[topic] = max(found.get(topic, 0), queue_id + 1)
+        return found
+
     def open_log(self) -> None:
         """Become the log's writer (on a slave that is process `ha`); `store` is ready."""
         walked = rebuild_topic_queue_table(self.log, self.page, self.table, self.loop_reader)
         self.log.open(self.log.store_host)
         log.info("writing from %s on, %s records after dispatch", self.log.position, walked)
+
+    def claim_queue_offsets(self, data: bytes) -> None:
+        """The records in `data` come back into the log: no message gets their queue offsets from
+        now on, and process `store` knows all that got one before. A pool thread. Raises
+        TimeoutError."""
+        if self._is_slave:
+            return  # The master has given them.
+        end = self._on_loop(lambda: claim_queue_offsets(self.log, memoryview(data)))
+        pause, left = threading.Event(), _DISPATCH_S / _LOOK_S
+        while self.page.counters[DISPATCHED_OFFSET] < end:
+            pause.wait(_LOOK_S)
+            left -= 1
+            if left < 0:
+                raise TimeoutError(f"process store has not dispatched the log up to {end}")
 
     def why_not_writable(self) -> str:
         """Why sends are rejected now, for the answer to them."""

@@ -14,6 +14,7 @@ from broker.processor.end_transaction_processor import (
 )
 from broker.processor.stored_rights import StoredRights
 from broker.settings.startup_options import StartupOptions
+from broker.timer.timer_hook import TimerHook
 from broker.topic.table_protocols import PutStats
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
@@ -48,6 +49,7 @@ class TransactionalMessages:
         waiters: DurabilityWaiters,
         stats: PutStats,
         rights: StoredRights,
+        timers: TimerHook,
         *,
         on_failure: FailureHandler,
     ) -> None:
@@ -68,6 +70,7 @@ class TransactionalMessages:
                 append_queue=append_queue,
                 reader=store.access,
                 halves=self._halves,
+                timers=timers,
                 find_topic=tables.topics.find,
                 waiters=waiters,
                 stats=stats,
@@ -98,6 +101,7 @@ class TransactionalMessages:
                 time_out_ms=options.broker.transaction_time_out,
                 check_max=options.broker.transaction_check_max,
                 file_reserved_time_hours=options.store.file_reserved_time,
+                retention_time_path=options.store.retention_time_path,
                 store_host=self._store.log.store_host,
                 store_host_flag=self._store.log.store_host_flag,
             ),

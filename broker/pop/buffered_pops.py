@@ -1,0 +1,100 @@
+"""What the buffer of check points is made of: a pop, its check point, the pops of a queue.
+
+Values of PopBufferMergeService, changed by it only, on the loop thread of `remoting`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from broker.pop.pop_journal import JournalQueue
+
+QueueKey = tuple[str, str, int]
+"""Topic, group, queue id."""
+MergeKey = tuple[str, str, int, int, int]
+"""Topic, group, queue id, start offset, pop time."""
+
+
+class Popped(NamedTuple):
+    """What one pop took from a queue. next_offset: where the next pop begins."""
+
+    topic: str
+    group: str
+    queue_id: int
+    start_offset: int
+    diffs: tuple[int, ...]
+    """Of the messages' queue offsets to the start offset; none: nothing matched."""
+    pop_time_ms: int
+    invisible_time_ms: int
+    revive_queue_id: int
+    next_offset: int
+
+
+class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
+    """A check point in the buffer; bits: of its acknowledged messages."""
+
+    popped: Popped
+    row: int
+    queue: OffsetQueue | None
+    parent: PopCheckPointWrapper | None = None
+    children: list[PopCheckPointWrapper] = []
+    """New check points of its messages whose invisible time was changed, unsettled."""
+    bits: int = 0
+    stored_end: int = 0
+    is_leaving: bool = False
+    """It is stored, or waits in the append queue."""
+
+    @property
+    def is_acked(self) -> bool:
+        """Whether none of its messages is left."""
+        return self.bits + 1 == 1 << len(self.popped.diffs)
+
+    @property
+    def revive_time_ms(self) -> int:
+        """When its messages become visible again."""
+        return self.popped.pop_time_ms + self.popped.invisible_time_ms
+
+
+class OffsetQueue:
+    """The pops of a group in a queue whose offset has not moved yet, in order."""
+
+    __slots__ = ("committed", "group", "latest", "number", "queue_id", "topic", "used_ms", "waits")
+
+    def __init__(self, found: JournalQueue, now_ms: int) -> None:
+        self.number = found.number
+        self.topic = found.topic
+        self.group = found.group
+        self.queue_id = found.queue_id
+        self.committed = found.committed
+        self.latest = found.committed
+        """Where the next pop begins."""
+        self.used_ms = now_ms
+        self.waits: deque[PopCheckPointWrapper] = deque()
+
+
+def merge_key(popped: Popped) -> MergeKey:
+    """The key by which acks find a pop's check point."""
+    return popped.topic, popped.group, popped.queue_id, popped.start_offset, popped.pop_time_ms
+
+
+def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
+    """The bit of a message; 0: it is none of these."""
+    diffs: Sequence[int] = wrapper.popped.diffs
+    diff = offset - wrapper.popped.start_offset
+    if 0 <= diff < len(diffs) and diffs[diff] == diff:
+        return 1 << diff
+    return 1 << diffs.index(diff) if diff in diffs else 0
+
+
+def is_of(wrapper: PopCheckPointWrapper, queue: OffsetQueue) -> bool:
+    """Whether the check point is of this queue and group."""
+    popped = wrapper.popped
+    return (popped.topic, popped.group, popped.queue_id) == (
+        queue.topic,
+        queue.group,
+        queue.queue_id,
+    )

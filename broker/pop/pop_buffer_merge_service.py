@@ -1,0 +1,546 @@
+"""PopBufferMergeService: matches acks with what was handed out, and moves the groups' offsets.
+
+Runs on the loop thread of `remoting`, on masters only. A pop's check point stays here for some
+seconds; a message acknowledged meanwhile costs no record. What is not acknowledged by then is
+stored as a check point of the rest. The offset of a group in a queue moves to the next offset of a
+pop when that pop and all before it are settled: wholly acknowledged, or stored and flushed. A
+message whose invisible time was changed is settled with its new check point.
+
+RocketMQ's service (off by default there) loses its buffer in a crash. Here each change is mirrored
+in PopJournal before the answer leaves: killed processes forget nothing, and what an OS crash takes
+stands before no committed offset, so it is handed out again. Times are ms of the wall clock, as in
+the handles. Knows no request. Long because each change of a check point must keep buffer, journal
+and offset in step, and that is seen in one place only.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from broker.pop.buffered_pops import (
+    MergeKey,
+    OffsetQueue,
+    PopCheckPointWrapper,
+    Popped,
+    QueueKey,
+    bit_of,
+    is_of,
+    merge_key,
+)
+from broker.pop.pop_check_point import PopCheckPoint
+from broker.pop.pop_journal import JournalQueue, JournalRow, PopJournal
+from broker.pop.revive_records import Refused, Stored
+
+log = logging.getLogger(__name__)
+
+_MIN_BUFFERED_MS: Final = 1_500
+"""A check point is buffered only if there is so much more time than popCkStayBufferTimeOut."""
+_AGAIN_MS: Final = 500
+"""Until a refused check point is tried again."""
+_PER_SCAN: Final = 1_000
+"""Check points stored in one turn, so that requests are served in between."""
+_IDLE_MS: Final = 300_000
+"""A queue without pops is forgotten; its offset is in consumerOffset.json long since."""
+SCAN_MS: Final = 20
+
+
+class StoresCheckPoints(Protocol):
+    """The part of ReviveRecords used here."""
+
+    def put_check_point(
+        self, point: PopCheckPoint, revive_queue_id: int, stored: Stored, refused: Refused
+    ) -> None:
+        """Store it; the callback may run before this returns."""
+
+
+class GroupOffsets(Protocol):
+    """The part of ConsumerOffsetManager used here."""
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Store a group's offset."""
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The stored offset."""
+
+
+class BufferSettings(NamedTuple):
+    """Times in ms."""
+
+    enabled: bool
+    stay_ms: int
+    """popCkStayBufferTime: after so long a check point is stored."""
+    stay_timeout_ms: int
+    """popCkStayBufferTimeOut: and so long before its messages become visible again."""
+    max_queue_size: int
+    """popCkOffsetMaxQueueSize: pops of one queue that wait for the offset to move."""
+    broker_name: str
+
+
+class PopBufferMergeService:
+    """See the module. Owned by: the loop thread. Many methods because a check point's whole life,
+    from its pop to its offset, is here, in small steps."""
+
+    def __init__(
+        self,
+        settings: BufferSettings,
+        journal: PopJournal,
+        records: StoresCheckPoints,
+        offsets: GroupOffsets,
+        now_ms: Callable[[], int],
+        flushed_offset: Callable[[], int],
+    ) -> None:
+        """now_ms: wall clock. flushed_offset: of the commit log."""
+        self._settings = settings
+        self._journal = journal
+        self._records = records
+        self._offsets = offsets
+        self._now_ms = now_ms
+        self._flushed_offset = flushed_offset
+        self._queues: dict[QueueKey, OffsetQueue] = {}
+        self._buffer: dict[MergeKey, PopCheckPointWrapper] = {}
+        self._due: list[tuple[int, int, PopCheckPointWrapper]] = []
+        self._due_number = 0
+        self._unflushed: list[PopCheckPointWrapper] = []
+        """Stored, and not known to be on disk."""
+        self._recovered: set[PopCheckPointWrapper] = set()
+        """Found in the journal without parent; until they are safe no offset moves."""
+        self._leaving = 0
+        """Check points in the append queue."""
+        self.merged_acks = 0
+        """Acknowledged messages that cost no record, since the start."""
+
+    @property
+    def check_point_count(self) -> int:
+        """Check points in the buffer."""
+        return len(self._buffer)
+
+    @property
+    def offset_count(self) -> int:
+        """Pops whose offset has not moved yet."""
+        return sum(len(queue.waits) for queue in self._queues.values())
+
+    def use(self, settings: BufferSettings) -> None:
+        """Follow other settings from now on."""
+        self._settings = settings
+
+    # -- recovery ------------------------------------------------------------------------------
+
+    def recover(self, log_end: int, queue_end: Callable[[str, int], int | None]) -> None:
+        """Rebuild from the journal; the log is open. log_end: its published end. queue_end: the
+        next queue offset of a queue, None for one without messages."""
+        now_ms = self._now_ms()
+        queues, rows = self._journal.open()
+        by_number: dict[int, OffsetQueue] = {}
+        for found in queues:
+            self._recover_queue(found, queue_end, by_number, now_ms)
+        kept = 0
+        for row in rows:
+            queue = by_number.get(row.queue)
+            if queue is None or not self._recover_row(row, queue, log_end, queue_end):
+                self._journal.free(row.row)
+                log.warning("pop journal: dropped %s: its queue has no such messages", row)
+            else:
+                kept += 1
+        if rows:
+            log.info("pop journal: %s check points of %s queues", kept, len(by_number))
+
+    def _recover_queue(
+        self,
+        found: JournalQueue,
+        queue_end: Callable[[str, int], int | None],
+        by_number: dict[int, OffsetQueue],
+        now_ms: int,
+    ) -> None:
+        end = queue_end(found.topic, found.queue_id) or 0
+        if found.committed > end:
+            log.warning("pop journal: dropped %s: the queue ends at %s", found, end)
+            self._journal.free_queue(found.number)
+            return
+        queue = OffsetQueue(found, now_ms)
+        stored = self._offsets.query_offset(found.group, found.topic, found.queue_id)
+        if stored is None or stored < found.committed:
+            self._commit(queue, found.committed)
+        by_number[found.number] = queue
+        self._queues[found.topic, found.group, found.queue_id] = queue
+
+    def _recover_row(
+        self,
+        row: JournalRow,
+        queue: OffsetQueue,
+        log_end: int,
+        queue_end: Callable[[str, int], int | None],
+    ) -> bool:
+        last = row.start_offset + max(row.diffs, default=0)
+        if last >= (queue_end(queue.topic, queue.queue_id) or 0):
+            return False
+        popped = Popped(
+            queue.topic,
+            queue.group,
+            queue.queue_id,
+            row.start_offset,
+            row.diffs,
+            row.pop_time_ms,
+            row.invisible_time_ms,
+            row.revive_queue_id,
+            row.next_offset,
+        )
+        is_queued = row.next_offset >= 0
+        wrapper = PopCheckPointWrapper(popped, row.row, queue if is_queued else None)
+        wrapper.bits = row.bits
+        if is_queued:
+            queue.waits.append(wrapper)
+            queue.latest = max(queue.latest, row.next_offset)
+        else:
+            self._recovered.add(wrapper)
+        if 0 < row.stored_end <= log_end:
+            wrapper.is_leaving = True
+            wrapper.stored_end = row.stored_end
+            self._unflushed.append(wrapper)
+        elif not wrapper.is_acked:
+            self._buffer[merge_key(popped)] = wrapper
+            self._schedule(wrapper, at_once=not is_queued)
+        elif not is_queued:
+            self._free(wrapper)
+        return True
+
+    # -- pops ----------------------------------------------------------------------------------
+
+    def pop_offset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Where the next pop of a queue begins; None: the group has no offset there yet. An offset
+        that somebody set back counts: what was handed out after it is forgotten here."""
+        stored = self._offsets.query_offset(group, topic, queue_id)
+        queue = self._queues.get((topic, group, queue_id))
+        if queue is None:
+            return stored
+        if stored is None or stored < queue.committed:
+            self.clear_offset_queue(topic, group, queue_id)
+            return stored
+        return max(stored, queue.latest)
+
+    def can_add(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether a pop of the queue has room here."""
+        queue = self._queues.get((topic, group, queue_id))
+        return queue is None or len(queue.waits) < self._settings.max_queue_size
+
+    def add(self, popped: Popped) -> bool:
+        """A pop took messages, or found that none matches; False: they must not be handed out,
+        there is no room, or the same pop is here already."""
+        queue = self._queue(popped)
+        if queue is None:
+            return False
+        queue.used_ms = self._now_ms()
+        if not popped.diffs and not queue.waits:
+            queue.latest = popped.next_offset
+            self._commit(queue, popped.next_offset)
+            return True
+        wrapper = self._add_wrapper(popped, queue, queue)
+        if wrapper is None:
+            return False
+        queue.waits.append(wrapper)
+        queue.latest = popped.next_offset
+        return True
+
+    def _queue(self, popped: Popped) -> OffsetQueue | None:
+        topic, group, queue_id = key = popped.topic, popped.group, popped.queue_id
+        queue = self._queues.get(key)
+        if queue is None:
+            stored = self._offsets.query_offset(group, topic, queue_id)
+            committed = popped.start_offset if stored is None else stored
+            number = self._journal.add_queue(topic, group, queue_id, committed)
+            if number is None:
+                log.error("no room in the pop journal for queue %s of %s", key, group)
+                return None
+            found = JournalQueue(number, topic, group, queue_id, committed)
+            queue = self._queues[key] = OffsetQueue(found, self._now_ms())
+        return queue
+
+    def _add_wrapper(
+        self, popped: Popped, owner: OffsetQueue, queue: OffsetQueue | None
+    ) -> PopCheckPointWrapper | None:
+        key = merge_key(popped)
+        if popped.diffs and key in self._buffer:
+            return None
+        row = self._journal.add(
+            JournalRow(
+                owner.number,
+                popped.revive_queue_id,
+                popped.start_offset,
+                popped.pop_time_ms,
+                popped.invisible_time_ms,
+                popped.next_offset,
+                popped.diffs,
+            )
+        )
+        if row is None:
+            log.warning("the pop journal is full: nothing is handed out")
+            return None
+        wrapper = PopCheckPointWrapper(popped, row, queue)
+        if popped.diffs:
+            self._buffer[key] = wrapper
+            self._schedule(wrapper, at_once=not self._is_buffered(popped))
+        return wrapper
+
+    def _is_buffered(self, popped: Popped) -> bool:
+        settings = self._settings
+        left_ms = popped.pop_time_ms + popped.invisible_time_ms - self._now_ms()
+        return settings.enabled and left_ms >= settings.stay_timeout_ms + _MIN_BUFFERED_MS
+
+    def _schedule(self, wrapper: PopCheckPointWrapper, *, at_once: bool) -> None:
+        settings, popped = self._settings, wrapper.popped
+        due_ms = min(
+            popped.pop_time_ms + settings.stay_ms,
+            wrapper.revive_time_ms - settings.stay_timeout_ms,
+        )
+        self._push(wrapper, 0 if at_once else due_ms)
+
+    def _push(self, wrapper: PopCheckPointWrapper, due_ms: int) -> None:
+        self._due_number += 1
+        heapq.heappush(self._due, (due_ms, self._due_number, wrapper))
+
+    # -- acks ----------------------------------------------------------------------------------
+
+    def ack(
+        self,
+        topic: str,
+        group: str,
+        queue_id: int,
+        start_offset: int,
+        pop_time_ms: int,
+        offsets: Iterable[int],
+    ) -> bool:
+        """Acknowledge messages of a check point that is here. False: it is not, or is stored; the
+        ack has to be stored."""
+        wrapper = self._buffer.get((topic, group, queue_id, start_offset, pop_time_ms))
+        if wrapper is None:
+            return False
+        bits = wrapper.bits
+        for offset in offsets:
+            bits |= bit_of(wrapper, offset)
+        self._set_bits(wrapper, bits)
+        return True
+
+    def change(
+        self,
+        popped: Popped,
+        old_start_offset: int,
+        old_pop_time_ms: int,
+    ) -> bool | None:
+        """The message of `popped` (one, next offset -1) gets a new check point in the place of its
+        old one. True: done. False: the new one is kept, but the old one is not here, so that the
+        new one was handed to the log and the ack has to be stored behind it. None: no room."""
+        topic, group, queue_id = popped.topic, popped.group, popped.queue_id
+        owner = self._queue(popped)
+        if owner is None:
+            return None
+        owner.used_ms = self._now_ms()
+        old = self._buffer.get((topic, group, queue_id, old_start_offset, old_pop_time_ms))
+        new = self._add_wrapper(popped, owner, None)
+        if new is None:
+            return None
+        bit = 0 if old is None else bit_of(old, popped.start_offset)
+        if old is None or not bit or old.bits & bit:
+            self._store(new)
+            return False
+        new.parent = old
+        old.children = [*old.children, new]
+        self._set_bits(old, old.bits | bit)
+        return True
+
+    def _set_bits(self, wrapper: PopCheckPointWrapper, bits: int) -> None:
+        if bits == wrapper.bits:
+            return
+        self.merged_acks += (bits ^ wrapper.bits).bit_count()
+        wrapper.bits = bits
+        self._journal.set_bits(wrapper.row, bits)
+        if wrapper.is_acked:
+            del self._buffer[merge_key(wrapper.popped)]
+            self._settle(wrapper)
+
+    # -- settling ------------------------------------------------------------------------------
+
+    def _settle(self, wrapper: PopCheckPointWrapper) -> None:
+        """The wrapper may have been what an offset waited for."""
+        while wrapper.queue is None:
+            if not self._is_settled(wrapper):
+                return
+            parent = wrapper.parent
+            self._free(wrapper)
+            if parent is None:
+                return
+            parent.children = [child for child in parent.children if child is not wrapper]
+            wrapper = parent
+        self._advance(wrapper.queue)
+
+    def _is_settled(self, wrapper: PopCheckPointWrapper) -> bool:
+        if wrapper.children:
+            return False
+        if not wrapper.popped.diffs or (wrapper.is_acked and not wrapper.is_leaving):
+            return True
+        return 0 < wrapper.stored_end <= self._flushed_offset()
+
+    def _advance(self, queue: OffsetQueue) -> None:
+        """Move the group's offset over the settled pops at the head."""
+        if self._recovered:
+            return
+        waits = queue.waits
+        settled = []
+        while waits and self._is_settled(waits[0]):
+            settled.append(waits.popleft())
+        if settled:
+            self._commit(queue, settled[-1].popped.next_offset)
+            for wrapper in settled:
+                self._free(wrapper)
+
+    def _free(self, wrapper: PopCheckPointWrapper) -> None:
+        self._recovered.discard(wrapper)
+        if wrapper.row >= 0:
+            self._journal.free(wrapper.row)
+            wrapper.row = -1
+
+    def _commit(self, queue: OffsetQueue, offset: int) -> None:
+        """Never back: consumers that pull may have committed more meanwhile."""
+        stored = self._offsets.query_offset(queue.group, queue.topic, queue.queue_id)
+        queue.committed = offset = max(offset, -1 if stored is None else stored)
+        self._journal.set_committed(queue.number, offset)
+        self._offsets.commit_offset(
+            "PopBufferMergeService", queue.group, queue.topic, queue.queue_id, offset
+        )
+
+    # -- storing -------------------------------------------------------------------------------
+
+    def scan(self) -> None:
+        """Store what has stayed long enough; move the offsets over what is on disk. To be called
+        every SCAN_MS."""
+        now_ms, due = self._now_ms(), self._due
+        for _ in range(_PER_SCAN):
+            if not due or due[0][0] > now_ms:
+                break
+            wrapper = heapq.heappop(due)[2]
+            if not wrapper.is_leaving and self._is_here(wrapper):
+                self._store(wrapper)
+        self._follow_flushes()
+
+    def _is_here(self, wrapper: PopCheckPointWrapper) -> bool:
+        return self._buffer.get(merge_key(wrapper.popped)) is wrapper
+
+    def _follow_flushes(self) -> None:
+        if not self._unflushed:
+            return
+        flushed = self._flushed_offset()
+        safe = [wrapper for wrapper in self._unflushed if wrapper.stored_end <= flushed]
+        if not safe:
+            return
+        self._unflushed = [one for one in self._unflushed if one.stored_end > flushed]
+        had_recovered = bool(self._recovered)
+        for wrapper in safe:
+            self._settle(wrapper)
+        if had_recovered and not self._recovered:
+            self._advance_all()
+
+    def _advance_all(self) -> None:
+        for queue in self._queues.values():
+            self._advance(queue)
+
+    def _store(self, wrapper: PopCheckPointWrapper) -> None:
+        """Store what is left of a check point; from now on its acks are stored, too."""
+        del self._buffer[merge_key(wrapper.popped)]
+        wrapper.is_leaving = True
+        self._leaving += 1
+        self._records.put_check_point(
+            self._point(wrapper),
+            wrapper.popped.revive_queue_id,
+            lambda end: self._on_stored(wrapper, end),
+            lambda remark: self._on_refused(wrapper, remark),
+        )
+
+    def _point(self, wrapper: PopCheckPointWrapper) -> PopCheckPoint:
+        popped = wrapper.popped
+        left = [diff for index, diff in enumerate(popped.diffs) if not wrapper.bits >> index & 1]
+        return PopCheckPoint(
+            start_offset=popped.start_offset,
+            pop_time=popped.pop_time_ms,
+            invisible_time=popped.invisible_time_ms,
+            num=len(left),
+            queue_id=popped.queue_id,
+            topic=popped.topic,
+            group=popped.group,
+            queue_offset_diff=left,
+            broker_name=self._settings.broker_name,
+        )
+
+    def _on_stored(self, wrapper: PopCheckPointWrapper, end: int) -> None:
+        self._leaving -= 1
+        if wrapper.row < 0:
+            return
+        wrapper.stored_end = end
+        self._journal.set_stored(wrapper.row, end)
+        self._unflushed.append(wrapper)
+
+    def _on_refused(self, wrapper: PopCheckPointWrapper, remark: str) -> None:
+        self._leaving -= 1
+        if wrapper.row < 0:
+            return
+        popped = wrapper.popped
+        log.warning("check point of %s is not stored yet: %s", popped, remark)
+        wrapper.is_leaving = False
+        self._buffer[merge_key(popped)] = wrapper
+        self._push(wrapper, self._now_ms() + _AGAIN_MS)
+
+    # -- forgetting ----------------------------------------------------------------------------
+
+    def clear_offset_queue(self, topic: str, group: str, queue_id: int) -> None:
+        """The group's offset was set by somebody: pops before that do not move it any more."""
+        queue = self._queues.pop((topic, group, queue_id), None)
+        if queue is None:
+            return
+        log.info("group %s: offset of %s@%s was set; forgotten: pops", group, topic, queue_id)
+        for wrapper in [one for one in self._buffer.values() if is_of(one, queue)]:
+            del self._buffer[merge_key(wrapper.popped)]
+            wrapper.is_leaving = True
+            self._free(wrapper)
+        for wrapper in queue.waits:
+            self._free(wrapper)
+        queue.waits.clear()
+        for wrapper in self._unflushed:
+            if is_of(wrapper, queue):
+                self._free(wrapper)
+        self._unflushed = [one for one in self._unflushed if one.row >= 0]
+        self._journal.free_queue(queue.number)
+
+    def clean(self, is_known: Callable[[str, str], bool]) -> None:
+        """Forget queues without pops for long, and those whose topic or group is gone:
+        is_known(topic, group). To be called twice a minute."""
+        now_ms = self._now_ms()
+        for key, queue in list(self._queues.items()):
+            if not is_known(queue.topic, queue.group):
+                self.clear_offset_queue(*key)
+            elif not queue.waits and now_ms - queue.used_ms > _IDLE_MS:
+                del self._queues[key]
+                self._journal.free_queue(queue.number)
+
+    # -- orderly stop --------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Store what is left, whatever its time: the next broker finds all in the log."""
+        for wrapper in list(self._buffer.values()):
+            self._store(wrapper)
+
+    def finish(self) -> None:
+        """After the last commit of an orderly stop, before the offsets are saved: what was stored
+        counts, and the journal is not needed if all was."""
+        self._follow_all()
+        left = len(self._buffer) + self._leaving
+        if left:
+            log.warning("%s check points could not be stored; kept in the journal", left)
+        else:
+            self._journal.remove()
+
+    def _follow_all(self) -> None:
+        self._flushed_offset = lambda: 1 << 62
+        self._follow_flushes()
+        self._advance_all()

@@ -1,0 +1,123 @@
+"""PopCheckPoint: what was handed out from a queue by one pop, as stored in the revive topic.
+
+Pure data, any thread (Java: PopCheckPoint). The body is JSON in Java's order:
+
+    {"bm":0,"bn":broker,"c":group,"d":[offsets - so],"it":ms,"n":count,"pt":ms,"q":queue,
+     "reviveTime":pt + it,"ro":0,"rp":"put again, times","so":start offset,"t":topic}
+
+bm is the bitmap of acknowledged messages, 0 as stored; ro is set when it is read; reviveTime is
+written and ignored when read; rp is absent at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from broker.pop.pop_names import ACK_TIME_INTERVAL_MS, CK_TAG
+from remoting.body.json_bean import JsonBean
+from remoting.command_custom_header import Int32, Int64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopCheckPoint(JsonBean):
+    """One check point. Times in ms of the wall clock."""
+
+    WIRE_NAMES: ClassVar[Mapping[str, str]] = {
+        "bit_map": "bm",
+        "broker_name": "bn",
+        "group": "c",
+        "queue_offset_diff": "d",
+        "invisible_time": "it",
+        "num": "n",
+        "pop_time": "pt",
+        "queue_id": "q",
+        "revive_offset": "ro",
+        "re_put_times": "rp",
+        "start_offset": "so",
+        "topic": "t",
+    }
+
+    start_offset: Int64 = 0
+    pop_time: Int64 = 0
+    invisible_time: Int64 = 0
+    bit_map: Int32 = 0
+    num: Int32 = 0
+    queue_id: Int32 = 0
+    topic: str | None = None
+    """Of the messages: the retry topic's name if they are from there."""
+    group: str | None = None
+    revive_offset: Int64 = 0
+    queue_offset_diff: list[Int32] = field(default_factory=list)
+    broker_name: str | None = None
+    re_put_times: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """See JsonBean; with reviveTime, which Java writes because it has a getter. (Not `super()`:
+        a class with slots is made twice.)"""
+        tree = JsonBean.to_json(self)
+        tree["reviveTime"] = self.revive_time
+        return dict(sorted(tree.items()))
+
+    @property
+    def revive_time(self) -> int:
+        """When the messages become visible again."""
+        return self.pop_time + self.invisible_time
+
+    @property
+    def deliver_ms(self) -> int:
+        """When the record is due in the revive topic: before the acks of the same pop."""
+        return self.revive_time - ACK_TIME_INTERVAL_MS
+
+    @property
+    def merge_key(self) -> str:
+        """What joins it with its acks."""
+        return merge_key(
+            self.topic or "null",
+            self.group or "null",
+            self.queue_id,
+            self.start_offset,
+            self.pop_time,
+            self.broker_name or "null",
+        )
+
+    @property
+    def unique_key(self) -> str:
+        """UNIQ_KEY of the record."""
+        return (
+            f"{self.topic}@{self.queue_id}@{self.start_offset}@{self.group}@{self.pop_time}"
+            f"@{self.broker_name}@{CK_TAG}"
+        )
+
+    def index_of_ack(self, offset: int) -> int:
+        """The bit of the message with this queue offset; -1: it is none of these."""
+        if offset < self.start_offset:
+            return -1
+        diff = offset - self.start_offset
+        if not self.queue_offset_diff:
+            return diff if diff < self.num else -1
+        return self.queue_offset_diff.index(diff) if diff in self.queue_offset_diff else -1
+
+    def ack_offset_by_index(self, index: int) -> int:
+        """The queue offset of a bit. Raises IndexError: the check point has fewer offsets than it
+        says."""
+        if not self.queue_offset_diff:
+            return self.start_offset + index
+        return self.start_offset + self.queue_offset_diff[index]
+
+    def parse_re_put_times(self) -> int:
+        """How often it was put again; 127 if that is no number."""
+        if self.re_put_times is None:
+            return 0
+        try:
+            return int(self.re_put_times)
+        except ValueError:
+            return 127
+
+
+def merge_key(
+    topic: str, group: str, queue_id: int, start_offset: int, pop_time_ms: int, broker_name: str
+) -> str:
+    """The key by which acks find their check point."""
+    return f"{topic}{group}{queue_id}{start_offset}{pop_time_ms}{broker_name}"

@@ -1,0 +1,281 @@
+"""PopJournal: a mapped file from which the buffer of check points is rebuilt after a kill.
+
+Owned by the loop thread of `remoting`; knows no request and no log. What was handed out and which
+of it is acknowledged is mirrored here by plain stores, with no flush: the page cache outlives every
+process, so nothing is lost by `kill -9`. It does not outlive the machine, and an OS crash may leave
+it torn: a file of another boot is thrown away (consumer offsets stand before what it held, so those
+messages are handed out again). An orderly stop stores everything in the log and removes the file.
+
+    head     0  magic    8 bytes       8  boot id    16 bytes
+            24  rows used   int64     32  queues used   int64
+    queue   ROW of 512: in use, committed offset (int64); queue id, bytes of topic, bytes of group
+            (int32); topic, group (UTF-8)
+    row     200: sequence (0: free; written last), acknowledged bits, stored end, then
+            queue, num, revive queue (int32 and 4 bytes left), start offset, pop time,
+            invisible time, next offset (int64), 32 differences to the start offset (int32)
+
+Numbers are in the machine's byte order: the file never leaves it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from store.clean_exit import boot_id
+from store.unflushed_map import map_unflushed, take_blocks
+
+log = logging.getLogger(__name__)
+
+_MAGIC: Final = b"MQPOPJ01"
+_HEAD_SIZE: Final = 64
+_USED_ROWS: Final = 3
+_USED_QUEUES: Final = 4
+"""Words (8 bytes) of the head."""
+_QUEUES: Final = 65_536
+_QUEUE_SIZE: Final = 512
+_QUEUE_HEAD: Final = Struct("=iii4x")
+_QUEUE_HEAD_AT: Final = 16
+_NAMES_AT: Final = _QUEUE_HEAD_AT + _QUEUE_HEAD.size
+_ROW_SIZE: Final = 200
+_ROW_BODY: Final = Struct("=iii4xqqqq")
+_ROW_BODY_AT: Final = 24
+_DIFFS_AT: Final = _ROW_BODY_AT + _ROW_BODY.size
+_DIFFS: Final = tuple(Struct(f"={count}i") for count in range(33))
+assert _DIFFS_AT + _DIFFS[32].size == _ROW_SIZE
+assert _QUEUE_SIZE % 8 == _ROW_SIZE % 8 == _HEAD_SIZE % 8 == 0
+_ROWS_AT: Final = _HEAD_SIZE + _QUEUES * _QUEUE_SIZE
+_ROWS_A_STEP: Final = 1024
+_QUEUES_A_STEP: Final = 128
+"""Of which blocks are taken at a time."""
+
+
+def read_boot_id() -> bytes:
+    """16 bytes that are others after each start of the machine."""
+    return uuid.UUID(boot_id()).bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JournalQueue:
+    """A queue of a group as found in the file."""
+
+    number: int
+    topic: str
+    group: str
+    queue_id: int
+    committed: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRow:
+    """A check point as found in the file or to be written; times in ms. next_offset -1: it stands
+    in no offset queue (its invisible time was changed)."""
+
+    queue: int
+    revive_queue_id: int
+    start_offset: int
+    pop_time_ms: int
+    invisible_time_ms: int
+    next_offset: int
+    diffs: tuple[int, ...]
+    row: int = -1
+    sequence: int = 0
+    bits: int = 0
+    stored_end: int = 0
+
+
+class PopJournal:
+    """See the module."""
+
+    def __init__(self, path: Path, capacity: int, boot_id: bytes) -> None:
+        """capacity: rows."""
+        self._path = path
+        self._capacity = capacity
+        self._boot_id = boot_id
+        self._sequence = 0
+        self._free_rows: list[int] = []
+        self._free_queues: list[int] = []
+        self._fd: int | None = None
+        self._rows_with_blocks = 0
+        self._queues_with_blocks = 0
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def open(self) -> tuple[list[JournalQueue], list[JournalRow]]:
+        """Map the file; what it holds of this boot, rows in the order in which they were made."""
+        size = _ROWS_AT + self._capacity * _ROW_SIZE
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            old_size = os.fstat(fd).st_size
+            is_ours = old_size >= _ROWS_AT and os.pread(fd, 24, 0) == _MAGIC + self._boot_id
+            if old_size and not is_ours:
+                log.warning(
+                    "%s is of another start of the machine: what was handed out and not stored "
+                    "is handed out again",
+                    self._path,
+                )
+                os.ftruncate(fd, 0)
+            size = max(size, old_size if is_ours else 0)
+            os.ftruncate(fd, size)
+            self._map = map_unflushed(fd, size, _HEAD_SIZE, self._path)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        view = memoryview(self._map)
+        self._words = view.cast("Q")
+        self._map[8:24] = self._boot_id
+        self._map[:8] = _MAGIC
+        self._capacity = (len(self._map) - _ROWS_AT) // _ROW_SIZE
+        self._rows_with_blocks = min(self._words[_USED_ROWS], self._capacity)
+        self._queues_with_blocks = min(self._words[_USED_QUEUES], _QUEUES)
+        return self._read_queues(), self._read_rows()
+
+    def remove(self) -> None:
+        """All is in the log: an orderly stop needs no file."""
+        self._path.unlink(missing_ok=True)
+
+    def _has_block(self, at: int, step: int) -> bool:
+        """Whether the `step` bytes at `at` have blocks, now. Raises OSError."""
+        assert self._fd is not None
+        return take_blocks(self._fd, at, step)
+
+    # -- queues --------------------------------------------------------------------------------
+
+    def add_queue(self, topic: str, group: str, queue_id: int, committed: int) -> int | None:
+        """A queue's number; None: there are too many, its names are too long, or the disk is
+        full."""
+        names = topic.encode() + group.encode()
+        if _NAMES_AT + len(names) > _QUEUE_SIZE:
+            return None
+        if self._free_queues:
+            number = self._free_queues.pop()
+        else:
+            number = self._words[_USED_QUEUES]
+            if number >= _QUEUES:
+                return None
+            if number >= self._queues_with_blocks:
+                at = _HEAD_SIZE + number * _QUEUE_SIZE
+                if not self._has_block(at, _QUEUES_A_STEP * _QUEUE_SIZE):
+                    return None
+                self._queues_with_blocks = number + _QUEUES_A_STEP
+            self._words[_USED_QUEUES] = number + 1
+        at = _HEAD_SIZE + number * _QUEUE_SIZE
+        head = (queue_id, len(topic.encode()), len(group.encode()))
+        _QUEUE_HEAD.pack_into(self._map, at + _QUEUE_HEAD_AT, *head)
+        self._map[at + _NAMES_AT : at + _NAMES_AT + len(names)] = names
+        self._words[(at >> 3) + 1] = committed
+        self._words[at >> 3] = 1
+        return number
+
+    def set_committed(self, queue: int, offset: int) -> None:
+        """The group's offset in the queue moved."""
+        self._words[(_HEAD_SIZE + queue * _QUEUE_SIZE >> 3) + 1] = offset
+
+    def free_queue(self, queue: int) -> None:
+        """No row is of this queue any more, and its offset is in consumerOffset.json."""
+        self._words[_HEAD_SIZE + queue * _QUEUE_SIZE >> 3] = 0
+        self._free_queues.append(queue)
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def add(self, row: JournalRow) -> int | None:
+        """Write a row; its number, None: the file, or the disk, is full."""
+        if self._free_rows:
+            number = self._free_rows.pop()
+        else:
+            number = self._words[_USED_ROWS]
+            if number >= self._capacity:
+                return None
+            if number >= self._rows_with_blocks:
+                steps = min(_ROWS_A_STEP, self._capacity - number)
+                if not self._has_block(_ROWS_AT + number * _ROW_SIZE, steps * _ROW_SIZE):
+                    return None
+                self._rows_with_blocks = number + steps
+            self._words[_USED_ROWS] = number + 1
+        at = _ROWS_AT + number * _ROW_SIZE
+        _ROW_BODY.pack_into(
+            self._map,
+            at + _ROW_BODY_AT,
+            row.queue,
+            len(row.diffs),
+            row.revive_queue_id,
+            row.start_offset,
+            row.pop_time_ms,
+            row.invisible_time_ms,
+            row.next_offset,
+        )
+        _DIFFS[len(row.diffs)].pack_into(self._map, at + _DIFFS_AT, *row.diffs)
+        words, word = self._words, at >> 3
+        words[word + 1] = words[word + 2] = 0
+        self._sequence += 1
+        words[word] = self._sequence
+        return number
+
+    def set_bits(self, row: int, bits: int) -> None:
+        """These of its messages are acknowledged."""
+        self._words[(_ROWS_AT + row * _ROW_SIZE >> 3) + 1] = bits
+
+    def set_stored(self, row: int, end: int) -> None:
+        """It is in the commit log, which ends at `end` behind it. (Its record may be published
+        after this: a row whose end is not in the log is stored again.)"""
+        self._words[(_ROWS_AT + row * _ROW_SIZE >> 3) + 2] = end
+
+    def free(self, row: int) -> None:
+        """It is not needed any more."""
+        self._words[_ROWS_AT + row * _ROW_SIZE >> 3] = 0
+        self._free_rows.append(row)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _read_queues(self) -> list[JournalQueue]:
+        found = []
+        for number in range(min(self._words[_USED_QUEUES], _QUEUES)):
+            at = _HEAD_SIZE + number * _QUEUE_SIZE
+            if not self._words[at >> 3]:
+                self._free_queues.append(number)
+                continue
+            queue_id, topic_size, group_size = _QUEUE_HEAD.unpack_from(
+                self._map, at + _QUEUE_HEAD_AT
+            )
+            names = self._map[at + _NAMES_AT : at + _NAMES_AT + topic_size + group_size]
+            topic, group = names[:topic_size].decode(), names[topic_size:].decode()
+            committed = self._words[(at >> 3) + 1]
+            found.append(JournalQueue(number, topic, group, queue_id, committed))
+        return found
+
+    def _read_rows(self) -> list[JournalRow]:
+        found = []
+        for number in range(min(self._words[_USED_ROWS], self._capacity)):
+            at = _ROWS_AT + number * _ROW_SIZE
+            sequence, bits, stored_end = self._words[at >> 3 : (at >> 3) + 3]
+            if not sequence:
+                self._free_rows.append(number)
+                continue
+            queue, count, revive_queue_id, *numbers = _ROW_BODY.unpack_from(
+                self._map, at + _ROW_BODY_AT
+            )
+            start, pop_time_ms, invisible_time_ms, next_offset = numbers
+            found.append(
+                JournalRow(
+                    queue,
+                    revive_queue_id,
+                    start,
+                    pop_time_ms,
+                    invisible_time_ms,
+                    next_offset,
+                    _DIFFS[count].unpack_from(self._map, at + _DIFFS_AT),
+                    number,
+                    sequence,
+                    bits,
+                    stored_end,
+                )
+            )
+        found.sort(key=lambda row: row.sequence)
+        self._sequence = found[-1].sequence if found else 0
+        return found

@@ -1,0 +1,111 @@
+"""PopRequest: one request for messages (200050), and what may wait for it. Values only.
+
+The header has the names of the wire; times in ms.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Protocol
+
+import msgspec
+
+from broker.pop.pop_message_reader import Wanted
+from remoting.connection import Connection
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class PopHeader(msgspec.Struct, gc=False):
+    """PopMessageRequestHeader."""
+
+    consumerGroup: str  # noqa: N815
+    topic: str
+    queueId: Int32  # noqa: N815
+    maxMsgNums: Int32  # noqa: N815
+    invisibleTime: Int64  # noqa: N815
+    pollTime: Int64  # noqa: N815
+    initMode: Int32  # noqa: N815
+    bornTime: Int64 = 0  # noqa: N815
+    expType: str | None = None  # noqa: N815
+    exp: str | None = None
+    order: bool = False
+    attemptId: str | None = None  # noqa: N815
+
+
+class PopRequest(msgspec.Struct, frozen=True):
+    """Who asks for what. born_ms: when it was sent, by the peer's clock or ours."""
+
+    connection: Connection
+    opaque: int
+    header: PopHeader
+    wanted: Wanted
+    born_ms: int
+
+
+class PollingResult(enum.Enum):
+    """What became of a request that found nothing."""
+
+    POLLING_SUC = enum.auto()
+    """It waits."""
+    POLLING_FULL = enum.auto()
+    POLLING_TIMEOUT = enum.auto()
+    """Its time is over, or it did not want to wait."""
+
+
+class PopWaiters(Protocol):
+    """Requests that wait for messages (PopLongPollingService)."""
+
+    def polling(self, request: PopRequest) -> PollingResult:
+        """Let a request wait, to be run again."""
+
+    def notify(self, topic: str, group: str, queue_id: int) -> None:
+        """There is more: run one waiting request of this key again (queue id -1: of any)."""
+
+
+class OrderInfo(Protocol):
+    """What ordered pops have handed out (ConsumerOrderInfoManager)."""
+
+    def check_block(
+        self,
+        attempt_id: str | None,
+        topic: str,
+        group: str,
+        queue_id: int,
+        invisible_time_ms: int,
+    ) -> bool:
+        """Whether messages handed out earlier keep the queue closed."""
+
+    def update(
+        self,
+        attempt_id: str | None,
+        topic: str,
+        group: str,
+        queue_id: int,
+        pop_time_ms: int,
+        invisible_time_ms: int,
+        offsets: list[int],
+        order_info: list[str],
+    ) -> None:
+        """These are handed out now; adds the items of orderCountInfo."""
+
+    def commit_and_next(
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int
+    ) -> int:
+        """A message is acknowledged: the offset to commit; -1: it is none of those; -2: of an
+        earlier pop."""
+
+    def update_next_visible_time(
+        self,
+        topic: str,
+        group: str,
+        queue_id: int,
+        offset: int,
+        pop_time_ms: int,
+        next_visible_ms: int,
+    ) -> None:
+        """A message becomes visible again at another time."""
+
+    def clear_block(self, topic: str, group: str, queue_id: int) -> None:
+        """The queue's offset was set: nothing is handed out."""

@@ -1,0 +1,560 @@
+"""PopReviveService: copies what was popped and not acknowledged in time to the group's retry topic.
+
+Runs on the loop thread of `remoting`, on masters only. Check points and acks come out of the timer
+into the revive topic. Each of its queues is read in order; acks are matched with their check point;
+when all acks that can come in time are there, the messages left are appended to the retry topic,
+with reconsumeTimes + 1. The offset of CID_RMQ_SYS_REVIVE_GROUP is that of the last handled check
+point.
+
+When that is: the timer says up to which time all it held is appended (its read time); once the
+queue is read up to where it ended at that moment, every ack due by that time was seen. So a check
+point is settled about a second (the timer's precision) after its messages became visible, whether
+or not anything follows it. (RocketMQ waits for a later record, or until nothing has come for 3 s.)
+
+A message that cannot be read now gets a check point of its own, due later (RocketMQ's intervals).
+While the log takes nothing, everything waits. The offset is saved once the copies are flushed, and
+noted once they are published (revive_progress.py). Formats follow PopReviveService of RocketMQ 5.
+Long because reading, matching, copying and the progress concern the same queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from broker.append.append_queue import Append
+from broker.pop.ack_msg import AckMsg, BatchAckMsg
+from broker.pop.pop_check_point import PopCheckPoint
+from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
+from broker.pop.pop_names import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP
+from broker.pop.revive_progress import ReviveProgress
+from broker.pop.revive_records import Refused, Stored
+from broker.topic.table_protocols import FindGroup, FindTopic, OwnTopics
+from remoting.errors import BodyError, RequestError
+from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog, Record, TopicLog
+from store.errors import MessageIllegalError
+from store.message import Message
+from store.message_codec import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, decode_record
+from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
+
+log = logging.getLogger(__name__)
+
+PUT_AGAIN_S: Final = (
+    *(10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200),
+)
+_READ_COUNT: Final = 32
+_PER_LOOK: Final = 128
+"""Records read, and messages copied, of all queues in one look."""
+_BUSY_MS: Final = 5
+_UNSETTLED_LIMIT: Final = 2_000
+"""Check points of a queue whose copies are not appended yet."""
+_FIRST_POP_TIME: Final = b"1ST_POP_TIME"
+_RETRY_QUEUES: Final = 1
+_PERM_READ_WRITE: Final = 6
+
+
+class ReviveUnits(Protocol):
+    """The part of CheckedUnits used here."""
+
+    def read(self, topic: str, queue_id: int, queue_offset: int, count: int, high: int) -> bytes:
+        """Up to `count` right units from there on; b"": the first is being rebuilt."""
+
+
+class ReviveTable(Protocol):
+    """The part of the queue table used here."""
+
+    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) offset of a queue."""
+
+
+class ReviveReader(Protocol):
+    """The part of CommitLogReader used here."""
+
+    def record_at(self, phy_offset: int) -> bytes | None:
+        """The whole validated record, or None if none starts there."""
+
+
+class ReviveOffsets(Protocol):
+    """The part of ConsumerOffsetManager used here."""
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """A group's offset; None if it has none."""
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Store a group's offset."""
+
+
+class PutsCheckPoints(Protocol):
+    """The part of ReviveRecords used here."""
+
+    def put_check_point(
+        self, point: PopCheckPoint, revive_queue_id: int, stored: Stored, refused: Refused
+    ) -> None:
+        """Store a check point."""
+
+
+class AppendsMessages(Protocol):
+    """The part of AppendQueue used here."""
+
+    def append(self, append: Append, *, fails_fast: bool = False) -> None:
+        """Append now, or as soon as there is room; the callback says how it went."""
+
+
+class ReviveLoop(Protocol):
+    """The part of the loop used here."""
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> object:
+        """Run `function` after `delay_ms`."""
+
+    def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
+        """Run `function` in the next turn."""
+
+
+class ReviveStats(Protocol):
+    """Where copies are counted."""
+
+    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
+        """`count` messages, `size` bytes of the log, were stored in `topic`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviveSettings:
+    """The settings used here."""
+
+    interval_ms: int
+    enable_retry_topic_v2: bool
+    skip_when_put_again_reach_max_times: bool
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviveParts:
+    """The collaborators of the service."""
+
+    commit_log: CommitLog
+    append_queue: AppendsMessages
+    table: ReviveTable
+    units: ReviveUnits
+    reader: ReviveReader
+    offsets: ReviveOffsets
+    records: PutsCheckPoints
+    topics: OwnTopics
+    find_topic: FindTopic
+    find_group: FindGroup
+    inflight: PopInflightMessageCounter
+    progress: ReviveProgress
+    stats: ReviveStats
+    timer_read_time_ms: Callable[[], int]
+    """Every timer message due before is appended (TimerDequeueService.read_time_ms)."""
+    published_offset: Callable[[], int]
+    flushed_offset: Callable[[], int]
+
+
+class _Point:
+    """A check point, and what is left to do for it."""
+
+    __slots__ = ("acked", "again", "end", "left", "point")
+
+    def __init__(self, point: PopCheckPoint, acked: set[int]) -> None:
+        self.point = point
+        self.acked = acked
+        """Queue offsets of acknowledged messages."""
+        self.left = 0
+        """Messages that are neither copied nor given up."""
+        self.again: list[int] = []
+        """Those of them that the log did not take."""
+        self.end = 0
+        """The log's end behind the last copy."""
+
+    def open_offsets(self) -> list[int]:
+        """The queue offsets of messages that were not acknowledged."""
+        found = []
+        for index in range(self.point.num):
+            try:
+                found.append(self.point.ack_offset_by_index(index))
+            except IndexError:
+                log.error("check point %s names fewer messages than it counts", self.point)
+                break
+        return [offset for offset in found if offset not in self.acked]
+
+
+class _Queue:
+    """One queue of the revive topic."""
+
+    __slots__ = ("handled", "next_read", "noted", "points", "queue_id", "settled_ms", "target")
+
+    def __init__(self, queue_id: int, offset: int) -> None:
+        self.queue_id = queue_id
+        self.next_read = offset + 1
+        self.points: dict[str, _Point] = {}
+        """Not due yet, in the queue's order."""
+        self.handled: deque[_Point] = deque()
+        """Due, in order: the copies are being appended, published, flushed."""
+        self.noted = 0
+        """The first of these whose end was not published yet."""
+        self.target: tuple[int, int] | None = None
+        """(queue offset to be read up to, what is settled then: ms)."""
+        self.settled_ms = 0
+        """All acks that are due by then were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A message on its way into the retry topic (Append)."""
+
+    service: PopReviveService
+    queue: _Queue
+    point: _Point
+    offset: int
+    topic: TopicLog
+    records: tuple[Record]
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.service.on_placed(self, places[0][0])
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        self.service.on_refused(self, code, remark)
+
+
+class PopReviveService:
+    """All queues of the revive topic. Owned by: the loop thread.
+
+    Many methods because each step of a check point is one, from its record to its progress.
+    """
+
+    def __init__(
+        self, settings: ReviveSettings, parts: ReviveParts, revive_topic: str, queue_num: int
+    ) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._topic = revive_topic
+        self._queue_num = queue_num
+        self._queues: list[_Queue] = []
+        self._loop: ReviveLoop | None = None
+        self._running = False
+        self._left = 0
+        """Of _PER_LOOK."""
+
+    def use(self, settings: ReviveSettings) -> None:
+        """Follow other settings from now on."""
+        self._settings = settings
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self, loop: ReviveLoop) -> None:
+        """Begin behind the last handled check points; the log is open."""
+        parts = self._parts
+        for queue_id in range(self._queue_num):
+            stored = parts.offsets.query_offset(REVIVE_GROUP, self._topic, queue_id)
+            offset = max(-1 if stored is None else stored, parts.progress.find(queue_id))
+            self._queues.append(_Queue(queue_id, min(offset, self._end(queue_id) - 1)))
+        self._loop = loop
+        self._running = True
+        loop.call_later(self._settings.interval_ms, self._look)
+
+    def stop(self) -> None:
+        """Begin nothing new; idempotent."""
+        self._running = False
+
+    def finish(self) -> None:
+        """After the last commit of an orderly stop: what is appended is on disk."""
+        for queue in self._queues:
+            self._save(queue, all_is_flushed=True)
+
+    def _look(self) -> None:
+        if self._running and self._loop is not None:
+            self._loop.call_later(self.look(), self._look)
+
+    def look(self) -> int:
+        """Read and revive within the limits of a turn; ms until the next look."""
+        self._left = _PER_LOOK
+        for queue in self._queues:
+            self._note(queue)
+            self._save(queue)
+            if self._parts.commit_log.writable:
+                self._read(queue)
+                self._retry(queue)
+                self._revive_due(queue)
+        if self._left <= 0:
+            # The queue that used up the turn comes last in the next one.
+            self._queues.append(self._queues.pop(0))
+            return _BUSY_MS
+        return self._settings.interval_ms
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _end(self, queue_id: int) -> int:
+        """Of a queue; the log knows it before the queue table does."""
+        end = self._parts.commit_log.next_offset(self._topic, queue_id)
+        return self._parts.table.offsets(self._topic, queue_id)[1] if end is None else end
+
+    def _read(self, queue: _Queue) -> None:
+        """Read what is dispatched, up to the limits."""
+        low, high = self._parts.table.offsets(self._topic, queue.queue_id)
+        if queue.next_read < low:
+            log.error(
+                "revive queue %s: records %s to %s are gone, expired before they were handled",
+                queue.queue_id, queue.next_read, low,
+            )  # fmt: skip
+            queue.next_read = low
+        if queue.target is None:
+            # In this order: what the timer has appended is below the end.
+            settled_ms = self._parts.timer_read_time_ms()
+            queue.target = self._end(queue.queue_id), settled_ms
+        while queue.next_read < high and self._left > 0:
+            if not self._read_units(queue, high):
+                break
+        target, settled_ms = queue.target
+        if queue.next_read >= target:
+            queue.settled_ms, queue.target = settled_ms, None
+
+    def _read_units(self, queue: _Queue, high: int) -> bool:
+        """False: the next unit is being rebuilt."""
+        offset, parts = queue.next_read, self._parts
+        count = min(_READ_COUNT, high - offset)
+        raw = parts.units.read(self._topic, queue.queue_id, offset, count, high)
+        for phy_offset, size, _tags in CQ_UNIT.iter_unpack(raw):
+            record = None if size == PRE_BLANK_SIZE else parts.reader.record_at(phy_offset)
+            if record is None:
+                log.error("revive queue %s: the record at %s is lost", queue.queue_id, offset)
+            else:
+                self._take(queue, offset, decode_record(record, 0)[0])
+            offset += 1
+            self._left -= 1
+        queue.next_read = offset
+        return bool(raw)
+
+    def _take(self, queue: _Queue, offset: int, message: Message) -> None:
+        tag = message.find_property("TAGS")
+        try:
+            if tag == CK_TAG:
+                self._take_point(queue, offset, PopCheckPoint.from_json_bytes(message.body))
+            elif tag == ACK_TAG:
+                ack = AckMsg.from_json_bytes(message.body)
+                self._take_acks(queue, ack, [ack.ack_offset])
+            elif tag == BATCH_ACK_TAG:
+                batch = BatchAckMsg.from_json_bytes(message.body)
+                self._take_acks(queue, batch, batch.ack_offset_list)
+        except BodyError as error:
+            log.error("revive queue %s: record %s skipped: %s", queue.queue_id, offset, error)
+
+    def _take_point(self, queue: _Queue, offset: int, point: PopCheckPoint) -> None:
+        if point.topic is None or point.group is None:
+            log.error("revive queue %s: check point %s without names", queue.queue_id, offset)
+            return
+        known = queue.points.pop(point.merge_key, None)
+        acked = set() if known is None else known.acked
+        queue.points[point.merge_key] = _Point(replace(point, revive_offset=offset), acked)
+
+    def _take_acks(self, queue: _Queue, ack: AckMsg, offsets: list[int]) -> None:
+        if not ack.broker_name:
+            ack = replace(ack, broker_name=self._settings.broker_name)
+        known = queue.points.get(ack.merge_key)
+        if known is not None:
+            known.acked.update(offsets)
+
+    # -- reviving ------------------------------------------------------------------------------
+
+    def _revive_due(self, queue: _Queue) -> None:
+        """In the queue's order, up to the first that is not due."""
+        while queue.points and self._left > 0 and len(queue.handled) < _UNSETTLED_LIMIT:
+            key, point = next(iter(queue.points.items()))
+            if point.point.revive_time > queue.settled_ms:
+                return
+            del queue.points[key]
+            queue.handled.append(point)
+            self._revive(queue, point)
+
+    def _revive(self, queue: _Queue, point: _Point) -> None:
+        topic, group = point.point.topic or "", point.point.group or ""
+        open_offsets = point.open_offsets()
+        if not open_offsets:
+            return
+        if (
+            self._parts.find_topic(parse_normal_topic(topic, group)) is None
+            or self._parts.find_group(group) is None
+        ):
+            log.info("pop: topic %s or group %s is gone: not revived %s", topic, group, point.point)
+            return
+        point.left = len(open_offsets)
+        self._left -= point.left
+        for offset in open_offsets:
+            self._revive_message(queue, point, offset)
+
+    def _retry(self, queue: _Queue) -> None:
+        """Try again what the log did not take."""
+        for point in queue.handled:
+            offsets, point.again = point.again, []
+            for offset in offsets:
+                self._revive_message(queue, point, offset)
+
+    def _revive_message(self, queue: _Queue, point: _Point, offset: int) -> None:
+        topic, queue_id = point.point.topic or "", point.point.queue_id
+        low, high = self._parts.table.offsets(topic, queue_id)
+        if not low <= offset < high:
+            log.info("pop: message %s of %s/%s is gone: not revived", offset, topic, queue_id)
+            self._settled(point)
+            return
+        raw = self._parts.units.read(topic, queue_id, offset, 1, high)
+        if len(raw) < CQ_UNIT.size:
+            self._put_again(queue, point, offset)
+            return
+        phy_offset, size, _tags = CQ_UNIT.unpack(raw)
+        record = None if size == PRE_BLANK_SIZE else self._parts.reader.record_at(phy_offset)
+        if record is None:
+            log.error("pop: message %s of %s/%s is lost: not revived", offset, topic, queue_id)
+            self._settled(point)
+            return
+        self._copy(queue, point, offset, decode_record(record, 0)[0])
+
+    def _copy(self, queue: _Queue, point: _Point, offset: int, message: Message) -> None:
+        group, name = point.point.group or "", point.point.topic or ""
+        if not name.startswith(RETRY_PREFIX):
+            name = pop_retry_topic(name, group, self._settings.enable_retry_topic_v2)
+        try:
+            known = self._has_topic(name, group)
+            topic = self._parts.commit_log.topic(name) if known else None
+        except (RequestError, MessageIllegalError) as error:
+            log.error("pop: message %s of %s: no retry topic %s: %s", offset, point, name, error)
+            topic = None
+        if topic is None:
+            self._put_again(queue, point, offset)
+            return
+        record = self._record(point.point, message)
+        copy = _Copy(self, queue, point, offset, topic, (record,))
+        self._parts.append_queue.append(copy)
+
+    def _has_topic(self, name: str, group: str) -> bool:
+        """Find or make the retry topic; its group begins at its first message."""
+        parts = self._parts
+        if parts.find_topic(name) is not None:
+            return True
+        if parts.topics.create(name, _RETRY_QUEUES, _PERM_READ_WRITE) is None:
+            return False
+        if parts.offsets.query_offset(group, name, 0) is None:
+            parts.offsets.commit_offset("initPopRetryOffset", group, name, 0, 0)
+        return True
+
+    def _record(self, point: PopCheckPoint, message: Message) -> Record:
+        """The copy: hosts are this broker, so their flags are, too."""
+        commit_log, properties = self._parts.commit_log, message.properties
+        if not message.reconsume_times or find_property(properties, _FIRST_POP_TIME) is None:
+            more = b"%b\x01%d" % (_FIRST_POP_TIME, point.pop_time)
+            longer = append_properties(properties, more)
+            properties = longer if len(longer) <= PROPERTIES_LIMIT else properties
+        flags = message.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
+        if commit_log.store_host_flag:
+            flags |= commit_log.store_host_flag | BORN_HOST_V6_FLAG
+        return Record(
+            queue_id=0,
+            flag=message.flag,
+            sys_flag=flags,
+            born_timestamp=message.born_timestamp,
+            born_host=commit_log.store_host,
+            reconsume_times=message.reconsume_times + 1,
+            prepared_transaction_offset=0,
+            body=message.body,
+            properties=properties,
+        )
+
+    # -- results -------------------------------------------------------------------------------
+
+    def on_placed(self, copy: _Copy, phy_offset: int) -> None:
+        """A copy was appended."""
+        end = self._parts.commit_log.position
+        point = copy.point.point
+        self._parts.stats.add_put(copy.topic.name, 1, end - phy_offset)
+        self._parts.inflight.decrement(
+            point.topic or "", point.group or "", point.queue_id, point.pop_time, 1
+        )
+        self._settled(copy.point, end)
+
+    def on_refused(self, copy: _Copy, code: ResponseCode, remark: str) -> None:
+        """The log took nothing: try again, unless it never will."""
+        log.warning("pop: %s not revived: %s: %s", copy.point.point, code, remark)
+        if code is ResponseCode.MESSAGE_ILLEGAL:
+            self._settled(copy.point)
+        else:
+            copy.point.again.append(copy.offset)
+
+    def _settled(self, point: _Point, end: int = 0) -> None:
+        """A message is copied, or given up."""
+        point.left -= 1
+        point.end = max(point.end, end)
+        if not point.left and self._loop is not None:
+            # In the next turn it is published: nobody has popped the copy before.
+            self._loop.call_soon_threadsafe(self._note_all)
+
+    def _put_again(self, queue: _Queue, point: _Point, offset: int) -> None:
+        """The message gets a check point of its own, which is due later."""
+        old = point.point
+        times = old.parse_re_put_times()
+        if times >= len(PUT_AGAIN_S) and self._settings.skip_when_put_again_reach_max_times:
+            log.error("pop: message %s of %s is given up after %s times", offset, old, times)
+            self._settled(point)
+            return
+        later = old.invisible_time
+        if old.revive_time <= self._parts.commit_log.now_ms:
+            later += PUT_AGAIN_S[min(times, len(PUT_AGAIN_S) - 1)] * 1_000
+        new = PopCheckPoint(
+            start_offset=offset,
+            pop_time=old.pop_time,
+            invisible_time=later,
+            num=1,
+            queue_id=old.queue_id,
+            topic=old.topic,
+            group=old.group,
+            queue_offset_diff=[0],
+            broker_name=old.broker_name,
+            re_put_times=str(times + 1),
+        )
+        log.warning("pop: message %s of %s cannot be revived now, again later", offset, old)
+
+        def stored(end: int) -> None:
+            self._settled(point, end)
+
+        def refused(remark: str) -> None:
+            log.warning("pop: %s not stored: %s", new, remark)
+            point.again.append(offset)
+
+        self._parts.records.put_check_point(new, queue.queue_id, stored, refused)
+
+    # -- progress ------------------------------------------------------------------------------
+
+    def _note_all(self) -> None:
+        for queue in self._queues:
+            self._note(queue)
+
+    def _note(self, queue: _Queue) -> None:
+        """Note what is published, in order."""
+        published, handled = self._parts.published_offset(), queue.handled
+        first = queue.noted
+        while queue.noted < len(handled):
+            point = handled[queue.noted]
+            if point.left or point.end > published:
+                break
+            queue.noted += 1
+        if queue.noted > first:
+            last = handled[queue.noted - 1].point.revive_offset
+            self._parts.progress.store(queue.queue_id, last)
+
+    def _save(self, queue: _Queue, *, all_is_flushed: bool = False) -> None:
+        """The consumer offset follows what is noted and flushed, in order."""
+        flushed, last = self._parts.flushed_offset(), None
+        while queue.noted and (all_is_flushed or queue.handled[0].end <= flushed):
+            last = queue.handled.popleft().point.revive_offset
+            queue.noted -= 1
+        if last is not None:
+            self._parts.offsets.commit_offset(
+                "PopReviveService", REVIVE_GROUP, self._topic, queue.queue_id, last
+            )

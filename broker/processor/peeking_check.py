@@ -1,0 +1,119 @@
+"""PeekingCheck: may a group look at a topic without taking messages (200052, 200054, 200055)?
+
+Runs on the loop thread. The checks that RocketMQ's PeekMessageProcessor, NotificationProcessor and
+PollingInfoProcessor share, in their order and words; and where the next pop of a queue begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.topic.table_protocols import FindGroup, FindTopic
+from remoting.body.topic_config import TopicConfig
+from remoting.errors import RequestError
+from remoting.key_builder import pop_retry_topic, pop_retry_topic_v1
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+_PERM_READ = 4
+
+PopOffset = Callable[[str, str, int], int | None]
+"""(topic, group, queue id): where the next pop begins; None: the group has no offset there."""
+
+
+class QueueOffsets(Protocol):
+    """The part of the queue table used here."""
+
+    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) offset of a queue; (0, 0) for one that was never written."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeekingSettings:
+    """The settings used here."""
+
+    is_readable: bool
+    broker_ip: str
+    enable_retry_topic_v2: bool
+    retrieve_message_from_pop_retry_topic_v1: bool
+
+
+class PeekingCheck:
+    """See the module. Owned by: the loop thread."""
+
+    def __init__(
+        self,
+        settings: PeekingSettings,
+        find_topic: FindTopic,
+        find_group: FindGroup,
+        table: QueueOffsets,
+        pop_offset: PopOffset,
+    ) -> None:
+        self._settings = settings
+        self._find_topic = find_topic
+        self._find_group = find_group
+        self._table = table
+        self._pop_offset = pop_offset
+
+    def use(self, settings: PeekingSettings) -> None:
+        """Follow other settings from now on."""
+        self._settings = settings
+
+    def check(
+        self, connection: ConnectionLike, topic: str, group: str, queue_id: int
+    ) -> TopicConfig:
+        """The topic's configuration. Raises RequestError."""
+        if not self._settings.is_readable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._settings.broker_ip}] peeking message is forbidden",
+            )
+        found = self._find_topic(topic)
+        if found is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!"
+            )
+        if not found.perm & _PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden"
+            )
+        if queue_id >= found.read_queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{found.read_queue_nums}] "
+                f"consumer:[{connection.remote_address}]",
+            )
+        config = self._find_group(group)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{group}] does not exist",
+            )
+        if not config.consume_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}"
+            )
+        return found
+
+    def retry_topics(self, topic: str, group: str) -> list[TopicConfig]:
+        """The group's retry topics that exist, in the order in which they are looked at."""
+        settings = self._settings
+        names = [pop_retry_topic(topic, group, settings.enable_retry_topic_v2)]
+        if settings.enable_retry_topic_v2 and settings.retrieve_message_from_pop_retry_topic_v1:
+            names.append(pop_retry_topic_v1(topic, group))
+        found = (self._find_topic(name) for name in names)
+        return [config for config in found if config is not None]
+
+    def range_left(self, topic: str, group: str, queue_id: int) -> tuple[int, int]:
+        """(where the next pop of a queue begins, where the queue ends)."""
+        low, high = self._table.offsets(topic, queue_id)
+        offset = self._pop_offset(topic, group, queue_id)
+        return low if offset is None else offset, high
+
+
+def queues_from(count: int, chance: int) -> list[int]:
+    """All queue ids, beginning at one that depends on `chance`."""
+    return [(chance + number) % count for number in range(count)]

@@ -1,0 +1,152 @@
+"""370: recalls a timer message that has not been delivered yet.
+
+On the loop. A recall is a timer message itself, due in the slot of the one it recalls, with that
+one's key in TIMER_DEL_UNIQKEY; TimerDequeueService drops both. Whether there is such a message is
+not known when the recall is answered. Follows RecallMessageProcessor of RocketMQ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from broker.append.durability_waiters import DurabilityWaiters
+from broker.processor.table_processor import TableProcessor
+from broker.timer.recall_message_handle import RecallMessageHandle, decode_handle
+from broker.timer.timer_hook import TIMER_DELETE_KEY
+from broker.timer.timer_put import TimerPut
+from broker.topic.system_topics import PERM_WRITE
+from broker.topic.table_protocols import FindTopic
+from ipc.clock import Clock
+from remoting.command_custom_header import decode_header
+from remoting.errors import RequestError
+from remoting.headers.send_message import RecallMessageRequestHeader
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog
+
+RECALL_TAG: Final = "_RECALL_TAG_"
+_BODY: Final = b"0"
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_UNSET_REMARK: Final = "not set any response code"
+"""RocketMQ's answer to a recall that succeeded."""
+_UNAVAILABLE: Final = "recall failed, broker service not available"
+
+
+@dataclass(frozen=True, slots=True)
+class RecallSettings:
+    """The settings of this processor."""
+
+    enabled: bool
+    broker_name: str
+    region_id: str
+    broker_permission: int
+    allow_when_not_writeable: bool
+    start_accept_send_request_timestamp_ms: int
+    is_slave: bool
+    max_delay_ms: int
+
+
+class RecallMessageProcessor(TableProcessor):
+    """See the module. Owned by: the loop thread."""
+
+    def __init__(
+        self,
+        settings: RecallSettings,
+        find_topic: FindTopic,
+        timer_put: TimerPut,
+        commit_log: CommitLog,
+        waiters: DurabilityWaiters,
+        clock: Clock,
+        why_not_writable: Callable[[], str],
+    ) -> None:
+        super().__init__({RequestCode.RECALL_MESSAGE: self.recall_message})
+        self._settings = settings
+        self._find_topic = find_topic
+        self._timer_put = timer_put
+        self._log = commit_log
+        self._waiters = waiters
+        self._clock = clock
+        self._why_not_writable = why_not_writable
+
+    def use(self, settings: RecallSettings) -> None:
+        """Settings were changed."""
+        self._settings = settings
+
+    def recall_message(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        """370. The answer leaves once the recall is as durable as a send."""
+        region = {"MSG_REGION": self._settings.region_id}
+        try:
+            header = decode_header(RecallMessageRequestHeader, request.ext_fields)
+            handle = self._check(header)
+        except RequestError as error:
+            return request.response(error.code, error.remark, region)
+
+        def answer(_code: ResponseCode) -> None:
+            fields = {**region, "msgId": handle.unique_key}
+            connection.send_command(request.response(ResponseCode.SUCCESS, _UNSET_REMARK, fields))
+
+        def on_done(code: ResponseCode, end_offset: int) -> None:
+            if code is not ResponseCode.SUCCESS:
+                remark = "recall failed, execute error"
+                connection.send_command(request.response(ResponseCode.SYSTEM_ERROR, remark, region))
+            elif self._waiters.active:
+                self._waiters.add(end_offset, answer, None)
+            else:
+                answer(code)
+
+        properties = self._properties(handle, header.producer_group)
+        self._timer_put.put(handle.topic, 0, _BODY, properties, on_done)
+        return None
+
+    def _check(self, header: RecallMessageRequestHeader) -> RecallMessageHandle:
+        """RocketMQ's checks in its order. Raises RequestError."""
+        self._check_broker()
+        if self._find_topic(header.topic) is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist"
+            )
+        try:
+            handle = decode_handle(header.recall_handle)
+        except ValueError as error:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
+        if handle.topic != header.topic:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
+        if handle.broker_name != self._settings.broker_name:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, _UNAVAILABLE)
+        deliver_ms = int(handle.deliver_ms) if _NUMBER.fullmatch(handle.deliver_ms) else -1
+        if not 0 < deliver_ms - self._clock.now_ms() < self._settings.max_delay_ms:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+        return handle
+
+    def _check_broker(self) -> None:
+        settings = self._settings
+        if not settings.enabled:
+            raise RequestError(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+        if settings.is_slave:
+            raise RequestError(ResponseCode.SLAVE_NOT_AVAILABLE, _UNAVAILABLE)
+        writeable = settings.broker_permission & PERM_WRITE or settings.allow_when_not_writeable
+        starts_ms = settings.start_accept_send_request_timestamp_ms
+        if self._clock.now_ms() < starts_ms or not writeable:
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)
+        if not self._log.writable:
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
+
+    def _properties(self, handle: RecallMessageHandle, producer_group: str | None) -> str:
+        pairs = {
+            TIMER_DELETE_KEY: f"{handle.topic}+{handle.unique_key}",
+            "BORN_TIMESTAMP": str(self._clock.now_ms()),
+            "TRACE_CONTEXT": "",
+            "TIMER_DELIVER_MS": handle.deliver_ms,
+            "UNIQ_KEY": handle.unique_key,
+            "TAGS": RECALL_TAG,
+        }
+        if producer_group is not None:
+            pairs["PGROUP"] = producer_group
+        return "\x02".join(f"{name}\x01{value}" for name, value in pairs.items())

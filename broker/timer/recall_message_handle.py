@@ -1,0 +1,60 @@
+"""The handle by which a timer message can be recalled; it is in the answer to its send.
+
+Pure, any thread. URL-safe Base64 of `v1 <topic> <broker name> <TIMER_OUT_MS + 1> <UNIQ_KEY>`.
+Corresponds to RocketMQ's RecallMessageHandle.HandleV1.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final, NamedTuple
+
+from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
+from store.message_properties import find_property
+
+_UNIQUE_KEY: Final = b"UNIQ_KEY"
+_OUT_MS: Final = b"TIMER_OUT_MS"
+_VERSION: Final = "v1"
+_PARTS: Final = 5
+_NOT_URL_SAFE: Final = frozenset("+/")
+
+
+class RecallMessageHandle(NamedTuple):
+    """What it says. `deliver_ms` is the text as it was found: it need not be a number."""
+
+    topic: str
+    broker_name: str
+    deliver_ms: str
+    unique_key: str
+
+    def encode(self) -> str:
+        """The text for clients."""
+        return base64.urlsafe_b64encode(" ".join((_VERSION, *self)).encode()).decode()
+
+
+def decode_handle(text: str) -> RecallMessageHandle:
+    """Raises ValueError: RocketMQ's words for a handle that is none. Padding may be missing."""
+    if not text or _NOT_URL_SAFE & set(text):
+        raise ValueError("recall handle is invalid")
+    padded = text + "=" * (-len(text) % 4 if not text.endswith("=") else 0)
+    try:
+        raw = base64.b64decode(padded.encode(), altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ValueError("recall handle is invalid") from error
+    parts = raw.decode("utf-8", "replace").rstrip(" ").split(" ")
+    if parts[0] != _VERSION or len(parts) < _PARTS:
+        raise ValueError("recall handle is invalid")
+    return RecallMessageHandle(*parts[1:_PARTS])
+
+
+def recall_handle_field(topic: str, broker_name: str, properties: bytes) -> dict[str, str]:
+    """`recallHandle` of the answer to a send of one timer message with these stored properties; a
+    retry and a message without UNIQ_KEY have none."""
+    key, out_ms = find_property(properties, _UNIQUE_KEY), find_property(properties, _OUT_MS)
+    if not key or not out_ms or topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        return {}
+    # Within the slot, so that the recall is rounded to the same.
+    text = str(int(out_ms) + 1)
+    handle = RecallMessageHandle(topic, broker_name, text, str(key, "utf-8", "replace"))
+    return {"recallHandle": handle.encode()}

@@ -1,0 +1,119 @@
+"""SlotDelivery: one slot of the wheel on its way out, in steps.
+
+Loop thread of `remoting`. The slot is closed: its chain of units does not change any more, so "the
+first n of it are delivered" has a meaning over restarts. The chain is walked from its newest unit
+on, which finds the recalls; then the units are taken from the oldest on. Corresponds to the
+stages TimerDequeueGetService and TimerDequeueGetMessageService of RocketMQ.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from broker.append.diverted_messages import REAL_TOPIC
+from broker.timer.timer_hook import TIMER_DELETE_KEY
+from store.message import Message
+from store.timer.timer_log import TimerLogReader, TimerUnit
+
+_UNIQUE_KEY: Final = "UNIQ_KEY"
+_NONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DueMessage:
+    """A message of a slot; `message` is None where there is nothing to deliver: recalled, itself a
+    recall, or `lost` (its record cannot be read)."""
+
+    unit: TimerUnit | None
+    message: Message | None
+    lost: bool = False
+
+
+class SlotDelivery:
+    """See the module. Owned by: TimerDequeueService."""
+
+    def __init__(
+        self,
+        slot_ms: int,
+        last_pos: int,
+        delivered: tuple[int, int],
+        units: TimerLogReader,
+        read_message: Callable[[int], Message | None],
+    ) -> None:
+        """delivered: as TimerProgress has it. read_message: the record of the timer topic at a phy
+        offset."""
+        self.slot_ms: Final = slot_ms
+        self.delivered, self._delivered_pos = delivered
+        """Messages from the oldest on that are in the log or dropped."""
+        self.waits = False
+        """The next message is with the append queue."""
+        self._next_pos = last_pos
+        self._units = units
+        self._read_message = read_message
+        self._positions = array("q")
+        self._recalled: set[str] = set()
+
+    @property
+    def is_walked(self) -> bool:
+        """Whether all of the chain is known."""
+        return self._next_pos == _NONE
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left."""
+        return self.is_walked and self.delivered >= len(self._positions)
+
+    def walk(self, most: int) -> None:
+        """Follow the chain over up to `most` units. Raises StoreError."""
+        for _ in range(most):
+            unit = self._units.unit(self._next_pos)
+            if unit is None:
+                break
+            if unit.deletes and not unit.rolls:
+                self._note_recall(unit)
+            self._positions.append(self._next_pos)
+            if not 0 <= unit.prev_pos < self._next_pos:
+                break
+            self._next_pos = unit.prev_pos
+        else:
+            return
+        self._next_pos = _NONE
+        if self.delivered and self.last_pos != self._delivered_pos:
+            # Of a slot that was built anew: rather twice than never.
+            self.delivered = 0
+
+    @property
+    def last_pos(self) -> int:
+        """Position of the newest unit that is delivered; -1: none."""
+        if not 0 < self.delivered <= len(self._positions):
+            return _NONE
+        return self._positions[-self.delivered]
+
+    def next_due(self) -> DueMessage:
+        """The oldest message that is not delivered. Raises StoreError."""
+        unit = self._units.unit(self._positions[-1 - self.delivered])
+        if unit is None or (unit.deletes and not unit.rolls):
+            return DueMessage(unit, None)
+        message = self._read_message(unit.phy_offset)
+        if message is None:
+            return DueMessage(unit, None, lost=True)
+        if self._is_recalled(message) or (
+            not unit.rolls and message.find_property(TIMER_DELETE_KEY)
+        ):
+            return DueMessage(unit, None)
+        return DueMessage(unit, message)
+
+    def _note_recall(self, unit: TimerUnit) -> None:
+        message = self._read_message(unit.phy_offset)
+        key = None if message is None else message.find_property(TIMER_DELETE_KEY)
+        if key:
+            self._recalled.add(key)
+
+    def _is_recalled(self, message: Message) -> bool:
+        if not self._recalled:
+            return False
+        topic, key = message.find_property(REAL_TOPIC), message.find_property(_UNIQUE_KEY)
+        return f"{topic}+{key}" in self._recalled

@@ -1,0 +1,64 @@
+"""DamageRepair: what finds and repairs damage of the log with the group's help, put together.
+
+Built once on the main thread of process `remoting`. `service` is the one repairing thread;
+`processor` answers operators and other brokers on pool threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.processor.admin_scrub_processor import AdminScrubProcessor
+from broker.slave.chunk_repair import ChunkRepair
+from broker.slave.damage_repair_service import DamageRepairService, KnownReplicas
+from broker.slave.digest_comparison import DigestComparison
+from broker.slave.group_members import MemberAddress
+from broker.slave.repair_commands import RepairCommands
+from broker.wiring.process_resources import ProcessResources
+from ipc.command_channel import CommandClient
+from ipc.service_thread import FailureHandler
+from remoting.remoting_client import RemotingClient
+from store.commit_log_reader import CommitLogReader
+from store.log_digests import LogDigests
+
+
+class DamageRepair:
+    """See the module. Owned by: Replication."""
+
+    def __init__(
+        self,
+        resources: ProcessResources,
+        client: RemotingClient,
+        members: Callable[[], list[MemberAddress] | None],
+        is_proved: Callable[[MemberAddress], bool],
+        replicas: KnownReplicas | None,
+        store: CommandClient,
+        claim: Callable[[bytes], None],
+        *,
+        on_failure: FailureHandler,
+    ) -> None:
+        """members: the group's other brokers. is_proved: whether one is known to be that.
+        replicas: a master's; None on a slave. store: the commands of process `store`. claim:
+        StoreSide.claim_queue_offsets."""
+        config, page, clock = resources.options.store, resources.page, resources.clock
+        directory, size = config.commit_log_path, config.mapped_file_size_commit_log
+        commands = RepairCommands(store, config.root / "repair.bytes")
+        digests = LogDigests(directory)
+        reader = CommitLogReader(directory, size, page)
+        chunks = ChunkRepair(client, reader, commands, clock)
+        self.service: Final = DamageRepairService(
+            members,
+            client,
+            reader,
+            commands,
+            DigestComparison(client, digests, chunks, commands, is_proved),
+            page,
+            clock,
+            claim=claim,
+            replicas=replicas,
+            on_failure=on_failure,
+        )
+        self.processor: Final = AdminScrubProcessor(
+            self.service, commands, digests, CommitLogReader(directory, size, page), page
+        )

@@ -1,0 +1,203 @@
+"""PopPath: pop consumption put together: the buffer, its journal, the processors.
+
+Wiring only, for BrokerController. Everything here runs on the loop.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.filter.unit_marks import UnitMarks
+from broker.metrics.hot_path_stats import HotPathStats
+from broker.pop.pop_acks import PopAcks
+from broker.pop.pop_buffer_merge_service import SCAN_MS, BufferSettings, PopBufferMergeService
+from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
+from broker.pop.pop_journal import PopJournal, read_boot_id
+from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
+from broker.pop.pop_request import OrderInfo, PopWaiters
+from broker.pop.revive_records import ReviveRecords
+from broker.processor.ack_message_processor import AckMessageProcessor
+from broker.processor.change_invisible_time_processor import ChangeInvisibleTimeProcessor
+from broker.processor.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
+from broker.processor.pop_queue_check import PopQueueCheck
+from broker.processor.table_processor import TableProcessor
+from broker.settings.startup_options import StartupOptions
+from broker.topic.system_topics import revive_topic
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.message_services import MessageServices
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.store_side import StoreSide
+from remoting.selector_loop import SelectorLoop
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from store.stored_units import CQ_UNIT
+
+_CLEAN_MS: Final = 30_000
+
+
+class PopPath:
+    """See the module. Owned by: BrokerController."""
+
+    def __init__(
+        self,
+        resources: ProcessResources,
+        store: StoreSide,
+        tables: BrokerTables,
+        messages: MessageServices,
+        stats: HotPathStats,
+        order: OrderInfo | None = None,
+        waiters: PopWaiters | None = None,
+    ) -> None:
+        self._options = resources.options
+        self._page = resources.page
+        self._store = store
+        self._tables = tables
+        self._stats = stats
+        broker = self._options.broker
+        self.records: Final = ReviveRecords(
+            messages.timers.put, revive_topic(broker.broker_cluster_name)
+        )
+        self._journal = PopJournal(
+            self._options.store.pop_journal_path, broker.pop_ck_max_buffer_size, read_boot_id()
+        )
+        self.buffer: Final = PopBufferMergeService(
+            _buffer_settings(self._options),
+            self._journal,
+            self.records,
+            tables.offsets,
+            self._now_ms,
+            lambda: self._page.counters[FLUSHED_OFFSET],
+        )
+        self.inflight: Final = PopInflightMessageCounter(resources.clock.now_ms())
+        self.reader: Final = PopMessageReader(
+            self._limits(),
+            store.table,
+            store.loop_units,
+            store.loop_reader,
+            UnitMarks(store.loop_reader, resources.clock.monotonic_ms),
+            store.log.next_offset,
+        )
+        self.pop: Final = self._make_pop(order, waiters)
+        queues = PopQueueCheck(tables.topics.find, self.reader)
+        acks = PopAcks(self.buffer, self.records, self.inflight, broker.broker_name)
+        self.ack: Final = AckMessageProcessor(acks, queues, tables.offsets, order, waiters, stats)
+        self._change = ChangeInvisibleTimeProcessor(
+            self.buffer, acks, queues, tables.offsets, order, self._now_ms, broker.broker_name
+        )
+
+    @property
+    def processors(self) -> tuple[TableProcessor, ...]:
+        """Of the codes of pop."""
+        return self.pop, self.ack, self._change
+
+    # -- life (loop thread) --------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take up what a killed predecessor left; the log is open. What a broker handed out before
+        it became a slave concerns another log."""
+        if self._options.store.is_slave:
+            self._journal.remove()
+        else:
+            self.buffer.recover(self._store.log.position, self._store.log.next_offset)
+
+    def start(self, loop: SelectorLoop) -> None:
+        """Begin what runs by itself; never on a slave."""
+        loop.call_every(SCAN_MS, self.buffer.scan)
+        loop.call_every(_CLEAN_MS, lambda: self.buffer.clean(self._is_known))
+
+    def use(self, options: StartupOptions) -> None:
+        """Follow changed settings."""
+        self._options = options
+        self.pop.use(_pop_settings(options))
+        self.buffer.use(_buffer_settings(options))
+
+    def drain(self) -> None:
+        """An orderly stop: no request comes any more, the log takes the last records."""
+        if not self._options.store.is_slave:
+            self.buffer.drain()
+
+    def finish(self) -> None:
+        """After the last commit of an orderly stop, before the offsets are saved."""
+        if not self._options.store.is_slave:
+            self.buffer.finish()
+
+    # -- construction --------------------------------------------------------------------------
+
+    def _make_pop(self, order: OrderInfo | None, waiters: PopWaiters | None) -> PopMessageProcessor:
+        tables = self._tables
+        return PopMessageProcessor(
+            _pop_settings(self._options),
+            PopParts(
+                reader=self.reader,
+                buffer=self.buffer,
+                inflight=self.inflight,
+                offsets=tables.offsets,
+                find_topic=tables.topics.find,
+                find_group=tables.groups.find_or_create,
+                order=order,
+                waiters=waiters,
+                stats=self._stats,
+                now_ms=self._now_ms,
+                log_end=self._log_end,
+                is_in_memory=self._is_in_memory,
+            ),
+        )
+
+    def _limits(self) -> ReadLimits:
+        store = self._options.store
+        return ReadLimits(
+            memory_bytes=store.max_transfer_bytes_on_message_in_memory,
+            disk_bytes=store.max_transfer_bytes_on_message_in_disk,
+            disk_count=store.max_transfer_count_on_message_in_disk,
+            memory=self._store.memory_limit,
+        )
+
+    def _now_ms(self) -> int:
+        return self._store.log.now_ms
+
+    def _log_end(self) -> int:
+        return self._page.counters[MAX_PHY_OFFSET]
+
+    def _is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        _low, high = self._store.table.offsets(topic, queue_id)
+        if queue_offset >= high:
+            return False
+        unit = self._store.loop_units.read(topic, queue_id, queue_offset, 1, high)
+        if not unit:
+            return False
+        phy_offset, _size, _tags = CQ_UNIT.unpack(unit)
+        return bool(self._log_end() - phy_offset <= self._store.memory_limit)
+
+    def _is_known(self, topic: str, group: str) -> bool:
+        return self._tables.topics.find(topic) is not None and (
+            self._tables.groups.find(group) is not None
+        )
+
+
+def _buffer_settings(options: StartupOptions) -> BufferSettings:
+    broker = options.broker
+    return BufferSettings(
+        enabled=broker.enable_pop_buffer_merge,
+        stay_ms=broker.pop_ck_stay_buffer_time,
+        stay_timeout_ms=broker.pop_ck_stay_buffer_time_out,
+        max_queue_size=broker.pop_ck_offset_max_queue_size,
+        broker_name=broker.broker_name,
+    )
+
+
+def _pop_settings(options: StartupOptions) -> PopSettings:
+    broker, store = options.broker, options.store
+    return PopSettings(
+        is_readable=bool(broker.broker_permission & 4),
+        broker_ip=broker.broker_ip1,
+        broker_name=broker.broker_name,
+        timer_wheel_enable=store.timer_wheel_enable,
+        is_slave=store.is_slave,
+        revive_queue_num=broker.revive_queue_num,
+        pop_from_retry_probability=broker.pop_from_retry_probability,
+        enable_retry_topic_v2=broker.enable_retry_topic_v2,
+        retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
+        pop_response_return_actual_retry_topic=broker.pop_response_return_actual_retry_topic,
+        init_pop_offset_by_check_msg_in_mem=broker.init_pop_offset_by_check_msg_in_mem,
+        enable_pop_message_threshold=broker.enable_pop_message_threshold,
+        pop_inflight_message_threshold=broker.pop_inflight_message_threshold,
+    )

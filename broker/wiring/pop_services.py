@@ -1,0 +1,205 @@
+"""PopServices: what belongs to pop besides popping and acknowledging.
+
+Wiring only, for BrokerController: requests that wait for messages, notifications, peeking, ordered
+queues that become free, the revive service. Everything here runs on the loop.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.longpolling.notify_message_arriving_listener import (
+    HeldRequests,
+    NotifyMessageArrivingListener,
+)
+from broker.metrics.hot_path_stats import HotPathStats
+from broker.pop.pop_journal import read_boot_id
+from broker.pop.pop_long_polling_service import (
+    SCAN_PERIOD_MS,
+    PollingLimits,
+    PopLongPollingService,
+)
+from broker.pop.pop_request import PopRequest
+from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
+from broker.pop.revive_progress import ReviveProgress
+from broker.processor.notification_processor import NotificationProcessor
+from broker.processor.peek_message_processor import PeekMessageProcessor
+from broker.processor.peeking_check import PeekingCheck, PeekingSettings
+from broker.processor.polling_info_processor import PollingInfoProcessor
+from broker.processor.table_processor import TableProcessor
+from broker.settings.startup_options import StartupOptions
+from broker.topic.system_topics import revive_topic
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.message_services import MessageServices
+from broker.wiring.pop_path import PopPath
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.store_side import StoreSide
+from remoting.selector_loop import SelectorLoop
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+
+_FREE_QUEUES_MS: Final = 100
+_PERM_READ: Final = 4
+
+
+class PopServices:
+    """See the module. Owned by: BrokerController."""
+
+    def __init__(
+        self,
+        resources: ProcessResources,
+        store: StoreSide,
+        tables: BrokerTables,
+        messages: MessageServices,
+        stats: HotPathStats,
+    ) -> None:
+        self._options = resources.options
+        self._page = resources.page
+        self._clock = resources.clock
+        self._store = store
+        self._tables = tables
+        self._waiters = PopLongPollingService[PopRequest](
+            lambda request: self.path.pop.run_again(request),
+            _polling_limits(self._options),
+            self._clock.now_ms,
+        )
+        self.path: Final = PopPath(
+            resources, store, tables, messages, stats, tables.order_info, self._waiters
+        )
+        self._check = PeekingCheck(
+            _peeking_settings(self._options),
+            tables.topics.find,
+            tables.groups.find_or_create,
+            store.table,
+            self.path.buffer.pop_offset,
+        )
+        self._notification = NotificationProcessor(
+            self._check,
+            tables.order_info,
+            stats,
+            _polling_limits(self._options),
+            self._clock.now_ms,
+        )
+        self._peek = PeekMessageProcessor(
+            self._check, self.path.reader, lambda: self._page.counters[MAX_PHY_OFFSET], stats
+        )
+        self._polling_info = PollingInfoProcessor(self._check, self._waiters.polling_num)
+        self._progress = ReviveProgress(
+            self._options.store.pop_revive_progress_path,
+            read_boot_id(),
+            self._options.broker.revive_queue_num,
+        )
+        self._revive = self._make_revive(messages, stats)
+
+    @property
+    def processors(self) -> tuple[TableProcessor, ...]:
+        """Of all codes of pop."""
+        return *self.path.processors, self._notification, self._peek, self._polling_info
+
+    def arriving(self, pulls: HeldRequests) -> NotifyMessageArrivingListener:
+        """What is told of arriving messages: pulls, pops, notifications."""
+        return NotifyMessageArrivingListener(pulls, self._waiters, self._notification.waiters)
+
+    # -- life (loop thread) --------------------------------------------------------------------
+
+    def open(self) -> None:
+        """The log is open. See PopPath."""
+        self.path.open()
+        if self._options.store.is_slave:
+            self._progress.clear()
+
+    def start(self, loop: SelectorLoop) -> None:
+        """Begin what runs by itself; never on a slave."""
+        self.path.start(loop)
+        loop.call_every(SCAN_PERIOD_MS, self._scan)
+        if self._options.broker.enable_notify_after_pop_order_lock_release:
+            self._tables.order_info.watch_free_queues(self._on_free_queue)
+            loop.call_every(_FREE_QUEUES_MS, self._tables.order_info.tell_free_queues)
+        if self._options.store.timer_wheel_enable:
+            self._revive.start(loop)
+
+    def use(self, options: StartupOptions) -> None:
+        """Follow changed settings."""
+        self._options = options
+        self.path.use(options)
+        self._check.use(_peeking_settings(options))
+        self._revive.use(_revive_settings(options))
+
+    def drain(self) -> None:
+        """An orderly stop: who waits is answered, the log takes the last records."""
+        self._revive.stop()
+        self._waiters.stop()
+        self._notification.waiters.stop()
+        self.path.drain()
+
+    def finish(self) -> None:
+        """After the last commit of an orderly stop, before the offsets are saved."""
+        self._revive.finish()
+        self._progress.close()
+        self.path.finish()
+
+    def _scan(self) -> None:
+        for waiters in (self._waiters, self._notification.waiters):
+            if not waiters.is_empty:
+                waiters.scan()
+
+    def _on_free_queue(self, topic: str, group: str, queue_id: int) -> None:
+        self._waiters.queue_is_free(topic, group, queue_id)
+        self._notification.waiters.queue_is_free(topic, group, queue_id)
+
+    # -- construction --------------------------------------------------------------------------
+
+    def _make_revive(self, messages: MessageServices, stats: HotPathStats) -> PopReviveService:
+        store, tables, counters = self._store, self._tables, self._page.counters
+        broker = self._options.broker
+        return PopReviveService(
+            _revive_settings(self._options),
+            ReviveParts(
+                commit_log=store.log,
+                append_queue=messages.append_queue,
+                table=store.table,
+                units=store.loop_units,
+                reader=store.loop_reader,
+                offsets=tables.offsets,
+                records=self.path.records,
+                topics=tables.topics,
+                find_topic=tables.topics.find,
+                find_group=tables.groups.find,
+                inflight=self.path.inflight,
+                progress=self._progress,
+                stats=stats,
+                timer_read_time_ms=lambda: messages.timers.read_time_ms,
+                published_offset=lambda: counters[MAX_PHY_OFFSET],
+                flushed_offset=lambda: counters[FLUSHED_OFFSET],
+            ),
+            revive_topic(broker.broker_cluster_name),
+            broker.revive_queue_num,
+        )
+
+
+def _polling_limits(options: StartupOptions) -> PollingLimits:
+    broker = options.broker
+    return PollingLimits(
+        requests_of_a_key=broker.pop_polling_size,
+        keys=broker.pop_polling_map_size,
+        requests=broker.max_pop_polling_size,
+    )
+
+
+def _peeking_settings(options: StartupOptions) -> PeekingSettings:
+    broker = options.broker
+    return PeekingSettings(
+        is_readable=bool(broker.broker_permission & _PERM_READ),
+        broker_ip=broker.broker_ip1,
+        enable_retry_topic_v2=broker.enable_retry_topic_v2,
+        retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
+    )
+
+
+def _revive_settings(options: StartupOptions) -> ReviveSettings:
+    broker = options.broker
+    return ReviveSettings(
+        interval_ms=broker.revive_interval,
+        enable_retry_topic_v2=broker.enable_retry_topic_v2,
+        skip_when_put_again_reach_max_times=broker.skip_when_ck_re_put_reach_max_times,
+        broker_name=broker.broker_name,
+    )

@@ -1,0 +1,191 @@
+"""Timers: the parts of timer messages put together, their start and their stop.
+
+Used by MessageServices; no policy. Hook and processors are there always, the delivery runs on a
+master with timerWheelEnable.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.append.append_queue import AppendQueue
+from broker.append.durability_waiters import DurabilityWaiters
+from broker.metrics.runtime_info import TimerInfo
+from broker.processor.recall_message_processor import RecallMessageProcessor, RecallSettings
+from broker.processor.timer_processor import TimerProcessor
+from broker.settings.startup_options import StartupOptions
+from broker.timer.timer_dequeue_service import DequeueParts, DequeueStats, TimerDequeueService
+from broker.timer.timer_hook import TimerHook, TimerSettings
+from broker.timer.timer_progress import TimerProgress
+from broker.timer.timer_put import TimerPut
+from broker.topic.system_topics import TIMER_TOPIC
+from broker.topic.topic_config_manager import TopicConfigManager
+from broker.wiring.store_side import StoreSide
+from ha.control_slots import REPLICATED_OFFSET
+from ipc.clock import Clock
+from remoting.selector_loop import SelectorLoop
+from store.control_slots import FLUSHED_OFFSET
+from store.timer.timer_log import TimerLogReader
+from store.timer.timer_slots import (
+    TIMER_COMMIT_QUEUE_OFFSET,
+    TIMER_OPENED,
+    TIMER_READ_TIME_MS,
+    TIMER_STOP_ENQUEUE,
+)
+from store.timer.timer_wheel import TimerWheelReader
+
+_RATES_MS: Final = 10_000
+
+
+class Timers:
+    """See the module. Owned by: MessageServices; loop thread after the start."""
+
+    def __init__(
+        self,
+        options: StartupOptions,
+        clock: Clock,
+        store: StoreSide,
+        topics: TopicConfigManager,
+        append_queue: AppendQueue,
+        waiters: DurabilityWaiters,
+        stats: DequeueStats,
+    ) -> None:
+        self._is_enabled: Final = options.store.timer_wheel_enable
+        self._precision_ms: Final = options.store.timer_precision_ms
+        self._counters = store.page.counters
+        self._waiters = waiters
+        self._clock = clock
+        self._table = store.table
+        self._sampled = (0, 0)
+        """Timers that were entered, and delivered, at the last look."""
+        self._rates = (0.0, 0.0)
+        """The same a second, over the last ten."""
+        self._wheel = wheel = TimerWheelReader(options.store.timer_wheel_path, self._precision_ms)
+        self.hook: Final = TimerHook(self._hook_settings(options), wheel.num, clock, topics)
+        self.put: Final = TimerPut(self.hook, store.log, append_queue)
+        self.recall: Final = RecallMessageProcessor(
+            recall_settings(options),
+            topics.find,
+            self.put,
+            store.log,
+            waiters,
+            clock,
+            store.why_not_writable,
+        )
+        self.processor: Final = TimerProcessor(
+            self._counters,
+            options.store.timer_checkpoint_path,
+            options.store.timer_metrics_path,
+            enabled=self._is_enabled,
+        )
+        self._progress = TimerProgress(options.store.timer_progress_path, self._precision_ms)
+        units = TimerLogReader(
+            options.store.timer_log_path, options.store.mapped_file_size_timer_log
+        )
+        self._dequeue = TimerDequeueService(
+            DequeueParts(
+                commit_log=store.log,
+                append_queue=append_queue,
+                reader=store.loop_reader,
+                wheel=wheel,
+                units=units,
+                progress=self._progress,
+                counters=self._counters,
+                safe_offset=self._safe_offset,
+                stats=stats,
+                clock=clock,
+            ),
+            stopped=options.store.timer_stop_dequeue,
+        )
+        self._counters[TIMER_STOP_ENQUEUE] = options.store.timer_stop_enqueue
+
+    def use(self, options: StartupOptions) -> None:
+        """Settings were changed: follow them."""
+        self.hook.use(self._hook_settings(options))
+        self.recall.use(recall_settings(options))
+        self._dequeue.use(stopped=options.store.timer_stop_dequeue)
+        self._counters[TIMER_STOP_ENQUEUE] = options.store.timer_stop_enqueue
+
+    def start(self, loop: SelectorLoop) -> None:
+        """Begin to deliver; this is a master, the log is open."""
+        if self._is_enabled:
+            self._dequeue.start(loop)
+            self._sampled = (self._counters[TIMER_COMMIT_QUEUE_OFFSET], 0)
+            loop.call_every(_RATES_MS, self._sample_rates)
+
+    def follow(self) -> None:
+        """This is a slave: its master delivers."""
+        self._progress.remove()
+
+    def info(self) -> TimerInfo:
+        """For request 28; any thread."""
+        counters = self._counters
+        read_ms = counters[TIMER_READ_TIME_MS]
+        if not self._is_enabled or not counters[TIMER_OPENED] or not read_ms:
+            return TimerInfo()
+        end = self._table.offsets(TIMER_TOPIC, 0)[1]
+        return TimerInfo(
+            read_behind_ms=max(self._clock.now_ms() - read_ms, 0),
+            offset_behind=max(end - counters[TIMER_COMMIT_QUEUE_OFFSET], 0),
+            waiting=self._wheel.all_num(read_ms),
+            enqueue_tps=self._rates[0],
+            dequeue_tps=self._rates[1],
+        )
+
+    def _sample_rates(self) -> None:
+        found = (self._counters[TIMER_COMMIT_QUEUE_OFFSET], self._dequeue.delivered)
+        changes = [max(now - before, 0) for now, before in zip(found, self._sampled, strict=True)]
+        self._rates = (changes[0] * 1000 / _RATES_MS, changes[1] * 1000 / _RATES_MS)
+        self._sampled = found
+
+    @property
+    def busy(self) -> bool:
+        """Whether a slot is delivered in part."""
+        return self._dequeue.busy
+
+    @property
+    def read_time_ms(self) -> int:
+        """Every timer message due before is appended; 0: not known yet."""
+        return self._dequeue.read_time_ms
+
+    def stop(self) -> None:
+        """Begin no other slot; idempotent."""
+        self._dequeue.stop()
+
+    def finish(self) -> None:
+        """After the last commit of an orderly stop."""
+        self._dequeue.finish()
+
+    def turn_end(self) -> None:
+        """What was put in this turn is published."""
+        self._dequeue.turn_end()
+
+    def _safe_offset(self) -> int:
+        flushed = self._counters[FLUSHED_OFFSET]
+        if self._waiters.waits_for_replicas:
+            return min(flushed, self._counters[REPLICATED_OFFSET])
+        return flushed
+
+    def _hook_settings(self, options: StartupOptions) -> TimerSettings:
+        store = options.store
+        return TimerSettings(
+            enabled=self._is_enabled,
+            precision_ms=self._precision_ms,
+            max_delay_ms=store.timer_max_delay_sec * 1000,
+            congest_num=store.timer_congest_num_each_slot,
+        )
+
+
+def recall_settings(options: StartupOptions) -> RecallSettings:
+    """Of 370."""
+    broker, store = options.broker, options.store
+    return RecallSettings(
+        enabled=broker.recall_message_enable,
+        broker_name=broker.broker_name,
+        region_id=broker.region_id,
+        broker_permission=broker.broker_permission,
+        allow_when_not_writeable=broker.allow_recall_when_broker_not_writeable,
+        start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
+        is_slave=store.is_slave,
+        max_delay_ms=store.timer_max_delay_sec * 1000,
+    )
