@@ -59,6 +59,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "cloneGroupOffset": Entry("offset", "Copy the offsets of a group to another (asks)"),
     "haStatus": Entry("ha_status", "Show the replication status of brokers"),
+    "verifyReplica": Entry("verify_replica", "Read commit logs again, compare them with replicas"),
     "clusterList": Entry("cluster", "List all clusters with their brokers"),
     "clusterRT": Entry("send_time", "Measure the response time of each broker of a cluster"),
     "checkMsgSendRT": Entry("send_time", "Measure the response time of sends to a topic"),

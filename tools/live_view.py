@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from tools.report import safe_text
+
 
 class LiveView:
     """A context manager: inside it the cursor is hidden, and what goes to stderr of the same
@@ -36,7 +38,7 @@ class LiveView:
     def show(self, text: str) -> None:
         """Draw this in place of the current text; longer lines are folded, not cut."""
         with _held_back(signal.SIGINT, signal.SIGTERM):
-            self._live.update(Text(text, overflow="fold"), refresh=True)
+            self._live.update(Text(safe_text(text), overflow="fold"), refresh=True)
 
     def __exit__(
         self,

@@ -18,6 +18,7 @@ from typing import Final
 from remoting.body.message_queue import MessageQueue
 from remoting.body.route import TopicRouteData
 from remoting.command_custom_header import decode_header
+from remoting.headers.durability import DURABILITY, ask_for_durability
 from remoting.headers.send_message import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -49,6 +50,9 @@ class SendResult:
     offset_msg_id: str
     queue: MessageQueue
     queue_offset: int
+    durability: str | None = None
+    """What the broker says was achieved (remoting/headers/durability.py); None: it was not asked,
+    or does not say."""
 
     def __str__(self) -> str:
         return (
@@ -66,6 +70,7 @@ class SendResult:
             "brokerName": self.queue.broker_name,
             "queueId": self.queue.queue_id,
             "queueOffset": self.queue_offset,
+            **({} if self.durability is None else {"durability": self.durability}),
         }
 
 
@@ -138,8 +143,10 @@ class MessageSender:
         *,
         tags: str | None = None,
         keys: str | None = None,
+        asks_durability: bool = False,
     ) -> SendResult:
-        """Send one message to a queue. Raises AdminError or RemotingError when not stored."""
+        """Send one message to a queue. asks_durability: the broker shall say what was achieved.
+        Raises AdminError or RemotingError when not stored."""
         key = self._keys.next_key(self._admin.now_ms())
         named = {KEYS: keys, UNIQ_KEY: key, "WAIT": "true", TAGS: tags}
         header = SendMessageRequestHeaderV2(
@@ -161,6 +168,7 @@ class MessageSender:
             header,
             body,
             accept=SEND_STATUS,
+            extra=ask_for_durability() if asks_durability else None,
         )
         answer = decode_header(SendMessageResponseHeader, response.ext_fields)
         return SendResult(
@@ -171,6 +179,7 @@ class MessageSender:
                 broker_name=queue.broker_name, queue_id=answer.queue_id, topic=self._topic
             ),
             queue_offset=answer.queue_offset,
+            durability=response.ext_fields.get(DURABILITY),
         )
 
 

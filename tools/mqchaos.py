@@ -7,9 +7,12 @@ usage, 130 interrupted.
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shlex
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -18,17 +21,26 @@ from typing import Final
 import click
 
 from conf.installation import enter_program
-from tools.chaos.chaos_run import ChaosOptions, ChaosRun, summary_line
-from tools.chaos.schedule import FaultKind
+from tools.chaos.chaos_run import ChaosOptions, ChaosResult, ChaosRun, Say
+from tools.chaos.run_summary import RunSummary, summary_line
+from tools.chaos.schedule import DISK_FAULTS, ON_REQUEST, FaultKind
+from tools.chaos.soak_run import SOAK_KINDS, SoakRun
 
 EXIT_HELD: Final = 0
 EXIT_VIOLATED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 _LONG_S: Final = 300.0
 _ALL: Final = ",".join(FaultKind)
+_DEFAULT: Final = tuple(kind for kind in FaultKind if kind not in ON_REQUEST)
+_RATE: Final = 2500.0
+_SOAK_RATE: Final = 500.0
 
 
-def _kinds(_context: click.Context, _option: click.Parameter, text: str) -> list[FaultKind]:
+def _kinds(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> list[FaultKind] | None:
+    if text is None:
+        return None
     try:
         return [FaultKind(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError as error:
@@ -42,7 +54,18 @@ def _kinds(_context: click.Context, _option: click.Parameter, text: str) -> list
     "--seconds", default=15.0, type=click.FloatRange(3), help="Of load and faults, a seed. [15]"
 )
 @click.option("--long", "is_long", is_flag=True, help=f"{_LONG_S:.0f} seconds a seed.")
-@click.option("--faults", default=_ALL, callback=_kinds, help=f"Kinds, of {_ALL}. [all]")
+@click.option(
+    "--soak",
+    "soak_s",
+    type=click.FloatRange(40),
+    help="One seed for so many seconds, with mixed load: does anything grow?",
+)
+@click.option(
+    "--faults",
+    default=None,
+    callback=_kinds,
+    help=f"Kinds, of {_ALL}. [all but {', '.join(ON_REQUEST)}; --soak: none that ends processes]",
+)
 @click.option("--flush", default="async", type=click.Choice(["async", "sync"]), help="[async]")
 @click.option(
     "--replication",
@@ -56,7 +79,12 @@ def _kinds(_context: click.Context, _option: click.Parameter, text: str) -> list
     type=click.Choice(["received", "validated", "flushed"]),
     help="haAckLevel. [received]",
 )
-@click.option("--rate", default=2500.0, type=click.FloatRange(1), help="Messages a second. [2500]")
+@click.option("--slaves", default=1, type=click.IntRange(1, 9), help="With replication. [1]")
+@click.option(
+    "--rate",
+    type=click.FloatRange(1),
+    help=f"Messages a second. [{_RATE:.0f}; --soak: {_SOAK_RATE:.0f}]",
+)
 @click.option(
     "--dir",
     "directory",
@@ -64,19 +92,23 @@ def _kinds(_context: click.Context, _option: click.Parameter, text: str) -> list
     help="Where it all lives; a seed that held is removed unless --keep. [a temporary directory]",
 )
 @click.option("--keep", is_flag=True, help="Keep the files of seeds that held, too.")
+@click.option("--json", "as_json", is_flag=True, help="The summary of all seeds as JSON, only.")
 @click.option("-q", "--quiet", is_flag=True, help="A line a seed.")
 def chaos(
     seed: int | None,
     seeds: int,
     seconds: float,
     is_long: bool,
-    faults: list[FaultKind],
+    soak_s: float | None,
+    faults: list[FaultKind] | None,
     flush: str,
     replication: str,
     ack_level: str,
-    rate: float,
+    slaves: int,
+    rate: float | None,
     directory: Path | None,
     keep: bool,
+    as_json: bool,
     quiet: bool,
 ) -> None:
     """Starts a name server, a master and a slave on loopback, sends and consumes, breaks things by
@@ -84,38 +116,65 @@ def chaos(
 
     The same seed gives the same schedule. Nothing outside its own directory is touched.
     """
+    is_soak = soak_s is not None
     options = ChaosOptions(
-        seconds=_LONG_S if is_long else seconds,
-        kinds=faults,
+        seconds=soak_s or (_LONG_S if is_long else seconds),
+        kinds=faults or (SOAK_KINDS if is_soak else _default_kinds(slaves)),
         flush=flush,
         replication=replication,
         ack_level=ack_level,
-        rate=rate,
+        rate=rate or (_SOAK_RATE if is_soak else _RATE),
+        slaves=slaves,
     )
     first = random.SystemRandom().randrange(1 << 31) if seed is None else seed
     root = directory or Path(tempfile.mkdtemp(prefix="mqchaos-"))
-    violated = 0
+    summary = RunSummary.of(shlex.join(["bin/mqchaos", *sys.argv[1:]]), first, options)
+    is_quiet = quiet or as_json
     for number in range(first, first + seeds):
-        place = root / f"seed-{number}"
-        try:
-            place.mkdir(parents=True)
-            run = ChaosRun(place, number, options, _be_quiet if quiet else click.echo)
-        except (OSError, ValueError) as error:
-            raise click.UsageError(f"cannot run in {place}: {error}") from error
-        result = run.run()
-        click.echo(summary_line(result))
-        for text in result.violations:
-            click.echo(f"  {text}")
-        violated += bool(result.violations)
-        if result.violations or keep:
-            click.echo(f"  its logs, files, result.json and timeline.svg: {place}")
-        else:
-            shutil.rmtree(place)
-    if seeds > 1:
-        click.echo(f"{seeds - violated} of {seeds} seeds held")
-    if violated == 0 and not keep and directory is None:
+        say = _be_quiet if is_quiet else click.echo
+        result = _run_seed(SoakRun if is_soak else ChaosRun, root, number, options, say)
+        summary.add(result)
+        _tell(result, root / f"seed-{number}", keep=keep, say=_be_quiet if as_json else click.echo)
+    if as_json:
+        click.echo(json.dumps(summary.as_json(), indent=2))
+    elif seeds > 1:
+        click.echo("\n".join(summary.text()))
+        click.echo(f"{summary.seeds_held} of {seeds} seeds held")
+    if not summary.violations and not keep and directory is None:
         shutil.rmtree(root)
-    sys.exit(EXIT_VIOLATED if violated else EXIT_HELD)
+    sys.exit(EXIT_VIOLATED if summary.violations else EXIT_HELD)
+
+
+def _run_seed(
+    kind: type[ChaosRun], root: Path, seed: int, options: ChaosOptions, say: Say
+) -> ChaosResult:
+    place = root / f"seed-{seed}"
+    try:
+        place.mkdir(parents=True, mode=0o700)
+        run = kind(place, seed, options, say)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"cannot run in {place}: {error}") from error
+    result = run.run()
+    if isinstance(run, SoakRun):
+        for line in run.table():
+            say(line)
+    return result
+
+
+def _tell(result: ChaosResult, place: Path, *, keep: bool, say: Say) -> None:
+    """A line, and what was violated; the files of a seed that held go."""
+    say(summary_line(result))
+    for text in result.violations:
+        say(f"  {text}")
+    if result.violations or keep:
+        say(f"  its logs, files, result.json and timeline.svg: {place}")
+    else:
+        shutil.rmtree(place)
+
+
+def _default_kinds(slaves: int) -> list[FaultKind]:
+    """What a power cut may cost is judged for a pair only."""
+    return [kind for kind in _DEFAULT if slaves == 1 or kind not in DISK_FAULTS]
 
 
 def _be_quiet(_line: str) -> None:
@@ -130,6 +189,7 @@ def run() -> int:
 
 def main() -> int:
     """Run the command line of this process; returns the exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         chaos(prog_name="mqchaos", standalone_mode=True)
     except SystemExit as end:
@@ -137,6 +197,11 @@ def main() -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return EXIT_HELD
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """Told to end: as by Ctrl-C, so that no broker is left behind."""
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def parse_lines(body: bytes) -> dict[str, str]:
 
 def properties_lines(properties: dict[str, str]) -> list[str]:
     """RocketMQ's lines, sorted by key."""
-    return [f"{key:<50}=  {safe_line(properties[key])}" for key in sorted(properties)]
+    return [f"{safe_line(key):<50}=  {safe_line(properties[key])}" for key in sorted(properties)]
 
 
 def setting_body(key: str, value: str) -> bytes:

@@ -108,14 +108,17 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def print_reports(reports: Reports, *, as_json: bool) -> None:
-    """Write a command's results; JSON is one line with one value, a list when several come."""
+    """Write a command's results; JSON is one line with one value, a list when several come.
+
+    Whatever is in a text: a server's answer must not move the terminal's cursor.
+    """
     if isinstance(reports, Report):
-        print(json_text(reports.data) if as_json else reports.text, flush=True)
+        print(json_text(reports.data) if as_json else safe_text(reports.text), flush=True)
     elif as_json:
         _print_json_list(reports)
     else:
         for report in reports:
-            print(report.text, flush=True)
+            print(safe_text(report.text), flush=True)
 
 
 def _print_json_list(reports: Iterable[Report]) -> None:

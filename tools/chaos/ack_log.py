@@ -30,6 +30,9 @@ class Ack:
     queue_id: int
     queue_offset: int
     code: int
+    sent_s: float = 0.0
+    """When its message was sent (time.monotonic)."""
+    answered_s: float = 0.0
 
 
 def make_body(producer: int, sequence: int, size: int) -> bytes:

@@ -3,10 +3,12 @@
 One thread leads; producers, consumer and relay have their own. The order: start, first messages,
 the schedule, heal (every process runs, the link passes), lag 0, stop the clients, read everything,
 stop the brokers in order, compare the files. A violation is a sentence; none is the verdict "held".
+Long because it is the course of a run from its start to its verdict, in one place.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -14,24 +16,37 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tools.chaos import checks
-from tools.chaos.ack_log import SEND_OK, AckLog
+from tools.chaos.ack_bins import BIN_S, AckBins
+from tools.chaos.ack_log import SEND_OK, Ack, AckLog
+from tools.chaos.delayed_load import DelayedLoad
+from tools.chaos.disk_faults import DiskBreaker
 from tools.chaos.frame_client import FrameClient
-from tools.chaos.schedule import LINK_FAULTS, Fault, FaultKind, make_schedule
+from tools.chaos.promotion import CommittedOffsets, Promotion, cut_seen, promote
+from tools.chaos.queue_reading import gaps, have_same_ends, queue_ends, read_queues
+from tools.chaos.schedule import (
+    DISK_FAULTS,
+    LINK_FAULTS,
+    TAKES_BYTES,
+    Fault,
+    FaultKind,
+    make_schedule,
+)
 from tools.chaos.scratch_group import ChaosError, ScratchBroker, ScratchGroup, wait_for
-from tools.chaos.timeline import draw_timeline
+from tools.chaos.timeline import Curve, draw_timeline
 from tools.chaos.workload import QUEUES, TOPIC, Follower, Producers
+from tools.chaos.world_faults import JUMPY, exhaust_process, jump_clock
 
-_RECOVERY_S: Final = 60.0
+_DISPATCH_S: Final = 10.0
+RECOVERY_S: Final = 60.0
 """What a group may take, once healed, until it serves and its slave has everything."""
-_BIN_S: Final = 0.25
-_PULL_TIMEOUT_S: Final = 30.0
 
+_WORLD_FAULTS: Final = frozenset((FaultKind.CLOCK_JUMP, FaultKind.FD_EXHAUSTION, FaultKind.PROMOTE))
 Say = Callable[[str], None]
 
 
@@ -48,13 +63,39 @@ class ChaosOptions:
     ack_level: str
     """haAckLevel: received, validated or flushed."""
     rate: float
+    slaves: int = 1
+    """With replication; each on an address of its own."""
     producers: int = 4
     message_size: int = 200
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the brokers, on top of the run's own."""
+    delayed_rate: float = 20.0
+    """Delayed messages a second, beside the others, where the clock jumps."""
 
     @property
     def has_slave(self) -> bool:
         """Whether there is one."""
         return self.replication != "none"
+
+    @property
+    def promotes(self) -> bool:
+        """Whether slaves may become masters."""
+        return FaultKind.PROMOTE in self.kinds
+
+    @property
+    def breaks_disks(self) -> bool:
+        """Whether disks misbehave."""
+        return not DISK_FAULTS.isdisjoint(self.kinds)
+
+    def check(self) -> None:
+        """Raises ValueError: this cannot be run."""
+        if self.breaks_disks and (self.promotes or (self.has_slave and self.slaves > 1)):
+            raise ValueError(
+                "disk faults are for one slave and without promote: what a power cut may cost is "
+                f"judged for a pair; leave out {', '.join(sorted(DISK_FAULTS))}"
+            )
+        if self.promotes and self.replication != "sync":
+            raise ValueError("promote needs --replication sync: nothing else promises its outcome")
 
 
 @dataclass(slots=True)
@@ -70,6 +111,17 @@ class ChaosResult:
     stored: int = 0
     recovery_s: float = 0.0
     flipped: int = 0
+    delayed: str = ""
+    """What came of the delayed messages."""
+    mixed: list[str] = field(default_factory=list)
+    """What came of a soak's other loads."""
+    rto_s: list[float] = field(default_factory=list)
+    """Of each promotion: from the kill of the master to SEND_OK."""
+    refused_promotions: int = 0
+    lost_to_power: dict[int, int] = field(default_factory=dict)
+    """Answers by code whose messages a power cut took, and might (docs/durability.md)."""
+    gaps: int = 0
+    """Queue offsets that are stepped over: damage that a cut, or a torn tail, left."""
     violations: list[str] = field(default_factory=list)
     acks_a_bin: list[int] = field(default_factory=list)
 
@@ -84,10 +136,11 @@ class ChaosResult:
 
 
 class ChaosRun:
-    """See the module. Used once."""
+    """See the module. Used once. Many methods because each step of a run is one."""
 
     def __init__(self, directory: Path, seed: int, options: ChaosOptions, say: Say) -> None:
         """directory: empty, stays. say: takes a line of progress."""
+        options.check()
         self._directory = directory
         self._options = options
         self._say = say
@@ -96,16 +149,25 @@ class ChaosRun:
         self._group = ScratchGroup(
             directory,
             seed=seed,
-            has_slave=options.has_slave,
+            slaves=options.slaves if options.has_slave else 0,
             role=role,
+            changes_roles=options.promotes,
             settings={
                 "flushDiskType": f"{options.flush.upper()}_FLUSH",
                 "haAckLevel": options.ack_level,
+                **(JUMPY if FaultKind.CLOCK_JUMP in options.kinds else {}),
+                **options.settings,
             },
+            has_hooks=options.breaks_disks,
         )
         faults = make_schedule(seed, options.seconds, options.kinds, has_slave=options.has_slave)
         self._result = ChaosResult(seed, faults)
         self._acks = AckLog(directory / "acks.log")
+        self._topic = TOPIC
+        self._follower = Follower(self._where)
+        self._offsets: CommittedOffsets | None = None
+        self._promotions: list[Promotion] = []
+        self._disks: DiskBreaker | None = None
 
     def run(self) -> ChaosResult:
         """The result, also in result.json and timeline.svg of the directory."""
@@ -125,42 +187,92 @@ class ChaosRun:
         self._group.start()
         options = self._options
         producers = Producers(
-            self._group.port,
+            self._where,
             self._acks,
             count=options.producers,
             rate=options.rate,
             size=options.message_size,
         )
-        follower = Follower(self._group.port)
+        if options.breaks_disks:
+            self._disks = DiskBreaker(
+                self._group,
+                self._acks,
+                (producers, self._follower),
+                seed=self._seed,
+                is_sync_flush=options.flush == "sync",
+                is_sync_master=options.replication == "sync",
+                ack_level=options.ack_level,
+                say=self._say,
+            )
         producers.start()
-        follower.start()
-        wait_for(lambda: len(self._acks.acks) > 50, _RECOVERY_S, "the first acknowledgements")
-        with _Sampler(self._acks, self._result.acks_a_bin):
-            self._break_things()
+        self._follower.start()
+        delayed = None
+        kinds = {fault.kind for fault in self._result.faults}
+        if FaultKind.CLOCK_JUMP in kinds and not kinds & TAKES_BYTES:
+            delayed = DelayedLoad(self._where, options.delayed_rate)
+            delayed.start()
+        if options.promotes:
+            self._offsets = CommittedOffsets(self._where, lambda: len(self._follower.seen[0]))
+        wait_for(lambda: len(self._acks.acks) > 50, RECOVERY_S, "the first acknowledgements")
+        if self._group.slave is not None:
+            wait_for(self._slave_serves, RECOVERY_S, "the slave's first messages")
+        with self._count_acks():
+            self._break_things(self._result.faults, options.seconds)
+            if delayed is not None:
+                delayed.stop_sending()
             self._heal()
             self._still_serves()
         if not producers.stop():
             self._result.violations.append("a producer hangs: an answer never came")
-        self._result.recovery_s += self._wait_for_slave()
-        queues = self._read_all(self._group.port)
+        self._result.recovery_s += self._wait_for_slaves()
+        queues = self._read_all(self._where())
+        self._wait_for_consumers(queues, delayed)
+        self._judge(queues)
+        self._judge_files()
+
+    def _where(self) -> tuple[str, int]:
+        return self._group.address
+
+    def _wait_for_consumers(
+        self, queues: dict[int, list[bytes]], delayed: DelayedLoad | None
+    ) -> None:
+        only_ok = bool(self._promotions)
+        self._wait_for_follower(queues)
+        if self._offsets is not None:
+            self._offsets.stop()
+        if delayed is not None:
+            with contextlib.suppress(ChaosError):
+                wait_for(lambda: delayed.has_all(only_ok=only_ok), RECOVERY_S, "delayed messages")
+            self._result.violations += checks.shortened(delayed.stop(only_ok=only_ok))
+            self._result.delayed = delayed.text()
+            self._say(self._result.delayed)
+
+    def _wait_for_follower(self, queues: dict[int, list[bytes]]) -> None:
+        follower = self._follower
         wait_for(
             lambda: (
                 all(len(follower.seen[q]) >= len(queues[q]) for q in queues) or follower.violations
             ),
-            _RECOVERY_S,
+            RECOVERY_S,
             "the consumer at the end of its queues",
         )
         follower.stop()
-        self._judge(queues, follower)
-        self._judge_files()
 
-    def _break_things(self) -> None:
+    @contextlib.contextmanager
+    def _count_acks(self, at_s: float = 0.0) -> Iterator[None]:
+        """For the picture, from `at_s` of the run on."""
+        bins = self._result.acks_a_bin
+        bins += [0] * (int(at_s / BIN_S) - len(bins))
+        with AckBins(self._acks, bins):
+            yield
+
+    def _break_things(self, faults: Sequence[Fault], seconds: float) -> None:
         began = time.monotonic()
-        for fault in self._result.faults:
+        for fault in faults:
             self._pause(began + fault.at_s - time.monotonic())
             self._say(fault.text())
             self._commit(fault)
-        self._pause(began + self._options.seconds - time.monotonic())
+        self._pause(began + seconds - time.monotonic())
 
     def _pause(self, seconds: float) -> None:
         """So long, as the schedule says: nothing is waited for."""
@@ -169,19 +281,25 @@ class ChaosRun:
     def _commit(self, fault: Fault) -> None:
         """The fault, and its end."""
         if fault.kind in LINK_FAULTS:
-            relay = self._group.relay
-            assert relay is not None
-            relay.set_mode(fault.kind)
+            for relay in self._group.relays:
+                relay.set_mode(fault.kind, fault.amount_ms)
             self._pause(fault.lasts_s)
-            relay.set_mode(None)
+            for relay in self._group.relays:
+                relay.set_mode(None)
+            return
+        if fault.kind in DISK_FAULTS:
+            assert self._disks is not None
+            self._disks.commit(fault)
             return
         broker = self._broker(fault)
-        if fault.kind is FaultKind.KILL:
-            broker.signal(fault.process, signal.SIGKILL)
+        if fault.kind in _WORLD_FAULTS:
+            self._commit_world_fault(fault, broker)
+        elif fault.kind is FaultKind.KILL:
             if fault.process == "supervisor":
-                wait_for(lambda: not broker.is_alive, _RECOVERY_S, "a killed supervisor's end")
-                broker.kill_all()
+                broker.kill_supervisor()
                 broker.start()
+            else:
+                broker.signal(fault.process, signal.SIGKILL)
         elif fault.kind is FaultKind.STOP:
             broker.signal(fault.process, signal.SIGSTOP)
             self._pause(fault.lasts_s)
@@ -194,9 +312,37 @@ class ChaosRun:
             self._stop(broker)
             broker.start()
 
+    def _commit_world_fault(self, fault: Fault, broker: ScratchBroker) -> None:
+        """What is not the brokers' own: clocks, descriptors, and the operator."""
+        if fault.kind is FaultKind.CLOCK_JUMP:
+            jump_clock(broker, fault, self._pause)
+        elif fault.kind is FaultKind.FD_EXHAUSTION:
+            answers = self._acks.codes.total
+            self._result.violations += exhaust_process(broker, fault, self._topic, answers)
+        else:
+            self._promote()
+
+    def _promote(self) -> None:
+        assert self._offsets is not None
+        follower = self._follower
+        follower.stop()
+        done = promote(self._group, lambda: self._acks.codes[SEND_OK], self._offsets)
+        self._say(f"          {done.text()}")
+        self._promotions.append(done)
+        self._result.violations += done.violations
+        if done.rto_s is not None:
+            self._result.rto_s.append(round(done.rto_s, 3))
+            seen = cut_seen(follower, self._ends(self._where()))
+        else:
+            self._result.refused_promotions += 1
+            seen = follower.seen
+        self._result.violations += follower.violations
+        self._follower = Follower(self._where, seen=seen)
+        self._follower.start()
+
     def _broker(self, fault: Fault) -> ScratchBroker:
-        slave = self._group.slave
-        return slave if fault.broker == "slave" and slave is not None else self._group.master
+        slaves = self._group.slaves
+        return slaves[0] if fault.broker == "slave" and slaves else self._group.master
 
     def _stop(self, broker: ScratchBroker) -> None:
         code = broker.stop()
@@ -216,59 +362,80 @@ class ChaosRun:
         """Sends are answered SEND_OK again."""
         began, before = time.monotonic(), self._acks.codes[SEND_OK]
         wait_for(
-            lambda: self._acks.codes[SEND_OK] > before + 50, _RECOVERY_S, "SEND_OK after the faults"
+            lambda: self._acks.codes[SEND_OK] > before + 50, RECOVERY_S, "SEND_OK after the faults"
         )
         self._result.recovery_s = time.monotonic() - began
 
-    def _wait_for_slave(self) -> float:
-        slave = self._group.slave
-        if slave is None:
-            return 0.0
+    def _slave_serves(self) -> bool:
+        """Whether the slave knows the topic, too, which it copies at intervals."""
+        assert self._group.slave is not None
+        with (
+            contextlib.suppress(OSError),
+            FrameClient(self._group.slave.address, RECOVERY_S) as client,
+        ):
+            return all(
+                client.pull(self._topic, queue_id, 0).code == 0 for queue_id in range(QUEUES)
+            )
+        return False
 
-        def is_there() -> bool:
-            try:
-                return self._ends(slave.ports["main"]) == self._ends(self._group.port)
-            except OSError:
-                return False
+    def _wait_for_slaves(self) -> float:
+        # What is lost is said by the judge, message by message.
+        with contextlib.suppress(ChaosError):
+            wait_for(self._shows_all, _DISPATCH_S, "the master's queues")
+        addresses = [broker.address for broker in self._group.brokers]
+        return wait_for(
+            lambda: have_same_ends(addresses, self._topic, QUEUES),
+            RECOVERY_S,
+            "the slaves' queues as long as the master's",
+        )
 
-        return wait_for(is_there, _RECOVERY_S, "the slave's queues as long as the master's")
+    def _shows_all(self) -> bool:
+        """Whether the master's queues reach what it has acknowledged: it dispatches afterwards."""
+        ends = [0] * QUEUES
+        for ack in self._acks.acks:
+            if not self._promotions or ack.code == SEND_OK:
+                ends[ack.queue_id] = max(ends[ack.queue_id], ack.queue_offset + 1)
+        with contextlib.suppress(OSError):
+            now = self._ends(self._where())
+            return all(end <= at for end, at in zip(ends, now, strict=True))
+        return False
 
-    def _ends(self, port: int) -> list[int]:
-        with FrameClient(port, _PULL_TIMEOUT_S) as client:
-            return [client.max_offset(TOPIC, queue_id) for queue_id in range(QUEUES)]
+    def _ends(self, address: tuple[str, int]) -> list[int]:
+        return queue_ends(address, self._topic, QUEUES)
 
-    def _read_all(self, port: int) -> dict[int, list[bytes]]:
+    def _read_all(self, address: tuple[str, int]) -> dict[int, list[bytes]]:
         """Bodies by queue. A queue offset that is missing is a violation."""
-        queues: dict[int, list[bytes]] = {}
-        with FrameClient(port, _PULL_TIMEOUT_S) as client:
-            for queue_id, end in enumerate(self._ends(port)):
-                bodies = queues[queue_id] = []
-                while len(bodies) < end:
-                    pulled = client.pull(TOPIC, queue_id, len(bodies))
-                    offsets = [message.queue_offset for message in pulled.messages]
-                    if not offsets or offsets != list(
-                        range(len(bodies), len(bodies) + len(offsets))
-                    ):
-                        text = (
-                            f"queue {queue_id} at {len(bodies)} of {end}: {pulled.code} {offsets}"
-                        )
-                        self._result.violations.append(text)
-                        break
-                    bodies.extend(message.body for message in pulled.messages)
+        queues, stopped = read_queues(address, self._topic, QUEUES)
+        found = gaps(queues)
+        if self._disks is not None and self._disks.losses.may_have_gaps:
+            self._result.gaps, found = len(found), []
+        self._result.violations += checks.shortened([*stopped, *found])
         return queues
 
     # -- the judge -----------------------------------------------------------------------------
 
-    def _judge(self, queues: dict[int, list[bytes]], follower: Follower) -> None:
-        acks, result = self._acks, self._result
-        result.sent = sum(acks.sent.values())
-        result.acknowledged = len(acks.acks)
-        result.codes, result.broken = dict(acks.codes), dict(acks.broken)
-        result.stored = sum(map(len, queues.values()))
-        result.flipped = 0 if self._group.relay is None else self._group.relay.flipped
+    def _promised(self, queues: dict[int, list[bytes]]) -> list[Ack]:
+        """The answers whose messages have to be there."""
+        acks = self._acks.acks
+        if self._disks is not None:
+            acks = self._disks.promised(queues)
+            self._result.lost_to_power = dict(self._disks.losses.codes)
+        # A promoted slave has what was answered SEND_OK, and perhaps more.
+        return [ack for ack in acks if not self._promotions or ack.code == SEND_OK]
+
+    def _judge(self, queues: dict[int, list[bytes]]) -> None:
+        acks, result, follower = self._acks, self._result, self._follower
+        held = self._promised(queues)
+        result.sent += sum(acks.sent.values())
+        result.acknowledged += len(acks.acks)
+        result.codes = dict(Counter(result.codes) + acks.codes)
+        result.broken = dict(Counter(result.broken) + acks.broken)
+        result.stored += sum(map(len, queues.values()))
+        result.flipped = sum(relay.flipped for relay in self._group.relays)
         for found in (
-            checks.lost(acks.acks, queues),
-            checks.places_given_twice(acks.acks),
+            [] if self._disks is None else self._disks.violations,
+            checks.lost(held, queues),
+            checks.places_given_twice(held),
             checks.invented(queues, acks.sent),
             checks.repeated(queues),
             checks.out_of_order(queues),
@@ -276,19 +443,18 @@ class ChaosRun:
             follower.violations,
         ):
             result.violations += checks.shortened(found)
-        slave = self._group.slave
-        if slave is not None:
-            copies = self._read_all(slave.ports["main"])
+        for slave in self._group.slaves:
+            copies = self._read_all(slave.address)
             result.violations += checks.shortened(
-                [f"slave: {text}" for text in checks.lost(acks.acks, copies)]
+                [f"{slave.name}: {text}" for text in checks.lost(held, copies)]
             )
 
     def _judge_files(self) -> None:
         group, violations = self._group, self._result.violations
         for broker in reversed(group.brokers):
             self._stop(broker)
-        if group.slave is not None:
-            violations += checks.no_prefix(group.master.log_bytes(), group.slave.log_bytes())
+        for slave in group.slaves:
+            violations += checks.no_prefix_of_files(group.master.log_files(), slave.log_files())
         for broker in group.brokers:
             command = [sys.executable, "-m", "store.check", str(broker.store)]
             command += ["--hash-slots", "10000"]
@@ -300,43 +466,16 @@ class ChaosRun:
 
     def _write(self) -> None:
         result = self._result
-        (self._directory / "result.json").write_text(json.dumps(result.as_json(), indent=2) + "\n")
+        text = json.dumps(self._as_json(result), indent=2)
+        (self._directory / "result.json").write_text(text + "\n")
         title = f"mqchaos seed {result.seed}"
-        picture = draw_timeline(title, result.acks_a_bin, _BIN_S, result.faults, result.verdict)
+        picture = draw_timeline(
+            title, result.acks_a_bin, BIN_S, result.faults, result.verdict, self._curves()
+        )
         (self._directory / "timeline.svg").write_text(picture)
 
+    def _as_json(self, result: ChaosResult) -> dict[str, Any]:
+        return result.as_json()
 
-class _Sampler:
-    """Counts acknowledgements a quarter second, for the picture."""
-
-    def __init__(self, acks: AckLog, bins: list[int]) -> None:
-        self._acks = acks
-        self._bins = bins
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        before = len(self._acks.acks)
-        while not self._end.wait(_BIN_S):
-            now = len(self._acks.acks)
-            self._bins.append(now - before)
-            before = now
-
-
-def summary_line(result: ChaosResult) -> str:
-    """One line about a seed."""
-    codes = ", ".join(f"{code}: {count:,}" for code, count in sorted(result.codes.items()))
-    kinds = Counter(str(fault.kind) for fault in result.faults)
-    faults = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    return (
-        f"seed {result.seed}: {result.verdict}; {result.sent:,} sent, {result.acknowledged:,} "
-        f"acknowledged ({codes}), {result.stored:,} stored; {faults or 'no fault'}; "
-        f"recovered in {result.recovery_s:.1f} s"
-    )
+    def _curves(self) -> list[Curve]:
+        return []

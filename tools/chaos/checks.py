@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from tools.chaos.ack_log import SEND_OK, Ack, read_body
+from tools.chaos.queue_reading import GAP
 
 _SHOWN: Final = 5
 
@@ -54,6 +56,8 @@ def invented(queues: Queues, sent: Mapping[int, int]) -> list[str]:
     for queue_id, bodies in queues.items():
         for offset, body in enumerate(bodies):
             message = read_body(body)
+            if body == GAP:
+                continue
             if message is None:
                 found.append(f"damaged: queue {queue_id} offset {offset}: {body[:24]!r}")
             elif message[1] >= sent.get(message[0], 0):
@@ -91,7 +95,8 @@ def out_of_order(queues: Queues) -> list[str]:
 
 
 def consumed_otherwise(seen: Queues, queues: Queues) -> list[str]:
-    """Where a consumer that followed the run saw other bytes than there are now."""
+    """Where a consumer that followed the run saw other bytes than there are now. A gap, then or
+    now, says nothing: it is judged where it may not be."""
     found = []
     for queue_id, bodies in seen.items():
         now = queues.get(queue_id, ())
@@ -100,7 +105,7 @@ def consumed_otherwise(seen: Queues, queues: Queues) -> list[str]:
         found += [
             f"consumed: queue {queue_id} offset {offset}: {was[:24]!r}, now {is_now[:24]!r}"
             for offset, (was, is_now) in enumerate(zip(bodies, now, strict=False))
-            if was != is_now
+            if was != is_now and GAP not in (was, is_now)
         ]
     return found
 
@@ -113,6 +118,23 @@ def no_prefix(master: bytes, slave: bytes) -> list[str]:
         return [f"the slave's log is longer: {len(slave)} bytes, the master's {len(master)}"]
     at = next(n for n, (a, b) in enumerate(zip(master, slave, strict=False)) if a != b)
     return [f"the logs part at byte {at} of {len(master)} and {len(slave)}"]
+
+
+def no_prefix_of_files(master: Sequence[Path], slave: Sequence[Path]) -> list[str]:
+    """The same for the logs' files, in order; zeros at the end of a log are none of it."""
+    masters = {path.name: path for path in master}
+    found: list[str] = []
+    slaves = [path for path in slave if path.read_bytes().strip(b"\0")]
+    for path in slaves:
+        theirs = masters.get(path.name)
+        data = path.read_bytes()
+        if theirs is None:
+            found.append(f"the slave has {path.name}, the master has not")
+        elif path == slaves[-1]:
+            found += no_prefix(theirs.read_bytes(), data.rstrip(b"\0"))
+        elif data != theirs.read_bytes():
+            found += no_prefix(theirs.read_bytes(), data) or [f"{path.name} differs"]
+    return found
 
 
 def shortened(violations: Sequence[str]) -> list[str]:

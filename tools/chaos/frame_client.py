@@ -42,12 +42,14 @@ class Pulled:
 class FrameClient:
     """See the module. Raises OSError (TimeoutError among them)."""
 
-    def __init__(self, port: int, timeout_s: float) -> None:
-        self._sock = socket.create_connection(("127.0.0.1", port), timeout_s)
+    def __init__(self, address: tuple[str, int], timeout_s: float) -> None:
+        self._sock = socket.create_connection(address, timeout_s)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._timeout_s = timeout_s
         self._buffer = bytearray()
         self._answers: dict[int, RemotingCommand] = {}
+        self.requests: list[RemotingCommand] = []
+        """What the broker asked, in the order of coming; the caller takes them out."""
 
     def __enter__(self) -> Self:
         return self
@@ -78,11 +80,14 @@ class FrameClient:
         command = decode_command(header, kind, bytes(body))
         if command.is_response:
             self._answers[command.opaque] = command
+        else:
+            self.requests.append(command)
         return True
 
-    def call(self, code: int, fields: Mapping[str, object]) -> RemotingCommand:
+    def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> RemotingCommand:
         """One request and its answer."""
-        request = RemotingCommand.request(code, {key: str(value) for key, value in fields.items()})
+        texts = {key: str(value) for key, value in fields.items()}
+        request = RemotingCommand.request(code, texts, body)
         self.post(request)
         return self.take(request.opaque)
 
@@ -112,7 +117,9 @@ class FrameClient:
         return int(answer.ext_fields.get("offset", -1)) if answer.code == 0 else -1
 
 
-def send_request(topic: str, queue_id: int, body: bytes) -> RemotingCommand:
+def send_request(
+    topic: str, queue_id: int, body: bytes, properties: str = "", sys_flag: int = 0
+) -> RemotingCommand:
     """310, as RocketMQ's clients send it."""
     fields = {
         "a": "mqchaos",
@@ -120,10 +127,10 @@ def send_request(topic: str, queue_id: int, body: bytes) -> RemotingCommand:
         "c": "TBW102",
         "d": "4",
         "e": str(queue_id),
-        "f": "0",
+        "f": str(sys_flag),
         "g": str(time.time_ns() // 1_000_000),
         "h": "0",
-        "i": "",
+        "i": properties,
         "j": "0",
         "k": "false",
         "l": "16",

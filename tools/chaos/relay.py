@@ -25,6 +25,13 @@ _LOOK_S: Final = 0.01
 _FLIP_EVERY: Final = 1 << 15
 _CUT_EVERY: Final = 1 << 18
 """Bytes between two flips or cuts, on average."""
+_SEGMENT: Final = 1460
+_LOSS: Final = 0.01
+"""The share of segments that are lost. Most are sent again at once, after a round trip, since what
+follows them arrives; the last of a piece only after a time-out."""
+_TIME_OUT_S: Final = 0.2
+"""Least retransmission time-out of Linux."""
+_MOST_WAITING: Final = 64
 
 
 class _Way:
@@ -35,6 +42,8 @@ class _Way:
         self.target = target
         self.to_slave = to_slave
         self.waiting: deque[tuple[float, bytes]] = deque()
+        self.free_s = 0.0
+        """Nothing arrives earlier: it stands behind what was lost."""
         self.ended = False
 
 
@@ -49,15 +58,26 @@ class Relay:
         self._listening.setblocking(False)
         self.port: int = self._listening.getsockname()[1]
         self._mode: FaultKind | None = None
+        self._one_way_s = 0.0
         self._ways: list[_Way] = []
+        self._turns = 0
         self._end = threading.Event()
-        self.flipped = self.cuts = 0
+        self.flipped = self.cuts = self.lost = 0
         self._thread = threading.Thread(target=self._run, name="Relay", daemon=True)
         self._thread.start()
 
-    def set_mode(self, mode: FaultKind | None) -> None:
-        """The fault from now on; None: pass everything on."""
+    def set_mode(self, mode: FaultKind | None, round_trip_ms: float = 0.0) -> None:
+        """The fault from now on; None: pass everything on. round_trip_ms: of lossy and delay. It is
+        in force for every byte that is sent after the return."""
+        self._one_way_s = round_trip_ms / 2_000
         self._mode = mode
+        begun, pause = self._turns, threading.Event()
+        while self._turns == begun and self._thread.is_alive():
+            pause.wait(0.001)
+
+    def lead_to(self, target: tuple[str, int]) -> None:
+        """Where connections go from now on; those there are stay."""
+        self._target = target
 
     def close(self) -> None:
         """End every connection."""
@@ -75,6 +95,7 @@ class Relay:
         self._listening.close()
 
     def _turn(self, selector: selectors.BaseSelector) -> None:
+        self._turns += 1
         mode = self._mode
         self._accept()
         for way in self._ways:
@@ -90,12 +111,19 @@ class Relay:
         for sock in (self._listening, *readers):
             selector.register(sock, selectors.EVENT_READ)
         busy = any(way.waiting for way in self._ways)
-        selector.select(_LOOK_S if busy or mode else 0.05)
+        selector.select(self._until_due_s() if busy else _LOOK_S if mode else 0.05)
+
+    def _until_due_s(self) -> float:
+        """Until the next piece arrives; a while, if one is due and cannot be written."""
+        due = min(way.waiting[0][0] for way in self._ways if way.waiting)
+        left_s = due - time.monotonic()
+        return min(left_s, _LOOK_S) if left_s > 0 else 0.001
 
     def _reads(self, way: _Way, mode: FaultKind | None) -> bool:
-        if way.ended or len(way.waiting) > 64 or mode is FaultKind.PARTITION:
+        if way.ended or len(way.waiting) > _MOST_WAITING or mode is FaultKind.PARTITION:
             return False
-        return mode is not FaultKind.ONE_WAY or way.to_slave
+        held = FaultKind.ONE_WAY_LOG if way.to_slave else FaultKind.ONE_WAY
+        return mode is not held
 
     def _accept(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -108,8 +136,9 @@ class Relay:
             except OSError:
                 slave.close()
                 return
-            slave.setblocking(False)
-            master.setblocking(False)
+            for sock in (slave, master):
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._ways.append(_Way(slave, master, to_slave=False))
             self._ways.append(_Way(master, slave, to_slave=True))
 
@@ -123,7 +152,7 @@ class Relay:
         if not data:
             way.ended = True
             return
-        due = time.monotonic() + (_SLOW_S if mode is FaultKind.SLOW else 0.0)
+        due = self._due(way, len(data), mode)
         if mode is FaultKind.FLIP and way.to_slave:
             data = self._flip(data)
         if mode is FaultKind.CUT and self._draw() < len(data) / _CUT_EVERY:
@@ -131,6 +160,24 @@ class Relay:
             data = data[: int(self._draw() * len(data))]
             way.ended = True
         way.waiting.append((due, data))
+
+    def _due(self, way: _Way, size: int, mode: FaultKind | None) -> float:
+        """When a piece that was read now arrives at the other end."""
+        now = time.monotonic()
+        if mode is FaultKind.SLOW:
+            return now + _SLOW_S
+        if mode is FaultKind.DELAY:
+            return now + self._one_way_s
+        if mode is not FaultKind.LOSSY:
+            return now
+        due = now + self._one_way_s
+        segments = max(size // _SEGMENT, 1)
+        if self._draw() < 1 - (1 - _LOSS) ** segments:
+            self.lost += 1
+            is_last = self._draw() < 1 / segments
+            due += 2 * self._one_way_s + (_TIME_OUT_S if is_last else 0.0)
+        way.free_s = max(way.free_s, due)
+        return way.free_s
 
     def _flip(self, data: bytes) -> bytes:
         if self._draw() >= len(data) / _FLIP_EVERY:

@@ -1,17 +1,20 @@
-"""ScratchGroup: a master and a slave as real processes in a directory of their own, on loopback.
+"""ScratchGroup: a master and slaves as real processes in a directory of their own, on loopback.
 
 The brokers are found through /proc and their titles, hit with signals, and seen through their ports
-and files. The slave reaches the master's HA port through a Relay. Whatever still lives is killed
-when this ends. Used by one thread, apart from `kill_everything`.
+and files. Each slave has a loopback address of its own and reaches the master's HA port through a
+Relay of its own. The name server is the master's embedded one, or, where brokers change their
+roles, a process of its own. Whatever still lives is killed when this ends. Used by one thread,
+apart from `kill_everything`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
-import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -20,11 +23,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from tools.chaos.free_ports import free_port
+from tools.chaos.processes import children_of, is_running, titled_children
 from tools.chaos.relay import Relay
+from tools.chaos.scratch_disk import ScratchDisk
 
 _ROOT: Final = Path(__file__).parents[2]
 _BOOT_LINE: Final = re.compile(r"boot success.*\(ports: (.*)\)$", re.MULTILINE)
-_TITLE: Final = "mqbroker: "
+_NAMESRV_LINE: Final = re.compile(r"Name Server boot success")
+_WALL_OFFSET_VARIABLE: Final = "MQBROKER_WALL_OFFSET_FILE"
+"""ipc/clock.py says what the file is."""
+_WALL_OFFSET: Final = struct.Struct("<q")
+SLAVE_SYNC_MS: Final = 1_000
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
 _SMALL_FILES: Final = {
@@ -42,16 +52,27 @@ class ChaosError(Exception):
 class ScratchBroker:
     """One broker and its directory."""
 
-    def __init__(self, name: str, directory: Path, settings: Mapping[str, object]) -> None:
-        """settings: keys of broker.conf, on top of ports and directories."""
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        settings: Mapping[str, object],
+        host: str = "127.0.0.1",
+        *,
+        has_hooks: bool = False,
+    ) -> None:
+        """settings: keys of broker.conf, on top of ports and directories. host: its address.
+        has_hooks: its disk can misbehave."""
         self.name = name
+        self.host = host
         self.directory = directory
         self.store = directory / "store"
+        self.disk = ScratchDisk(directory / "disk-faults", self.store) if has_hooks else None
         self.ports: dict[str, int] = {}
         self._settings: dict[str, object] = {
-            "brokerIP1": "127.0.0.1",
-            "brokerIP2": "127.0.0.1",
-            "bindAddress": "127.0.0.1",
+            "brokerIP1": host,
+            "brokerIP2": host,
+            "bindAddress": host,
             "metricsAddress": "127.0.0.1",
             "metricsPort": 0,
             "storePathRootDir": self.store,
@@ -63,6 +84,26 @@ class ScratchBroker:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._output = directory / "output.txt"
+        self._wall_offset = directory / "wall_offset"
+
+    def configure(self, **settings: object) -> None:
+        """Settings of its next start; None: not set any more."""
+        self._settings.update(settings)
+        self._settings = {key: found for key, found in self._settings.items() if found is not None}
+
+    def setting(self, key: str) -> object:
+        """Of its next start; None: not set."""
+        return self._settings.get(key)
+
+    def set_clock(self, ahead_ms: int) -> None:
+        """Set its wall clock: so far from the machine's."""
+        with self._wall_offset.open("r+b") as file:
+            file.write(_WALL_OFFSET.pack(ahead_ms))
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Of its remoting port."""
+        return self.host, self.ports["main"]
 
     @property
     def is_alive(self) -> bool:
@@ -72,6 +113,8 @@ class ScratchBroker:
     def start(self) -> None:
         """Start it and wait for its boot line. Raises ChaosError with what it printed."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        if not self._wall_offset.exists():
+            self._wall_offset.write_bytes(_WALL_OFFSET.pack(0))
         conf = self.directory / "broker.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         with self._output.open("ab") as output:
@@ -84,6 +127,8 @@ class ScratchBroker:
                     **os.environ,
                     # Of its own: mqshutdown must not take these brokers for the user's.
                     "ROCKETMQ_RUN_DIR": str(self.directory / "run"),
+                    _WALL_OFFSET_VARIABLE: str(self._wall_offset),
+                    **({} if self.disk is None else self.disk.environment),
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -106,12 +151,8 @@ class ScratchBroker:
         """Name to pid: the supervisor and the children that have given themselves a title."""
         if self._process is None:
             return {}
-        found = {"supervisor": self._process.pid}
-        for pid in _children_of(self._process.pid):
-            title = _title(pid)
-            if title.startswith(_TITLE):
-                found[title.removeprefix(_TITLE).strip()] = pid
-        return found
+        pid = self._process.pid
+        return {"supervisor": pid, **titled_children(pid)}
 
     def signal(self, process: str, number: int) -> bool:
         """Send a signal to one process; False when it is not there at the moment."""
@@ -122,50 +163,127 @@ class ScratchBroker:
             os.kill(pid, number)
         return True
 
+    def kill_supervisor(self) -> None:
+        """SIGKILL; its children have to end by themselves. Raises ChaosError: they do not."""
+        if self._process is None or not self.is_alive:
+            return
+        children = children_of(self._process.pid)
+        self._process.kill()
+        self._process.wait(_STOP_S)
+        wait_for(
+            lambda: not any(map(is_running, children)),
+            _STOP_S,
+            f"the end of {self.name}, whose supervisor was killed",
+        )
+
     def kill_all(self) -> None:
         """SIGKILL to every process at once."""
         if self._process is None:
             return
         if self.is_alive:
             os.kill(self._process.pid, signal.SIGSTOP)  # it starts no child meanwhile
-        pids = [*_children_of(self._process.pid), self._process.pid]
+        pids = [*children_of(self._process.pid), self._process.pid]
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait(_STOP_S)
-        wait_for(lambda: not any(map(_is_running, pids)), _STOP_S, f"the end of {self.name}")
+        wait_for(lambda: not any(map(is_running, pids)), _STOP_S, f"the end of {self.name}")
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         if self._process is None:
             return 0
-        children = _children_of(self._process.pid)
+        children = children_of(self._process.pid)
         self._process.terminate()
         code = self._process.wait(_STOP_S)
-        wait_for(lambda: not any(map(_is_running, children)), _STOP_S, f"the end of {self.name}")
+        wait_for(lambda: not any(map(is_running, children)), _STOP_S, f"the end of {self.name}")
         return code
 
-    def log_bytes(self) -> bytes:
-        """All bytes of the commit log without the zeros at its end."""
-        files = sorted((self.store / "commitlog").glob("[0-9]*"))
-        return b"".join(path.read_bytes() for path in files).rstrip(b"\0")
+    def wait_ended(self) -> int:
+        """Until it has ended by itself; the exit code. Raises ChaosError."""
+        if self._process is None:
+            raise ChaosError(f"{self.name} was not started")
+        children = children_of(self._process.pid)
+        wait_for(lambda: not self.is_alive, _STOP_S, f"the end of {self.name} by itself")
+        wait_for(lambda: not any(map(is_running, children)), _STOP_S, f"the end of {self.name}")
+        return self._process.wait()
+
+    def has_holes(self) -> bool:
+        """Whether its log has damage that is fenced, by the file that operators read."""
+        try:
+            text = (self.store / "commitlog-fences.json").read_text()
+        except FileNotFoundError:
+            return False
+        return bool(json.loads(text)["fences"])
+
+    def log_files(self) -> list[Path]:
+        """The commit log's, in the order of their offsets."""
+        return sorted((self.store / "commitlog").glob("[0-9]*"))
+
+
+class ScratchNameServer:
+    """A name server as a process of its own."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self._directory = directory
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it listens. Raises ChaosError."""
+        self._directory.mkdir(parents=True)
+        conf = self._directory / "namesrv.properties"
+        conf.write_text(
+            f"listenPort={self._port}\nbindAddress=127.0.0.1\nlogDir={self._directory}\n"
+            f"kvConfigPath={self._directory / 'kvConfig.json'}\n"
+        )
+        path = self._directory / "output.txt"
+        with path.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "namesrv", "-c", str(conf)],
+                cwd=_ROOT,
+                env={
+                    "ROCKETMQ_HOME": str(_ROOT),
+                    **os.environ,
+                    "ROCKETMQ_RUN_DIR": str(self._directory / "run"),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_for(lambda: _NAMESRV_LINE.search(path.read_text()), _START_S, "the name server")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_STOP_S)
 
 
 class ScratchGroup:
-    """The group: a master, a slave unless there shall be none, and the link between them."""
+    """The group: a master, its slaves, and the links between them."""
 
     def __init__(
         self,
         directory: Path,
         *,
         seed: int,
-        has_slave: bool,
+        slaves: int,
         settings: Mapping[str, object],
         role: str,
+        changes_roles: bool = False,
+        has_hooks: bool = False,
     ) -> None:
-        """role: the master's brokerRole. settings: for both."""
-        namesrv, listen, ha = free_port(), free_port(-2), free_port()
-        common = {"brokerName": "chaos", **settings}
+        """role: the master's brokerRole. settings: for all. changes_roles: a master may go, and
+        the name server must not go with it. has_hooks: disks can misbehave."""
+        namesrv, ha = free_port(), free_port()
+        self.role = role
+        self.name_server: ScratchNameServer | None = None
+        if changes_roles:
+            self.name_server = ScratchNameServer(directory / "namesrv", namesrv)
+        at_name_server = {"namesrvAddr": f"127.0.0.1:{namesrv}"}
+        common = {"brokerName": "chaos", "slaveSyncInterval": SLAVE_SYNC_MS, **settings}
         self.master = ScratchBroker(
             "master",
             directory / "master",
@@ -173,42 +291,52 @@ class ScratchGroup:
                 **common,
                 "brokerRole": role,
                 "brokerId": 0,
-                "listenPort": listen,
+                "listenPort": free_port(-2),
                 "haListenPort": ha,
-                "embeddedNamesrvPort": namesrv,
+                **(at_name_server if changes_roles else {"embeddedNamesrvPort": namesrv}),
             },
+            has_hooks=has_hooks,
         )
-        self.relay = Relay(("127.0.0.1", ha), seed) if has_slave else None
-        self.slave: ScratchBroker | None = None
-        if self.relay is not None:
-            self.slave = ScratchBroker(
-                "slave",
-                directory / "slave",
+        self.relays = [Relay(("127.0.0.1", ha), seed + number) for number in range(slaves)]
+        self.slaves = [
+            ScratchBroker(
+                "slave" if number == 0 else f"slave{number + 1}",
+                directory / ("slave" if number == 0 else f"slave{number + 1}"),
                 {
                     **common,
                     "brokerRole": "SLAVE",
-                    "brokerId": 1,
+                    "brokerId": number + 1,
                     "listenPort": free_port(-2),
-                    "haListenPort": 0,
-                    "namesrvAddr": f"127.0.0.1:{namesrv}",
-                    "haMasterAddress": f"127.0.0.1:{self.relay.port}",
+                    "haListenPort": free_port() if changes_roles else 0,
+                    **at_name_server,
+                    "haMasterAddress": f"127.0.0.1:{relay.port}",
                     "haReconnectInterval": 200,
-                    "slaveSyncInterval": 1_000,
                 },
+                host=f"127.0.0.{number + 2}",
+                has_hooks=has_hooks,
             )
+            for number, relay in enumerate(self.relays)
+        ]
 
     @property
     def brokers(self) -> list[ScratchBroker]:
-        """The living and the dead."""
-        return [self.master] if self.slave is None else [self.master, self.slave]
+        """The living and the dead, the master first."""
+        return [self.master, *self.slaves]
 
     @property
-    def port(self) -> int:
+    def slave(self) -> ScratchBroker | None:
+        """The first one."""
+        return self.slaves[0] if self.slaves else None
+
+    @property
+    def address(self) -> tuple[str, int]:
         """The master's, for clients."""
-        return self.master.ports["main"]
+        return self.master.address
 
     def start(self) -> None:
-        """Both. Raises ChaosError."""
+        """All. Raises ChaosError."""
+        if self.name_server is not None:
+            self.name_server.start()
         for broker in self.brokers:
             broker.start()
 
@@ -216,8 +344,10 @@ class ScratchGroup:
         """The end, whatever happened before."""
         for broker in self.brokers:
             broker.kill_all()
-        if self.relay is not None:
-            self.relay.close()
+        for relay in self.relays:
+            relay.close()
+        if self.name_server is not None:
+            self.name_server.kill()
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float, what: str) -> float:
@@ -228,57 +358,3 @@ def wait_for(condition: Callable[[], object], timeout_s: float, what: str) -> fl
             raise ChaosError(f"{what}: not within {timeout_s:.0f} s")
         pause.wait(0.02)
     return time.monotonic() - began
-
-
-def free_port(*also: int) -> int:
-    """A free port of loopback, with those at these distances from it, below the range from which
-    the kernel takes ports for outgoing connections."""
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in _candidates(low):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for offset in (0, *also):
-                sock = stack.enter_context(socket.socket())
-                sock.bind(("127.0.0.1", port + offset))
-            return port
-    raise ChaosError("there is no free port below the range of outgoing connections")
-
-
-_next_candidate = os.getpid() * 7
-
-
-def _candidates(low: int) -> list[int]:
-    global _next_candidate
-    _next_candidate += 5
-    first, count = 10_000, max(low - 10_000, 100)
-    return [first + (_next_candidate + step * 5) % count for step in range(count // 5)]
-
-
-# -- /proc -----------------------------------------------------------------------------------------
-
-
-def _stat(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _is_running(pid: int) -> bool:
-    fields = _stat(pid)
-    return bool(fields) and (fields[0] not in "ZX" or int(fields[17]) > 1)
-
-
-def _children_of(parent: int) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        fields = _stat(int(name)) if name.isdigit() else []
-        if fields and int(fields[1]) == parent and fields[0] not in "ZX":
-            found.append(int(name))
-    return found
-
-
-def _title(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""

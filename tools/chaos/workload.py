@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tools.chaos.ack_log import Ack, AckLog, make_body
 from tools.chaos.frame_client import FrameClient, send_request, sent_of
+from tools.chaos.queue_reading import append_pulled
 
 TOPIC: Final = "Chaos"
 QUEUES: Final = 4
@@ -23,16 +25,63 @@ _PAUSE_S: Final = 0.05
 _EMPTY: Final = frozenset((17, 19))
 """TOPIC_NOT_EXIST before the first send, PULL_NOT_FOUND."""
 
+Where = Callable[[], tuple[str, int]]
+"""The address of the master at this moment."""
+
+
+class _Gate:
+    """Where threads wait while they shall do nothing."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._open = True
+        self._waiting = 0
+        self._changed = threading.Condition()
+
+    def pass_through(self) -> None:
+        """Called by each thread when it has nothing under way."""
+        with self._changed:
+            self._waiting += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._open)
+            self._waiting -= 1
+
+    def shut(self) -> bool:
+        """Until every thread waits; False: one did not come."""
+        with self._changed:
+            self._open = False
+            return self._changed.wait_for(lambda: self._waiting == self._threads, 2 * _TIMEOUT_S)
+
+    def open(self) -> None:
+        """Go on."""
+        with self._changed:
+            self._open = True
+            self._changed.notify_all()
+
 
 class Producers:
     """`count` of them, together about `rate` messages a second."""
 
-    def __init__(self, port: int, acks: AckLog, *, count: int, rate: float, size: int) -> None:
-        self._port = port
+    def __init__(
+        self,
+        where: Where,
+        acks: AckLog,
+        *,
+        count: int,
+        rate: float,
+        size: int,
+        topic: str = TOPIC,
+        on_answer: Callable[[float], None] | None = None,
+    ) -> None:
+        """on_answer: gets the seconds that each answer took; any of its threads."""
+        self._where = where
         self._acks = acks
+        self._topic = topic
+        self._on_answer = on_answer
         self._size = size
         self._period_s = _WINDOW * count / rate
         self._end = threading.Event()
+        self._gate = _Gate(count)
         self._threads = [
             threading.Thread(target=self._run, args=(number,), daemon=True)
             for number in range(count)
@@ -43,9 +92,18 @@ class Producers:
         for thread in self._threads:
             thread.start()
 
+    def hold(self) -> bool:
+        """Send nothing until `release`; no answer is under way when it returns. False: one is."""
+        return self._gate.shut()
+
+    def release(self) -> None:
+        """Go on."""
+        self._gate.open()
+
     def stop(self) -> bool:
         """End; what is under way is answered or given up. False: one did not end."""
         self._end.set()
+        self._gate.open()
         for thread in self._threads:
             thread.join(2 * _TIMEOUT_S)
         return not any(thread.is_alive() for thread in self._threads)
@@ -53,9 +111,11 @@ class Producers:
     def _run(self, producer: int) -> None:
         sequence = 0
         while not self._end.is_set():
+            self._gate.pass_through()
             try:
-                with FrameClient(self._port, _TIMEOUT_S) as client:
+                with FrameClient(self._where(), _TIMEOUT_S) as client:
                     while not self._end.is_set():
+                        self._gate.pass_through()
                         due = time.monotonic() + self._period_s
                         begun, sequence = sequence, sequence + _WINDOW
                         self._send(client, producer, begun)
@@ -68,40 +128,65 @@ class Producers:
         requests = []
         for sequence in range(begun, begun + _WINDOW):
             body = make_body(producer, sequence, self._size)
-            requests.append(send_request(TOPIC, sequence % QUEUES, body))
+            requests.append(send_request(self._topic, sequence % QUEUES, body))
             self._acks.began(producer, sequence)
+        sent_s = time.monotonic()
         client.post(*requests)
         for sequence, request in enumerate(requests, begun):
             sent = sent_of(client.take(request.opaque))
-            ack = Ack(producer, sequence, sent.queue_id, sent.queue_offset, sent.code)
-            self._acks.answered(ack)
+            answered_s = time.monotonic()
+            if self._on_answer is not None:
+                self._on_answer(answered_s - sent_s)
+            place = (sent.queue_id, sent.queue_offset, sent.code)
+            self._acks.answered(Ack(producer, sequence, *place, sent_s, answered_s))
 
 
 class Follower:
     """One consumer of all queues. Owned by: its thread, until `stop`."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(
+        self, where: Where, topic: str = TOPIC, seen: dict[int, list[bytes]] | None = None
+    ) -> None:
+        """seen: by another follower before it."""
+        self._where = where
+        self._topic = topic
         self._end = threading.Event()
-        self.seen: dict[int, list[bytes]] = {queue: [] for queue in range(QUEUES)}
+        self.seen = seen or {queue: [] for queue in range(QUEUES)}
         """Bodies by queue, in the order of their offsets."""
         self.violations: list[str] = []
+        self.may_skip = False
+        """Whether the log may have damage that a consumer has to step over."""
+        self._gate = _Gate(1)
         self._thread = threading.Thread(target=self._run, name="Follower", daemon=True)
 
     def start(self) -> None:
         """Begin to follow."""
         self._thread.start()
 
+    def hold(self) -> bool:
+        """Pull nothing until `release`. False: it did not come to rest."""
+        return self._gate.shut()
+
+    def release(self, ends: Sequence[int]) -> None:
+        """Go on, at most from these ends of the queues: what was behind them is gone."""
+        for queue_id, end in enumerate(ends):
+            del self.seen[queue_id][max(end, 0) :]
+        self.may_skip = True
+        self._gate.open()
+
     def stop(self) -> None:
         """End."""
         self._end.set()
+        self._gate.open()
         self._thread.join(2 * _TIMEOUT_S)
 
     def _run(self) -> None:
         while not self._end.is_set():
+            self._gate.pass_through()
             try:
-                with FrameClient(self._port, _TIMEOUT_S) as client:
+                with FrameClient(self._where(), _TIMEOUT_S) as client:
                     while not self._end.is_set():
+                        self._gate.pass_through()
                         for queue_id, bodies in self.seen.items():
                             self._look(client, queue_id, bodies)
             except OSError:
@@ -109,9 +194,11 @@ class Follower:
 
     def _look(self, client: FrameClient, queue_id: int, bodies: list[bytes]) -> None:
         at = len(bodies)
-        pulled = client.pull(TOPIC, queue_id, at, wait_ms=50)
+        pulled = client.pull(self._topic, queue_id, at, wait_ms=50)
         offsets = [message.queue_offset for message in pulled.messages]
         if pulled.code in _EMPTY and pulled.next_offset == at:
+            return
+        if self.may_skip and append_pulled(bodies, pulled):
             return
         if pulled.code or offsets != list(range(at, pulled.next_offset)):
             text = f"queue {queue_id} at {at}: code {pulled.code}, offsets {offsets[:3]}"

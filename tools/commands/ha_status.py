@@ -18,7 +18,7 @@ from remoting.body.ha_runtime_info import (
     SlaveSyncInfo,
 )
 from remoting.errors import RemotingError
-from remoting.remoting_serializable import loads_lenient
+from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
@@ -116,7 +116,11 @@ def _ask(admin: AdminClient, address: str, name: str = "", broker_id: int = 0) -
             "5.0 on; see its log for its slaves"
         ) from error
     info = HARuntimeInfo.from_json_bytes(response.body)
-    return Answer(address, name, broker_id, info, loads_lenient(response.body), None)
+    try:
+        shown = loads_lenient(response.body)
+    except JsonError as error:
+        raise AdminError(f"broker {address}: its HA status cannot be read: {error}") from error
+    return Answer(address, name, broker_id, info, shown, None)
 
 
 def _try_ask(admin: AdminClient, broker: BrokerAddress) -> Answer:

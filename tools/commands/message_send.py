@@ -18,6 +18,7 @@ COLUMNS = (
     Column("#Send Result", "sendStatus"),
     Column("#MsgId", "msgId"),
 )
+DURABILITY = Column("#Durability", "durability")
 
 
 @command("sendMessage")
@@ -30,6 +31,12 @@ COLUMNS = (
 @click.option(
     "-m", "--msgTraceEnable", "trace", type=bool, default=False, help="Accepted; nothing is traced."
 )
+@click.option(
+    "--durability",
+    "asks_durability",
+    is_flag=True,
+    help="Ask the broker what was achieved, and show it (docs/send_durability.md).",
+)
 def send_message(
     admin: AdminClient,
     topic: str,
@@ -39,6 +46,7 @@ def send_message(
     broker_name: str | None,
     queue_id: int | None,
     trace: bool,
+    asks_durability: bool,
 ) -> Report:
     """Send one message; without -b and -i to any queue."""
     if queue_id is not None and broker_name is None:
@@ -47,9 +55,14 @@ def send_message(
         print_error("sendMessage", "-m true: this tool sends no traces; the message is not traced")
     sender = MessageSender(admin, topic)
     queue = _choose(sender, topic, broker_name, queue_id)
-    result = sender.send(body.encode(), queue, tags=tags, keys=keys)
+    result = sender.send(
+        body.encode(), queue, tags=tags, keys=keys, asks_durability=asks_durability
+    )
     row = (result.queue.broker_name, result.queue.queue_id, result.send_status, result.msg_id)
-    return Report(table(COLUMNS, [row]).text, result.to_json())
+    if not asks_durability:
+        return Report(table(COLUMNS, [row]).text, result.to_json())
+    found = result.durability or "the broker does not say"
+    return Report(table((*COLUMNS, DURABILITY), [(*row, found)]).text, result.to_json())
 
 
 def _choose(

@@ -1,0 +1,163 @@
+"""Promotion: the operator's procedure of docs/replication.md when the master is lost.
+
+The slave with the longest log becomes the master by its settings and a restart; the old master
+comes back as its slave and gives up what the new one never got (haTruncateDiverged). The other
+slaves stay as they are: their links lead to the new master. Runs on the caller's thread.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from remoting.request_code import RequestCode
+from tools.chaos.frame_client import FrameClient
+from tools.chaos.scratch_group import (
+    SLAVE_SYNC_MS,
+    ChaosError,
+    ScratchBroker,
+    ScratchGroup,
+    wait_for,
+)
+from tools.chaos.workload import TOPIC, Follower, Where
+
+_TIMEOUT_S: Final = 10.0
+_SERVES_S: Final = 60.0
+_COMMIT_S: Final = 0.05
+_SLACK_S: Final = 2.0
+"""A sync and its answer take their time on a busy machine."""
+_REFUSED: Final = "haPromoteUnclean"
+_GROUP: Final = "mqchaos-offsets"
+_ROUND: Final = 64
+"""SEND_OK that may still be on their way from the old master."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """What came of one; rto_s None: it was refused, and the old master was started again."""
+
+    new_master: str
+    rto_s: float | None
+    """From the kill of the master to the first SEND_OK of the new one."""
+    violations: list[str]
+
+    def text(self) -> str:
+        """One line."""
+        if self.rto_s is None:
+            return f"{self.new_master} refused to become the master; the old one was started again"
+        return f"{self.new_master} is the master, SEND_OK after {self.rto_s:.1f} s"
+
+
+class CommittedOffsets:
+    """A consumer's offset, committed again and again, with the time of each answer. A thread."""
+
+    def __init__(self, where: Where, position: Callable[[], int]) -> None:
+        """position: what to commit, of queue 0 of the topic."""
+        self._where = where
+        self._position = position
+        self._times_s: list[float] = []
+        self._offsets: list[int] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._end.set()
+        self._thread.join(2 * _TIMEOUT_S)
+
+    def as_of(self, time_s: float) -> int:
+        """The last one that was answered by then; 0 for none."""
+        at = bisect.bisect_right(self._times_s, time_s)
+        return self._offsets[at - 1] if at else 0
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            try:
+                with FrameClient(self._where(), _TIMEOUT_S) as client:
+                    while not self._end.wait(_COMMIT_S):
+                        offset = self._position()
+                        fields = {"consumerGroup": _GROUP, "topic": TOPIC, "queueId": 0}
+                        code = RequestCode.UPDATE_CONSUMER_OFFSET
+                        if client.call(code, {**fields, "commitOffset": offset}).code == 0:
+                            self._offsets.append(offset)
+                            self._times_s.append(time.monotonic())
+            except OSError:
+                self._end.wait(_COMMIT_S)
+
+
+def promote(
+    group: ScratchGroup, send_oks: Callable[[], int], offsets: CommittedOffsets
+) -> Promotion:
+    """Kill the master and put its most advanced slave in its place. Raises ChaosError, OSError.
+
+    send_oks: how many SEND_OK the producers got up to now.
+    """
+    old, killed_s = group.master, time.monotonic()
+    old.kill_all()
+    committed = offsets.as_of(killed_s - SLAVE_SYNC_MS / 1000 - _SLACK_S)
+    new = max(group.slaves, key=_log_end)
+    place = group.slaves.index(new)
+    violations = []
+    if (code := new.stop()) != 0:
+        violations.append(f"{new.name}: an orderly stop ended with {code}")
+    before = send_oks()
+    new_id = new.setting("brokerId")
+    link = new.setting("haMasterAddress")
+    new.configure(brokerRole=group.role, brokerId=0, haMasterAddress=None, haTruncateDiverged=None)
+    try:
+        new.start()
+    except ChaosError as error:
+        if _REFUSED not in str(error):
+            raise
+        new.configure(brokerRole="SLAVE", brokerId=new_id, haMasterAddress=link)
+        old.start()
+        new.start()
+        return Promotion(new.name, None, violations)
+    group.master, group.slaves[place] = new, old
+    for relay in group.relays:
+        relay.lead_to((new.host, new.ports["ha"]))
+    old.configure(
+        brokerRole="SLAVE", brokerId=new_id, haMasterAddress=link, haTruncateDiverged="true"
+    )
+    violations += _offset_violations(new, committed)
+    if len(group.slaves) == 1:
+        old.start()  # Without another slave there is no SEND_OK before it is back.
+    wait_for(lambda: send_oks() > before + _ROUND, _SERVES_S, "SEND_OK of the new master")
+    rto_s = time.monotonic() - killed_s
+    if len(group.slaves) > 1:
+        old.start()
+    return Promotion(new.name, rto_s, violations)
+
+
+def cut_seen(follower: Follower, ends: list[int]) -> dict[int, list[bytes]]:
+    """What a stopped follower may have seen by the new master's word: it has no more than this, and
+    what was acknowledged is judged by the producers' answers."""
+    return {queue: bodies[: ends[queue]] for queue, bodies in follower.seen.items()}
+
+
+def _log_end(broker: ScratchBroker) -> int:
+    """What `mqadmin brokerStatus` prints as commitLogMaxOffset."""
+    with FrameClient(broker.address, _TIMEOUT_S) as client:
+        answer = client.call(RequestCode.GET_BROKER_RUNTIME_INFO, {})
+    table = json.loads(answer.body)["table"]
+    return int(table["commitLogMaxOffset"])
+
+
+def _offset_violations(new: ScratchBroker, committed: int) -> list[str]:
+    with FrameClient(new.address, _TIMEOUT_S) as client:
+        end = client.max_offset(TOPIC, 0)
+        fields = {"consumerGroup": _GROUP, "topic": TOPIC, "queueId": 0}
+        answer = client.call(RequestCode.QUERY_CONSUMER_OFFSET, fields)
+    has = int(answer.ext_fields.get("offset", 0)) if answer.code == 0 else 0
+    if has >= min(committed, end):
+        return []
+    return [
+        f"consumer offset: the new master has {has}, committed more than "
+        f"{SLAVE_SYNC_MS / 1000 + _SLACK_S:.0f} s before the master was lost: {committed}"
+    ]
