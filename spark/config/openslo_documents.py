@@ -142,6 +142,8 @@ def read_sla_of(paths: Sequence[str]) -> SlaConfig:
             raise OpenSloError(
                 [f"{path}: not valid YAML: {' '.join(str(error).split())}"]
             ) from error
+        except RecursionError as error:
+            raise OpenSloError([f"{path}: nested too deeply"]) from error
         found += [
             (f"{path}: document {number}", document)
             for number, document in enumerate(loaded, 1)

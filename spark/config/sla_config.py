@@ -76,6 +76,8 @@ def parse_sla(text: str, source: str) -> SlaConfig:
         raise SlaError([f"{source}:{line}: not valid YAML: {shown}"]) from error
     except yaml.YAMLError as error:
         raise SlaError([f"{source}: not valid YAML: {' '.join(str(error).split())}"]) from error
+    except RecursionError as error:
+        raise SlaError([f"{source}: nested too deeply"]) from error
     reader = _Reader(source)
     config = reader.read(root)
     if reader.problems:

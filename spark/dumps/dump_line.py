@@ -153,7 +153,10 @@ def _reason(text: bytes, message: str) -> str:
     """In the words of the field that is wrong; another version is the first thing to tell."""
     try:
         version = _VERSION.decode(text).v
-    except msgspec.ValidationError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # The line may be no JSON at all behind the field that ended the first reading.
+        if not isinstance(error, msgspec.ValidationError):
+            return "not one JSON object"
         if message.startswith("Expected `object`"):
             return "not one JSON object"
         return "v: missing or of a wrong type"
