@@ -13,6 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.support.run_results import PROVED_KEY, ResultsFile
 from tests.support.stolen_time import WORKERS
 
 # No example has a deadline of its own: a busy host would fail what is right. The small profile
@@ -29,15 +30,22 @@ hypothesis.settings.load_profile(_SMALL)
 # Minutes each (docs/testing.md), the longest first.
 _LONGEST = (
     "test_replication_pairs",
-    "test_replication_joins",
-    "test_scenarios",
     "test_command_line",
+    "test_replication_joins",
+    "test_killed_processes",
+    "test_transactions",
+    "test_hung_processes",
+    "test_sla_report",
+    "test_durability_cells",
+    "test_replication_failover",
     "test_replication_attributes",
     "test_report_scale",
-    "test_transactions",
+    "test_mqadmin_side_by_side",
+    "test_mqchaos",
+    "test_scenarios",
+    "test_end_to_end",
+    "test_full_disk",
     "test_store_exchange",
-    "test_sla_report",
-    "test_killed_processes",
 )
 
 _HERE = Path(__file__).resolve().parent
@@ -45,7 +53,19 @@ _SKIPPED_INTEROP: list[str] = []
 _PROVED: list[str] = []
 _LEFT_OUT: set[str] = set()
 _LEFT_OUT_KEY = "left_out"
-_PROVED_KEY = "proved"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See tests/support/run_results.py."""
+    parser.addoption("--results", type=Path, metavar="FILE", help="write how each test ended")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The results are written where the reports of all workers come together."""
+    path = config.getoption("results")
+    if path is not None and not hasattr(config, "workerinput"):
+        results = ResultsFile(path, config.invocation_params.args)
+        config.pluginmanager.register(results, "results file")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -72,7 +92,7 @@ def hangup_as_usual() -> None:
 @pytest.fixture
 def proved(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Takes a sentence on what the test has shown; the run tells it at its end if it passes."""
-    return lambda text: request.node.user_properties.append((_PROVED_KEY, text))
+    return lambda text: request.node.user_properties.append((PROVED_KEY, text))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
@@ -107,7 +127,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.skipped and "interop" in report.keywords:
         _SKIPPED_INTEROP.append(report.nodeid)
     if report.when == "call" and report.passed:
-        _PROVED.extend(str(text) for name, text in report.user_properties if name == _PROVED_KEY)
+        _PROVED.extend(str(text) for name, text in report.user_properties if name == PROVED_KEY)
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:

@@ -47,18 +47,22 @@ WINGS: dict[str, set[str]] = {
     "acl": {"out", "settings", "topic"},
     "append": {"latency", "topic"},
     "schedule": {"append", "topic"},
+    "timer": {"append", "topic"},
     "store_access": {"append", "longpolling"},
+    "pop": {"append", "filter", "topic"},
     "transaction": {"append", "store_access", "topic"},
     "slave": {"offset", "out", "schedule", "settings", "subscription", "topic"},
     "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
     "processor": {
         *("acl", "append", "client", "filter", "longpolling", "metrics", "offset", "out"),
-        *("schedule", "settings", "slave", "store_access", "subscription", "topic", "transaction"),
+        *("pop", "schedule", "settings", "slave", "store_access", "subscription", "timer"),
+        *("topic", "transaction"),
     },
     "wiring": {
+        "longpolling",
         *("acl", "append", "client", "filter", "latency", "metrics", "offset"),
         *("out", "processor", "schedule", "settings", "slave", "store_access", "subscription"),
-        *("topic", "transaction"),
+        *("pop", "timer", "topic", "transaction"),
     },
     "processes": {"broker_controller", "metrics", "settings", "supervisor", "wiring"},
 }
@@ -114,9 +118,14 @@ class Module:
     def room(self) -> str:
         return self.name.partition(".")[0]
 
+    @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node, walked once for all tests."""
+        return tuple(ast.walk(self.tree))
+
     def imports(self) -> Iterator[str]:
         """Every imported module, also inside functions and type-checking blocks."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -225,7 +234,7 @@ def _imports_of_spark(module: Module) -> Iterator[str]:
     for imported in module.imports():
         if imported.startswith("spark."):
             yield imported
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "spark":
             yield from (f"spark.{alias.name}" for alias in node.names)
 
@@ -336,7 +345,7 @@ def test_classes_with_many_methods_say_why() -> None:
     silent = [
         f"{module.name}.{node.name}: {count} methods"
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ClassDef)
         and (count := _methods(node)) > REASON_METHODS
         and not _gives_reason(node, "Many methods because")
@@ -358,7 +367,7 @@ def test_no_reason_outlives_its_cause() -> None:
     stale += [
         f"{module.name}.{node.name}"
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ClassDef)
         and _methods(node) <= REASON_METHODS
         and _gives_reason(node, "Many methods because")
@@ -370,20 +379,21 @@ def test_functions_stay_readable() -> None:
     wrong = [
         f"{module.name}.{node.name}: {size} lines"
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (size := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION_LINES
     ]
     assert wrong == []
 
 
-def _read_attributes() -> set[str]:
-    return {
+@functools.cache
+def _read_attributes() -> frozenset[str]:
+    return frozenset(
         node.attr
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-    }
+    )
 
 
 SETTINGS_CLASSES = {*broker_startup.KEYS.classes, *namesrv_startup.KEYS.classes}

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
+import functools
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "durability.md"
-CODES = {f"{flush}{level}" for flush in "AS" for level in "1234"}
-TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
-NO_TEST = "**no test**"
+from tests.durability_table import CODES, PAGE, ROOT, SEEDS, TEST, Fault, faults, sections
+
+FAULTS = faults(PAGE.read_text())
+BY_TITLE = pytest.mark.parametrize("fault", FAULTS, ids=[fault.title for fault in FAULTS])
 
 
-def sections() -> dict[str, str]:
-    """Heading of each fault to its text."""
-    parts = re.split(r"^## (.+)$", PAGE.read_text(), flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def rows(text: str) -> list[list[str]]:
-    """The cells of the rows that begin with codes of settings."""
-    found = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if re.match(r"\| [AS]\d", line)
-    ]
-    assert all(len(row) == 4 for row in found)
-    return found
-
-
+@functools.cache
 def functions(path: Path) -> set[str]:
     return {
         node.name
@@ -40,24 +23,35 @@ def functions(path: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("fault", sections())
-def test_every_setting_has_one_row(fault: str) -> None:
-    codes = [code for row in rows(sections()[fault]) for code in row[0].split(", ")]
-    assert sorted(codes) == sorted(CODES)
+@BY_TITLE
+def test_every_setting_has_one_row(fault: Fault) -> None:
+    assert sorted(code for row in fault.rows for code in row.codes) == sorted(CODES)
 
 
-@pytest.mark.parametrize("fault", sections())
-def test_every_row_names_a_test_or_says_that_there_is_none(fault: str) -> None:
-    for row in rows(sections()[fault]):
-        assert TEST.search(row[3]) or NO_TEST in row[3], row
+@BY_TITLE
+def test_every_row_names_a_test_or_says_that_there_is_none(fault: Fault) -> None:
+    for row in fault.rows:
+        assert bool(row.tests) is not row.says_no_test, row
+
+
+@BY_TITLE
+def test_tests_are_named_in_rows(fault: Fault) -> None:
+    """The page of the last run says nothing of a test that stands in the text."""
+    in_rows = sum(len(row.tests) for row in fault.rows)
+    assert len(TEST.findall(fault.text)) == in_rows
+
+
+def test_there_is_room_for_the_seeds() -> None:
+    assert "mqchaos" in sections(PAGE.read_text())[SEEDS]
 
 
 def test_named_tests_exist() -> None:
     named = TEST.findall(PAGE.read_text())
     assert len(named) > 30
     missing = [
-        f"{path}::{name}"
-        for path, name in named
+        test
+        for test in named
+        for path, _, name in [test.partition("[")[0].partition("::")]
         if not (ROOT / path).is_file() or name not in functions(ROOT / path)
     ]
     assert missing == []

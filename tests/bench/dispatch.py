@@ -24,6 +24,7 @@ from ipc.queue_table import QueueTableWriter, create_queue_table
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.index_service import IndexService
+from store.log_fences import NO_FENCES
 from store.message_codec import MAGIC_V1, record_head
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
@@ -42,6 +43,7 @@ class MemoryLog:
         self.file_size = 1 << 40
         self.min_phy_offset = 0
         self.max_phy_offset = len(data)
+        self.fences = NO_FENCES
 
     def view_of_file(self, phy_offset: int) -> memoryview | None:
         """All of it."""

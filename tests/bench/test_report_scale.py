@@ -5,7 +5,7 @@ is the benchmark's to say (docs/sla_at_scale.md) and is only printed here; asser
 same on every machine: that every row is counted, that the memory was enough, that no more is read,
 shuffled and written for a row than with a tenth of the rows, in few jobs, and no more shuffled
 than the page says.
-Two hundred brokers take minutes: they run in bin/test --long, and a fifth of them in CI.
+Two hundred brokers take minutes: they run in bin/test --long, and a tenth of them in CI.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def allowed_memory() -> int:
 
 @pytest.mark.parametrize(
     "groups",
-    [pytest.param(40, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)],
+    [pytest.param(20, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)],
 )
 @pytest.mark.timeout(2400)
 @pytest.mark.usefixtures("java")

@@ -41,6 +41,9 @@ class FakeClock:
     def monotonic_ns(self) -> int:
         return self.monotonic * 1_000_000
 
+    def since_boot_ms(self) -> int:
+        return self.monotonic
+
     def advance(self, delta_ms: int) -> None:
         self.now += delta_ms
         self.monotonic += delta_ms

@@ -37,7 +37,7 @@ ONLY_533: Final = frozenset(
 DEFINED_533: Final = DEFINED_498 - ONLY_498 | ONLY_533
 """RequestCode of 5.3.3."""
 
-OURS: Final = frozenset({28906, 28907})
+OURS: Final = frozenset({28906, 28907, 28910, 28911})
 """Codes of ours."""
 
 _BOTH_BROKERS: Final = frozenset(
@@ -86,39 +86,15 @@ GAPS_498: Final[tuple[Gap, ...]] = ()
 GAPS_533: Final = (
     Gap(
         "pop",
-        frozenset({*range(200050, 200057), 200151}),
-        "Pop consumption is 5.x's. A pull consumer never asks for it, a push consumer only where a "
-        "broker told it to in answer to 400. A 5.x proxy reports NOT_IMPLEMENTED to its gRPC "
-        "client, which can send through it but not receive: consumers use the remoting protocol.",
-    ),
-    Gap(
-        "assignment",
-        frozenset({400, 401, 402}),
-        "Queues are shared out by the clients, as everywhere in 4.9. A 5.3.3 push consumer asks "
-        "400 only with clientRebalance=false (its default is true); it then logs code 3 at every "
-        "rebalance and gets no queues: leave clientRebalance as it is. mqadmin setConsumeMode "
-        "(401) shows code 3; a 5.3.3 slave logs one error for 402 a round and goes on.",
-    ),
-    Gap(
-        "timer",
-        frozenset({60, 61, 370}),
-        "The timer wheel (messages for any moment, and their recall) is 5.x's; ours has the 18 "
-        "delay levels. A message with TIMER_DELIVER_MS, TIMER_DELAY_MS or TIMER_DELAY_SEC is "
-        "refused (1, as by a 5.3.3 with timerWheelEnable=false). recallMessage "
-        "throws an MQBrokerException with code 3. A 5.3.3 slave logs an error for each 60 and 61 "
-        "and goes on: set timerWheelEnable=false there.",
+        frozenset({200056}),
+        "Only RocketMQ's variant of pop that keeps its state in RocksDB has it "
+        "(popConsumerKVServiceEnable, off by default).",
     ),
     Gap(
         "static topics",
         frozenset({513}),
         "Static (logical) topics are 5.x's. mqadmin updateStaticTopic and remappingStaticTopic "
         "show code 3.",
-    ),
-    Gap(
-        "forbidden",
-        frozenset({353}),
-        "Forbidding a group one topic is 5.x's. Nothing of its mqadmin asks this; the API throws "
-        "an MQBrokerException with code 3. Ours: consumeEnable of a group, or the ACL.",
     ),
     Gap(
         "acting master",
@@ -154,7 +130,7 @@ GAPS_533: Final = (
 
 NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
-    17: "attributes of 5.x are kept; MIXED, COMPACTION and BatchCQ are refused",
+    17: "attributes of 5.x are kept; COMPACTION and BatchCQ are refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
     21: "on the VIP port attributes as slaves of 5.3.2 and 5.3.3 read them (docs/decisions.md)",
     25: "an allow-list of keys (docs/settings.md)",
@@ -166,12 +142,15 @@ NOTES: Final[dict[int, str]] = {
     343: "for mqadmin of 5.x",
     345: "for mqadmin of 5.x",
     351: "for mqadmin and proxies of 5.x, with attributes",
-    352: "for mqadmin of 5.x",
+    352: "for mqadmin and proxies of 5.x",
+    353: "topic by topic; read permission only, as there (docs/access.md)",
     361: "a 5.x lite pull consumer's 11",
     906: "docs/replication.md",
     907: "for mqadmin haStatus",
     28906: "between brokers of ours (docs/replication.md)",
     28907: "between brokers of ours (docs/access.md)",
+    28910: "for mqadmin verifyReplica (docs/operations.md)",
+    28911: "between brokers of ours (docs/operations.md)",
 }
 """What is worth knowing of a code that ours answers."""
 

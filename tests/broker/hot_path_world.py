@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
@@ -33,12 +34,14 @@ from broker.processor.send_message_processor import (
     SendMessageProcessor,
     SendSettings,
 )
+from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.checked_units import CheckedUnits
 from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
@@ -91,6 +94,10 @@ ON_LOOP = (10, 310, 320, 11, 361)
 """The codes whose answers are counted without a lock: no pool serves them."""
 _ports = itertools.count(40_001)
 _living: list[HotPathWorld] = []
+TIMERS = TimerSettings(
+    enabled=False, precision_ms=1000, max_delay_ms=259_200_000, congest_num=2**31 - 1
+)
+"""Without a timer wheel."""
 
 
 def close_worlds(*, but: list[HotPathWorld]) -> None:
@@ -437,6 +444,11 @@ class HotPathWorld:
             capacity=4,
             start=self.rounds.append,
         )
+        self.in_slot: dict[int, int] = {}
+        """Timer messages by slot time."""
+        self.timers = TimerHook(
+            TIMERS, lambda slot_ms: self.in_slot.get(slot_ms, 0), self.clock, self.topics
+        )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
             self.log,
@@ -447,6 +459,8 @@ class HotPathWorld:
             self.stats,
             lambda: self.not_writable,
             self.new_topics,
+            AchievedDurability(self.page.counters, 2),
+            self.timers,
         )
         pull_settings = PullSettings(
             readable=True,
@@ -477,6 +491,7 @@ class HotPathWorld:
             self.loop_reader,
             self.topics.find,
             self.groups.find_or_create,
+            self.groups.is_readable,
             self.consumers,
             self.commits.commit_offset,
             self.stats,
@@ -515,6 +530,7 @@ class HotPathWorld:
                 offsets=self.schedule_offsets,
                 stats=self.stats,
                 clock=self.clock,
+                clock_steps=ClockSteps(self.clock),
                 flushed_offset=lambda: self.counters[FLUSHED_OFFSET],
             ),
             self.delay_level_ms,

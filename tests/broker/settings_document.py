@@ -18,6 +18,7 @@ from broker.settings.broker_config import BrokerConfig
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_fields import FieldSpec, field_specs
 from conf.config_loader import KeySpace
+from conf.file_permissions import FilePermissionConfig
 from conf.ignored_keys import (
     ALIASES,
     IGNORED_BROKER_GROUPS,
@@ -46,6 +47,7 @@ TITLES: Final[Mapping[type, str]] = {
     HaConfig: "Replication",
     SupervisorConfig: "Processes, metrics and dumps",
     LoggingConfig: "Log files",
+    FilePermissionConfig: "Files",
     TlsConfig: "TLS",
     NamesrvConfig: "Name server",
 }

@@ -216,6 +216,7 @@ def frame(header: bytes, body: bytes = b"", serialize: int = 0) -> bytes:
 
 BAD_FRAMES = {
     "length 0": struct.pack(">iI", 0, 0),
+    "length 1": struct.pack(">iI", 1, 0),
     "length 3": struct.pack(">iI", 3, 0),
     "negative length": struct.pack(">iI", -1, 0),
     "least length": struct.pack(">iI", -(2**31), 0),
@@ -230,12 +231,19 @@ BAD_FRAMES = {
     "a JSON array": frame(b"[1,2,3]"),
     "JSON that is no UTF-8": frame(b'{"code":310,"remark":"\xff\xfe"}'),
     "unknown serialize type": frame(b'{"code":11}', serialize=7),
+    "serialize type 2": frame(b'{"code":11}', serialize=2),
+    "serialize type 255": frame(b'{"code":11}', serialize=255),
+    "binary remark of 2 GiB": frame(
+        struct.pack(">hbhiii", 11, 0, 1, 1, 0, 2**31 - 1) + b"x", serialize=1
+    ),
+    "binary fields of -1": frame(struct.pack(">hbhiiii", 11, 0, 1, 1, 0, 0, -1), serialize=1),
     "binary header that is none": frame(b"\xff" * 40, serialize=1),
     "binary header too short": frame(b"\0" * 5, serialize=1),
     "HTTP": b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
 }
 
 
+@pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("data", BAD_FRAMES.values(), ids=BAD_FRAMES.keys())
 def test_what_is_no_frame_closes_its_connection(
     broker: RealBroker, peer: Peer, data: bytes
@@ -278,6 +286,7 @@ def test_half_a_frame_and_gone(broker: RealBroker) -> None:
         peer.close()
 
 
+@pytest.mark.fault(37)
 @pytest.mark.parametrize("serialize", list(SerializeType))
 def test_one_byte_at_a_time(peer: Peer, serialize: SerializeType) -> None:
     request = send_request(topic="Bystander", serialize=serialize)
@@ -287,6 +296,7 @@ def test_one_byte_at_a_time(peer: Peer, serialize: SerializeType) -> None:
     assert (answer.opaque, answer.code) == (request.opaque, 0)
 
 
+@pytest.mark.fault(37)
 def test_a_thousand_frames_in_one_write(peer: Peer) -> None:
     requests = [
         send_request(b"%d" % n, topic="Thousand", queue_id=0)
@@ -303,6 +313,7 @@ def test_a_thousand_frames_in_one_write(peer: Peer) -> None:
 # -- sends and pulls -----------------------------------------------------------------------------
 
 
+@pytest.mark.fault(39)
 @pytest.mark.parametrize(
     ("fields", "code", "words"),
     [
@@ -397,6 +408,7 @@ def test_a_topic_without_permission(peer: Peer) -> None:
 # -- names in other requests ---------------------------------------------------------------------
 
 
+@pytest.mark.fault(39)
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_topics_with_odd_names_are_neither_made_nor_deleted(peer: Peer, name: str) -> None:
     made = peer.call(create_topic(name))
@@ -473,6 +485,7 @@ def test_what_an_odd_group_sends_back_is_refused_or_can_be_pulled(
     )
 
 
+@pytest.mark.fault(39)
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_no_request_makes_a_group_with_an_odd_name(
     broker: RealBroker, peer: Peer, name: str

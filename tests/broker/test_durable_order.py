@@ -89,7 +89,7 @@ def test_the_controllers_end_of_turn_keeps_the_order(active: bool) -> None:
     controller: Any = object.__new__(BrokerController)
     controller._waiters = type("Waiters", (), {"active": active})()
     controller._follower = Part("before_commit")
-    controller._send = Part("turn_end")
+    controller._messages = Part("turn_end")
     controller._stats = Part("end_turn")
     controller._clock = type("Clock", (), {"monotonic_ns": lambda self: 5})()
     controller.loop = type("Loop", (), {"now_ns": 3})()

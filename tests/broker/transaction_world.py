@@ -113,6 +113,7 @@ class TransactionWorld:
                 append_queue=hot.append_queue,
                 reader=self.access,
                 halves=self.halves,
+                timers=hot.timers,
                 find_topic=hot.topics.find,
                 waiters=hot.waiters,
                 stats=hot.stats,

@@ -109,3 +109,18 @@ def test_the_mode_of_a_file_that_holds_keys(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
     assert backup_path(path).stat().st_mode & 0o777 == 0o600
     assert path.read_bytes() == b"new"
+
+
+def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
+    """It has keys, too; so has what a crash left behind while somebody had it open."""
+    path = tmp_path / "keys.yml"
+    left_behind = path.with_name("keys.yml.tmp")
+    for each in (path, left_behind):
+        each.write_bytes(b"old")
+        each.chmod(0o644)
+    with left_behind.open("rb") as watching:
+        write_atomic(path, b"new", backup=True, mode=0o640)
+        assert watching.read() == b"old"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert backup_path(path).stat().st_mode & 0o777 == 0o640
+    assert backup_path(path).read_bytes() == b"old"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import pytest
 
 from conf.errors import ConfigError
 from conf.logging_setup import (
+    FORMAT,
+    MAX_MESSAGE_CHARACTERS,
+    MAX_TRACE_CHARACTERS,
     LoggingConfig,
     OneLineFormatter,
     SharedRotatingFileHandler,
@@ -121,3 +125,45 @@ def test_a_log_that_cannot_be_written_ends_nothing(
     handler.emit(logging.LogRecord("x", logging.INFO, "f", 1, "lost", (), None))
     handler.close()
     assert "Logging error" in capsys.readouterr().err
+
+
+HOSTILE = "\n1999-12-31 00:00:00,000 INFO Loop broker - all is well\r\u2028\x1b[2J\u202e\x85"
+
+
+def _format(text: str, error: BaseException | None = None) -> str:
+    info = None if error is None else (type(error), error, error.__traceback__)
+    record = logging.LogRecord("x", logging.ERROR, "f", 1, "said %s", (text,), info)
+    return OneLineFormatter(FORMAT).format(record)
+
+
+@pytest.mark.fault(46)
+def test_a_peers_text_is_one_printable_line() -> None:
+    line = _format(HOSTILE)
+    assert line.isprintable()
+    assert line.endswith("all is well\\r\\u2028\\x1b[2J\\u202e\\x85")
+
+
+@pytest.mark.fault(46)
+def test_a_line_is_bounded() -> None:
+    line = _format("x" * 1_000_000)
+    assert len(line) < MAX_MESSAGE_CHARACTERS + 100
+    assert re.search(r"\.\.\. \(\d+ characters more\)$", line)
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize("size", [0, 1_000_000])
+def test_a_stack_trace_poses_as_nothing(size: int) -> None:
+    """The error's text, its notes and its cause may quote a peer."""
+    try:
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError as cause:
+            cause.add_note(HOSTILE)
+            raise KeyError(HOSTILE + "x" * size) from cause
+    except KeyError as error:
+        first, *rest = _format("ok", error).split("\n")
+    assert first.endswith("said ok")
+    assert len(rest) >= 8
+    assert [line for line in rest if not line.startswith("  ") or not line.isprintable()] == []
+    assert "KeyError" in rest[-1] or size
+    assert sum(map(len, rest)) < MAX_TRACE_CHARACTERS + 1_000

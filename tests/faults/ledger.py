@@ -62,7 +62,16 @@ class Ledger:
 class Senders:
     """Threads that send until they are stopped; they connect again whenever a connection ends."""
 
-    def __init__(self, broker: OurBroker, ledger: Ledger, count: int = 2, size: int = 200) -> None:
+    def __init__(
+        self,
+        broker: OurBroker,
+        ledger: Ledger,
+        count: int = 2,
+        size: int = 200,
+        pause_s: float = 0.0,
+    ) -> None:
+        """count: threads. size: bytes of a body. pause_s: of each after each window of sends."""
+        self._pause_s = pause_s
         self._broker = broker
         self._ledger = ledger
         self._size = size
@@ -94,6 +103,8 @@ class Senders:
                 with self._broker.client(timeout_s=10.0) as client:
                     while not self._end.is_set():
                         sequence = self._send_some(client, sender, sequence)
+                        if self._pause_s:
+                            self._end.wait(self._pause_s)
             except OSError as error:
                 self._ledger.note_broken(error)
                 # Not a wait for anything: a broker that is down is asked ten times a second.

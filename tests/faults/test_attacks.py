@@ -27,7 +27,7 @@ from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from tests.bench.measuring import MemoryWatch
 from tests.support.deadline import wait_until
-from tests.support.our_broker import OurBroker
+from tests.support.our_broker import OurBroker, pull_fields
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -37,19 +37,7 @@ TOPIC: Final = "Attacked"
 BOMB: Final = struct.pack(">i", 16_777_212)
 """The length of the largest frame."""
 
-PULL: Final = {
-    "consumerGroup": "faults",
-    "topic": TOPIC,
-    "queueId": "0",
-    "queueOffset": "0",
-    "maxMsgNums": "32",
-    "sysFlag": "4",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subscription": "*",
-    "subVersion": "0",
-    "expressionType": "TAG",
-}
+PULL: Final = pull_fields(TOPIC, 0, 0)
 
 Attack = Callable[[OurBroker], "contextlib.AbstractContextManager[None]"]
 
@@ -294,6 +282,7 @@ def alone(broker: OurBroker) -> GoodClient:
     return client
 
 
+@pytest.mark.fault(35)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_memory_stays_small_and_a_client_is_served(
     broker: OurBroker, alone: GoodClient, attack: Attack, proved: Callable[[str], None]

@@ -82,6 +82,7 @@ def table_of(root: Path, name: str) -> JsonConfigManager:
     return next(each for each in (*managers, tables.filters) if each.path.name == name)
 
 
+@pytest.mark.fault(27)
 @pytest.mark.parametrize("with_backup", [False, True])
 @pytest.mark.parametrize("damage", damages('{"a":1}'))
 @pytest.mark.parametrize("name", TABLES)
@@ -161,6 +162,7 @@ def test_other_damaged_files_are_named(
 # -- what an operator sees -----------------------------------------------------------------------
 
 
+@pytest.mark.fault(27)
 @pytest.mark.parametrize("damage", ["cut off", "a directory"])
 def test_a_broker_without_its_topics_ends_at_once(tmp_path: Path, damage: str) -> None:
     broker = OurBroker(tmp_path, **SMALL_FILES)

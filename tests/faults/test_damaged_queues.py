@@ -98,6 +98,7 @@ CASES = [(damage, way) for way in WAYS for damage in DAMAGES]
 SHORT = [(deleted, "clean stop"), (zeroed, "clean stop"), (cut, "kill"), (flipped, "running")]
 
 
+@pytest.mark.fault(26)
 @pytest.mark.parametrize(
     ("damage", "way"),
     [pytest.param(*case, marks=() if case in SHORT else pytest.mark.long) for case in CASES],

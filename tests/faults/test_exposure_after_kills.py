@@ -157,7 +157,16 @@ def _stop(pair: Exposure) -> None:
     pair.start_master()
 
 
-@pytest.mark.parametrize("part", [_kill_all, _kill_master_stop_slave, _kill_ha, _stop])
+@pytest.mark.parametrize(
+    "part",
+    [
+        _kill_all,
+        *(
+            pytest.param(p, marks=pytest.mark.long)
+            for p in (_kill_master_stop_slave, _kill_ha, _stop)
+        ),
+    ],
+)
 def test_what_is_called_exact_is_true(tmp_path: Path, part: Callable[[Exposure], None]) -> None:
     pair = Exposure(tmp_path)
     with pair.group.running():

@@ -29,12 +29,13 @@ def memory(tmp_path: Path) -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.fault(29)
 @pytest.mark.parametrize(
     ("fails_for", "remembered"),
     [
         ("/commitlog/", True),
         pytest.param("/commitlog/", False, marks=pytest.mark.slow),
-        pytest.param("/consumequeue/", True, marks=pytest.mark.slow),
+        pytest.param("/consumequeue/", True, marks=pytest.mark.long),
     ],
     ids=["log", "log-not-written-down", "queue"],
 )

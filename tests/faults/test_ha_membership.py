@@ -74,6 +74,7 @@ def everything_from(sock: socket.socket) -> bytes:
     return received
 
 
+@pytest.mark.fault(19)
 @pytest.mark.parametrize("by", ["addresses", "secret"])
 def test_a_stranger_that_registers_is_a_stranger(group: Group, tmp_path: Path, by: str) -> None:
     settings: dict[str, object] = {"haTrustedAddresses": "192.0.2.1"}
@@ -124,7 +125,9 @@ def test_the_secret_opens_the_way_and_a_wrong_one_does_not(group: Group, tmp_pat
 
 
 @pytest.mark.parametrize("flips", [8, pytest.param(60, marks=pytest.mark.long)])
-@pytest.mark.parametrize("level", ["received", "validated", "flushed"])
+@pytest.mark.parametrize(
+    "level", ["received", pytest.param("validated", marks=pytest.mark.long), "flushed"]
+)
 def test_a_link_that_flips_bits(group: Group, level: str, flips: int) -> None:
     """No damaged byte is acknowledged or kept, whatever the seeded positions (tests/ha has 60)."""
     chance = random.Random(f"{level}-5")

@@ -21,7 +21,8 @@ from tests.support.broker_group import ASYNC_MASTER, SLAVE, SYNC_MASTER, TOPIC, 
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
 
-SEND_OK, NO_SLAVE = 0, 11
+SEND_OK, NO_SLAVE, FLUSH_SLAVE_TIMEOUT = 0, 11, 12
+HIGHEST = (1 << 63) - 1
 
 
 @pytest.fixture
@@ -49,6 +50,7 @@ def everything_from(sock: socket.socket) -> bytes:
     return received
 
 
+@pytest.mark.fault(19)
 def test_a_stranger_gets_no_byte_of_the_log(group: Group) -> None:
     master = group.start(group.first, ASYNC_MASTER, haTrustedAddresses="127.0.0.1/32")
     with master.client() as client:
@@ -62,12 +64,14 @@ def test_a_stranger_gets_no_byte_of_the_log(group: Group) -> None:
         assert b"secret" in friend.recv(65_536)
 
 
+@pytest.mark.fault(17, 20)
 def test_a_forged_acknowledgement_lets_no_send_go(group: Group) -> None:
-    """Eight random bytes on RocketMQ's HA port make every waiting send succeed."""
+    """Eight random bytes on RocketMQ's HA port make every waiting send succeed: as the first
+    report of a connection, as the first one while a send waits, and as a later one then."""
     master = group.start(group.first, SYNC_MASTER, slaveTimeout=1_000)
     with counters_of(master) as counters, master.client() as client:
         with connect(master) as liar:
-            report(liar, 1 << 60)
+            report(liar, HIGHEST)
             assert everything_from(liar) == b""
         assert counters[HA_REFUSALS + RefusalReason.BEYOND_MAX] == 1
         assert client.send(TOPIC, 0, b"x").code == NO_SLAVE
@@ -75,13 +79,21 @@ def test_a_forged_acknowledgement_lets_no_send_go(group: Group) -> None:
             report(liar, 0)
             wait_until(lambda: counters[REPLICA_COUNT] == 1)
             liar.recv(12)
-            report(liar, 1 << 60)
+            end = counters[MAX_PHY_OFFSET]
+            waiting = client.post_send(TOPIC, 0, b"waits")
+            wait_until(lambda: counters[MAX_PHY_OFFSET] > end)
+            with connect(master) as other:
+                report(other, HIGHEST)
+                assert everything_from(other) == b""
+            report(liar, HIGHEST)
             everything_from(liar)
+            assert client.take_send(waiting).code in (NO_SLAVE, FLUSH_SLAVE_TIMEOUT)
         wait_until(lambda: counters[HA_REFUSALS + RefusalReason.BEYOND_SENT] == 1)
         wait_until(lambda: counters[REPLICA_COUNT] == 0)
         assert client.send(TOPIC, 0, b"y").code == NO_SLAVE
 
 
+@pytest.mark.fault(21)
 def test_a_crowd_at_the_port_does_not_keep_the_slave_out(group: Group) -> None:
     master = group.start(group.first, SYNC_MASTER, slaveTimeout=20_000)
     with contextlib.ExitStack() as crowd, counters_of(master) as counters:

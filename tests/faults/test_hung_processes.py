@@ -22,8 +22,14 @@ HANG_MS = 2_500
 SHIM = Path(__file__).parent / "failing_fdatasync.c"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["remoting", "store", "ha", "namesrv"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("remoting", marks=pytest.mark.slow),
+        pytest.param("ha", marks=pytest.mark.long),
+        pytest.param("namesrv", marks=pytest.mark.long),
+    ],
+)
 def test_hung_child_is_replaced(tmp_path: Path, name: str) -> None:
     hangs_and_is_replaced(tmp_path, name)
 
@@ -171,6 +177,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_shim(SHIM, tmp_path_factory.mktemp("shim"))
 
 
+@pytest.mark.fault(29)
 @pytest.mark.parametrize(
     "flush", ["SYNC_FLUSH", pytest.param("ASYNC_FLUSH", marks=pytest.mark.slow)]
 )
@@ -202,6 +209,7 @@ def test_failed_fdatasync_stops_the_broker(tmp_path: Path, shim: Path, flush: st
         assert_stops_clean(broker)
 
 
+@pytest.mark.fault(29)
 @pytest.mark.slow
 def test_failed_fdatasync_in_an_orderly_stop(tmp_path: Path, shim: Path) -> None:
     """The stop says that it failed, and the next start recovers."""

@@ -134,3 +134,29 @@ def test_a_pair_loses_nothing_and_the_slave_repairs_its_master(tmp_path: Path) -
         assert len(list(group.first.store_dir.glob("commitlog-damaged-*"))) == 2
         assert group.first.terminate() == 0
         assert group.first.check().is_clean
+
+
+def test_a_slave_gets_what_is_behind_damage_that_nobody_else_has(tmp_path: Path) -> None:
+    """Without that, replication ends there for good: mqchaos, seed 17000."""
+    with Group(tmp_path).running() as group:
+        group.start(group.first, ASYNC_MASTER)
+        with group.first.client() as client:
+            sent = send_all(client, range(MESSAGES))
+        group.first.crash()
+        flip(group.first, sent[DAMAGED].phy_offset + MAGIC_AT)
+        group.start(group.first, ASYNC_MASTER)
+        with counters_of(group.first) as counters:
+            assert counters[FENCE_COUNT] == 1
+            group.start(group.second, SLAVE)
+            wait_until(lambda: counters[FENCE_COUNT] == 0, 60)
+        wait_until(lambda: log_of(group.second) == log_of(group.first), 20)
+        assert len(list(group.first.store_dir.glob("commitlog-damaged-*"))) == 1
+        with group.first.client() as client:
+            assert_pulled(client, sent, {DAMAGED})
+            sent |= send_all(client, range(MESSAGES, MESSAGES + 8))
+        wait_until(lambda: log_of(group.second) == log_of(group.first), 20)
+        with group.second.client() as client:
+            assert_pulled(client, sent, {DAMAGED})
+        for broker in (group.second, group.first):
+            assert broker.terminate() == 0
+            assert broker.check().is_clean

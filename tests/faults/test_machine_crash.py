@@ -72,6 +72,7 @@ def lose_pages(root: Path, flushed: Path, chance: random.Random) -> None:
     (root / "abort").write_text("another boot")
 
 
+@pytest.mark.fault(2)
 @pytest.mark.parametrize("cuts", [10, pytest.param(400, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dispatched", [True, False], ids=["dispatched", "behind"])
 def test_power_cut(

@@ -103,6 +103,7 @@ def pair(root: Path) -> Iterator[OurBroker]:
         yield master
 
 
+@pytest.mark.fault(4)
 @pytest.mark.slow
 def test_counters_go_on_over_the_death_of_each_process(tmp_path: Path) -> None:
     ledger = Ledger()

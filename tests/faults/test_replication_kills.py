@@ -217,6 +217,29 @@ def test_whole_brokers_killed(
     proved(f"{times} deaths of master and slave: the slave had each of {len(promises)} messages")
 
 
+@pytest.mark.fault(10)
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(2, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.long)]
+)
+@pytest.mark.timeout(3_600)
+def test_slave_killed_within_a_segment(
+    replicated: Replicated, rounds: int, proved: Callable[[str], None]
+) -> None:
+    """What it leaves behind is the beginning of the master's log, and becomes all of it."""
+    ledger = Ledger()
+    with Senders(replicated.master, ledger, count=1, size=2_000):
+        for _ in range(rounds):
+            ledger.wait_for_more(100, timeout_s=60)
+            replicated.slave.crash()
+            left = read_log(replicated.slave, 1 << 62).rstrip(b"\0")
+            assert len(left) > 0
+            assert read_log(replicated.master, len(left)) == left
+            replicated.slave.start()
+            replicated.wait_in_sync()
+    replicated.assert_whole(ledger)
+    proved(f"{rounds} deaths of a slave within a segment: always the beginning of its master's log")
+
+
 def test_slave_whose_ha_stands_still(replicated: Replicated) -> None:
     """FLUSH_SLAVE_TIMEOUT, never a false OK; it catches up when it goes on."""
     ledger = Ledger()

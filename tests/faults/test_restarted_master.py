@@ -107,7 +107,7 @@ def _kill(broker: OurBroker) -> None:
     broker.crash()
 
 
-@pytest.mark.parametrize("end", [_stop, _kill])
+@pytest.mark.parametrize("end", [pytest.param(_stop, marks=pytest.mark.long), _kill])
 def test_a_restarted_master_serves_its_slave_at_once(
     pair: Pair, end: Callable[[OurBroker], None], record_property: Callable[[str, object], None]
 ) -> None:

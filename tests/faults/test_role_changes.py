@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group, log_of
+from ha.control_slots import HA_REFUSALS
+from ha.refusals import RefusalReason
+from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group, counters_of, log_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import BrokerDiedError, OurBroker
 
@@ -38,16 +41,25 @@ def test_a_slave_that_lags_is_not_promoted_and_one_that_does_not_is(group: Group
     group.start(first, ASYNC_MASTER)
     group.start(second, SLAVE)
     send(first, 50, "one")
+    with first.client() as client:
+        assert client.send("Young", 3, b"young").code == 0
     wait_until(lambda: follows(second, first), 20)
     record = second.store_dir / "replica.json"
     wait_until(lambda: '"inSync": true' in (record.read_text() if record.exists() else ""), 20)
     assert first.terminate() == second.terminate() == 0
+    # As if the topic had been made after the last metadata synchronization.
+    table = second.store_dir / "config" / "topics.json"
+    table.parent.mkdir(exist_ok=True)
+    table.write_text('{"topicConfigTable":{}}')
     group.start(second, ASYNC_MASTER)
     assert not record.exists()
+    with second.client() as client:
+        assert [message.body for message in client.pull("Young", 3, 0).messages] == [b"young"]
     send(second, 5, "two")
     wait_until(lambda: max_offset(second) == 55, 20)
 
 
+@pytest.mark.fault(12)
 def test_logs_that_parted_are_joined_again(group: Group) -> None:
     """Refused as long as the operator has not said so; then truncated, with a backup."""
     first, second = group.first, group.second
@@ -84,6 +96,7 @@ def test_logs_that_parted_are_joined_again(group: Group) -> None:
     assert second.check().is_clean
 
 
+@pytest.mark.fault(13)
 def test_a_slave_below_the_masters_min_starts_over(group: Group) -> None:
     first, second = group.first, group.second
     group.start(first, ASYNC_MASTER)
@@ -104,6 +117,11 @@ def test_a_slave_below_the_masters_min_starts_over(group: Group) -> None:
     assert files[0] == f"{1 << 20:020d}"
     assert log_of(second) == log_of(first)
     assert second.output().count("boot success") == 1
+    # What is missing is said, and counted.
+    said = second.log("ha") + second.log("remoting") + second.log("store")
+    assert re.search(r"\d+ bytes between the local log and the master's are deleted", said)
+    with counters_of(second) as counters:
+        assert counters[HA_REFUSALS + RefusalReason.BEHIND_MASTER_MIN] > 0
 
 
 def test_a_first_copy_that_was_not_finished_is_not_promoted(group: Group) -> None:

@@ -290,6 +290,7 @@ def store_is_replaced(world: World) -> None:
 WRITES: dict[str, Any] = {"numbers": [DURING.start, DURING.stop]}
 
 
+@pytest.mark.fault(5)
 def test_writer_alone(theatre: Theatre) -> None:
     steps = theatre.each_step(running_store, "writer", writer_is_replaced, stride=2, **WRITES)
     assert steps > 50
@@ -310,6 +311,7 @@ def test_store_and_writer_with_it(theatre: Theatre) -> None:
     assert steps > 30
 
 
+@pytest.mark.fault(5)
 def test_between_two_counters_of_a_batch(theatre: Theatre) -> None:
     """The writer has published one counter of the control page and not yet the next."""
     counters = "(APPEND_END|MAX_PHY_OFFSET|STORE_TIMESTAMP) set"
@@ -361,6 +363,7 @@ def test_recovery_itself(theatre: Theatre) -> None:
     assert steps > 30
 
 
+@pytest.mark.fault(5)
 @pytest.mark.long
 def test_every_step(theatre: Theatre, proved: Callable[[str], None]) -> None:
     """The quick tests leave steps out."""

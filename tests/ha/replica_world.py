@@ -34,14 +34,18 @@ class ReplicaWorld:
     def log_ends_at(self, offset: int) -> None:
         self.page.counters[MAX_PHY_OFFSET] = offset
 
-    def progress(self, remote: str, ack: int = 0) -> SlaveProgress:
+    def progress(
+        self, remote: str, ack: int = 0, *, reports_flushed: bool = False
+    ) -> SlaveProgress:
         """A connection's progress that nobody knows of yet; nothing was sent."""
         now_ms, wall_ms = self.clock.monotonic_ms(), self.clock.now_ms()
-        return SlaveProgress(remote, ack, ack, now_ms=now_ms, wall_ms=wall_ms)
+        return SlaveProgress(
+            remote, ack, ack, now_ms=now_ms, wall_ms=wall_ms, reports_flushed=reports_flushed
+        )
 
-    def connect(self, remote: str, ack: int = 0) -> SlaveProgress:
+    def connect(self, remote: str, ack: int = 0, *, reports_flushed: bool = False) -> SlaveProgress:
         """A slave connects and its first report is `ack`."""
-        progress = self.progress(remote, ack)
+        progress = self.progress(remote, ack, reports_flushed=reports_flushed)
         self.service.add(progress)
         return progress
 

@@ -41,6 +41,7 @@ def _open_descriptors() -> int:
 # -- first reports -------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(17, 18)
 @pytest.mark.parametrize(
     ("report", "reason"),
     [
@@ -75,6 +76,7 @@ def test_right_first_reports_are_served(tmp_path: Path, report: int) -> None:
         assert world.refusals().keys() <= {"network"}
 
 
+@pytest.mark.fault(18)
 def test_a_report_that_comes_byte_by_byte(tmp_path: Path) -> None:
     with MasterWorld(tmp_path) as world:
         world.log.append(0x0102)
@@ -138,6 +140,7 @@ def test_more_slaves_than_allowed(tmp_path: Path, crowd: list[FakeSlave]) -> Non
             third.read_up_to(end)
 
 
+@pytest.mark.fault(21)
 @pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.2"])
 def test_a_thousand_idle_connections(tmp_path: Path, crowd: list[FakeSlave], source: str) -> None:
     """A slave gets in, from another address and from the same; the lobby stays small."""
@@ -185,6 +188,7 @@ def test_a_stranger_is_refused_at_once_without_a_byte(tmp_path: Path) -> None:
         assert world.refusal_log.rejected_handshakes() == {RefusalReason.UNKNOWN_PEER: 1}
 
 
+@pytest.mark.fault(19)
 def test_any_peer_when_allowed(tmp_path: Path) -> None:
     config = HaConfig(ha_trusted_addresses="127.0.0.1/32", ha_allow_any_peer=True)
     with MasterWorld(tmp_path, config) as world:

@@ -101,6 +101,25 @@ def test_a_flipped_bit_is_never_published(
     again.reports_until(150)
 
 
+def test_a_master_of_ours_that_cannot_be_asked_is_one_of_ours_still(
+    world: SlaveWorld, master: ScriptedMaster
+) -> None:
+    """It is being restarted and does not answer questions yet: its link is checked nevertheless.
+    One that says that it knows no handshake sees RocketMQ's bytes."""
+    link = linked(world, master)
+    link.checked_frame(0, b"g" * 50)
+    link.reports_until(50)
+    assert not isinstance(world.inspection, Exception)
+    world.inspection = dataclasses.replace(world.inspection, ha_protocol=0, master_max=-1)
+    link.close()
+    again = master.accept()
+    again.shake_hands(shake())
+    assert again.read_report() == 50
+    world.inspection = dataclasses.replace(world.inspection, ha_protocol=0, master_max=9_000)
+    again.close()
+    assert master.accept().read_report() == 50
+
+
 def test_a_flip_in_a_body_that_is_received_into_the_file(tmp_path: Path) -> None:
     with ScriptedMaster() as master:
         world = SlaveWorld(tmp_path, master, file_size=1 << 20, files=1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
+from ha.control_slots import REPLICA_COUNT, REPLICA_FLUSHED_OFFSET, REPLICATED_OFFSET
 from ha.group_transfer_service import (
     FALL_BEHIND_LINE_MS,
     GroupTransferService,
@@ -43,6 +43,25 @@ def test_it_never_rises_when_a_replica_goes(
     gone = data.draw(st.integers(0, len(acks) - 1))
     fewer = acks[:gone] + acks[gone + 1 :]
     assert replicated_offset_of(fewer, needed) <= replicated_offset_of(acks, needed)
+
+
+def test_only_slaves_that_report_their_disk_count_as_flushed() -> None:
+    world = ReplicaWorld(in_sync_replicas=3)
+    world.log_ends_at(10_000)
+    counters = world.page.counters
+    world.connect("10.0.0.1:1", 700)
+    first = world.connect("10.0.0.2:1", 500, reports_flushed=True)
+    assert (world.published[0], counters[REPLICA_FLUSHED_OFFSET]) == (500, 0)
+    second = world.connect("10.0.0.3:1", 300, reports_flushed=True)
+    assert (world.published[0], counters[REPLICA_FLUSHED_OFFSET]) == (500, 300)
+    world.ack(second, 600)
+    assert (world.published[0], counters[REPLICA_FLUSHED_OFFSET]) == (600, 500)
+    world.service.remove(first, None, "stopped")
+    assert counters[REPLICA_FLUSHED_OFFSET] == 0
+    world.connect("10.0.0.2:2", 650, reports_flushed=True)
+    assert counters[REPLICA_FLUSHED_OFFSET] == 600
+    world.service.shutdown()
+    assert counters[REPLICA_FLUSHED_OFFSET] == 0
 
 
 EVENTS = st.lists(

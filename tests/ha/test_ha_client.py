@@ -231,6 +231,7 @@ def begin_badly(link: ScriptedLink, kind: str) -> None:
     link.send(bodies[kind])
 
 
+@pytest.mark.fault(22)
 @pytest.mark.parametrize(
     ("kind", "reason", "text"),
     [
@@ -516,6 +517,7 @@ def test_a_frame_may_end_within_a_record(tmp_path: Path, master: ScriptedMaster)
     world.stop()
 
 
+@pytest.mark.fault(22)
 @pytest.mark.parametrize("level", ["validated", "flushed"])
 def test_bytes_that_are_no_records_are_not_published(
     tmp_path: Path, master: ScriptedMaster, level: str
@@ -543,6 +545,7 @@ def test_bytes_that_are_no_records_are_not_published(
 LEVELS = ("received", "validated", "flushed")
 
 
+@pytest.mark.fault(22)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("at", "reason", "what"),
@@ -576,6 +579,7 @@ def test_a_flipped_bit_is_asked_for_again_at_once(
     world.stop()
 
 
+@pytest.mark.fault(22)
 def test_a_size_that_is_too_large_is_seen_without_so_many_bytes(
     tmp_path: Path, master: ScriptedMaster
 ) -> None:

@@ -73,6 +73,17 @@ def test_layout() -> None:
     assert SECRET not in hello + answer + slave_proof
 
 
+@pytest.mark.parametrize(("flushed", "flags"), [(False, 1), (True, 3)])
+def test_a_slave_says_whether_its_reports_mean_its_disk(flushed: bool, flags: int) -> None:
+    slave = SlaveHandshake(dataclasses.replace(SLAVE, reports_flushed=flushed))
+    assert struct.unpack_from(">H", slave.hello, len(MAGIC) + 2) == (flags,)
+    master = master_of()
+    shake(slave, master)
+    assert master.slave is not None
+    assert master.slave.is_proved
+    assert master.slave.reports_flushed is flushed
+
+
 def test_magic_is_no_report() -> None:
     (report,) = REPORT.unpack(MAGIC)
     assert report < -(1 << 32), "and no small negative number that somebody might mean"

@@ -13,6 +13,7 @@ from tests.ha.master_world import FakeSlave, MasterWorld
 from tests.support.deadline import wait_until
 
 
+@pytest.mark.fault(17, 18, 20)
 @pytest.mark.parametrize(
     ("report", "reason"),
     [
@@ -43,6 +44,7 @@ def test_a_wrong_report_closes_the_link_and_frees_nothing(
         assert world.group_transfer.acknowledged == []
 
 
+@pytest.mark.fault(18)
 def test_of_several_reports_the_last_counts_in_any_pieces(tmp_path: Path) -> None:
     with MasterWorld(tmp_path) as world:
         end = world.log.append(5000)

@@ -148,13 +148,16 @@ def test_a_clock_that_was_set_back_gives_no_negative_age(world: World) -> None:
     assert ReplicationLag(world.reader, clock).age(0, BORN) == LagAge(0, True)
 
 
+@pytest.mark.parametrize(
+    "error", [StoreError("cannot be opened"), OSError(24, "Too many open files", "commitlog")]
+)
 def test_a_file_that_cannot_be_opened_is_as_one_that_is_gone(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     world.fill(3)
 
     def refuse(_offset: int) -> None:
-        raise StoreError("cannot be opened: Too many open files")
+        raise error
 
     monkeypatch.setattr(world.reader, "view_of_file", refuse)
     assert world.age(0) == LagAge(1000, False)

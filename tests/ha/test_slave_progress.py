@@ -61,6 +61,7 @@ def test_reports_up_to_what_was_sent() -> None:
     assert progress.ack_offset == 1500
 
 
+@pytest.mark.fault(18)
 @pytest.mark.parametrize(
     ("offset", "reason"),
     [
@@ -87,6 +88,7 @@ def test_an_empty_slave_may_report_0_again() -> None:
     assert (progress.ack_offset, progress.position) == (1100, 1100)
 
 
+@pytest.mark.fault(20)
 @given(st.lists(st.tuples(st.booleans(), st.integers(-10, 300))))
 def test_acks_never_fall_and_never_pass_what_was_sent(steps: list[tuple[bool, int]]) -> None:
     progress = progress_at(100)

@@ -104,6 +104,7 @@ def test_an_empty_log_begins_at_its_min(tmp_path: Path) -> None:
         assert slave.offset == FILE_SIZE
 
 
+@pytest.mark.fault(21)
 def test_a_slave_that_never_reads_hurts_nobody(tmp_path: Path) -> None:
     """Its socket is full in the middle of a frame; another gets everything, and it can go on."""
     size = 24 << 20

@@ -16,21 +16,24 @@ _DATA_VERSION: Final = (
     "a higher counter of the topics' data version: each registration of new topics has a version "
     "of its own, as name servers ignore a second one of the same version"
 )
+_REVIVE: Final = "a row more: the topic of pop's check points, which 5.x has"
 _SETTINGS: Final = "the settings that there are: none of Netty or of the JVM, some of our own"
 DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
     "4.9": {
         "brokerStatus": (
-            "three rows more: `brokerActive` and `getTransferredTps`, which 5.x reads, and "
-            "`haProtocol`, which our slaves read"
+            "eight rows more: `brokerActive`, `getTransferredTps` and five of timers, which 5.x "
+            "reads, and `haProtocol`, which our slaves read"
         ),
         "deleteAclConfig": "the refusal of an unknown account says why, behind the same words",
         "exportMetadata": _DATA_VERSION,
         "getBrokerConfig": _SETTINGS,
         "getNamesrvConfig": _SETTINGS,
+        "statsAll": _REVIVE,
+        "topicList": _REVIVE,
     },
     "5.3": {
         "brokerStatus": (
-            "the rows of 4.9, and `haProtocol`: none of acknowledgements, lite pulls and timers"
+            "the rows of 4.9, and `haProtocol`: none of acknowledgements and lite pulls"
         ),
         "clusterList": "`N` for the queue of lite pulls, which 4.9 does not have",
         "exportConfigs": "`filterServerNums`, which 4.9 has",
@@ -55,7 +58,6 @@ _COLD: Final = "cold data"
 _AUTH: Final = "users and rights of 5.x; here: the commands of 4.9 for `plain_acl.yml`"
 _ROCKSDB: Final = "RocksDB"
 NOTHING_FOR: Final[Mapping[str, str]] = {
-    "setConsumeMode": _POP,
     "exportPopRecord": _POP,
     "addBroker": _CONTAINER,
     "removeBroker": _CONTAINER,
@@ -85,6 +87,8 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
 }
 """Command of 5.3.3 to what it is for, that a 4.9 broker has not: it ends with a refusal."""
 
+ANSWERED: Final = {"setConsumeMode": "set consume mode to .* success"}
+"""Command of 5.3.3 that a 4.9 broker has not and ours has, to what is printed."""
 REFUSAL: Final = r"request type \d+ not supported"
 REFUSED_BY_THE_TOOL: Final = {
     "remappingStaticTopic": "Mapping info should not be null in broker broker-a",

@@ -25,6 +25,9 @@ from tests.interop.driver import Driver
 from tests.interop.java_peers import CLIENT_VERSIONS, missing_tools
 from tests.interop.replication import Group
 
+collect_ignore_glob = ["lib-*"]
+"""What tests.interop.prepare fetches; clients bring tests of their own."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = missing_tools()

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,19 +71,18 @@ def by_queue(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
     return queues
 
 
-class Driver:
-    """One JVM with the client of `version`; thread-safe."""
+class CommandProcess:
+    """A process that runs JSON commands, each a line of its stdin, at the same time, and answers in
+    lines of its stdout; thread-safe."""
 
-    def __init__(self, version: str, directory: Path, jvm: Sequence[str] = ()) -> None:
-        """jvm: more of its options."""
-        self.version = version
+    def __init__(
+        self, name: str, command: Sequence[str], directory: Path, env: Mapping[str, str]
+    ) -> None:
+        """directory: where it runs, with its log. env: added to the environment."""
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
         self._numbers = itertools.count(1)
         self._pending: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()
-        options = (*QUICK_JVM, "-Xms64m", "-Xmx1g", *_REBALANCE, *jvm)
-        command = java_command(driver_classpath(version), "interop.Driver", directory, jvm=options)
         self._log = (directory / "driver.log").open("wb")
         self._popen = subprocess.Popen(
             command,
@@ -90,13 +90,10 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=self._log,
             cwd=directory,  # some commands of mqadmin write files where they are
+            env={**os.environ, **env},
             encoding="utf-8",
         )
-        threading.Thread(target=self._read_answers, name=f"driver-{version}", daemon=True).start()
-
-    def ledger_path(self, name: str) -> Path:
-        """A new file for a ledger."""
-        return self._directory / f"{name}-{next(self._numbers)}.ledger"
+        threading.Thread(target=self._read_answers, name=name, daemon=True).start()
 
     def submit(self, op: str, **arguments: Any) -> Future[Any]:
         """Start an operation; the future gives its answer or raises DriverError."""
@@ -113,17 +110,6 @@ class Driver:
     def call(self, op: str, **arguments: Any) -> Any:
         """Run an operation and give its answer."""
         return self.submit(op, **arguments).result(_CALL_TIMEOUT_S)
-
-    def mqadmin(self, *arguments: str) -> str:
-        """What the mqadmin of its release prints, within this JVM: one of its own would take a
-        second of both cores. Raises DriverError when it does not end."""
-        home = self._directory / "mqadmin"
-        (home / "conf").mkdir(parents=True, exist_ok=True)
-        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
-        answer = self.call("mqadmin", home=home, args=arguments, lines=0, limit_ms=_MQADMIN_MS)
-        if not answer["ended"]:
-            raise DriverError(f"mqadmin {arguments} does not end: {answer['out']}{answer['err']}")
-        return str(answer["out"])
 
     def close(self, timeout_s: float = 5.0) -> None:
         """End the JVM (its stdin ends)."""
@@ -152,6 +138,33 @@ class Driver:
                 future.set_result(answer.get("ok"))
         for future in self._pending.values():
             future.set_exception(DriverError(f"the driver ended; see {self._log.name}"))
+
+
+class Driver(CommandProcess):
+    """One JVM with the client of `version`; thread-safe."""
+
+    def __init__(self, version: str, directory: Path, jvm: Sequence[str] = ()) -> None:
+        """jvm: more of its options."""
+        self.version = version
+        self._directory = directory
+        options = (*QUICK_JVM, "-Xms64m", "-Xmx1g", *_REBALANCE, *jvm)
+        command = java_command(driver_classpath(version), "interop.Driver", directory, jvm=options)
+        super().__init__(f"driver-{version}", command, directory, {})
+
+    def ledger_path(self, name: str) -> Path:
+        """A new file for a ledger."""
+        return self._directory / f"{name}-{next(self._numbers)}.ledger"
+
+    def mqadmin(self, *arguments: str) -> str:
+        """What the mqadmin of its release prints, within this JVM: one of its own would take a
+        second of both cores. Raises DriverError when it does not end."""
+        home = self._directory / "mqadmin"
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
+        answer = self.call("mqadmin", home=home, args=arguments, lines=0, limit_ms=_MQADMIN_MS)
+        if not answer["ended"]:
+            raise DriverError(f"mqadmin {arguments} does not end: {answer['out']}{answer['err']}")
+        return str(answer["out"])
 
 
 class Producer:

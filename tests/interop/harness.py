@@ -7,6 +7,7 @@ loopback and under the directory given; `store_dir` hands a store to the next br
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from remoting.request_code import RequestCode
-from tests.interop.java_peers import QUICK_JVM, java_command, server_lib
+from tests.interop.java_peers import QUICK_JVM, java_command, proxy_lib, server_lib
 from tests.interop.processes import PeerError, ServerProcess, free_port, wait_until
 from tests.support.our_broker import FrameClient
 
@@ -24,6 +25,7 @@ KINDS = ("ours", "java-4.9", "java-5.3")
 
 _BROKER_READY = r"The broker\[([^,\]]+), ([0-9.]+):(\d+)\] boot success"
 _NAMESRV_READY = r"The Name Server boot success"
+_PROXY_READY = r"rocketmq-proxy startup successfully"
 _DISK_FLAGS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
@@ -52,6 +54,7 @@ _LOGBACK_NAMES = (
     "logback_tools.xml",
     "rmq.broker.logback.xml",
     "rmq.namesrv.logback.xml",
+    "rmq.proxy.logback.xml",
 )
 
 
@@ -209,6 +212,62 @@ def broker(
     command = java_command(_server_classpath(kind), main, home, jvm=flags, args=args)
     process = ServerProcess(label, command, log, _BROKER_READY, {"ROCKETMQ_HOME": str(home)})
     return Broker(kind, process, name, port, store, namesrv)
+
+
+class Proxy:
+    """A proxy of 5.x in cluster mode."""
+
+    def __init__(self, process: ServerProcess, port: int) -> None:
+        self.process = process
+        self._port = port
+
+    @property
+    def endpoints(self) -> str:
+        """Where its gRPC clients connect."""
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> Proxy:
+        self.process.start()
+        return self
+
+    def stop(self) -> None:
+        """By kill: an orderly end waits 30 s for clients."""
+        self.process.kill()
+
+    def log_tail(self) -> str:
+        return self.process.log_tail()
+
+
+def proxy(directory: Path, namesrv: str, jvm: Sequence[str] = ("-Xms64m", "-Xmx256m")) -> Proxy:
+    """Java's proxy, with its files under `directory`, before the cluster of `broker`."""
+    port = free_port()
+    home = _java_home(directory)
+    conf = directory / "proxy.json"
+    settings = {
+        "rocketMQClusterName": "InteropCluster",
+        "namesrvAddr": namesrv,
+        "proxyMode": "cluster",
+        "grpcServerPort": port,
+        "remotingListenPort": free_port(),
+        "localServeAddr": "127.0.0.1",
+        # A producer of transactions is known to the broker from the first of these on.
+        "transactionHeartbeatPeriodSecond": 1,
+        # An end in order, which only an archive of its classes needs, waits that long for clients.
+        "grpcShutdownTimeSeconds": 1,
+        # So that a consumer that finds nothing says so soon.
+        "grpcClientConsumerMinLongPollingTimeoutMillis": 1000,
+        # A message that a test has delivered for the last time is looked for soon.
+        "renewSchedulePeriodMillis": 1000,
+    }
+    conf.write_text(json.dumps(settings))
+    main = "org.apache.rocketmq.proxy.ProxyStartup"
+    flags = (*QUICK_JVM, *jvm, f"-Drocketmq.home.dir={home}")
+    command = java_command(
+        f"{proxy_lib()}/*", main, home, jvm=flags, args=["-pc", str(conf), "-n", namesrv]
+    )
+    env = {"ROCKETMQ_HOME": str(home), "RMQ_PROXY_HOME": str(home)}
+    log = directory / "proxy.log"
+    return Proxy(ServerProcess("proxy", command, log, _PROXY_READY, env), port)
 
 
 def our_admin(directory: Path, *arguments: str, java_options: Sequence[str] = ()) -> str:

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,8 +24,9 @@ INTEROP_DIR = Path(__file__).resolve().parent
 TARGET_DIR = INTEROP_DIR / "target"
 CLIENT_VERSIONS = ("4.9.8", "5.3.3")
 SERVER_LINES = ("4.9", "5.3")
+GRPC_CLIENT_VERSION = "5.0.8"
 _CENTRAL_SERVER = {"4.9": "4.9.7", "5.3": "5.3.3"}
-_MVN_TIMEOUT_S = 900
+_FETCH_TIMEOUT_S = 900
 
 # What a 4.9 broker or client reaches into that Java 17 keeps closed.
 _MODULE_FLAGS = (
@@ -72,9 +73,14 @@ def server_version(line: str) -> str:
 def driver_classpath(version: str) -> str:
     """Class path of our driver, compiled against the client `version`."""
     lib = _jars(version, "clients")
-    classes = TARGET_DIR / f"classes-{version}"
-    jar = TARGET_DIR / f"driver-{version}.jar"
     sources = sorted((INTEROP_DIR / "src" / "interop").glob("*.java"))
+    jar = TARGET_DIR / f"driver-{version}.jar"
+    return f"{_compiled(jar, sources, lib, 'interop')}:{lib}/*"
+
+
+def _compiled(jar: Path, sources: Sequence[Path], lib: Path, package: str) -> Path:
+    """`jar`, made of `sources`, all of `package`, when it is not there or one of them is newer."""
+    classes = TARGET_DIR / f"classes-{jar.stem}"
     newest = max(source.stat().st_mtime for source in sources)
     with _locked("build"):
         if not jar.exists() or jar.stat().st_mtime < newest:
@@ -82,8 +88,21 @@ def driver_classpath(version: str) -> str:
             command = ["javac", "-nowarn", "-d", str(classes), "-cp", f"{lib}/*"]
             _run([*command, *map(str, sources)], timeout_s=120)
             # An archive of classes is made of jars only.
-            _run(["jar", "--create", "--file", str(jar), "-C", str(classes), "interop"], 60)
-    return f"{jar}:{lib}/*"
+            _run(["jar", "--create", "--file", str(jar), "-C", str(classes), package], 60)
+    return jar
+
+
+def proxy_lib() -> Path:
+    """Directory with the jars of the proxy of 5.x."""
+    return _jars(_CENTRAL_SERVER["5.3"], "proxy")
+
+
+def grpc_classpath() -> str:
+    """Class path of our class around the Java client that speaks gRPC to a proxy."""
+    lib = _jars(GRPC_CLIENT_VERSION, "grpc")
+    sources = [INTEROP_DIR / "src" / "grpc" / "GrpcClient.java"]
+    jar = TARGET_DIR / f"grpc-{GRPC_CLIENT_VERSION}.jar"
+    return f"{_compiled(jar, sources, lib, 'grpc')}:{lib}/*"
 
 
 def archive_path(classpath: str) -> Path:
@@ -128,16 +147,24 @@ def java_command(
 def _jars(version: str, profile: str) -> Path:
     """lib-<version>-<profile>, copied by Maven when it is not there yet.
 
-    `profile` is "clients" or "servers".
+    `profile` is "clients", "servers", "proxy" or "grpc".
     """
-    lib = INTEROP_DIR / f"lib-{version}-{profile}"
+
+    def fetch(part: Path) -> list[str]:
+        flags = [f"-P{profile}", f"-Drocketmq.version={version}", f"-Dlib.directory={part}"]
+        return ["mvn", "-q", "-B", "-f", str(INTEROP_DIR / "pom.xml"), *flags, "package"]
+
+    return fetched(f"lib-{version}-{profile}", fetch)
+
+
+def fetched(name: str, command: Callable[[Path], Sequence[str]]) -> Path:
+    """The directory `name` of this one, which `command` fills when it is not there yet."""
+    lib = INTEROP_DIR / name
     with _locked("build"):
         if not lib.exists():
-            part = TARGET_DIR / f"{lib.name}.part"
+            part = TARGET_DIR / f"{name}.part"
             shutil.rmtree(part, ignore_errors=True)
-            flags = [f"-P{profile}", f"-Drocketmq.version={version}", f"-Dlib.directory={part}"]
-            pom = str(INTEROP_DIR / "pom.xml")
-            _run(["mvn", "-q", "-B", "-f", pom, *flags, "package"], _MVN_TIMEOUT_S)
+            _run(list(command(part)), _FETCH_TIMEOUT_S)
             part.rename(lib)
     return lib
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from tests.interop import harness
 from tests.interop.driver import Driver, DriverError
+from tests.interop.grpc_drivers import GrpcDriver, node_packages, python_packages
+from tests.interop.grpc_drivers import missing_tools as missing_clients
 from tests.interop.java_peers import (
     CLIENT_VERSIONS,
     QUICK_JVM,
@@ -22,10 +24,14 @@ from tests.interop.java_peers import (
     SERVER_LINES,
     archive_path,
     driver_classpath,
+    grpc_classpath,
     missing_tools,
+    proxy_lib,
     server_lib,
 )
 from tests.interop.processes import PeerError
+
+_PROXY_HEAP = ("-Xms64m", "-Xmx256m")
 
 
 def main() -> None:
@@ -39,6 +45,7 @@ def main() -> None:
     for line in SERVER_LINES:
         classpath = f"{server_lib(line)}/*"
         work.append(lambda scratch, n=line, c=classpath: _archive_server(scratch, n, c))  # type: ignore[misc]
+    work.append(_archive_proxy)
     with ThreadPoolExecutor() as pool, tempfile.TemporaryDirectory() as scratch:
         begun = [pool.submit(one, Path(scratch, str(n))) for n, one in enumerate(work)]
         for done in begun:
@@ -69,6 +76,34 @@ def _archive_client(scratch: Path, version: str, classpath: str) -> None:
             print(f"{op}: {error}")
     driver.close(timeout_s=60)
     _put_in_place(part, classpath)
+
+
+def _archive_proxy(scratch: Path) -> None:
+    """A proxy before a broker of ours, and its client, which looks for a topic that has no route;
+    the clients in other languages are fetched."""
+    python_packages()
+    if missing_clients("node") is None:
+        node_packages()
+    classpaths = (f"{proxy_lib()}/*", grpc_classpath())
+    parts = [_part(classpath) for classpath in classpaths]
+    if None in parts:
+        return
+    names = harness.name_server("ours", scratch / "namesrv").start()
+    broker = harness.broker("ours", scratch / "broker", names.address).start()
+    at_exit = [f"-XX:ArchiveClassesAtExit={part}" for part in parts]
+    proxy = harness.proxy(scratch / "proxy", names.address, (*_PROXY_HEAP, at_exit[0])).start()
+    client = GrpcDriver("java", proxy.endpoints, scratch / "client", (at_exit[1], *QUIET_JVM))
+    try:
+        client.producer("nowhere")
+    except DriverError as error:
+        print(f"archive of the proxy: {error}")
+    client.close(timeout_s=60)
+    proxy.process.stop(timeout_s=60)
+    broker.stop()
+    names.stop()
+    for part, classpath in zip(parts, classpaths, strict=True):
+        assert part is not None
+        _put_in_place(part, classpath)
 
 
 def _part(classpath: str) -> Path | None:

@@ -33,6 +33,8 @@ PAIRS = (
     ("java-5.3", "ours"),
 )
 """(master's kind, slave's kind): every pair that contains ours."""
+EVERY_KIND = (("ours", "ours"), ("ours", "java-5.3"), ("java-4.9", "ours"))
+"""Each kind of broker once, each way once: in every run where PAIRS are in a long one."""
 SEND_OK = "SEND_OK"
 SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
 FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
@@ -56,14 +58,22 @@ def pairs(default: Iterable[tuple[str, ...]] = PAIRS) -> list[tuple[str, ...]]:
     return [tuple(pair.split(":")) for pair in text.split()] if text else list(default)
 
 
-def pair_sets(default: Iterable[tuple[str, ...]] = PAIRS, *, quick: bool = False) -> list[Any]:
-    """Parameters for scenarios that mostly wait: ours alone, and all mixed pairs for `at_once`."""
+def pair_sets(
+    default: Iterable[tuple[str, ...]] = EVERY_KIND,
+    *,
+    long: Iterable[tuple[str, ...]] = (),
+    quick: bool = False,
+) -> list[Any]:
+    """Parameters for scenarios that mostly wait: ours alone, and mixed pairs for `at_once`; of
+    `long`, in a long run only, those that are not in `default`."""
     chosen = pairs(default)
     ours = [pair for pair in chosen if set(pair) == {"ours"}]
     mixed = [pair for pair in chosen if pair not in ours]
+    others = [pair for pair in pairs(long) if pair not in chosen] if long else []
     found = [
         pytest.param(ours, id="ours", marks=[] if quick else pytest.mark.slow),
         pytest.param(mixed, id="mixed", marks=pytest.mark.slow),
+        pytest.param(others, id="others", marks=pytest.mark.long),
     ]
     return [param for param in found if param.values[0]]
 
@@ -217,6 +227,10 @@ _GROUP_FIELDS = (
 )
 
 
+_REVIVE_TOPICS = "rmq_sys_REVIVE_LOG_"
+"""Of pop's check points: built in, in 5.x only."""
+
+
 def tables(broker: harness.Broker) -> Tables:
     """Ask for all four kinds; only what 4.9 and 5.3 both have is kept."""
     topics, groups, offsets, delays = (ask(broker, code) for code in (21, 201, 43, 45))
@@ -225,7 +239,11 @@ def tables(broker: harness.Broker) -> Tables:
         file = broker.store_dir / "config" / "delayOffset.json"
         delays = loads_lenient(file.read_bytes()) if file.exists() else {}
     return Tables(
-        _rows(topics.get("topicConfigTable", {}), _TOPIC_FIELDS),
+        {
+            name: row
+            for name, row in _rows(topics.get("topicConfigTable", {}), _TOPIC_FIELDS).items()
+            if not name.startswith(_REVIVE_TOPICS)
+        },
         _rows(groups.get("subscriptionGroupTable", {}), _GROUP_FIELDS),
         {
             (key, int(queue)): int(offset)

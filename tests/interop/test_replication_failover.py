@@ -13,6 +13,7 @@ from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Consumer, Driver, Entry
 from tests.interop.processes import wait_until
 from tests.interop.replication import (
+    PAIRS,
     SEND_OK,
     Group,
     Load,
@@ -107,7 +108,7 @@ def committed(broker: harness.Broker, consumer: Consumer) -> dict[str, int]:
     return {str(queue): offset for (name, queue), offset in offsets if name == key}
 
 
-@pytest.mark.parametrize("groups", pair_sets())
+@pytest.mark.parametrize("groups", pair_sets(long=PAIRS))
 def test_consumers_drain_from_the_slave_and_go_back(
     tmp_path: Path,
     namesrv: harness.NameServer,

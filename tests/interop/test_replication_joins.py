@@ -242,7 +242,7 @@ def test_slaves_of_a_shortened_history(world: World, groups: Groups) -> None:
     at_once(play, groups)
 
 
-@of_our_slaves
+@pytest.mark.parametrize("groups", pair_sets(OUR_SLAVES[:1], long=OUR_SLAVES, quick=True))
 def test_a_slave_ahead_of_its_master(world: World, groups: Groups) -> None:
     """It is refused; told so, it goes back."""
 
@@ -259,7 +259,7 @@ def test_a_slave_ahead_of_its_master(world: World, groups: Groups) -> None:
 # -- Java slaves -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("store", ["full", "short"])
+@pytest.mark.parametrize("store", [pytest.param("full", marks=pytest.mark.long), "short"])
 @pytest.mark.parametrize("groups", pair_sets(JAVA_SLAVES))
 def test_an_empty_java_slave_gets_all_of_ours(world: World, groups: Groups, store: str) -> None:
     """A Java master gives only its newest file."""

@@ -12,6 +12,7 @@ from tests.interop.clients import Client, Cluster, wait_registered
 from tests.interop.driver import Driver, Producer
 from tests.interop.replication import (
     FLUSH_SLAVE_TIMEOUT,
+    PAIRS,
     SEND_OK,
     SLAVE_NOT_AVAILABLE,
     Group,
@@ -100,7 +101,8 @@ def start_sync_group(
         one.end()
 
 
-@pytest.mark.parametrize("groups", pair_sets(quick=True))
+@pytest.mark.fault(8)
+@pytest.mark.parametrize("groups", pair_sets(long=PAIRS, quick=True))
 def test_a_slave_comes_stops_goes_on_and_dies(
     start_sync_group: Starter, groups: list[tuple[str, ...]]
 ) -> None:
@@ -159,7 +161,7 @@ def test_two_slaves_where_one_copy_is_asked(start_sync_group: Starter) -> None:
         sync.wait_for(SEND_OK)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_5_3_3_master_waits_for_nobody_unless_told(start_sync_group: Starter) -> None:
     """Its inSyncReplicas is 1 by default, ours is 2: a send without any slave tells them apart."""
     assert start_sync_group(("java-5.3", "ours"), inSyncReplicas="1").says(SEND_OK)

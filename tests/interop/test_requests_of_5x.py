@@ -100,7 +100,6 @@ def test_attributes_of_a_topic(client: Client, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "command"),
     [
-        (401, "setConsumeMode -b {address} -t T -g G -m POP"),
         (908, "resetMasterFlushOffset -b {address} -o 0"),
         (1007, "getBrokerEpoch -b {name}"),
         (2003, "getColdDataFlowCtrInfo -b {address}"),

@@ -153,7 +153,11 @@ def test_a_broker_that_does_not_filter_refuses(client: Client, family: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("java_first", [True, False], ids=["java-writes", "java-opens"])
+@pytest.mark.parametrize(
+    "java_first",
+    [True, pytest.param(False, marks=pytest.mark.long)],
+    ids=["java-writes", "java-opens"],
+)
 def test_the_groups_expressions_change_hands(
     cluster: Cluster,
     broker_kind: str,

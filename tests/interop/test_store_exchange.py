@@ -112,8 +112,16 @@ def send(client: Client, topic: str, first: int, count: int) -> list[Entry]:
     return sent
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-@pytest.mark.parametrize("java_first", [True, False], ids=["java-writes", "java-opens"])
+@pytest.mark.parametrize(
+    ("java_first", "clean"),
+    [
+        (True, False),
+        (False, True),
+        pytest.param(True, True, marks=pytest.mark.long),
+        pytest.param(False, False, marks=pytest.mark.long),
+    ],
+    ids=["java-writes-killed", "java-opens-stopped", "java-writes-stopped", "java-opens-killed"],
+)
 def test_a_store_changes_hands(
     exchange: Exchange, broker_kind: str, java_first: bool, clean: bool
 ) -> None:

@@ -140,7 +140,11 @@ def test_a_dead_producer_s_halves_are_finished_by_another(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "crash",
+    [pytest.param(False, marks=pytest.mark.long), True],
+    ids=["stopped", "killed"],
+)
 def test_a_broker_restarts_in_between(
     client: Client, checking: harness.Broker, crash: bool
 ) -> None:

@@ -14,7 +14,7 @@ from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from tests.support.frame_decoder import FrameDecoder
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class Peer:

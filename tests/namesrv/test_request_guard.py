@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "access.md"
 DEFAULT = NamesrvConfig().admin_allowed_addresses
 HERE, ALSO_HERE, FAR = "127.0.0.1:4711", "::1:4711", "10.0.0.9:4711"
 NewConnection = Callable[..., Any]
@@ -44,12 +42,6 @@ def test_every_code_that_is_served_stands_in_one_set(namesrv: Any) -> None:
     """A new code: say in namesrv/request_guard.py who may ask for it."""
     sets = (OPERATOR_CODES, BROKER_CODES, READING_CODES)
     assert sorted(code for codes in sets for code in codes) == sorted(namesrv.processor.codes)
-
-
-def test_the_document_names_the_codes() -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    for codes in (OPERATOR_CODES, BROKER_CODES):
-        assert ", ".join(map(str, sorted(map(int, codes)))) in text
 
 
 def test_operators_come_from_allowed_addresses_only(new_connection: NewConnection) -> None:

@@ -15,7 +15,7 @@ import pytest
 from broker.broker_startup import load_startup_options
 from broker.supervisor.boot_info import EXIT_FLUSH_FAILED
 from broker.supervisor.supervisor import Supervisor
-from conf.errors import EXIT_BAD_SETTING, EXIT_NO_HOME
+from conf.errors import EXIT_BAD_SETTING, EXIT_CANNOT_START, EXIT_NO_HOME
 from namesrv.namesrv_startup import load_namesrv_options
 from tools.mqshutdown import WAIT_S
 
@@ -84,7 +84,7 @@ def test_a_stop_has_the_time_that_it_takes(name: str) -> None:
 
 
 def test_what_a_restart_cannot_mend_is_not_restarted() -> None:
-    settings = {EXIT_BAD_SETTING, EXIT_NO_HOME}
+    settings = {EXIT_BAD_SETTING, EXIT_NO_HOME, EXIT_CANNOT_START}
     codes = {name: {*map(int, one(name, "RestartPreventExitStatus").split())} for name in BOTH}
     assert codes["mqbroker.service"] == {EXIT_FLUSH_FAILED, *settings}
     assert codes["mqnamesrv.service"] == settings
@@ -138,6 +138,6 @@ def test_the_docs_say_what_the_units_do() -> None:
     assert f"`KillMode={one('mqbroker.service', 'KillMode')}`" in text
     assert f"one still runs after {WAIT_S:.0f} s" in text
     codes = one("mqbroker.service", "RestartPreventExitStatus").split()
-    assert f"not after exit codes {codes[0]},\n  {codes[1]} and {codes[2]}," in text
+    assert f"not after exit codes {codes[0]},\n  {', '.join(codes[1:-1])} and {codes[-1]}," in text
     for code in codes:
         assert f"\n| {code} | " in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from remoting.remoting_command import RemotingCommand
+from tests.support.every_row import check_every_row
 from tests.support.frame_decoder import FrameDecoder
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -22,6 +24,11 @@ class GoldenFrame:
     path: Path
     side: str
     """"request" or "response"."""
+
+    @property
+    def name(self) -> str:
+        """Its file below tests/golden."""
+        return str(self.path.relative_to(GOLDEN))
 
     @property
     def code(self) -> int:
@@ -49,6 +56,11 @@ class GoldenFrame:
         return command
 
 
+def check_every_frame(frames: list[GoldenFrame], check: Callable[[GoldenFrame], object]) -> None:
+    """`check_every_row`, named after the files."""
+    check_every_row(frames, check, lambda frame: frame.name)
+
+
 def golden_frames(*, side: str | None = None, kind: str = "wire-*") -> list[GoldenFrame]:
     """All captured frames, or those of one side or one kind of header."""
     sides = {"req": "request", "resp": "response"}
@@ -62,4 +74,4 @@ def golden_frames(*, side: str | None = None, kind: str = "wire-*") -> list[Gold
 def as_parameters(frames: list[GoldenFrame]) -> list[Any]:
     """One pytest parameter for each frame, named after its file."""
     assert frames, f"no golden frames under {GOLDEN}"
-    return [pytest.param(g, id=str(g.path.relative_to(GOLDEN))) for g in frames]
+    return [pytest.param(g, id=g.name) for g in frames]

@@ -31,7 +31,7 @@ from remoting.headers import (
     transaction,
 )
 from remoting.response_code import ResponseCode
-from tests.remoting.golden_frames import GoldenFrame, as_parameters, golden_frames
+from tests.remoting.golden_frames import GoldenFrame, check_every_frame, golden_frames
 
 # Ext fields that belong to no header class: ACL, streams, and what goes beside the header.
 BESIDE = {"AccessKey", "Signature", "ReqT", "MSG_REGION", "TRACE_ON", "_UNIQUE_KEY_QUERY"}
@@ -102,8 +102,11 @@ class ExampleHeader(RpcRequestHeader):
 FIELDS = {"clientID": "c", "queueId": "-1", "commitOffset": "9223372036854775807"}
 
 
-@pytest.mark.parametrize("golden", as_parameters(golden_frames()))
-def test_golden_header_goes_through_its_class(golden: GoldenFrame) -> None:
+def test_golden_headers_go_through_their_classes() -> None:
+    check_every_frame(golden_frames(), assert_goes_through_its_class)
+
+
+def assert_goes_through_its_class(golden: GoldenFrame) -> None:
     command = golden.command()
     fields = {key: text for key, text in command.ext_fields.items() if key not in BESIDE}
     classes = REQUESTS if golden.side == "request" else RESPONSES
@@ -114,8 +117,11 @@ def test_golden_header_goes_through_its_class(golden: GoldenFrame) -> None:
         assert encode_header(decode_header(cls, command.ext_fields)).items() >= fields.items()
 
 
-@pytest.mark.parametrize("golden", as_parameters(golden_frames(side="request")[::7]))
-def test_golden_fast_headers_keep_java_order(golden: GoldenFrame) -> None:
+def test_golden_fast_headers_keep_java_order() -> None:
+    check_every_frame(golden_frames(side="request")[::7], assert_keeps_java_order)
+
+
+def assert_keeps_java_order(golden: GoldenFrame) -> None:
     # Java's fast encoder (binary headers of 310 and 11) writes in declaration order, as we do.
     command = golden.command()
     if (

@@ -65,12 +65,14 @@ def frame(header: bytes, body: bytes = b"", serialize_type: int = 0) -> bytes:
 # -- frames that are none ------------------------------------------------------------------------
 
 
+@pytest.mark.fault(35)
 @pytest.mark.parametrize("rest", [b"", b"\0", b"\0\0\0\4", bytes(20)])
-@pytest.mark.parametrize("length", [0, 3, -1, -(2**31)])
+@pytest.mark.parametrize("length", [0, 1, 3, -1, -(2**31)])
 def test_a_length_below_four(length: int, rest: bytes) -> None:
     assert refusal(struct.pack(">i", length) + rest) == f"frame length {length} is less than 4"
 
 
+@pytest.mark.fault(35)
 @pytest.mark.parametrize("rest", [b"", b"\0\0\0", b"\0\0\0\4", bytes(20)])
 @pytest.mark.parametrize("length", [MAX_FRAME - 3, 2**31 - 1])
 def test_a_length_over_the_limit(length: int, rest: bytes) -> None:
@@ -96,6 +98,7 @@ def test_the_largest_frame_is_taken() -> None:
     assert split(data) == (MAX_FRAME, [(0, b"h", bytes(MAX_FRAME - 9))])
 
 
+@pytest.mark.fault(35)
 @pytest.mark.parametrize(
     ("length", "header_length"), [(4, 1), (10, 7), (10, MAX_HEADER), (MAX_FRAME - 4, MAX_HEADER)]
 )
@@ -109,6 +112,7 @@ def test_a_header_longer_than_its_frame(
     assert refusal(data + bytes(64)) == expected
 
 
+@pytest.mark.fault(35)
 @pytest.mark.parametrize("serialize_type", [2, 3, 127, 128, 255])
 @pytest.mark.parametrize("rest", [b"", bytes(96)])
 def test_an_unknown_serialize_type_is_refused_before_its_frame_is_there(
@@ -156,6 +160,7 @@ _frames = st.lists(
 )
 
 
+@pytest.mark.fault(37)
 @given(frames=_frames, data=st.data())
 def test_a_stream_may_be_cut_anywhere(frames: list[Taken], data: st.DataObject) -> None:
     stream = b"".join(frame(header, body, kind) for kind, header, body in frames)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import threading
@@ -375,3 +376,63 @@ def test_a_client_answers_what_it_is_asked(bench: Bench) -> None:
     answer = answers.get(timeout=5)
     assert answer is not None
     assert answer.remark == "running"
+
+
+def test_an_accept_that_fails_is_counted_and_tried_again() -> None:
+    """No descriptor is left: the callback counts, and later the connection is served."""
+
+    class Listening:
+        fails = 2
+
+        def __init__(self) -> None:
+            self.sock = socket.create_server(("127.0.0.1", 0))
+
+        def setblocking(self, flag: bool) -> None:
+            self.sock.setblocking(flag)
+
+        def fileno(self) -> int:
+            return self.sock.fileno()
+
+        def accept(self) -> tuple[socket.socket, object]:
+            if self.fails:
+                self.fails -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return self.sock.accept()
+
+    loop, listening, failed = SelectorLoop("test"), Listening(), threading.Semaphore(0)
+    server = RemotingServer(
+        loop, {ECHO: Route(Processor(), None)}, on_accept_failed=lambda: failed.release()
+    )
+    server.add_listener(listening)  # type: ignore[arg-type]
+    server.start()
+    loop.start()
+    try:
+        with socket.create_connection(listening.sock.getsockname(), timeout=10) as peer:
+            peer.sendall(encode_command(RemotingCommand.request(ECHO)))
+            assert peer.recv(4)
+        assert failed.acquire(blocking=False)
+        assert failed.acquire(blocking=False)
+        assert not failed.acquire(blocking=False)
+    finally:
+        loop.stop()
+        server.shutdown()
+        loop.close()
+        listening.sock.close()
+
+
+def test_a_header_that_is_too_long_is_refused_before_it_has_arrived() -> None:
+    """14 MiB of fields: the first bytes say so, and the others are not waited for."""
+    loop = SelectorLoop("test")
+    server = RemotingServer(loop, {})
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server.add_listener(listening)
+        server.start()
+        loop.start()
+        try:
+            with socket.create_connection(listening.getsockname(), timeout=10) as peer:
+                peer.sendall(struct.pack(">ii", 14 << 20, (14 << 20) - 4) + b"{" * 100)
+                assert peer.recv(1) == b""
+        finally:
+            loop.stop()
+            server.shutdown()
+            loop.close()

@@ -65,6 +65,7 @@ def test_unknown_language(language: int) -> None:
     assert decode_rocketmq_header(data).language == LanguageCode.OTHER
 
 
+@pytest.mark.fault(36)
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -96,6 +97,7 @@ def test_lying_lengths(data: bytes, reason: str) -> None:
         decode_rocketmq_header(data)
 
 
+@pytest.mark.fault(36)
 def test_every_cut_of_a_header_is_refused() -> None:
     data = header(block=field(b"key", b"value"))
     for cut in range(len(data)):

@@ -146,6 +146,32 @@ def test_a_log_with_bytes_stays_where_it_is(
     assert not writer.service.begins_at(7 * SIZE)
 
 
+def test_a_file_with_holes_gets_its_blocks_and_keeps_its_bytes(writer: Writer) -> None:
+    path = writer.directory / file_name(0)
+    writer.directory.mkdir()
+    with path.open("wb") as file:
+        file.write(b"a log of Java")
+        file.truncate(SIZE)
+    assert path.stat().st_blocks * 512 < SIZE
+    writer.service.begin_at(0)
+    steps(writer, 1)
+    assert path.stat().st_blocks * 512 >= SIZE
+    assert path.read_bytes().rstrip(b"\0") == b"a log of Java"
+
+
+def test_no_file_is_made_while_its_room_is_for_others(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.allocate_mapped_file_service._RETRY_MS", 1)
+    asked: list[int] = []
+    monkeypatch.setattr(writer.service, "_allows", lambda size: asked.append(size))
+    writer.service.begin_at(0)
+    steps(writer, 3)
+    assert asked == [SIZE] * 3
+    assert writer.files() == []
+    assert writer.published == []
+
+
 def test_a_full_disk_is_reported_and_tried_again(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

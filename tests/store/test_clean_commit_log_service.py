@@ -180,6 +180,7 @@ def test_the_hour_is_local(rig: Rig) -> None:
     assert rig.service.run_once() == 2
 
 
+@pytest.mark.fault(33)
 @pytest.mark.parametrize("days", [30, -30])
 def test_a_clock_that_jumps_ages_no_file(rig: Rig, days: int) -> None:
     """Half a minute in another month, and a file that was finished meanwhile."""

@@ -254,6 +254,7 @@ def test_a_full_disk_half_way_is_caught_up(tmp_path: Path, monkeypatch: pytest.M
     assert [publisher.of("T", n) for n in range(3)] == [(0, 10)] * 3
 
 
+@pytest.mark.fault(32)
 def test_more_queues_than_descriptors(tmp_path: Path) -> None:
     log = MemoryCommitLog()
     for n in range(2000):

@@ -39,6 +39,7 @@ from store.message_codec import encode_host
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.store_checker import check_store
 from store.stored_units import CQ_UNIT
+from store.timer.timer_slots import TIMER_COMMIT_QUEUE_OFFSET
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import fresh_page
@@ -326,6 +327,7 @@ def test_expired_queues_are_deleted(life: Life) -> None:
 def test_retention_changes_while_the_store_runs(life: Life) -> None:
     life.put(20, size=2000)
     wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)
+    life.wait_dispatched()
     assert (life.config.commit_log_path / file_name(0)).exists()
     every_hour = ";".join(f"{hour:02d}" for hour in range(24))
     with pytest.raises(StoreError, match="deleteWhen = 24"):
@@ -338,13 +340,39 @@ def test_retention_changes_while_the_store_runs(life: Life) -> None:
     assert life.counters[MIN_PHY_OFFSET] >= FILE_SIZE
 
 
+def test_files_of_timers_that_wait_stay(life: Life) -> None:
+    """However old they are (RocketMQ deletes them)."""
+    due_ms = life.clock.now_ms() + 3_600_000
+    record = own_record(
+        0,
+        b"timer",
+        b"TIMER_OUT_MS\x01%d\x02REAL_TOPIC\x01T" % due_ms,
+        now_ms=life.clock.now_ms(),
+        store_host=HOST,
+        store_host_flag=0,
+    )
+    life.put(10, size=2000)
+    life.log.put(life.log.topic("rmq_sys_wheel_timer"), record)
+    life.log.commit()
+    life.put(10, size=2000)
+    wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)
+    life.wait_dispatched()
+    wait_until(lambda: life.counters[TIMER_COMMIT_QUEUE_OFFSET] == 1)
+    every_hour = ";".join(f"{hour:02d}" for hour in range(24))
+    rules = RetentionRules.of(replace(life.config, delete_when=every_hour, file_reserved_time=0))
+    clean = life.store.clean_commit_log
+    clean.use_rules(rules)
+    wait_until(lambda: life.counters[MIN_PHY_OFFSET] == FILE_SIZE)
+    assert life.store.clean_commit_log.run_once() == 0
+
+
 def test_a_wrong_file_size_stops_the_opening(tmp_path: Path) -> None:
     life = Life(tmp_path / "store").start()
     life.put(10, size=2000)
     life.wait_dispatched()
     life.stop()
-    first = life.config.commit_log_path / file_name(0)
-    first.write_bytes(first.read_bytes()[:-1])
+    for path in life.config.commit_log_path.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(WrongFileSizeError, match="mappedFileSizeCommitLog"):
         Life(tmp_path / "store").store.open()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.errors import WrongFileSizeError
+from store.errors import DiskFullError, WrongFileSizeError
 from store.index_file import INDEX_HEADER, IndexFile, index_file_size
 
 SLOTS, UNITS = 7, 40
@@ -85,6 +87,24 @@ def test_header_of_a_fresh_file(tmp_path: Path) -> None:
     assert file.header == (START, START, 9, 9, 0, 1)
     with pytest.raises(FileExistsError):
         create(path)
+
+
+@pytest.mark.parametrize("call", ["open", "ftruncate", "posix_fallocate", "fsync"])
+def test_a_file_that_finds_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Whichever call says so: dispatch waits for room instead of ending."""
+
+    def no_space(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "1"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, no_space)
+        with pytest.raises(DiskFullError, match="writing index file"):
+            create(path)
+    path.unlink(missing_ok=True)
+    assert create(path).unit_count == 1
 
 
 def select(file: IndexFile, key_hash: int, *, begin: int = 0, end: int = 1 << 60) -> list[int]:

@@ -35,12 +35,13 @@ class Desk:
         self.path = fences_path(self.log.directory)
         self.keeper = FenceKeeper(self.path, self.page)
         self.reader = CommitLogReader(self.log.directory, FILE_SIZE, self.page)
+        self.publisher = RecordingPublisher()
         self.queues = ConsumeQueueTable(
-            ConsumeQueueFiles(root / "consumequeue", 2_000, writable=True), RecordingPublisher()
+            ConsumeQueueFiles(root / "consumequeue", 2_000, writable=True), self.publisher
         )
         self.damage = LogDamage(self.keeper, self.queues, self.reader)
         self.repair = LogRepair(
-            self.log.directory, FILE_SIZE, self.keeper, self.queues, PropertyExtractor({})
+            self.log.directory, FILE_SIZE, self.damage, self.queues, PropertyExtractor({})
         )
         dispatch_range(self.reader, 0, self.log.end, PropertyExtractor({}), [self.queues.dispatch])
 
@@ -67,6 +68,8 @@ def test_a_fence_is_on_disk_and_readers_step_over_it(desk: Desk) -> None:
     (fence,) = load_fences(desk.path)
     assert (fence.start, fence.end, fence.reason) == (start, end, "damaged for a test")
     assert ("T", 0, 5) in fence.queues
+    # Pulls that have read the queue before read it again.
+    assert desk.publisher.renewals == [0]
 
 
 @pytest.mark.parametrize(("first", "behind"), [(3, 4), (0, 2), (5, 14)])
@@ -87,6 +90,48 @@ def test_bytes_of_a_replica_are_put_back(
     assert desk.reader.record_at(start) == desk.log.records[first][1]
     (kept,) = tmp_path.glob("commitlog-damaged-*")
     assert b"damage" in kept.read_bytes()
+
+
+def test_the_last_record_of_a_queue_comes_back_to_its_end(desk: Desk, tmp_path: Path) -> None:
+    """A start finds damage, nothing of this queue behind it, and records of other queues there:
+    the queue ends before the damage until that is repaired."""
+    before = desk.log.end
+    desk.log.append(b"first", queue_id=1)
+    start = desk.log.append(b"last", queue_id=1)
+    end = desk.log.append(b"of another queue", queue_id=2)
+    desk.page.counters[MAX_PHY_OFFSET] = desk.log.end
+    raw = desk.log.path(start).read_bytes()[start % FILE_SIZE : end % FILE_SIZE]
+    desk.damage.fence_off(start, end, "a test")
+    dispatched = [desk.queues.dispatch]
+    dispatch_range(desk.reader, before, desk.log.end, PropertyExtractor({}), dispatched)
+    queue = desk.queues.find("T", 1)
+    assert queue is not None
+    assert queue.max_offset == 1
+    source = tmp_path / "bytes"
+    source.write_bytes(raw)
+    desk.repair.put_back(start, end, source)
+    assert queue.max_offset == 2
+    assert int(queue.read_units(1, 1)["phy_offset"][0]) == start
+
+
+def test_a_place_that_another_message_got_meanwhile_stays_its(desk: Desk, tmp_path: Path) -> None:
+    before = desk.log.end
+    desk.log.append(b"first", queue_id=1)
+    start = desk.log.append(b"last", queue_id=1)
+    end = desk.log.append(b"of another queue", queue_id=2)
+    raw = desk.log.path(start).read_bytes()[start % FILE_SIZE : end % FILE_SIZE]
+    desk.log._queue_offsets["T", 1] = 1
+    later = desk.log.append(b"given the same offset", queue_id=1)
+    desk.page.counters[MAX_PHY_OFFSET] = desk.log.end
+    desk.damage.fence_off(start, end, "a test")
+    dispatched = [desk.queues.dispatch]
+    dispatch_range(desk.reader, before, desk.log.end, PropertyExtractor({}), dispatched)
+    source = tmp_path / "bytes"
+    source.write_bytes(raw)
+    desk.repair.put_back(start, end, source)
+    queue = desk.queues.find("T", 1)
+    assert queue is not None
+    assert [int(at) for at in queue.read_units(1, 5)["phy_offset"]] == [later]
 
 
 def test_what_is_no_whole_record_is_not_put_back(desk: Desk, tmp_path: Path) -> None:

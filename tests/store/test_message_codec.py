@@ -321,6 +321,7 @@ def test_batch_items_come_back(items: list[tuple[int, bytes, bytes]]) -> None:
     assert found == items
 
 
+@pytest.mark.fault(40)
 @pytest.mark.parametrize(
     "body",
     [

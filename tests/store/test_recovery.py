@@ -123,6 +123,7 @@ def test_abnormal_recovery_starts_by_the_checkpoint(
     assert result.max_phy_offset == log.end
 
 
+@pytest.mark.fault(24)
 def test_the_last_two_records_torn_at_every_byte(log: PlainLog) -> None:
     fill(log, 1)
     pristine = log.path(log.end).read_bytes()
@@ -256,6 +257,7 @@ def test_damage_at_the_end_of_what_was_flushed_is_fenced(log: PlainLog) -> None:
     assert result.max_phy_offset == offset
 
 
+@pytest.mark.fault(25)
 def test_a_stale_record_behind_the_tail_is_not_resurrected(log: PlainLog) -> None:
     """An older write at another place of the log left whole records in the file's bytes."""
     fill(log, 1)
@@ -268,6 +270,7 @@ def test_a_stale_record_behind_the_tail_is_not_resurrected(log: PlainLog) -> Non
         assert_ends_at(log, log.end)
 
 
+@pytest.mark.fault(25)
 def test_an_old_tail_is_not_resurrected(log: PlainLog) -> None:
     """A Java broker leaves the records that it cuts off, and writes over the first of them."""
     fill(log, 1)

@@ -305,6 +305,59 @@ def test_a_full_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert RunningFlag.DISK_FULL in said
 
 
+def test_room_that_is_made_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is refused by dispatch itself then, and nobody waits."""
+    log = MemoryCommitLog(FILE_SIZE)
+    places = fill(log, 3)
+    desk = Desk(log)
+    desk.service._flags = RunningFlags(lambda value, reason: None)
+    asked: list[str] = []
+    collect = desk.collector.dispatch
+
+    def dispatch(records: RecordArrays) -> None:
+        if not asked:
+            raise DiskFullError("no room for the unit")
+        collect(records)
+
+    def make_room(why: str) -> bool:
+        asked.append(why)
+        return True
+
+    monkeypatch.setattr(desk.service, "_dispatchers", (dispatch,))
+    monkeypatch.setattr(desk.service, "_make_room", make_room)
+    monkeypatch.setattr(desk.service, "wait_for_running", lambda _: pytest.fail("it waits"))
+    for _ in range(2):
+        desk.service.step()
+    assert asked == ["no room for the unit"]
+    assert desk.collector.phy_offsets == places
+    assert desk.service._flags.value == 0
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_stop_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, room: bool) -> None:
+    """It takes the room that there is; without any it leaves the rest to the next start."""
+    log = MemoryCommitLog(FILE_SIZE)
+    places = fill(log, 3)
+    desk = Desk(log)
+    full, collect = [True], desk.collector.dispatch
+
+    def dispatch(records: RecordArrays) -> None:
+        if full:
+            raise DiskFullError("no room")
+        collect(records)
+
+    def make_room(why: str) -> bool:
+        if room:
+            full.clear()
+        return room
+
+    monkeypatch.setattr(desk.service, "_dispatchers", (dispatch,))
+    monkeypatch.setattr(desk.service, "_make_room", make_room)
+    desk.service.finish()
+    assert desk.collector.phy_offsets == (places if room else [])
+    assert desk.service.behind_bytes == (0 if room else log.max_phy_offset)
+
+
 def test_dispatch_range_reports_and_refuses() -> None:
     log, places = damaged()
     collector = Collector()

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from pathlib import Path
 
 import pytest
 
+from store.errors import DiskFullError
 from store.store_checkpoint import StoreCheckpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store-G"
@@ -28,6 +31,16 @@ def test_fields_of_later_versions_are_kept(tmp_path: Path) -> None:
     found.index_msg_timestamp = 9
     found.flush()
     assert path.read_bytes() == struct.pack(">qqqqq", 1, 2, 9, 4, 5) + bytes(4056)
+
+
+def test_a_full_disk_is_no_reason_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    found = StoreCheckpoint.load(tmp_path / "checkpoint")
+    monkeypatch.setattr(os, "pwrite", no_space)
+    with pytest.raises(DiskFullError, match="checkpoint: No space left"):
+        found.flush()
 
 
 def test_a_new_checkpoint_is_4096_bytes(tmp_path: Path) -> None:

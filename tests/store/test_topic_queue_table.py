@@ -13,7 +13,7 @@ from store.commit_log_reader import CommitLogReader
 from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import RecordDamagedError
 from store.message_codec import SYS_FLAG_AT, decode_record
-from store.topic_queue_table import rebuild_topic_queue_table
+from store.topic_queue_table import claim_queue_offsets, rebuild_topic_queue_table
 from tests.support.manual_clock import ManualClock
 from tests.support.plain_log import FILE_SIZE, PlainLog
 from tests.support.shared_memory import fresh_page
@@ -121,3 +121,27 @@ def test_plain_log_numbers_as_expected(world: World) -> None:
     messages = [decode_record(raw, 0)[0] for _, raw in world.log.records]
     assert [m.queue_offset for m in messages] == [0, 0, 1, 1, 2]
     assert dataclasses.is_dataclass(messages[0])
+
+
+def test_records_that_come_back_keep_their_queue_offsets(world: World) -> None:
+    """Those at a queue's end are claimed; those that others have by now, or that belong to a queue
+    that was deleted since, change nothing."""
+    world.log.append(b"a", queue_id=0)
+    world.log.append(b"b", queue_id=0)
+    world.log.append(b"c", queue_id=1)
+    world.log._queue_offsets["T", 2] = 500
+    world.log.append(b"d", queue_id=2)
+    data = memoryview(b"".join(raw for _at, raw in world.log.records))
+    log, _ = World(world.log.directory.parent / "other").rebuild()
+    log.topic("T").next_offsets.update({0: 1, 1: 7, 2: 3})
+    claim_queue_offsets(log, data)
+    assert log.topic("T").next_offsets == {0: 2, 1: 7, 2: 3}
+
+
+def test_a_blank_between_records_is_stepped_over(world: World) -> None:
+    while world.log.end < FILE_SIZE:
+        world.log.append(b"x" * 300)
+    data = memoryview(world.log.path(0).read_bytes() + world.log.path(FILE_SIZE).read_bytes())
+    log, _ = World(world.log.directory.parent / "other").rebuild()
+    claim_queue_offsets(log, data[: world.log.end])
+    assert log.topic("T").next_offsets == {0: len(world.log.records)}

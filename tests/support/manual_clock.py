@@ -4,11 +4,12 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Both clocks move together through `advance`; only the wall clock jumps."""
+    """The clocks move together through `advance`; only the wall clock jumps."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, monotonic_ms: int = 0) -> None:
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms
+        self._slept_ms = 0
 
     def now_ms(self) -> int:
         return self._now_ms
@@ -18,6 +19,14 @@ class ManualClock:
 
     def monotonic_ns(self) -> int:
         return self._monotonic_ms * 1_000_000
+
+    def since_boot_ms(self) -> int:
+        return self._monotonic_ms + self._slept_ms
+
+    def sleep(self, delta_ms: int) -> None:
+        """The machine sleeps."""
+        self._now_ms += delta_ms
+        self._slept_ms += delta_ms
 
     def advance(self, delta_ms: int) -> None:
         """Time passes."""

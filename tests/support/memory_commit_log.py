@@ -96,6 +96,7 @@ class RecordingPublisher:
         self.offsets: dict[int, tuple[int, int]] = {}
         self.moves: list[int] = []
         self.resets: list[int] = []
+        self.renewals: list[int] = []
 
     def row(self, topic: str, queue_id: int) -> int:
         """Rows are numbered in order."""
@@ -108,6 +109,10 @@ class RecordingPublisher:
     def mark_moved(self, row: int) -> None:
         """Remember."""
         self.moves.append(row)
+
+    def renew(self, row: int) -> None:
+        """Remember."""
+        self.renewals.append(row)
 
     def reset(self, row: int) -> None:
         """Remember."""

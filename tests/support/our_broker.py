@@ -32,6 +32,7 @@ from store.message_codec import decode_message_id, decode_record
 from store.store_checker import check_store
 from tests.support.deadline import wait_until
 from tests.support.frame_decoder import FrameDecoder
+from tools.chaos.processes import children_of, is_running, stat_fields, titled_children
 
 HOME: Final = Path(__file__).parents[2]
 SMALL_FILES: Final = {
@@ -148,8 +149,8 @@ class OurBroker:
         if self.is_alive:
             os.kill(self.pid, signal.SIGSTOP)
         # Stopped, it starts no more children; those without a title yet count, too.
-        wait_until(lambda: _stat(self.pid)[:1] in ([], ["T"], ["Z"]))
-        pids = [*_children_of(self.pid), self.pid]
+        wait_until(lambda: stat_fields(self.pid)[:1] in ([], ["T"], ["Z"]))
+        pids = [*children_of(self.pid), self.pid]
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -174,12 +175,7 @@ class OurBroker:
 
     def children(self) -> dict[str, int]:
         """Name to pid of the children that have given themselves their title."""
-        found: dict[str, int] = {}
-        for pid in _children_of(self.pid):
-            title = _title(pid)
-            if title.startswith("mqbroker: "):
-                found[title.removeprefix("mqbroker: ").strip()] = pid
-        return found
+        return titled_children(self.pid)
 
     def child(self, name: str, *, other_than: int = 0, timeout_s: float = 10.0) -> int:
         """The pid of a living child; waits for it. other_than: the one that was killed."""
@@ -259,16 +255,6 @@ def _kill_the_living() -> None:
 
 # -- /proc -------------------------------------------------------------------------------------
 
-_THREADS: Final = 17
-"""Where _stat has the number of threads."""
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process exists and is no zombie: of one that was killed, the first thread may be
-    one while others still hold its files and locks."""
-    fields = _stat(pid)
-    return bool(fields) and (fields[0] not in "ZX" or int(fields[_THREADS]) > 1)
-
 
 def stands_still(pid: int) -> bool:
     """Whether every thread is stopped: on a busy machine that comes later than SIGSTOP."""
@@ -277,30 +263,6 @@ def stands_still(pid: int) -> bool:
         return {task.read_text().rpartition(")")[2].split()[0] for task in tasks} <= {"T"}
     except OSError:
         return False
-
-
-def _stat(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _children_of(parent: int) -> list[int]:
-    found: list[int] = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            fields = _stat(int(name))
-            if fields and int(fields[1]) == parent and fields[0] not in "ZX":
-                found.append(int(name))
-    return found
-
-
-def _title(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
 
 
 # -- the client --------------------------------------------------------------------------------
@@ -326,6 +288,25 @@ class Pulled:
     min_offset: int
     max_offset: int
     messages: list[Message]
+
+
+def pull_fields(
+    topic: str, queue_id: int, offset: int, *, count: int = 32, suspend_ms: int = 0
+) -> dict[str, str]:
+    """The header of a pull (11) of everything, as clients write it."""
+    return {
+        "consumerGroup": "faults",
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": str(offset),
+        "maxMsgNums": str(count),
+        "sysFlag": str(4 | (2 if suspend_ms else 0)),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": str(suspend_ms),
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
 
 
 class FrameClient:
@@ -419,19 +400,7 @@ class FrameClient:
         self, topic: str, queue_id: int, offset: int, *, count: int = 32, suspend_ms: int = 0
     ) -> int:
         """Code 11 without waiting; with suspend_ms the broker may hold it."""
-        fields = {
-            "consumerGroup": "faults",
-            "topic": topic,
-            "queueId": queue_id,
-            "queueOffset": offset,
-            "maxMsgNums": count,
-            "sysFlag": 4 | (2 if suspend_ms else 0),
-            "commitOffset": 0,
-            "suspendTimeoutMillis": suspend_ms,
-            "subscription": "*",
-            "subVersion": 0,
-            "expressionType": "TAG",
-        }
+        fields = pull_fields(topic, queue_id, offset, count=count, suspend_ms=suspend_ms)
         return self.post(11, fields)
 
     def take_pull(self, opaque: int, timeout_s: float | None = None) -> Pulled:

@@ -53,6 +53,8 @@ class Authority:
         for path, data in ((pair.certificate, _pem(certificate)), (pair.key, private)):
             part = path.with_suffix(".part")
             part.write_bytes(data)
+            # A broker names a key that other users may read.
+            part.chmod(0o600)
             part.replace(path)
         return pair
 

@@ -18,6 +18,7 @@ from remoting.body.client_connection import (
 )
 from remoting.body.consumer_running_info import ConsumerRunningInfo
 from remoting.body.ha_runtime_info import HARuntimeInfo
+from remoting.body.log_verification import LogVerification
 from remoting.body.message_queue import MessageQueue
 from remoting.body.query_queue import QueryConsumeQueueResponseBody
 from remoting.body.route import BrokerData, QueueData, TopicRouteData
@@ -82,6 +83,7 @@ RUNS: dict[str, list[str]] = {
     "skipAccumulatedMessage": ["-g", "G_group", "-t", "GTopic", "--yes"],
     "cloneGroupOffset": ["-s", "G_group", "-d", "g", "-t", "GTopic", "--yes"],
     "haStatus": ["-b", ADDRESS],
+    "verifyReplica": ["-c", "GoldenCluster"],
     "clusterList": ["-m"],
     "clusterRT": ["-a", "2", "-p", "true"],
     "checkMsgSendRT": ["-t", "GTopic", "-a", "2"],
@@ -127,6 +129,7 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         RequestCode.GET_CONSUMER_RUNNING_INFO: ConsumerRunningInfo(),
         RequestCode.GET_BROKER_CONSUME_STATS: ConsumeStatsList(),
         RequestCode.QUERY_CONSUME_QUEUE: QueryConsumeQueueResponseBody(),
+        RequestCode.VERIFY_LOG: LogVerification(),
         RequestCode.VIEW_BROKER_STATS_DATA: BrokerStatsData(),
         RequestCode.GET_BROKER_HA_STATUS: HARuntimeInfo(master=True),
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: GroupList(group_list=["G_group"]),

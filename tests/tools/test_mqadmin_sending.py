@@ -81,6 +81,26 @@ class TestSendMessage:
         cluster.answers[RequestCode.SEND_MESSAGE_V2] = lambda request: store(request, code)
         assert mqadmin.lines(*SEND)[1][2] == name
 
+    @pytest.mark.parametrize(
+        ("told", "shown"),
+        [({"durability": "MEMORY,FLUSHED"}, "MEMORY,FLUSHED"), ({}, "the broker does not say")],
+        ids=["ours", "java"],
+    )
+    def test_durability_is_asked_for_and_shown(
+        self, mqadmin: Bench, cluster: FakeCluster, told: dict[str, str], shown: str
+    ) -> None:
+        def answer(request: RemotingCommand) -> RemotingCommand:
+            response = store(request)
+            response.ext_fields.update(told)
+            return response
+
+        cluster.answers[RequestCode.SEND_MESSAGE_V2] = answer
+        heading, row = mqadmin.lines(*SEND, "--durability")
+        assert heading[-1] == "#Durability"
+        assert " ".join(row).endswith(shown)
+        assert sent(cluster)[0].ext_fields["reportDurability"] == "true"
+        assert mqadmin.run_json(*SEND, "--durability").get("durability") == told.get("durability")
+
     def test_a_refusal_is_an_error(self, mqadmin: Bench, cluster: FakeCluster) -> None:
         cluster.answers[RequestCode.SEND_MESSAGE_V2] = lambda request: request.response(
             14, "service not available"

@@ -148,3 +148,10 @@ def test_what_suffices(owned: Permission, needed: Permission, enough: bool) -> N
 
 def test_names_in_remarks() -> None:
     assert (shown("t"), shown("%RETRY%g")) == ("topic:t", "group:g")
+
+
+def test_a_pop_retry_topic_stands_for_its_topic() -> None:
+    fields = {"consumerGroup": "G", "topic": "%RETRY%G_T"}
+    needed = {"%RETRY%G": Permission.SUB, "T": Permission.SUB}
+    assert resources(RemotingCommand.request(200051, fields)) == needed
+    assert resources(RemotingCommand.request(200050, {**fields, "topic": "T"})) == needed

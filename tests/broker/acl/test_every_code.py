@@ -24,6 +24,8 @@ from remoting.request_code import RequestCode
 from remoting.signature import RequestSigner
 from tests.broker.broker_fakes import FakeClock, FakeConnection
 
+pytestmark = [pytest.mark.fault(44), pytest.mark.fault(45)]
+
 HERE, FAR, WHITE = "127.0.0.1:4711", "10.0.0.9:4711", "10.9.9.9:4711"
 SETTING: Final = BrokerConfig().admin_allowed_addresses
 FIELDS: Final = {
@@ -42,6 +44,8 @@ BODIES: Final = {
     },
     41: {"consumerGroup": "G", "clientId": "c", "mqSet": []},
     42: {"consumerGroup": "G", "clientId": "c", "mqSet": []},
+    200151: {"brokerName": "b", "acks": [{"c": "G", "t": "T", "r": "0"}]},
+    400: {"clientId": "c", "consumerGroup": "G", "topic": "T"},
     46: {"clientId": "c", "group": "G", "subscriptionData": {"topic": "T", "subString": "*"}},
 }
 ACCOUNTS: Final = {

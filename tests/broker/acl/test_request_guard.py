@@ -24,7 +24,29 @@ from tests.broker.broker_fakes import FakeClock, FakeConnection
 DEFAULT = BrokerConfig().admin_allowed_addresses
 HERE, ALSO_HERE, FAR = "127.0.0.1:4711", "::1:4711", "10.0.0.9:4711"
 OPERATORS_CODES = {
-    *(17, 18, 25, 50, 51, 53, 200, 207, 215, 222, 225, 306, 309, 314, 316, 323, 329, 28907)
+    *(
+        17,
+        18,
+        25,
+        50,
+        51,
+        53,
+        200,
+        207,
+        215,
+        222,
+        225,
+        306,
+        309,
+        314,
+        316,
+        323,
+        329,
+        353,
+        401,
+        28907,
+        28910,
+    )
 }
 
 
@@ -58,7 +80,7 @@ def test_without_acl_operators_come_from_allowed_addresses_only() -> None:
 
 
 def test_without_acl_slaves_and_readers_come_from_anywhere() -> None:
-    reading = (21, 43, 45, 201, 26, 28, 52, 202, 208, 906, 907, 28906)
+    reading = (21, 43, 45, 201, 26, 28, 52, 202, 208, 906, 907, 28906, 28911)
     assert [code for code in reading if refusal(guard(), code, FAR)] == []
 
 

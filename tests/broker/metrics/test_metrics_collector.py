@@ -23,7 +23,9 @@ from ha.control_slots import HA_REFUSALS, REPLICA_COUNT, REPLICATED_OFFSET
 from ha.refusals import RefusalReason
 from ipc.metric_slots import OVERFLOW, SERIES_CAPPED
 from store.control_slots import (
+    DIFFERING_CHUNKS,
     DISPATCHED_OFFSET,
+    EMERGENCY_BYTES,
     FENCE_COUNT,
     FENCED_BYTES,
     FLUSHED_OFFSET,
@@ -33,6 +35,7 @@ from store.control_slots import (
     QUEUE_UNITS_REBUILT,
     QUEUES_REBUILDING,
     RUNNING_FLAGS,
+    SCRUB_PASS_ENDED_MS,
     STORE_STATE,
     StoreState,
 )
@@ -79,6 +82,11 @@ def test_damage(world: MetricsWorld) -> None:
     world.page.counters[FENCE_COUNT] = 2
     world.page.counters[FENCED_BYTES] = 700
     assert world.samples()["rocketmq_store_fenced_ranges"] == {(): 2}
+    assert "rocketmq_store_scrub_pass_end_timestamp_seconds" not in world.samples()
+    world.page.counters[SCRUB_PASS_ENDED_MS] = 1_500
+    world.page.counters[DIFFERING_CHUNKS] = 3
+    assert world.samples()["rocketmq_store_scrub_pass_end_timestamp_seconds"] == {(): 1.5}
+    assert world.samples()["rocketmq_store_differing_chunks"] == {(): 3}
     assert world.samples()["rocketmq_store_fenced_bytes"] == {(): 700}
     assert world.collector.damage().startswith("2 damaged ranges of the commit log (700 bytes)")
 
@@ -87,6 +95,18 @@ def test_damage(world: MetricsWorld) -> None:
 def test_writable(world: MetricsWorld, flags: int, writable: int) -> None:
     world.page.counters[RUNNING_FLAGS] = flags
     assert world.samples()["rocketmq_store_writable"] == {(): writable}
+
+
+@pytest.mark.parametrize(("flags", "full"), [(0, 0), (1, 0), (16, 1), (17, 1)])
+def test_a_full_disk(world: MetricsWorld, flags: int, full: int) -> None:
+    world.page.counters[RUNNING_FLAGS] = flags
+    world.page.counters[EMERGENCY_BYTES] = 4096
+    samples = world.samples()
+    assert samples["rocketmq_store_disk_full"] == {(): full}
+    assert samples["rocketmq_store_emergency_space_bytes"] == {(): 4096}
+    used = samples["rocketmq_store_disk_used_ratio"]
+    assert all(0 < ratio <= 1 for ratio in used.values())
+    assert used.keys() >= {("store",)}
 
 
 def test_queues_that_are_rebuilt(world: MetricsWorld) -> None:
@@ -214,6 +234,7 @@ def test_every_metric_of_the_table_can_be_shown(world: MetricsWorld) -> None:
         world.set(metric, 1, *labels)
     world.page.counters[SLAVE_SYNC_SUCCESS] = 1
     world.page.counters[MAX_PHY_OFFSET] = 1
+    world.page.counters[SCRUB_PASS_ENDED_MS] = 1
     world.collector.watch_dump(SimpleNamespace(lines=5, failures=2))
     found = families_of(world.text(OPENMETRICS), is_openmetrics=True)
     shown = {f.name + "_total" * (f.type == "counter"): (f.type, f.documentation) for f in found}
@@ -252,6 +273,7 @@ NASTY = [
 
 
 @FORMATS
+@pytest.mark.fault(46)
 @pytest.mark.parametrize("label", NASTY)
 def test_label_values_are_escaped(world: MetricsWorld, accept: str, label: str) -> None:
     world.set(table.CONSUMER_LAG_MESSAGES, 3, label, "plain", "false", "false")
@@ -358,6 +380,7 @@ def test_the_name_of_the_cap(world: MetricsWorld) -> None:
     assert table.SERIES_CAPPED.name == SERIES_CAPPED
 
 
+@pytest.mark.fault(46)
 def test_a_hundred_thousand_hostile_groups(tmp_path: Path) -> None:
     world = MetricsWorld(tmp_path)
     metric = table.MESSAGES_OUT

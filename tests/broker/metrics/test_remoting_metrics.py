@@ -37,6 +37,12 @@ def world() -> World:
     return World()
 
 
+def test_connections_that_are_not_accepted_are_counted(world: World) -> None:
+    assert world.series(table.FAILED_ACCEPTS) == {(): [0]}
+    world.metrics.accept_failed()
+    assert world.series(table.FAILED_ACCEPTS) == {(): [1]}
+
+
 def test_waits_are_counted_by_result_and_time(world: World) -> None:
     """2 x 150 us and 1 x 3 s (the disk took 4) acknowledged, one not in time, one without
     replicas."""

@@ -122,6 +122,7 @@ def test_the_request_is_javas(tmp_path: Path) -> None:
     mine, theirs = json_of(ours.body), json_of(java.body)
     assert mine["filterServerList"] == theirs["filterServerList"] == []
     table = "topicConfigSerializeWrapper"
+    del mine[table]["topicConfigTable"]["rmq_sys_REVIVE_LOG_GoldenCluster"]  # 5.x's
     assert mine[table]["topicConfigTable"] == theirs[table]["topicConfigTable"]
 
 

@@ -13,6 +13,31 @@ from remoting.response_code import ResponseCode
 from tests.broker.broker_fakes import CONFIG, assert_same_answer, golden, json_of, request_of
 from tests.broker.processor_world import World
 
+JAVAS_RETRIES_MS = [
+    *(1000, 5000, 10000, 30000, 60000, 120000, 180000, 240000, 300000, 360000, 420000, 480000),
+    *(540000, 600000, 1200000, 1800000, 3600000, 7200000),
+]
+"""CustomizedRetryPolicy."""
+_REST = (
+    b'"groupSysFlag":0,"notifyConsumerIdsChangedEnable":true,"retryMaxTimes":16,"retryQueueNums":1,'
+)
+_BEGIN = (
+    b'{"attributes":{},"brokerId":0,"consumeBroadcastEnable":false,"consumeEnable":true,'
+    b'"consumeFromMinEnable":false,"consumeMessageOrderly":true,"consumeTimeoutMinute":15,'
+)
+_END = b'"whichBrokerWhenConsumeSlowly":1}'
+GROUPS_OF_5_X = [
+    _BEGIN + b'"groupName":"GFifo","groupRetryPolicy":{"type":"CUSTOMIZED"},' + _REST + _END,
+    _BEGIN
+    + b'"groupName":"g","groupRetryPolicy":{"customizedRetryPolicy":{"next":[1000,7]},'
+    + b'"exponentialRetryPolicy":{"initial":5000,"max":7200000,"multiplier":2},'
+    + b'"type":"EXPONENTIAL"},'
+    + _REST
+    + b'"subscriptionDataSet":[{"expression":"a > 1","expressionType":"SQL92","topic":"t",'
+    + b'"version":5}],'
+    + _END,
+]
+
 
 def test_an_update_of_java(tmp_path: Path) -> None:
     world = World(tmp_path)
@@ -46,6 +71,65 @@ def test_a_list_of_groups_that_cannot_be_saved_says_so(
     assert answer.code == ResponseCode.SYSTEM_ERROR
     remark = "the change of groups g, h is in effect but could not be saved"
     assert (answer.remark or "").startswith(remark)
+
+
+@pytest.mark.parametrize("group", GROUPS_OF_5_X)
+def test_what_5_x_says_of_a_group_is_kept_to_the_byte(tmp_path: Path, group: bytes) -> None:
+    """As a 5.3.3 mqadmin wrote the first (golden 200 and 352), a client of 5.3.3 the others."""
+    world = World(tmp_path)
+    assert world.ask(world.admin_group(), RemotingCommand.request(200, body=group)).code == 0
+    name = json_of(group)["groupName"]
+    assert world.ask(world.admin_group(), request_of(352, group=name)).body == group
+    table = world.ask(world.admin_group(), RemotingCommand.request(201)).body
+    assert group in table
+    stored = json_of((tmp_path / "subscriptionGroup.json").read_bytes())
+    assert stored["subscriptionGroupTable"][name] == json_of(group)
+    several = (
+        b'{"groupConfigList":[' + group.replace(b'"retryMaxTimes":', b'"retryMaxTimes":1') + b"]}"
+    )
+    assert world.ask(world.admin_group(), RemotingCommand.request(225, body=several)).code == 0
+    assert world.ask(world.admin_group(), request_of(352, group=name)).body in several
+
+
+def test_a_retry_policy_that_says_little_gets_javas_numbers(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    little = (
+        b'{"groupName":"g","groupRetryPolicy":{"type":"EXPONENTIAL",'
+        b'"customizedRetryPolicy":{},"exponentialRetryPolicy":{"initial":1}}}'
+    )
+    world.ask(world.admin_group(), RemotingCommand.request(200, body=little))
+    policy = json_of(world.ask(world.admin_group(), request_of(352, group="g")).body)
+    assert policy["groupRetryPolicy"] == {
+        "customizedRetryPolicy": {"next": JAVAS_RETRIES_MS},
+        "exponentialRetryPolicy": {"initial": 1, "max": 7200000, "multiplier": 2},
+        "type": "EXPONENTIAL",
+    }
+
+
+def test_attributes_of_a_group_are_refused_as_by_5_x(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    one = b'{"groupName":"g","attributes":{"+a":"b"}}'
+    list_ = b'{"groupConfigList":[{"groupName":"f"},' + one + b"]}"
+    for code, body in ((200, one), (225, list_)):
+        answer = world.ask(world.admin_group(), RemotingCommand.request(code, body=body))
+        assert (answer.code, answer.remark) == (1, "unsupported key: a")
+    assert (world.groups.find("f"), world.groups.find("g")) == (None, None)
+
+
+def test_a_group_is_forbidden_a_topic(tmp_path: Path) -> None:
+    """The answers of UPDATE_AND_GET_GROUP_FORBIDDEN: a readable that is not sent only asks."""
+    world = World(tmp_path)
+
+    def ask(**fields: str) -> tuple[int, str | None, bytes]:
+        answer = world.ask(world.admin_group(), request_of(353, group="g", topic="t", **fields))
+        return answer.code, answer.remark, answer.body
+
+    yes = (0, "", b'{"group":"g","readable":true,"topic":"t"}')
+    no = (0, "", b'{"group":"g","readable":false,"topic":"t"}')
+    assert [ask(), ask(readable="false"), ask(), ask(readable="true")] == [yes, no, no, yes]
+    world.is_slave = True
+    assert ask() == yes
+    assert ask(readable="false")[0] == 1
 
 
 def test_the_table_of_java(tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ def test_every_runtime_key_of_java(tmp_path: Path, number: int) -> None:
     assert_same_head(ours, java)
     theirs = set(json_of(java.body)["table"])
     mine = set(json_of(ours.body)["table"])
-    assert mine - theirs == {"getTransferredTps", "brokerActive", "haProtocol"}
+    timers = {key for key in mine if key.startswith("timer")}  # 5.x's
+    assert len(timers) == 5
+    assert mine - theirs - timers == {"getTransferredTps", "brokerActive", "haProtocol"}
     assert theirs <= mine
 
 

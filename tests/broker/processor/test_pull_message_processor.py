@@ -14,6 +14,7 @@ from broker.longpolling.hold_quota import MAX_PULLS_OF_A_QUEUE
 from ipc.queue_table import RING_SIZE, QueueTableWriter
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.headers.pull_message import ForbiddenType
 from remoting.remoting_command import ONEWAY_FLAG, RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
@@ -192,14 +193,20 @@ def test_the_fast_path_is_really_taken(world: HotPathWorld, client: Client) -> N
 # -- checks --------------------------------------------------------------------------------------
 
 
-def refused(answer: RemotingCommand, code: int, words: str) -> None:
+def refused(
+    answer: RemotingCommand, code: int, words: str, forbidden: ForbiddenType | None = None
+) -> None:
     assert answer.code == code
     assert words in (answer.remark or "")
+    why = {} if forbidden is None else {"forbiddenType": str(int(forbidden))}
+    assert (answer.ext_fields or {}) == why
 
 
 def test_check_1_a_broker_that_may_not_be_read(tmp_path: Path, ask: Any) -> None:
     world = make_world(tmp_path, pull={"readable": False})
-    refused(ask(world.client(), topic="unknown"), 16, "pulling message is forbidden")
+    refused(
+        ask(world.client(), topic="unknown"), 16, "pulling message is forbidden", ForbiddenType(1)
+    )
 
 
 def test_check_2_an_unknown_group(tmp_path: Path, ask: Any) -> None:
@@ -213,13 +220,20 @@ def test_check_3_a_group_that_may_not_consume(
     world: HotPathWorld, client: Client, ask: Any
 ) -> None:
     world.groups.update(SubscriptionGroupConfig(group_name="G", consume_enable=False))
-    refused(ask(client, topic="unknown"), 16, "subscription group no permission, G")
+    refused(
+        ask(client, topic="unknown"), 16, "subscription group no permission, G", ForbiddenType(2)
+    )
 
 
 def test_check_4_to_6_the_topic(world: HotPathWorld, client: Client, ask: Any) -> None:
     refused(ask(client, topic="unknown", queueId=9), 17, "topic[unknown] not exist")
     world.topic("Closed", perm=2)
-    refused(ask(client, topic="Closed", queueId=9), 16, "topic[Closed] pulling message")
+    refused(
+        ask(client, topic="Closed", queueId=9),
+        16,
+        "topic[Closed] pulling message",
+        ForbiddenType(3),
+    )
     world.topic("Wide", read_queue_nums=2, write_queue_nums=8)
     for queue_id in (2, -1, 10**9):
         refused(ask(client, topic="Wide", queueId=queue_id), 1, f"queueId[{queue_id}] is illegal")
@@ -252,8 +266,14 @@ def test_check_7_the_heartbeats_subscription(world: HotPathWorld, client: Client
     consumers.broadcasting.add("G")
     assert ask(client, sysFlag=0).code == FOUND
     world.groups.update(SubscriptionGroupConfig(group_name="G", consume_broadcast_enable=False))
-    refused(ask(client, sysFlag=0), 16, "can not consume by broadcast way")
+    refused(ask(client, sysFlag=0), 16, "can not consume by broadcast way", ForbiddenType(4))
+    world.groups.update_readable("G", "T", False)
+    refused(ask(client, sysFlag=0), 16, "can not consume by broadcast way", ForbiddenType(4))
     consumers.broadcasting.clear()
+    words = "the consumer group[G] is forbidden for topic[T]"
+    refused(ask(client, sysFlag=0, subVersion=8), 16, words, ForbiddenType(5))
+    assert ask(client).code == FOUND, "5.3.3 does not look where the pull brings its expression"
+    world.groups.update_readable("G", "T", True)
     consumers.subscriptions["G", "T"] = replace(sub, expression_type="SQL92")
     refused(ask(client, sysFlag=0), 27, "group G has no filter for topic T: its expression")
 
@@ -695,6 +715,46 @@ def test_messages_that_do_not_match_keep_it_waiting(world: HotPathWorld, client:
     (answer,) = client.answers()
     assert numbers(answer) == (FOUND, "FOUND", 7, 0, 7)
     assert answer.body == world.raw_records()[-1]
+
+
+def test_pulls_that_want_none_of_what_came_share_one_look(
+    world: HotPathWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(world, 3, tag="A")
+    clients = [world.client() for _ in range(30)]
+    for number, client in enumerate(clients):
+        client.send(pull_request(sysFlag=6, queueOffset=3, subscription=f"B{number}"))
+    world.turn()
+    reads: list[int] = []
+    read = world.unit_reader.read_units
+
+    def counted(topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        reads.append(queue_offset)
+        return read(topic, queue_id, queue_offset, count)
+
+    monkeypatch.setattr(world.unit_reader, "read_units", counted)
+    fill(world, 2, tag="A")
+    world.turn()
+    assert [client.answers() for client in clients] == [[]] * 30
+    assert reads == [3]
+    fill(world, 1, tag="B7")
+    world.turn()
+    answered = {number: client.answers() for number, client in enumerate(clients)}
+    assert numbers(answered.pop(7)[0]) == (FOUND, "FOUND", 6, 0, 6)
+    assert not any(answered.values())
+    # Once for all, and once more for the one that gets something.
+    assert reads == [3, 5, 5]
+
+
+def test_tags_behind_a_wrong_unit_are_not_believed(world: HotPathWorld, client: Client) -> None:
+    client.send(pull_request(sysFlag=6, subscription="B"))
+    fill(world, 3, tag="A")
+    flip(world, 1, 0)
+    world.turn()
+    (answer,) = client.answers()
+    # What unit 1 says is far behind what unit 2 says: one of them is wrong.
+    assert numbers(answer)[2:] == (2, 0, 3)
+    assert world.damaged[0] == ("T", 0, 2)
 
 
 @pytest.mark.parametrize(("long_polling", "wait_ms"), [(True, 15_000), (False, 1_000)])

@@ -71,6 +71,7 @@ class Replies:
         self.processor = ReplyMessageProcessor(
             ReplyParts(
                 commit_log=self.world.log,
+                timers=self.world.timers,
                 append_queue=self.world.append_queue,
                 waiters=self.world.waiters,
                 topics=self.world.topics,

@@ -173,6 +173,23 @@ def test_a_time_beyond_the_level_is_due_now(delays: Delays) -> None:
     assert len(delays.delivered()) == 1
 
 
+@pytest.mark.parametrize("hours", [1, -1, 24])
+def test_a_clock_that_is_set_changes_no_delay(delays: Delays, hours: int) -> None:
+    delays.send(2, b"before")
+    delays.step(2_000)
+    delays.world.clock.now += hours * 3_600_000
+    delays.step()
+    delays.send(2, b"after")
+    delays.step(2_900)
+    assert delays.delivered() == []
+    delays.step(100)
+    assert [m.body for m in delays.delivered()] == [b"before"]
+    delays.step(1_900)
+    assert len(delays.delivered()) == 1
+    delays.step(100)
+    assert [m.body for m in delays.delivered()] == [b"before", b"after"]
+
+
 def test_progress_waits_for_the_disk(delays: Delays) -> None:
     delays.send(1)
     delays.step()

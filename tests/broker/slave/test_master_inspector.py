@@ -309,9 +309,20 @@ def test_a_fixed_address_wins_and_needs_no_answer(tmp_path: Path) -> None:
     assert (result.verdict, result.ha_address) == (Verdict.GO, "10.0.0.9:1")
     assert "not compared" in result.text
     desk.inspector.set_master(None, None)
+    desk.clock.advance(2_999)
+    assert desk.inspect("10.0.0.9:1").verdict is Verdict.WAIT
+    desk.clock.advance(1)
     result = desk.inspect("10.0.0.9:1")
     assert (result.verdict, result.start_offset) == (Verdict.GO, desk.pair.own_max)
     assert "not compared" in result.text
+
+
+def test_who_has_just_started_hears_from_the_name_servers_first(tmp_path: Path) -> None:
+    """A link to a master that nobody was asked about has no checksums (mqchaos, seed 4036)."""
+    desk = Desk(ReplicaPair(tmp_path, common=3))
+    desk.inspector.set_master(None, None)
+    result = desk.inspect(HA)
+    assert (result.verdict, "no master is registered" in result.text) == (Verdict.WAIT, True)
 
 
 def test_an_empty_slave_waits_a_while_for_a_fixed_master(tmp_path: Path) -> None:

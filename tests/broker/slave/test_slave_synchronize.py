@@ -293,7 +293,10 @@ def test_the_answers_of_a_java_master(world: World) -> None:
         "delayOffset.json",
         "subscriptionGroup.json",
     ):
-        assert world.saved(name) == json_of((GOLDEN_CONFIG / name).read_bytes())
+        saved = world.saved(name)
+        if name == "topics.json":
+            del saved["topicConfigTable"]["rmq_sys_REVIVE_LOG_GoldenCluster"]  # 5.x's, built in
+        assert saved == json_of((GOLDEN_CONFIG / name).read_bytes())
 
 
 def test_attributes_of_5_x_are_copied_verbatim(world: World) -> None:

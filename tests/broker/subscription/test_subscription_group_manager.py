@@ -131,6 +131,46 @@ def test_the_forbidden_table_comes_from_the_master(tmp_path: Path) -> None:
     assert slave.wrapper() == wrapper
 
 
+def test_a_group_may_be_forbidden_a_topic(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    assert manager.is_readable("g", "t")
+    assert manager.update_readable("g", "t", False)
+    assert manager.update_readable("g", "u", False)
+    assert manager.update_readable("h", "t", False)
+    assert [manager.is_readable(*at) for at in (("g", "t"), ("g", "v"), ("i", "t"))] == [
+        *(False, True, True)
+    ]
+    saved = json_of((tmp_path / "subscriptionGroup.json").read_bytes())
+    assert saved["forbiddenTable"] == {"g": {"t": 4, "u": 4}, "h": {"t": 4}}, "Java's bit"
+    version = manager.data_version.counter
+    assert manager.update_readable("g", "t", True)
+    assert manager.update_readable("h", "t", True)
+    assert manager.data_version.counter == version + 2
+    again = manager_of(tmp_path)
+    assert again.wrapper().forbidden_table == {"g": {"u": 4}}, "u stays forbidden"
+    assert (again.is_readable("g", "t"), again.is_readable("g", "u")) == (True, False)
+
+
+def test_other_bits_of_the_forbidden_table_stay(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    manager.replace_all(replace(manager.wrapper(), forbidden_table={"g": {"t": 3, "n": -1}}))
+    assert manager.is_readable("g", "t")
+    assert manager.is_readable("g", "n"), "Java takes a negative number as 0"
+    manager.update_readable("g", "t", False)
+    assert manager.wrapper().forbidden_table == {"g": {"t": 7, "n": -1}}
+    manager.update_readable("g", "t", True)
+    assert manager.wrapper().forbidden_table == {"g": {"t": 3, "n": -1}}
+
+
+def test_a_deleted_group_is_forbidden_nothing(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    manager.find_or_create("g")
+    manager.update_readable("g", "t", False)
+    manager.update_readable("h", "t", False)
+    manager.delete("g")
+    assert manager.wrapper().forbidden_table == {"h": {"t": 4}}
+
+
 @pytest.mark.parametrize(
     "text", ["{}", '{"subscriptionGroupTable":null}', '{"subscriptionGroupTable":{"a":{}}}']
 )

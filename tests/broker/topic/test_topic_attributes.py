@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.topic.topic_attributes import altered, parse_changes, unsupported
+from broker.topic.topic_attributes import (
+    altered,
+    altered_of_group,
+    check_message_type,
+    parse_changes,
+    unsupported,
+)
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 from tests.remoting.golden_frames import GOLDEN
@@ -40,7 +46,7 @@ def test_the_rules_of_java(current: Attributes, change: str, result: str) -> Non
     before = None if current is None else dict(current)
     if not result.startswith("!"):
         changes = parse_changes(change)
-        if set(changes.values()) & {"COMPACTION", "BatchCQ", "MIXED"}:
+        if set(changes.values()) & {"COMPACTION", "BatchCQ"}:
             with pytest.raises(RequestError, match="is not supported by this broker"):
                 altered(current, changes)
         else:
@@ -74,3 +80,32 @@ def test_what_another_broker_does_and_this_one_does_not() -> None:
 def test_a_change_of_what_is_named_twice() -> None:
     with pytest.raises(RequestError, match="alter duplication key"):
         altered({"message.type": "NORMAL"}, parse_changes(TWICE_WRONG))
+
+
+def test_a_topic_of_mixed_messages_is_enabled_by_a_setting() -> None:
+    mixed = parse_changes("+message.type=MIXED")
+    check_message_type(mixed, enable_mixed=True)
+    check_message_type({"+message.type": "FIFO", "-reserve.time": ""}, enable_mixed=False)
+    check_message_type(None, enable_mixed=False)
+    with pytest.raises(RequestError, match=r"^INVALID_PARAMETER: MIXED message type is not"):
+        check_message_type(mixed, enable_mixed=False)
+
+
+@pytest.mark.parametrize(
+    ("current", "change", "words"),
+    [
+        (None, {"+a": "b"}, "unsupported key: a"),
+        (None, {"a": "b"}, "kv string format wrong."),
+        (None, {"ab": "b"}, "only add attribute is supported while creating topic. key: b"),
+        ({}, {"-a": ""}, "attempt to delete a nonexistent key: a"),
+        ({}, {"ab": ""}, "wrong format key: b"),
+        ({}, {"+message.type": "FIFO"}, "unsupported key: message.type"),
+    ],
+)
+def test_no_attribute_of_groups_is_defined(
+    current: Attributes, change: dict[str, str], words: str
+) -> None:
+    """The words of SubscriptionGroupAttributes and AttributeUtil."""
+    with pytest.raises(RequestError) as refused:
+        altered_of_group(current, change)
+    assert (refused.value.code, refused.value.remark) == (ResponseCode.SYSTEM_ERROR, words)

@@ -432,12 +432,23 @@ def test_a_half_that_ends_before_its_copy_is_stored_gets_none(world: Transaction
     assert world.progress() == (1, 1)
 
 
+def test_a_clock_that_jumps_a_month_gives_no_half_up(world: TransactionWorld) -> None:
+    world.prepare()
+    world.hot.clock.now += 30 * 24 * HOUR_MS
+    world.round()
+    assert len(world.messages(TRANS_CHECK_MAX_TIME_TOPIC)) == 0
+    world.hot.clock.now -= 30 * 24 * HOUR_MS
+    world.hot.clock.advance(RESERVED_HOURS * HOUR_MS + 1)
+    world.round()
+    assert len(world.messages(TRANS_CHECK_MAX_TIME_TOPIC)) == 1
+
+
 def test_a_round_has_a_minute(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = world.connect()
     for _ in range(65):
         world.prepare()
     world.hot.clock.advance(60_000)
-    times = iter([0, 60_000, 60_001])
+    times = iter([0, 0, 60_000, 60_001])
     monkeypatch.setattr(world.hot.clock, "monotonic_ms", lambda: next(times))
     world.service.check()
     assert len(asked(producer)) == 64

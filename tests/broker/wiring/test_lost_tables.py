@@ -99,13 +99,45 @@ def test_a_first_start_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+def with_tables(root: Path) -> BrokerTables:
+    config = root / "config"
+    config.mkdir()
+    (config / "topics.json").write_text(
+        '{"topicConfigTable":{"orders":{"topicName":"orders","readQueueNums":2,'
+        '"writeQueueNums":2,"perm":4}},"dataVersion":{"counter":7,"timestamp":1}}'
+    )
+    (config / "subscriptionGroup.json").write_text('{"subscriptionGroupTable":{}}')
+    return tables(root)
+
+
 def test_tables_that_were_found_stay_as_they_are(tmp_path: Path) -> None:
     directory = queues(tmp_path)
-    config = tmp_path / "config"
-    config.mkdir()
-    (config / "topics.json").write_text('{"topicConfigTable":{}}')
-    (config / "subscriptionGroup.json").write_text('{"subscriptionGroupTable":{}}')
-    found = tables(tmp_path)
+    found = with_tables(tmp_path)
+    version = found.topics.data_version
     found.restore_lost(directory)
-    assert found.topics.find("orders") is None
+    assert found.topics.find("odd name") is None
+    assert found.topics.data_version == version
     assert found.groups.find("g") is None
+
+
+def test_a_master_puts_back_the_topics_that_its_table_lacks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A promoted slave has messages of topics that it had not copied yet."""
+    found = with_tables(tmp_path)
+    for _ in range(2):
+        found.restore_lacking(QUEUES)
+        version = found.topics.data_version
+        assert version.counter == 8
+    for topic, count in {"%RETRY%g": 1, "%DLQ%dead": 1, "odd name": 2}.items():
+        config = found.topics.find(topic)
+        assert config is not None
+        assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (count, count, 6)
+    orders = found.topics.find("orders")
+    assert orders is not None
+    assert (orders.read_queue_nums, orders.perm) == (2, 4)
+    assert found.topics.find("RMQ_SYS_TRANS_OP_HALF_TOPIC") is None
+    assert found.groups.find("g") is None
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+    assert "topics.json: lacks topics that the store has messages of: put back 3 topics" in said
+    assert "%DLQ%dead (1)" in said

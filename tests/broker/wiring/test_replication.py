@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.out.broker_outer_api import BrokerIdentity
+from broker.out.broker_outer_api import BrokerIdentity, TimerCheckPointAnswer
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SyncKind
 from broker.wiring.process_resources import ProcessResources
@@ -69,13 +69,24 @@ class World:
                 ha_server_addr="10.0.0.2:10912",
             ),
             self.client,  # type: ignore[arg-type]
-            SimpleNamespace(get_broker_cluster_info=list),  # type: ignore[arg-type]
+            SimpleNamespace(  # type: ignore[arg-type]
+                get_broker_cluster_info=list,
+                get_table=lambda *_: None,
+                get_timer_check_point=lambda *_: TimerCheckPointAnswer(bytes(56), 0),
+            ),
             SimpleNamespace(  # type: ignore[arg-type]
                 table=SimpleNamespace(),
                 access=SimpleNamespace(delete_topic_queues=None),
                 commands=None,
+                claim_queue_offsets=None,
             ),
-            SimpleNamespace(topics=None, groups=None, offsets=None, schedule_offsets=None),  # type: ignore[arg-type]
+            SimpleNamespace(  # type: ignore[arg-type]
+                topics=None,
+                groups=None,
+                offsets=None,
+                schedule_offsets=None,
+                request_modes=None,
+            ),
             None,
             on_failure=lambda _service, _error: None,
         )

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker.metrics.broker_stats_manager import BrokerStats
+from broker.metrics.runtime_info import TimerInfo, runtime_table
 from broker.metrics.store_stats_service import StoreStatsService
 from broker.settings.memory_limit import memory_limit_bytes
 from broker.settings.startup_options import StartupOptions
@@ -47,6 +49,7 @@ class World:
             pool=lambda name: self.pools.get(name),
             waiting_sends=lambda: 17,
             append_queue=line,
+            timers=lambda: TimerInfo(read_behind_ms=3_999, offset_behind=2, waiting=1),
         )
 
 
@@ -64,6 +67,17 @@ def test_values_of_the_page(world: World) -> None:
     assert (info.dispatch_behind_bytes, info.remain_flush_bytes) == (200, 300)
     assert info.earliest_message_timestamp_ms == 1100
     assert info.now_ms == world.clock.now_ms()
+
+
+def test_timers_are_shown_as_java_shows_them(world: World) -> None:
+    table = runtime_table(world.source.runtime_info(), BrokerStats(lambda: 0, lambda: 0))
+    assert {key: value for key, value in table.items() if key.startswith("timer")} == {
+        "timerReadBehind": "3",
+        "timerOffsetBehind": "2",
+        "timerCongestNum": "1",
+        "timerEnqueueTps": "0.0",
+        "timerDequeueTps": "0.0",
+    }
 
 
 def test_the_earliest_message_of_an_empty_log_is_of_now(world: World) -> None:

@@ -56,6 +56,7 @@ def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessa
         hot.waiters,
         hot.stats,
         everybody,
+        hot.timers,
         on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
     )
 

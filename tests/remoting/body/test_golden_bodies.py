@@ -11,15 +11,18 @@ import pytest
 from remoting.body import route
 from remoting.body.json_bean import JsonBean
 from tests.remoting.golden_bodies import BODIES, JAVA_BODIES, JAVA_CLASSES, JSON_FRAMES
-from tests.remoting.golden_frames import GoldenFrame, as_parameters
+from tests.remoting.golden_frames import GoldenFrame, check_every_frame
 
 
 def test_no_golden_json_body_is_left_out() -> None:
     assert {(golden.code, golden.side) for golden in JSON_FRAMES} == BODIES.keys()
 
 
-@pytest.mark.parametrize("golden", as_parameters(JSON_FRAMES))
-def test_golden_body_comes_back_byte_for_byte(golden: GoldenFrame) -> None:
+def test_golden_bodies_come_back_byte_for_byte() -> None:
+    check_every_frame(JSON_FRAMES, assert_comes_back)
+
+
+def assert_comes_back(golden: GoldenFrame) -> None:
     body = golden.command().body
     bean = BODIES[golden.code, golden.side].from_json_bytes(body)
     if golden.code == 105:

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from remoting.errors import BodyError
 from tests.remoting.golden_bodies import golden_beans
+from tests.support.every_row import check_every_row
 from tests.support.loose_bodies import CASES, REFUSED, LooseBody, normalized
 from tests.support.loose_writer import LooseWriter
 
 GOLDEN_BODIES = golden_beans()
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_ours_reads_what_java_reads(case: LooseBody) -> None:
+def test_ours_reads_what_java_reads() -> None:
+    check_every_row(CASES, assert_read_as_java_reads)
+
+
+def assert_read_as_java_reads(case: LooseBody) -> None:
     if case.ours == REFUSED:
         with pytest.raises(BodyError, match=case.java_class):
             case.cls.from_json_bytes(case.text)

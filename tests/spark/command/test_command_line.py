@@ -181,7 +181,7 @@ def test_a_setup_that_fails_is_no_verdict(tmp_path: Path) -> None:
     assert "exists and is not a virtual environment" in result.stderr
 
 
-# -- with Spark --------------------------------------------------------------------------------
+# -- with Spark: a run costs ten processor seconds and more, so most of these are long ------------
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_nights_that_were_missed(tmp_path: Path) -> None:
     assert "nothing to catch up: none of the 30 dates up to 2026-03-12 lacks" in nothing.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(MOST_S)
 @pytest.mark.usefixtures("java")
 def test_input_that_is_not_there(tmp_path: Path) -> None:
@@ -246,7 +246,9 @@ def test_input_that_is_not_there(tmp_path: Path) -> None:
     ("arguments", "environment", "expected"),
     [
         (["--conf", "spark.driver.memory=1k"], {}, "Spark failed to start: "),
-        (["--master", "nonsense"], {}, "Spark failed to start: "),
+        pytest.param(
+            ["--master", "nonsense"], {}, "Spark failed to start: ", marks=pytest.mark.long
+        ),
         (
             [],
             {"SPARK_HOME": "/nowhere"},
@@ -266,7 +268,7 @@ def test_a_spark_that_does_not_start(
     assert "install Java" not in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(MOST_S)
 @pytest.mark.usefixtures("java")
 def test_an_out_that_spark_cannot_reach(tmp_path: Path) -> None:
@@ -282,7 +284,7 @@ def test_an_out_that_spark_cannot_reach(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(MOST_S)
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("stdout", [">/dev/full", "| true"])
@@ -311,7 +313,12 @@ def test_a_stdout_that_cannot_be_written_loses_no_report(tmp_path: Path, stdout:
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(
     ("number", "stage"),
-    [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGTERM, 4), (signal.SIGKILL, 2)],
+    [
+        pytest.param(signal.SIGINT, 2, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.long),
+        (signal.SIGTERM, 4),
+        (signal.SIGKILL, 2),
+    ],
 )
 def test_a_run_that_is_stopped_leaves_the_old_result(
     tmp_path: Path, number: signal.Signals, stage: int
@@ -342,7 +349,7 @@ def test_a_run_that_is_stopped_leaves_the_old_result(
     assert {path: path.read_text() for path in old} == old
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(MOST_S)
 @pytest.mark.usefixtures("java")
 def test_a_jvm_that_is_killed_is_an_error(tmp_path: Path) -> None:

@@ -306,3 +306,26 @@ def test_the_day_before_is_revised_by_the_lines_that_tell_its_end(
     dates = [DAY_BEFORE, DATE][-len(codes) :]
     pairs = zip(dates, codes, strict=True)
     assert told == [str(date) for date, code in pairs if code != EXIT_ERROR]
+
+
+def test_a_full_stdout_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next date is made, too, and the exit codes are the verdicts; a long test of
+    test_command_line.py has a shell redirect a whole run."""
+    verdicts = {DAY_BEFORE: "breached", DATE: "met"}
+    monkeypatch.setattr(
+        ReportRun, "_made", lambda _run, date: ReportData(str(date), 0, 1000, verdicts[date])
+    )
+    monkeypatch.setattr(ReportRun, "_page", lambda *_: "page")
+    monkeypatch.setattr(report_run, "groups_to_revise", lambda *_: [])
+    given = ["--dumps", dumps(tmp_path / "d", *map(str, verdicts)), "--out", str(tmp_path / "o")]
+    notes = Notes()
+    run = ReportRun(parse_arguments([*given, "--catch-up", "2"], {}), notes, lambda: 0)
+    run._spark, run._files = None, LocalFiles()  # type: ignore[assignment]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert run.exit_codes(DATE) == [1, 0]
+    unwritten = "cannot write to stdout: "
+    assert [note.removeprefix(unwritten).split(":")[0] for note in notes.told] == [
+        "2026-03-09 breached",
+        "2026-03-10 met",
+    ]

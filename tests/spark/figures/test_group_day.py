@@ -255,6 +255,7 @@ def test_the_longest_gap_is_contiguous_time(figures: Figures) -> None:
     assert row["longest_gap_s"] == 555.0
 
 
+@pytest.mark.fault(33)
 def test_clock(figures: Figures) -> None:
     """ts - mono: 5000, 4900, -2000, -2000, -50 (and what is common)."""
     row = figures[0]["clock"]

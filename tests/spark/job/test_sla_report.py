@@ -276,7 +276,7 @@ def test_bad_lines_are_kept_aside_and_objectives_by_pattern(
     assert data.verdict == "met"
 
 
-@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("is_new", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_run_that_dies_while_its_result_is_put_in_place_is_done_again(
     spark: SparkSession,
     made: Made,

@@ -226,16 +226,20 @@ def test_a_browser_reads_the_same_tree(browser: Browser, page: Path, tmp_path: P
     assert [e.tag for e in theirs.walk()] == [e.tag for e in ours.walk()]
 
 
-def test_axe_finds_nothing(browser: Browser, page: Path) -> None:
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [(1280, True), (360, False), pytest.param(1280, False, marks=pytest.mark.long)],
+)
+def test_axe_finds_nothing(browser: Browser, page: Path, width: int, dark: bool) -> None:
+    """Ten processor seconds each."""
     axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    for width, dark in ((1280, False), (1280, True), (360, False)):
-        browser.open(page, width, dark=dark)
-        browser.value(f"{axe};1")
-        found = browser.value(
-            f"axe.run({{runOnly: {AXE_TAGS}}}).then(result => result.violations.map("
-            "v => [v.id, v.help, v.nodes.length, v.nodes[0].html.slice(0, 200)]))"
-        )
-        assert found == []
+    browser.open(page, width, dark=dark)
+    browser.value(f"{axe};1")
+    found = browser.value(
+        f"axe.run({{runOnly: {AXE_TAGS}}}).then(result => result.violations.map("
+        "v => [v.id, v.help, v.nodes.length, v.nodes[0].html.slice(0, 200)]))"
+    )
+    assert found == []
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ipc import clock
+from tools.chaos import disk_faults, scratch_group
 from tools.chaos.ack_log import Ack
 from tools.chaos.chaos_run import ChaosOptions, ChaosResult, ChaosRun
+from tools.chaos.power_cut import Loss, cut_power
 from tools.chaos.schedule import FaultKind
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,9 +46,11 @@ def nothing(_line: str) -> None:
     ("arguments", "words"),
     [
         (["--faults", "kill,flood"], "'flood' is not a valid FaultKind; the kinds are kill,"),
-        (["--replication", "none", "--faults", "cut"], "those of the link need a slave"),
+        (["--replication", "none", "--faults", "cut"], "those of the link and rot need a slave"),
         (["--dir", "/proc/nowhere"], "cannot run in /proc/nowhere/seed-"),
         (["--seconds", "1"], "1.0 is not in the range x>=3"),
+        (["--faults", "promote", "--replication", "async"], "promote needs --replication sync"),
+        (["--soak", "5"], "5.0 is not in the range x>=40"),
     ],
 )
 def test_wrong_usage(arguments: list[str], words: str) -> None:
@@ -60,7 +65,10 @@ LEVELS += [("sync", level) for _flush, level in LEVELS]
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("seed", "flush", "level"), [(41, *LEVELS[0]), (42, *LEVELS[-1])])
+@pytest.mark.parametrize(
+    ("seed", "flush", "level"),
+    [pytest.param(41, *LEVELS[0], marks=pytest.mark.long), (42, *LEVELS[-1])],
+)
 def test_a_seed_holds(
     tmp_path: Path, seed: int, flush: str, level: str, proved: Callable[[str], None]
 ) -> None:
@@ -79,15 +87,60 @@ def test_a_seed_holds(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_clocks_descriptors_and_a_lossy_link(tmp_path: Path, proved: Callable[[str], None]) -> None:
+    arguments = ["--seed", "8", "--seconds", "6", "--keep", "--dir", str(tmp_path), "--json"]
+    ended = mqchaos(*arguments, "--faults", "clock_jump,fd_exhaustion,lossy")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    summary = json.loads(ended.stdout)
+    assert (summary["seeds_held"], summary["violations"]) == (1, [])
+    assert set(summary["faults"]) == {"clock_jump", "fd_exhaustion", "lossy"}
+    result = json.loads((tmp_path / "seed-8" / "result.json").read_text())
+    assert re.match(r"[1-9]\d* delayed, [1-9]\d* came", result["delayed"])
+    proved(f"mqchaos, clocks, descriptors, lossy link: {result['delayed']}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_slave_is_promoted_and_nothing_acknowledged_is_lost(
+    tmp_path: Path, proved: Callable[[str], None]
+) -> None:
+    arguments = ["--seed", "5", "--seconds", "4", "--keep", "--dir", str(tmp_path)]
+    ended = mqchaos(*arguments, "--faults", "promote", "--slaves", "2", "--rate", "800")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    result = json.loads((tmp_path / "seed-5" / "result.json").read_text())
+    assert len(result["rto_s"]) + result["refused_promotions"] == len(result["faults"]) == 1
+    proved(f"mqchaos, a promotion: SEND_OK after {result['rto_s']} s")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2_000)
+def test_a_soak_is_flat(tmp_path: Path, proved: Callable[[str], None]) -> None:
+    ended = mqchaos("--seed", "3", "--soak", "600", "--keep", "--dir", str(tmp_path))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    figures = json.loads((tmp_path / "seed-3" / "result.json").read_text())["figures"]
+    assert all(figure["is_flat"] for figure in figures)
+    proved(f"mqchaos --soak: {len(figures)} figures flat")
+
+
+def test_brokers_and_mqchaos_mean_the_same_file() -> None:
+    assert scratch_group._WALL_OFFSET_VARIABLE == clock.WALL_OFFSET_VARIABLE
+    assert scratch_group._WALL_OFFSET.format == clock.WALL_OFFSET.format
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_a_lost_message_is_found(tmp_path: Path) -> None:
-    """The clients' log claims one acknowledgement more than there was: a broker that lost it."""
+    """The clients' log claims one acknowledgement more than there was: a broker that lost it. And
+    without disk faults there are no hooks for them."""
     run = ChaosRun(tmp_path, 3, options(), nothing)
     run._acks.answered(Ack(0, 5, 0, 1_000_000, 0))
     result = run.run()
     (text,) = result.violations
     assert text.startswith("lost: message 5 of producer 0, answered 0: queue 0 offset 1000000")
     assert json.loads((tmp_path / "result.json").read_text())["verdict"] == "1 violations"
+    assert "DISK FAULTS" not in (tmp_path / "master" / "output.txt").read_text()
+    assert not (tmp_path / "master" / "disk-faults").exists()
 
 
 @pytest.mark.slow
@@ -121,3 +174,57 @@ def test_two_hundred_seeds(
     ended = mqchaos(*arguments, "--flush", flush, "--ack-level", level)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     proved(f"mqchaos, {flush} flush, {level}: {ended.stdout.splitlines()[-1]}")
+
+
+DISK = "power_cut,fsync_error,slow_fsync,full_disk,torn_tail,rot"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_seed_with_disk_faults_holds(tmp_path: Path, proved: Callable[[str], None]) -> None:
+    """A failed sync, a power cut of both, and a flipped bit that is repaired, of a pair."""
+    arguments = ["--seed", "32", "--seconds", "7", "--faults", DISK, "--keep", "--rate", "800"]
+    arguments += ["--dir", str(tmp_path), "--flush", "sync", "--ack-level", "flushed"]
+    ended = mqchaos(*arguments)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    place = tmp_path / "seed-32"
+    result = json.loads((place / "result.json").read_text())
+    kinds = [(fault["kind"], fault["broker"]) for fault in result["faults"]]
+    assert kinds == [("fsync_error", "master"), ("power_cut", "both"), ("rot", "slave")]
+    assert "0" not in result["lost_to_power"]
+    assert "DISK FAULTS ARE INJECTED" in (place / "master" / "output.txt").read_text()
+    proved(f"mqchaos, disk faults: {ended.stdout.splitlines()[-2]}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_sync_that_says_it_worked_and_did_not_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that forgets the second half of what was synced: SYNC_FLUSH loses what it promised."""
+
+    def forget(root: Path, durable: Path, _draw: Callable[[], float], **_: object) -> Loss:
+        for path in sorted((root / "commitlog").glob("[0-9]*")):
+            kept = durable / f"{path.stat().st_ino}.disk"
+            if kept.exists() and kept.stat().st_size:
+                data = kept.read_bytes()
+                end = len(data.rstrip(b"\0"))
+                kept.write_bytes(data[: end // 2].ljust(len(data), b"\0"))
+        return cut_power(root, durable, lambda: 0.0)
+
+    monkeypatch.setattr(disk_faults, "cut_power", forget)
+    changed = options(kinds=[FaultKind.POWER_CUT], flush="sync", seconds=4.0)
+    result = ChaosRun(tmp_path, 6, changed, nothing).run()
+    assert any(text.startswith("lost: message") for text in result.violations), result.violations
+
+
+@pytest.mark.long
+@pytest.mark.timeout(14_400)
+@pytest.mark.parametrize(("flush", "level"), LEVELS)
+def test_a_hundred_seeds_with_disk_faults(
+    tmp_path: Path, flush: str, level: str, proved: Callable[[str], None]
+) -> None:
+    arguments = ["--seed", "3000", "--seeds", "100", "-q", "--dir", str(tmp_path), "--faults", DISK]
+    ended = mqchaos(*arguments, "--flush", flush, "--ack-level", level)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    proved(f"mqchaos, disk faults, {flush} flush, {level}: {ended.stdout.splitlines()[-1]}")

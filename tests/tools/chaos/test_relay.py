@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -89,6 +90,55 @@ def test_one_way_holds_the_slaves_reports_only(link: Link) -> None:
     link.master.sendall(b"frame")
     assert receive(link.slave, 5) == b"frame"
     assert nothing_comes(link.master)
+
+
+def test_one_way_log_holds_what_the_master_sends_only(link: Link) -> None:
+    link.relay.set_mode(FaultKind.ONE_WAY_LOG)
+    assert nothing_comes(link.slave)
+    link.slave.sendall(b"report")
+    link.master.sendall(b"frame")
+    assert receive(link.master, 6) == b"report"
+    assert nothing_comes(link.slave)
+    link.relay.set_mode(None)
+    assert receive(link.slave, 5) == b"frame"
+
+
+def test_a_delay_is_a_round_trip(link: Link) -> None:
+    link.relay.set_mode(FaultKind.DELAY, 20)
+    for _ in range(20):
+        began = time.monotonic()
+        link.slave.sendall(b"report")
+        assert receive(link.master, 6) == b"report"
+        link.master.sendall(b"frame")
+        assert receive(link.slave, 5) == b"frame"
+        assert time.monotonic() - began >= 0.02
+
+
+def test_a_lossy_link_loses_nothing_for_good(link: Link) -> None:
+    """The stream stays whole and in order; what is lost comes late, and all that follows it."""
+    link.relay.set_mode(FaultKind.LOSSY, 2)
+    data = bytes(n % 251 for n in range(1 << 16))
+    slowest = 0.0
+    for _ in range(300):
+        began = time.monotonic()
+        link.master.sendall(data[:1460])
+        assert receive(link.slave, 1460) == data[:1460]
+        slowest = max(slowest, time.monotonic() - began)
+    assert link.relay.lost > 0
+    assert slowest > 0.2
+    for _ in range(20):
+        link.master.sendall(data)
+        assert receive(link.slave, len(data)) == data
+
+
+def test_it_leads_to_another_target(link: Link) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        link.relay.lead_to(other.getsockname())
+        with socket.create_connection(("127.0.0.1", link.relay.port), timeout=10) as slave:
+            master, _address = other.accept()
+            with master:
+                slave.sendall(b"report")
+                assert receive(master, 6) == b"report"
 
 
 def pour(link: Link) -> None:

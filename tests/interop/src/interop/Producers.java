@@ -28,6 +28,7 @@ final class Producers {
         operations.put("producer.stop", this::stop);
         operations.put("send", this::send);
         operations.put("send.one", this::sendOne);
+        operations.put("recall", this::recall);
         operations.put("send.count", this::countSent);
         operations.put("send.stop", this::stopSending);
     }
@@ -60,8 +61,8 @@ final class Producers {
         return producer != null;
     }
 
-    /** producer, topic, body, tags, keys, properties; queue, delay_level, wait (false: for no flush and no slave).
-     *  Answers the send result. */
+    /** producer, topic, body, tags, keys, properties; queue, delay_level, delay_ms, delay_sec, deliver_ms,
+     *  wait (false: for no flush and no slave), recallable. Answers the send result. */
     private Object sendOne(JSONObject a) throws Exception {
         DefaultMQProducer producer = get(a.getString("producer"));
         Message message = new Message(a.getString("topic"), a.getString("tags"), a.getString("keys"),
@@ -71,6 +72,9 @@ final class Producers {
             for (String name : properties.keySet()) message.putUserProperty(name, properties.getString(name));
         }
         if (a.containsKey("delay_level")) message.setDelayTimeLevel(a.getIntValue("delay_level"));
+        if (a.containsKey("delay_ms")) of5x(message, "setDelayTimeMs", a.getLongValue("delay_ms"));
+        if (a.containsKey("delay_sec")) of5x(message, "setDelayTimeSec", a.getLongValue("delay_sec"));
+        if (a.containsKey("deliver_ms")) of5x(message, "setDeliverTimeMs", a.getLongValue("deliver_ms"));
         if (a.containsKey("wait")) message.setWaitStoreMsgOK(a.getBooleanValue("wait"));
         SendResult result = a.containsKey("queue")
                 ? producer.send(message, queues(producer, a.getString("topic")).get(a.getIntValue("queue")))
@@ -81,7 +85,21 @@ final class Producers {
         answer.put("offset_msg_id", result.getOffsetMsgId());
         answer.put("queue", result.getMessageQueue().getQueueId());
         answer.put("queue_offset", result.getQueueOffset());
+        if (a.containsKey("recallable"))
+            answer.put("recall_handle", SendResult.class.getMethod("getRecallHandle").invoke(result));
         return answer;
+    }
+
+    /** A setter that the 4.9 client has not. */
+    private static void of5x(Message message, String setter, long value) throws Exception {
+        Message.class.getMethod(setter, long.class).invoke(message, value);
+    }
+
+    /** producer, topic, handle. Answers the id of the recalled message. */
+    private Object recall(JSONObject a) throws Exception {
+        DefaultMQProducer producer = get(a.getString("producer"));
+        return DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
+                .invoke(producer, a.getString("topic"), a.getString("handle"));
     }
 
     /**

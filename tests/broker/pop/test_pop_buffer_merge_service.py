@@ -1,0 +1,340 @@
+"""The buffer of check points: acks, offsets, storing, and what is left of it after a kill."""
+
+import pytest
+
+from broker.pop.buffered_pops import Popped
+from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
+from broker.pop.pop_journal import PopJournal
+
+BOOT = b"0123456789abcdef"
+SETTINGS = BufferSettings(True, 10_000, 3_000, 100, "b")
+
+
+class Offsets:
+    def __init__(self):
+        self.table = {}
+
+    def commit_offset(self, _remote, group, topic, queue_id, offset):
+        self.table[topic, group, queue_id] = offset
+
+    def query_offset(self, group, topic, queue_id):
+        return self.table.get((topic, group, queue_id))
+
+
+class Records:
+    """A log in which every record has 10 bytes."""
+
+    def __init__(self):
+        self.points = []
+        self.end = 0
+        self.refuses = False
+
+    def put_check_point(self, point, revive_queue_id, stored, refused):
+        if self.refuses:
+            refused("full")
+            return
+        self.points.append((point, revive_queue_id))
+        self.end += 10
+        stored(self.end)
+
+
+class World:
+    def __init__(self, path, settings=SETTINGS):
+        self.path = path
+        self.settings = settings
+        self.offsets = Offsets()
+        self.records = Records()
+        self.now_ms = 1_000_000
+        self.flushed = 0
+        self.ends = {}
+        self.start()
+
+    def start(self, boot=BOOT, capacity=1_000):
+        """A new process: all that it has is the journal, the log and the saved offsets."""
+        self.buffer = PopBufferMergeService(
+            self.settings,
+            PopJournal(self.path, capacity, boot),
+            self.records,
+            self.offsets,
+            lambda: self.now_ms,
+            lambda: self.flushed,
+        )
+        self.buffer.recover(
+            self.records.end, lambda topic, queue: self.ends.get((topic, queue), 99)
+        )
+
+    def pop(self, start=0, count=3, *, diffs=None, invisible_ms=60_000, queue_id=0):
+        diffs = tuple(range(count)) if diffs is None else diffs
+        next_offset = start + (max(diffs) if diffs else 0) + 1
+        popped = Popped("T", "G", queue_id, start, diffs, self.now_ms, invisible_ms, 5, next_offset)
+        return self.buffer.add(popped) and popped
+
+    def ack(self, popped, *offsets):
+        return self.buffer.ack(
+            popped.topic, popped.group, popped.queue_id, popped.start_offset,
+            popped.pop_time_ms, offsets,
+        )  # fmt: skip
+
+    @property
+    def committed(self):
+        return self.offsets.query_offset("G", "T", 0)
+
+    def at(self, later_ms):
+        self.now_ms += later_ms
+        self.buffer.scan()
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path / "popjournal")
+
+
+def test_a_wholly_acknowledged_pop_costs_no_record_and_moves_the_offset(world):
+    world.offsets.table["T", "G", 0] = 10
+    popped = world.pop(10)
+    assert world.buffer.pop_offset("T", "G", 0) == 13
+    assert world.ack(popped, 10)
+    assert world.committed == 10
+    assert world.ack(popped, 11, 12)
+    assert world.committed == 13
+    world.at(20_000)
+    assert not world.records.points
+    assert (world.buffer.check_point_count, world.buffer.offset_count) == (0, 0)
+    assert world.buffer.merged_acks == 3
+    assert not world.ack(popped, 10)
+
+
+def test_offsets_move_in_the_order_of_the_pops(world):
+    first, second = world.pop(0), world.pop(3)
+    world.ack(second, 3, 4, 5)
+    assert world.committed is None
+    world.ack(first, 0, 1, 2)
+    assert world.committed == 6
+
+
+def test_what_is_left_is_stored_before_it_is_visible_again_and_counts_once_flushed(world):
+    popped = world.pop(0, invisible_ms=5_000)
+    world.ack(popped, 1)
+    world.at(1_900)
+    assert not world.records.points
+    world.at(200)
+    [(point, revive_queue_id)] = world.records.points
+    assert revive_queue_id == 5
+    assert (point.num, point.queue_offset_diff, point.bit_map) == (2, [0, 2], 0)
+    assert (point.start_offset, point.pop_time, point.invisible_time) == (0, 1_000_000, 5_000)
+    assert not world.ack(popped, 0)
+    assert world.committed is None
+    world.flushed = world.records.end
+    world.at(20)
+    assert world.committed == 3
+
+
+@pytest.mark.parametrize("settings", [SETTINGS._replace(enabled=False), SETTINGS])
+def test_without_buffer_or_with_little_time_it_is_stored_at_once(tmp_path, settings):
+    world = World(tmp_path / "popjournal", settings)
+    popped = world.pop(0, invisible_ms=4_000 if settings.enabled else 60_000)
+    world.at(0)
+    assert len(world.records.points) == 1
+    assert not world.ack(popped, 0)
+
+
+def test_a_refused_check_point_stays_and_is_tried_again(world):
+    popped = world.pop(0, invisible_ms=5_000)
+    world.records.refuses = True
+    world.at(3_000)
+    assert world.ack(popped, 0)
+    world.records.refuses = False
+    world.at(600)
+    assert [point.queue_offset_diff for point, _ in world.records.points] == [[1, 2]]
+
+
+def test_a_pop_that_found_nothing_that_matches_moves_the_offset_in_its_turn(world):
+    world.pop(0, diffs=())
+    assert world.committed == 1
+    popped = world.pop(1)
+    world.buffer.add(popped._replace(start_offset=4, diffs=(), next_offset=50))
+    assert (world.committed, world.buffer.pop_offset("T", "G", 0)) == (1, 50)
+    world.ack(popped, 1, 2, 3)
+    assert world.committed == 50
+
+
+def test_the_same_pop_twice_and_one_too_many_are_refused(tmp_path):
+    world = World(tmp_path / "popjournal", SETTINGS._replace(max_queue_size=1))
+    assert world.buffer.can_add("T", "G", 0)
+    popped = world.pop(0)
+    assert not world.buffer.add(popped)
+    assert not world.buffer.can_add("T", "G", 0)
+
+
+def test_a_full_journal_hands_nothing_out(tmp_path):
+    world = World(tmp_path / "popjournal")
+    (tmp_path / "popjournal").unlink()
+    world.start(capacity=1)
+    popped = world.pop(0)
+    assert popped
+    assert not world.pop(3)
+    world.ack(popped, 0, 1, 2)
+    assert world.pop(3)
+
+
+# -- changed invisible times ------------------------------------------------------------------
+
+
+def change(world, popped, offset, invisible_ms=60_000):
+    world.now_ms += 1
+    new = popped._replace(
+        start_offset=offset, diffs=(0,), pop_time_ms=world.now_ms,
+        invisible_time_ms=invisible_ms, next_offset=-1,
+    )  # fmt: skip
+    return world.buffer.change(new, popped.start_offset, popped.pop_time_ms), new
+
+
+def test_a_changed_message_keeps_the_offset_back_until_its_new_check_point_is_safe(world):
+    popped = world.pop(0)
+    done, new = change(world, popped, 1)
+    assert done is True
+    world.ack(popped, 0, 2)
+    assert world.committed is None
+    done, newer = change(world, new, 1)
+    assert done is True
+    assert world.committed is None
+    world.ack(newer, 1)
+    assert world.committed == 3
+    assert not world.records.points
+
+
+def test_a_new_check_point_is_stored_in_its_time(world):
+    popped = world.pop(0, 1)
+    change(world, popped, 0, 2_000)
+    world.at(0)
+    [(point, _)] = world.records.points
+    assert (point.start_offset, point.queue_offset_diff, point.invisible_time) == (0, [0], 2_000)
+    assert world.committed is None
+    world.flushed = world.records.end
+    world.at(0)
+    assert world.committed == 1
+
+
+def test_the_new_check_point_of_a_stored_one_is_stored_before_the_ack(world):
+    popped = world.pop(0)
+    world.at(10_000)
+    done, _new = change(world, popped, 1)
+    assert done is False
+    assert len(world.records.points) == 2
+
+
+# -- kills ------------------------------------------------------------------------------------
+
+
+def test_after_a_kill_acked_stays_acked_and_the_rest_is_stored_in_its_time(world):
+    first, second = world.pop(0), world.pop(3)
+    world.ack(first, 0, 1, 2)
+    world.ack(second, 4)
+    world.offsets = Offsets()  # nothing of it was saved
+    world.start()
+    assert world.committed == 3
+    assert world.buffer.pop_offset("T", "G", 0) == 6
+    assert world.ack(second, 3)
+    world.at(10_000)
+    assert [point.queue_offset_diff for point, _ in world.records.points] == [[2]]
+    world.flushed = world.records.end
+    world.at(20)
+    assert world.committed == 6
+
+
+def test_after_a_kill_what_was_wholly_acked_behind_an_open_pop_stays_acked(world):
+    first, second = world.pop(0), world.pop(3)
+    world.ack(second, 3, 4, 5)
+    world.start()
+    world.ack(first, 0, 1, 2)
+    assert world.committed == 6
+    world.at(20_000)
+    assert not world.records.points
+
+
+def test_a_check_point_whose_record_was_not_published_is_stored_again(world):
+    world.pop(0, invisible_ms=5_000)
+    world.at(3_000)
+    world.records.end = 0
+    world.records.points.clear()
+    world.start()
+    world.at(0)
+    assert len(world.records.points) == 1
+
+
+def test_after_a_kill_changed_messages_are_stored_before_an_offset_moves(world):
+    popped = world.pop(0, 1)
+    change(world, popped, 0)
+    world.start()
+    assert world.committed == 0
+    world.at(0)
+    assert len(world.records.points) == 1
+    assert world.committed == 0
+    world.flushed = world.records.end
+    world.at(0)
+    assert world.committed == 1
+
+
+def test_another_boot_or_another_queue_forgets_the_journal(world):
+    world.pop(0)
+    world.start(boot=b"x" * 16)
+    assert world.buffer.pop_offset("T", "G", 0) is None
+    world.pop(0)
+    world.ends["T", 0] = 2  # the log was cut off behind the second message
+    world.start()
+    assert world.buffer.check_point_count == 0
+
+
+def test_an_orderly_stop_stores_the_rest_and_removes_the_journal(world):
+    popped = world.pop(0)
+    world.pop(3)
+    world.ack(popped, 0, 1)
+    world.buffer.drain()
+    world.buffer.finish()
+    assert world.committed == 6
+    assert [point.queue_offset_diff for point, _ in world.records.points] == [[2], [0, 1, 2]]
+    assert not world.path.exists()
+
+
+def test_an_orderly_stop_that_could_not_store_keeps_the_journal(world):
+    world.pop(0)
+    world.records.refuses = True
+    world.buffer.drain()
+    world.buffer.finish()
+    assert world.path.exists()
+    assert world.committed is None
+
+
+# -- offsets set by others --------------------------------------------------------------------
+
+
+def test_an_offset_set_back_forgets_what_was_handed_out(world):
+    popped = world.pop(0, diffs=())
+    popped = world.pop(1)
+    world.pop(4)
+    world.offsets.table["T", "G", 0] = 0
+    assert world.buffer.pop_offset("T", "G", 0) == 0
+    assert not world.ack(popped, 1)
+    assert world.buffer.offset_count == 0
+    world.start()
+    assert world.buffer.check_point_count == 0
+
+
+def test_an_offset_that_a_pull_committed_further_is_not_set_back(world):
+    popped = world.pop(0)
+    world.offsets.table["T", "G", 0] = 40
+    world.ack(popped, 0, 1, 2)
+    assert world.committed == 40
+    assert world.buffer.pop_offset("T", "G", 0) == 40
+
+
+def test_queues_without_topic_and_idle_ones_are_forgotten(world):
+    popped = world.pop(0)
+    world.buffer.clean(lambda topic, group: False)
+    assert world.buffer.check_point_count == 0
+    popped = world.pop(0)
+    world.ack(popped, 0, 1, 2)
+    world.now_ms += 300_001
+    world.buffer.clean(lambda topic, group: True)
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == 3  # from the saved offsets

@@ -1,0 +1,123 @@
+"""broker.timer.slot_delivery, on a timer log that process `store` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.timer.delivered_properties import delivered_properties
+from broker.timer.slot_delivery import SlotDelivery
+from store.message import Message
+from store.timer.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, TimerLog, TimerUnit
+from tests.broker.hot_path_world import properties_of
+
+SLOT_MS = 1_795_391_992_000
+
+
+class Slot:
+    """Units at phy offsets 0, 1, … in the order of their coming."""
+
+    def __init__(self, root: Path) -> None:
+        self.log = TimerLog(root / "timerlog", 5_200)
+        self.log.begin_at(0)
+        self.last_pos = -1
+        self.messages: dict[int, Message] = {}
+
+    def add(self, properties: str, magic: int = MAGIC_DEFAULT) -> None:
+        number = len(self.messages)
+        unit = TimerUnit(self.last_pos, magic, SLOT_MS - 7_000, 7_000, number, 100, 0)
+        self.last_pos = self.log.append(unit)
+        self.log.write_out()
+        self.messages[number] = Message(
+            topic="rmq_sys_wheel_timer",
+            queue_id=0,
+            phy_offset=number,
+            properties=properties.encode(),
+        )
+
+    def delivery(self, delivered: tuple[int, int] = (0, 0)) -> SlotDelivery:
+        found = SlotDelivery(SLOT_MS, self.last_pos, delivered, self.log.reader, self.messages.get)
+        while not found.is_walked:
+            found.walk(2)
+        return found
+
+
+@pytest.fixture
+def slot(tmp_path: Path) -> Iterator[Slot]:
+    slot = Slot(tmp_path)
+    yield slot
+    slot.log.close()
+
+
+def delivered(found: SlotDelivery) -> list[int]:
+    numbers = []
+    while not found.is_done:
+        due = found.next_due()
+        if due.message is not None:
+            numbers.append(due.message.phy_offset)
+        found.delivered += 1
+    return numbers
+
+
+def home(key: str) -> str:
+    return f"REAL_TOPIC\x01T\x02REAL_QID\x010\x02UNIQ_KEY\x01{key}"
+
+
+def test_the_oldest_first_and_recalled_ones_not(slot: Slot) -> None:
+    for key in "abcde":
+        slot.add(home(key))
+    slot.add(home("b") + "\x02TIMER_DEL_UNIQKEY\x01T+b", MAGIC_DEFAULT | MAGIC_DELETE)
+    slot.add(home("z") + "\x02TIMER_DEL_UNIQKEY\x01Other+c", MAGIC_DEFAULT | MAGIC_DELETE)
+    assert delivered(slot.delivery()) == [0, 2, 3, 4]
+
+
+def test_a_recall_that_rolls_recalls_nothing_yet(slot: Slot) -> None:
+    slot.add(home("a"))
+    magic = MAGIC_DEFAULT | MAGIC_DELETE | MAGIC_ROLL
+    slot.add(home("a") + "\x02TIMER_DEL_UNIQKEY\x01T+a", magic)
+    assert delivered(slot.delivery()) == [0, 1]
+
+
+def test_what_cannot_be_read_is_passed(slot: Slot) -> None:
+    for key in "abc":
+        slot.add(home(key))
+    del slot.messages[1]
+    found = slot.delivery()
+    found.delivered = 1
+    assert found.next_due().lost
+    assert delivered(slot.delivery()) == [0, 2]
+
+
+def test_a_part_was_delivered_before_a_kill(slot: Slot) -> None:
+    for key in "abcd":
+        slot.add(home(key))
+    found = slot.delivery()
+    found.delivered = 3
+    assert delivered(slot.delivery((3, found.last_pos))) == [3]
+
+
+def test_the_progress_of_a_slot_that_was_built_anew(slot: Slot) -> None:
+    for key in "abcd":
+        slot.add(home(key))
+    assert delivered(slot.delivery((3, 4_711))) == [0, 1, 2, 3]
+    assert delivered(slot.delivery((9, 104))) == [0, 1, 2, 3]
+
+
+def test_the_properties_of_a_delivered_message() -> None:
+    """As golden five-x/store-pop-timer has them: REAL_TOPIC, REAL_QID, TIMER_OUT_MS stay."""
+    unit = TimerUnit(-1, MAGIC_DEFAULT, 1795391985000, 7000, 0, 0, 0)
+    before = b"TIMER_OUT_MS\x011795391992000\x02REAL_TOPIC\x01TDelay\x02REAL_QID\x012\x02"
+    found = properties_of(delivered_properties(before, unit, 1795391993099))
+    assert found == {
+        "TIMER_OUT_MS": "1795391992000",
+        "REAL_TOPIC": "TDelay",
+        "REAL_QID": "2",
+        "TIMER_ENQUEUE_MS": "1795391985000",
+        "TIMER_DEQUEUE_MS": "1795391993099",
+    }
+    rolled = unit._replace(magic=MAGIC_DEFAULT | MAGIC_ROLL)
+    once = delivered_properties(before, rolled, 1)
+    twice = properties_of(delivered_properties(once, rolled, 2))
+    assert (twice["TIMER_ROLL_TIMES"], twice["TIMER_DEQUEUE_MS"]) == ("2", "2")

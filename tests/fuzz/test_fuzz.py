@@ -1,0 +1,157 @@
+"""Every target: its corpus and past crashes do nothing any more, and neither do changes of them.
+
+The budget of the changes is FUZZ_SECONDS of the clock for all targets together (30), of a fixed
+seed: the same inputs every time, as far as the machine gets. Coverage-guided runs are long ones
+(docs/fuzzing.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from remoting.request_code import RequestCode
+from tests.broker.route_world import built_controller
+from tests.fuzz import broker_rows, namesrv_rows
+from tests.fuzz.campaign import has_coverage, run_guided, run_plain
+from tests.fuzz.corpus import CORPUS, CRASHES, inputs_of
+from tests.fuzz.execution import LONGEST_S, MOST_MEMORY, Execution
+from tests.fuzz.mutation import frames_of
+from tests.fuzz.table import MODULES, find_target
+from tests.fuzz.target import Stateless, Target
+
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "30"))
+LONG_SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
+MOST_KEPT = 300_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", MODULES)
+def test_what_was_found_once_does_nothing_now(name: str) -> None:
+    target = find_target(name)
+    with Execution(target) as execution:
+        for data in inputs_of(target):
+            finding = execution.run(data)
+            assert finding is None, f"{data!r}: {finding.text}"
+
+
+@pytest.mark.slow
+@pytest.mark.fault(34)
+@pytest.mark.timeout(120 + 2 * SECONDS)
+@pytest.mark.parametrize("name", MODULES)
+def test_changed_inputs_are_answered_or_refused(name: str, proved: Callable[[str], None]) -> None:
+    outcome = run_plain(find_target(name), SECONDS / len(MODULES), seed=14)
+    assert not outcome.crashes, outcome.crashes
+    proved(f"fuzz {name}: {outcome.executions} changed inputs")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300 + 2 * LONG_SECONDS)
+@pytest.mark.parametrize("name", MODULES)
+def test_inputs_that_coverage_guides_to(name: str, proved: Callable[[str], None]) -> None:
+    run = run_guided if has_coverage() else run_plain
+    outcome = run(find_target(name), LONG_SECONDS, seed=time.time_ns() % 2**31)
+    assert not outcome.crashes, outcome.crashes
+    proved(f"fuzz {name}: {outcome.executions} inputs, {outcome.edges or 'no'} edges")
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def test_every_request_code_of_a_broker_has_its_seed(tmp_path: Path) -> None:
+    with built_controller(tmp_path) as controller:
+        served = set(controller._routes.main)
+    seeded = {command.code for data in broker_rows.seeds() for command in frames_of(data)}
+    assert served - seeded == set()
+
+
+def test_every_request_code_of_a_name_server_has_its_seed(tmp_path: Path) -> None:
+    world = namesrv_rows.NamesrvWorld(tmp_path)
+    served = set(world._server._dispatcher._routes)
+    world.close()
+    seeds = find_target("namesrv").seeds()
+    assert served - {command.code for data in seeds for command in frames_of(data)} == set()
+    assert served <= set(RequestCode)
+
+
+def test_what_is_kept_stays_small_and_belongs_to_a_target() -> None:
+    files = [path for root in (CORPUS, CRASHES) for path in root.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= MOST_KEPT
+    assert {path.parent.name for path in files} <= {*MODULES, "corpus", "crashes"}
+
+
+# -- the judge: what it has to notice --------------------------------------------------------------
+
+
+class _Bad(Stateless):
+    """Serves nobody once it was asked to stop."""
+
+    def __init__(self) -> None:
+        super().__init__(self._take, (ValueError,))
+        self._stopped = False
+        self._kept: list[bytes] = []
+
+    def _take(self, data: bytes) -> None:
+        if data == b"refuse":
+            raise ValueError
+        if data == b"raise":
+            raise KeyError("an error of another kind")
+        if data == b"log":
+            self._log()
+        if data == b"spin":
+            until_s = time.thread_time() + LONGEST_S + 0.1
+            while time.thread_time() < until_s:
+                pass
+        if data == b"fill":
+            self._kept.append(b"x" * (MOST_MEMORY + (8 << 20)))
+        self._stopped |= data == b"stop"
+
+    def _log(self) -> None:
+
+        try:
+            raise OSError("caught by a guard")
+        except OSError:
+            logging.getLogger("a.guard").exception("failed")
+
+    def check(self) -> None:
+        assert not self._stopped
+
+
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (b"fine", None),
+        (b"refuse", None),
+        (b"raise", "KeyError"),
+        (b"log", "OSError"),
+        (b"spin", "hang"),
+        (b"fill", "memory"),
+        (b"stop", "neighbour"),
+    ],
+)
+def test_what_is_a_finding(data: bytes, key: str | None) -> None:
+    target = Target(
+        name="bad",
+        what="a world with every fault",
+        world=lambda _root: _Bad(),
+        seeds=lambda: [b"fine"],
+        rooms=(),
+    )
+    with Execution(target) as execution:
+        finding = execution.run(data)
+        assert (finding and finding.key.partition(" ")[0].rstrip(":")) == key
+        assert execution.run(b"fine") is None, "the next input has a new world"
+
+
+@pytest.mark.skipif(not has_coverage(), reason="atheris is not installed (pip install '.[fuzz]')")
+def test_a_guided_run_counts_edges() -> None:
+    outcome = run_guided(find_target("ha-hello"), 2, seed=1)
+    assert not outcome.crashes
+    assert outcome.executions > 100
+    assert (outcome.edges or 0) > 10
