@@ -14,7 +14,7 @@ import pytest
 
 from store.message import Message
 from store.timer.timer_checkpoint import load_timer_checkpoint
-from store.timer.timer_log import TimerLogReader
+from store.timer.timer_log import UNIT_SIZE, TimerLogReader
 from store.timer.timer_metrics import load_timer_metrics
 from store.timer.timer_wheel import TimerWheelReader
 from tests.interop import harness
@@ -107,12 +107,29 @@ def waiting(tmp_path: Path) -> int:
     return found
 
 
+def wait_until_entered(tmp_path: Path, count: int) -> None:
+    """The broker has put `count` units into its log (a stop does not wait for what it has read)."""
+    directory = tmp_path / "s" / "timerlog"
+
+    def entered() -> bool:
+        units = (unit_size for file in directory.iterdir() for unit_size in unit_sizes(file))
+        return sum(size == UNIT_SIZE for size in units) >= count
+
+    wait_until(entered, f"{count} units in {directory}", timeout_s=30)
+
+
+def unit_sizes(file: Path) -> list[int]:
+    content = file.read_bytes()
+    return [int.from_bytes(content[at : at + 4]) for at in range(0, len(content), UNIT_SIZE)]
+
+
 def test_timers_go_to_java_and_back(tmp_path: Path, namesrv: harness.NameServer) -> None:
     port = free_port(-2, 1)
     with served("ours", tmp_path, namesrv.address, port) as client:
         now_ms = int(time.time() * 1000)
         sent = send(client, 0, [now_ms + 10_000 + each * 50 for each in range(70)])
         sent |= send(client, 70, [now_ms + FAR_S * 1000 + each for each in range(20)])
+        wait_until_entered(tmp_path, 90)
     assert waiting(tmp_path) == 90
     with served("java-5.3", tmp_path, namesrv.address, port) as client:
         found = wait_for(client, 70)
@@ -121,7 +138,8 @@ def test_timers_go_to_java_and_back(tmp_path: Path, namesrv: harness.NameServer)
             # Java rounds down to seconds, and delivers when that second is over.
             assert message.store_timestamp > due - 1000
         now_ms = int(time.time() * 1000)
-        sent |= send(client, 90, [now_ms + 8_000 + each * 50 for each in range(30)])
+        sent |= send(client, 90, [now_ms + 20_000 + each * 50 for each in range(30)])
+        wait_until_entered(tmp_path, 120)
     assert waiting(tmp_path) == 50
     with served("ours", tmp_path, namesrv.address, port) as client:
         found = wait_for(client, 100)
