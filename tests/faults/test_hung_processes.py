@@ -143,8 +143,9 @@ def test_child_that_dies_again_and_again(tmp_path: Path) -> None:
         assert broker.wait_ended() == 1
         pauses = [after - before for before, after in itertools.pairwise(deaths)]
         assert len(deaths) == 6
-        assert pauses[-1] > 3.5
-        assert sorted(pauses[1:]) == pauses[1:]
+        # Never sooner; how much later is the machine's matter.
+        for pause_s, back_off_s in zip(pauses, (0, 0.25, 1, 2, 4), strict=True):
+            assert pause_s > 0.9 * back_off_s
         last_line = broker.output().splitlines()[-1]
         assert "process ha ended 6 times within 60 s" in last_line
         assert "the broker stops" in last_line

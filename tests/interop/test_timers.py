@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,10 +16,11 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 
 def test_every_delay_comes_in_time_and_a_recalled_message_never(
-    client: Client, another_broker: AnotherBroker
+    clients: Callable[[str], Client], another_broker: AnotherBroker
 ) -> None:
-    if client.cluster.broker.kind != "ours" or client.driver.version != "5.3.3":
-        pytest.skip("about our broker and the client of 5.3.3")
+    client = clients("5.3.3")
+    if client.cluster.broker.kind != "ours":
+        pytest.skip("about our broker")
     broker = another_broker("timers", {"recallMessageEnable": "true"})
     topic = client.topic(broker=broker)
     producer = client.producer()
