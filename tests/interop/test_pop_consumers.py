@@ -64,7 +64,7 @@ def wait_consumed(count: int, *consumers: Consumer) -> None:
 
 
 def is_settled(broker: harness.Broker, topic: str, group: str) -> bool:
-    """Whether the group is at the end of all queues: everything is acknowledged, or handed out again
+    """Whether the group is at the end of all queues: all is acknowledged, or was handed out again
     by the retry topic, which is at its end as well."""
     retry = f"%RETRY%{group}_{topic}"
     with broker.client() as frames:
