@@ -8,7 +8,7 @@ is acknowledged. Checks, codes and words are those of RocketMQ's ChangeInvisible
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from broker.pop.buffered_pops import Popped
 from broker.pop.pop_acks import PopAcks, PoppedMessages
@@ -28,8 +28,6 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-
-_NO_LIMIT: Final = 1 << 63
 
 
 class InvisibleTimeOffsets(Protocol):
@@ -51,8 +49,10 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         order: OrderInfo | None,
         now_ms: Callable[[], int],
         broker_name: str,
+        max_invisible_ms: int,
     ) -> None:
-        """order: None refuses messages of ordered pops."""
+        """order: None refuses messages of ordered pops. max_invisible_ms: for how long a check
+        point can wait in the timer."""
         super().__init__({RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self._change})
         self._buffer = buffer
         self._acks = acks
@@ -61,10 +61,10 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         self._order = order
         self._now_ms = now_ms
         self._broker_name = broker_name
-        self._max_invisible_ms = _NO_LIMIT
+        self._max_invisible_ms = max_invisible_ms
 
     def use(self, max_invisible_ms: int) -> None:
-        """For how long a check point can wait in the timer."""
+        """Follow another limit from now on."""
         self._max_invisible_ms = max_invisible_ms
 
     def _change(

@@ -81,9 +81,15 @@ class PopPath:
         acks = PopAcks(self.buffer, self.records, self.inflight, broker.broker_name)
         self.ack: Final = AckMessageProcessor(acks, queues, tables.offsets, order, waiters, stats)
         self._change = ChangeInvisibleTimeProcessor(
-            self.buffer, acks, queues, tables.offsets, order, self._now_ms, broker.broker_name
+            self.buffer,
+            acks,
+            queues,
+            tables.offsets,
+            order,
+            self._now_ms,
+            broker.broker_name,
+            _max_invisible_ms(self._options),
         )
-        self._change.use(_max_invisible_ms(self._options))
 
     @property
     def processors(self) -> tuple[TableProcessor, ...]:

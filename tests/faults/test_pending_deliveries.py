@@ -54,7 +54,7 @@ class Pending:
     due_ms: dict[bytes, int] = field(default_factory=dict)
     """Timers."""
     visible_ms: dict[bytes, int] = field(default_factory=dict)
-    """Popped messages that were not acknowledged."""
+    """Messages to pop that are not acknowledged; 0: not popped yet."""
     acked: set[bytes] = field(default_factory=set)
 
     def say(self, what: str) -> str:
@@ -75,8 +75,9 @@ def make_pending(client: FrameClient, pending: Pending, *, soon_ms: int, count: 
         due = now_ms() + chance.randrange(soon_ms // 3, soon_ms)
         send_timer(client, body, due)
         pending.due_ms[body] = due
-        place = len(pending.acked) + len(pending.visible_ms) + number
-        assert client.send(POPPED, number % 4, b"p%d" % place).code == 0
+        body = b"p%d" % (len(pending.acked) + len(pending.visible_ms))
+        assert client.send(POPPED, number % 4, body).code == 0
+        pending.visible_ms[body] = 0
     pops = PopClient(client, GROUP, NAME)
     taken: list[PoppedMessage] = []
 
@@ -84,7 +85,7 @@ def make_pending(client: FrameClient, pending: Pending, *, soon_ms: int, count: 
         invisible_ms = chance.randrange(soon_ms // 3, soon_ms)
         answer = pops.pop(POPPED, maxMsgNums=chance.choice((1, 3, 8)), invisibleTime=invisible_ms)
         taken.extend(answer.messages)
-        return len(taken) == count
+        return len(taken) >= count
 
     wait_until(take, 30)
     for one in taken:
@@ -99,6 +100,7 @@ def settle(
     if choice == 2:
         assert pops.ack(popped).code == 0
         pending.acked.add(popped.message.body)
+        pending.visible_ms.pop(popped.message.body, None)
         return
     _start, pop_time, invisible, *_ = popped.handle.split(" ")
     pending.visible_ms[popped.message.body] = int(pop_time) + int(invisible)

@@ -91,6 +91,7 @@ def test_two_members_pop_and_then_pull(client: Client, broker: harness.Broker) -
     trouble = {"refuse": [7, 17], "slow": [29], "slow_ms": INVISIBLE_MS + 1_000}
     first = member(client, topic, group, pop_invisible_ms=INVISIBLE_MS, **trouble)
     wait_until(lambda: first.pop_queues() == [ANY_QUEUE], "the first member pops", 60)
+    wait_consumed(37, first)
     second = member(client, topic, group)
     wait_until(lambda: second.pop_queues() == [ANY_QUEUE], "the second member pops", 60)
     sent += producer.send(topic, "sync", 400, first=40)
