@@ -235,6 +235,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             judge(broker, pending, now_ms(), keeps_cache=True)
 
 
+@pytest.mark.long
 @pytest.mark.fault(11)
 def test_a_slave_is_promoted(tmp_path: Path) -> None:
     """What the slave does not know to be acknowledged or delivered may come again."""
@@ -247,7 +248,7 @@ def test_a_slave_is_promoted(tmp_path: Path) -> None:
         group.start(second, SLAVE)
         with first.client() as client:
             wait_until(lambda: client.send("T", 0, b"x").code == 0, 30)
-            make_pending(client, pending, soon_ms=6_000, count=20)
+            make_pending(client, pending, soon_ms=4_000, count=12)
         topics = second.store_dir / "config" / "topics.json"
         wait_until(lambda: topics.exists() and f'"{TIMED}"' in topics.read_text(), 30)
         first.crash()
