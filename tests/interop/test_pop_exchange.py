@@ -3,7 +3,7 @@
 What a group was given and what it did with it only this client knows: acknowledged, given
 another invisible time, both, or nothing. The next broker hands out what is left when its time has
 come, not before, with one attempt more, and nothing of what was acknowledged. The retry topics are
-those of V1 or V2 as each broker is set; what waits in one of V1 stays there.
+those of V1 or V2 as each broker is set.
 """
 
 from __future__ import annotations
