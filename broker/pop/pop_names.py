@@ -17,3 +17,5 @@ ACK_TIME_INTERVAL_MS: Final = 1_000
 MAX_POP_MESSAGES: Final = 32
 """Of one request: the bitmap of a check point is an int."""
 QUEUE_LOCK_MS: Final = 5_000
+UNSET_REMARK: Final = "not set any response code"
+"""What Java leaves in an answer whose code it sets later."""

@@ -6,7 +6,7 @@ The header has the names of the wire; times in ms.
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
@@ -25,13 +25,19 @@ class PopHeader(msgspec.Struct, gc=False):
     queueId: Int32  # noqa: N815
     maxMsgNums: Int32  # noqa: N815
     invisibleTime: Int64  # noqa: N815
-    pollTime: Int64  # noqa: N815
-    initMode: Int32  # noqa: N815
+    pollTime: Int64 = 0  # noqa: N815
+    initMode: Int32 = 0  # noqa: N815
     bornTime: Int64 = 0  # noqa: N815
     expType: str | None = None  # noqa: N815
     exp: str | None = None
-    order: bool = False
+    order: Literal["true", "false"] = "false"
+    """Other texts are read as Java reads them, by the general path."""
     attemptId: str | None = None  # noqa: N815
+
+    @property
+    def is_order(self) -> bool:
+        """Whether the pop is an ordered one."""
+        return self.order == "true"
 
 
 class PopRequest(msgspec.Struct, frozen=True):

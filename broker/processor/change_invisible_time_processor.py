@@ -8,11 +8,12 @@ is acknowledged. Checks, codes and words are those of RocketMQ's ChangeInvisible
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from broker.pop.buffered_pops import Popped
 from broker.pop.pop_acks import PopAcks, PoppedMessages
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
+from broker.pop.pop_names import UNSET_REMARK
 from broker.pop.pop_request import OrderInfo
 from broker.processor.pop_queue_check import PopQueueCheck
 from broker.processor.table_processor import TableProcessor
@@ -27,9 +28,6 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-
-_REMARK: Final = "not set any response code"
-"""What Java leaves in an answer whose code it sets later."""
 
 
 class InvisibleTimeOffsets(Protocol):
@@ -51,8 +49,10 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         order: OrderInfo | None,
         now_ms: Callable[[], int],
         broker_name: str,
+        max_invisible_ms: int,
     ) -> None:
-        """order: None refuses messages of ordered pops."""
+        """order: None refuses messages of ordered pops. max_invisible_ms: for how long a check
+        point can wait in the timer."""
         super().__init__({RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self._change})
         self._buffer = buffer
         self._acks = acks
@@ -61,6 +61,11 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         self._order = order
         self._now_ms = now_ms
         self._broker_name = broker_name
+        self._max_invisible_ms = max_invisible_ms
+
+    def use(self, max_invisible_ms: int) -> None:
+        """Follow another limit from now on."""
+        self._max_invisible_ms = max_invisible_ms
 
     def _change(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -69,7 +74,7 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         self._queues.check_queue(connection, header.topic, header.queue_id)
         low, high = self._queues.offsets(header.topic, header.queue_id)
         if not low <= header.offset < high:
-            raise RequestError(ResponseCode.NO_MESSAGE, _REMARK)
+            raise RequestError(ResponseCode.NO_MESSAGE, UNSET_REMARK)
         try:
             info = parse_extra_info(header.extra_info)
         except ValueError as error:
@@ -85,6 +90,8 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         header: ChangeInvisibleTimeRequestHeader,
         info: ExtraInfo,
     ) -> RemotingCommand | None:
+        if header.invisible_time > self._max_invisible_ms:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, UNSET_REMARK)
         # Its old check point may be of this millisecond: the new one needs a key of its own.
         now_ms = max(self._now_ms(), info.pop_time_ms + 1)
         popped = Popped(
@@ -102,7 +109,7 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         start_offset = info.ck_queue_offset if is_ours else -1
         merged = self._buffer.change(popped, start_offset, info.pop_time_ms)
         if merged is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, _REMARK)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, UNSET_REMARK)
         answer = _answer(
             request,
             ChangeInvisibleTimeResponseHeader(
@@ -160,7 +167,7 @@ def _answer(
         int(ResponseCode.SUCCESS),
         opaque=request.opaque,
         flag=RESPONSE_FLAG,
-        remark=_REMARK,
+        remark=UNSET_REMARK,
         ext_fields={} if header is None else encode_header(header),
     )
 

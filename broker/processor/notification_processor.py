@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.pop.pop_long_polling_service import PollingLimits, PopLongPollingService
+from broker.pop.pop_names import UNSET_REMARK
 from broker.pop.pop_request import OrderInfo, PollingResult
 from broker.processor.peeking_check import PeekingCheck, queues_from
 from broker.processor.table_processor import TableProcessor
@@ -115,7 +116,7 @@ class NotificationProcessor(TableProcessor):
         answer = NotificationResponseHeader(
             has_msg=has_msg, polling_full=result is PollingResult.POLLING_FULL
         )
-        return asked.request.response(ResponseCode.SUCCESS, ext_fields=encode_header(answer))
+        return asked.request.response(ResponseCode.SUCCESS, UNSET_REMARK, encode_header(answer))
 
     def _has_msg(self, asked: NotificationRequest) -> bool:
         header = asked.header

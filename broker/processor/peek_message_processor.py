@@ -16,6 +16,7 @@ from broker.processor.peeking_check import PeekingCheck, queues_from
 from broker.processor.table_processor import TableProcessor
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header, encode_header
+from remoting.errors import RequestError
 from remoting.headers.pop import PeekMessageRequestHeader, PopMessageResponseHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -68,6 +69,10 @@ class PeekMessageProcessor(TableProcessor):
         header = decode_header(PeekMessageRequestHeader, request.ext_fields)
         topic, group = header.topic, header.consumer_group
         config = self._check.check(connection, topic, group, header.queue_id)
+        if header.max_msg_nums < 0:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"peek message's num is {header.max_msg_nums}"
+            )
         peek = _Peek(group, min(header.max_msg_nums, MAX_POP_MESSAGES))
         chance = random.randrange(100)
         retries = self._check.retry_topics(topic, group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.pop.pop_names import UNSET_REMARK
 from broker.processor.peeking_check import PeekingCheck
 from broker.processor.table_processor import TableProcessor
 from remoting.command_custom_header import decode_header, encode_header
@@ -31,4 +32,4 @@ class PollingInfoProcessor(TableProcessor):
         key = (header.topic, header.consumer_group, header.queue_id)
         self._check.check(connection, *key)
         answer = PollingInfoResponseHeader(polling_num=self._polling_num(*key))
-        return request.response(ResponseCode.SUCCESS, ext_fields=encode_header(answer))
+        return request.response(ResponseCode.SUCCESS, UNSET_REMARK, encode_header(answer))

@@ -119,6 +119,8 @@ class PopSettings:
     broker_ip: str
     broker_name: str
     timer_wheel_enable: bool
+    max_invisible_ms: int
+    """For how long a check point can wait in the timer."""
     is_slave: bool
     revive_queue_num: int
     pop_from_retry_probability: int
@@ -273,7 +275,7 @@ class PopMessageProcessor(TableProcessor):
                 ResponseCode.NO_PERMISSION,
                 f"subscription group no permission, {header.consumerGroup}",
             )
-        if header.order and self._parts.order is None:
+        if header.is_order and self._parts.order is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "this broker has no ordered pops")
 
     def _check_broker(self, header: PopHeader, born_ms: int) -> None:
@@ -286,6 +288,16 @@ class PopMessageProcessor(TableProcessor):
         if header.maxMsgNums > MAX_POP_MESSAGES:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER, f"{broker} pop message's num is greater than 32"
+            )
+        if header.maxMsgNums < 0:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"{broker} pop message's num is {header.maxMsgNums}"
+            )
+        if header.invisibleTime > settings.max_invisible_ms and not header.is_order:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{broker} invisibleTime {header.invisibleTime} ms is over "
+                f"{settings.max_invisible_ms} (timerMaxDelaySec)",
             )
         if not settings.timer_wheel_enable:
             raise RequestError(
@@ -313,11 +325,11 @@ class PopMessageProcessor(TableProcessor):
         chance = self._random.randrange(100)
         revive_queue_id = (
             POP_ORDER_REVIVE_QUEUE
-            if header.order
+            if header.is_order
             else next(self._check_points) % settings.revive_queue_num
         )
         answer = _Answer(self._parts.now_ms(), revive_queue_id)
-        retry = None if header.order else self._retry_topic(header, chance)
+        retry = None if header.is_order else self._retry_topic(header, chance)
         retry_first = chance < settings.pop_from_retry_probability
         if retry is not None and retry_first:
             self._pop_topic(request, answer, retry, chance)
@@ -353,7 +365,7 @@ class PopMessageProcessor(TableProcessor):
         group = header.consumerGroup
         offset = self._pop_offset(topic, header, queue_id)
         _low, high = parts.reader.offsets(topic, queue_id)
-        if header.order:
+        if header.is_order:
             assert parts.order is not None
             if parts.order.check_block(
                 header.attemptId, topic, group, queue_id, header.invisibleTime
@@ -363,7 +375,7 @@ class PopMessageProcessor(TableProcessor):
         if (
             answer.count >= header.maxMsgNums
             or self._is_over_threshold(topic, group, queue_id)
-            or not (header.order or parts.buffer.can_add(topic, group, queue_id))
+            or not (header.is_order or parts.buffer.can_add(topic, group, queue_id))
         ):
             answer.rest += high - offset
             return
@@ -464,7 +476,7 @@ class PopMessageProcessor(TableProcessor):
         """Hand messages out: note them first."""
         header, parts = request.header, self._parts
         count = len(read.offsets)
-        if header.order:
+        if header.is_order:
             self._note_ordered(request, answer, topic, queue_id, offset, read)
         elif not parts.buffer.add(self._popped(request, answer, topic, queue_id, offset, read)):
             answer.rest += count
@@ -528,7 +540,7 @@ class PopMessageProcessor(TableProcessor):
     ) -> None:
         """Nothing here is for the group."""
         header = request.header
-        if header.order:
+        if header.is_order:
             remote = request.connection.remote_address
             self._parts.offsets.commit_offset(
                 remote, header.consumerGroup, topic, queue_id, read.next_offset
@@ -564,7 +576,7 @@ class PopMessageProcessor(TableProcessor):
             ";".join(answer.offsets).encode(),
         )
         template = _ANSWER
-        if header.order:
+        if header.is_order:
             template = _ORDER_ANSWER
             values += (";".join(answer.order_items).encode(),)
         head = template.render((*values, request.opaque, remark), answer.size)
@@ -583,6 +595,6 @@ def _as_struct(header: PopMessageRequestHeader) -> PopHeader:
         header.born_time,
         header.exp_type,
         header.exp,
-        bool(header.order),
+        "true" if header.order else "false",
         header.attempt_id,
     )

@@ -83,11 +83,12 @@ class QueryAssignmentProcessor(TableProcessor):
     ) -> RemotingCommand:
         """400."""
         asked = QueryAssignmentRequestBody.from_json_bytes(request.body)
-        if asked.message_model is None or not asked.topic or not asked.consumer_group:
+        topic, group = asked.topic, asked.consumer_group
+        if asked.message_model is None or topic is None or group is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "topic, consumerGroup or messageModel is missing"
             )
-        mode = self._parts.modes.find(asked.topic, asked.consumer_group) or self._default(asked)
+        mode = self._parts.modes.find(topic, group) or self._default(topic, group)
         queues = self._queues(connection, asked, mode)
         assignments = None
         if queues is not None:
@@ -97,16 +98,16 @@ class QueryAssignmentProcessor(TableProcessor):
         body = QueryAssignmentResponseBody(message_queue_assignments=assignments)
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
-    def _default(self, asked: QueryAssignmentRequestBody) -> SetMessageRequestModeRequestBody:
+    def _default(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
         settings = self._settings
         mode, share = settings.default_mode, 0
-        if asked.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             mode = MessageRequestMode.PULL
         elif mode is MessageRequestMode.POP:
             share = settings.default_pop_share_queue_num
         return SetMessageRequestModeRequestBody(
-            topic=asked.topic,
-            consumer_group=asked.consumer_group,
+            topic=topic,
+            consumer_group=group,
             mode=mode,
             pop_share_queue_num=share,
         )
@@ -118,7 +119,7 @@ class QueryAssignmentProcessor(TableProcessor):
         mode: SetMessageRequestModeRequestBody,
     ) -> list[MessageQueue] | None:
         """None: the client keeps what it has."""
-        group, topic = asked.consumer_group, asked.topic
+        group, topic = mode.consumer_group, mode.topic
         queues = self._parts.subscribe_info(topic)
         if queues is None:
             if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):

@@ -113,7 +113,7 @@ class RecallMessageProcessor(TableProcessor):
                 ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist"
             )
         try:
-            handle = decode_handle(header.recall_handle)
+            handle = decode_handle(header.recall_handle or "")
         except ValueError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
         if handle.topic != header.topic:

@@ -81,7 +81,14 @@ class PopPath:
         acks = PopAcks(self.buffer, self.records, self.inflight, broker.broker_name)
         self.ack: Final = AckMessageProcessor(acks, queues, tables.offsets, order, waiters, stats)
         self._change = ChangeInvisibleTimeProcessor(
-            self.buffer, acks, queues, tables.offsets, order, self._now_ms, broker.broker_name
+            self.buffer,
+            acks,
+            queues,
+            tables.offsets,
+            order,
+            self._now_ms,
+            broker.broker_name,
+            _max_invisible_ms(self._options),
         )
 
     @property
@@ -109,6 +116,7 @@ class PopPath:
         self._options = options
         self.pop.use(_pop_settings(options))
         self.buffer.use(_buffer_settings(options))
+        self._change.use(_max_invisible_ms(options))
 
     def drain(self) -> None:
         """An orderly stop: no request comes any more, the log takes the last records."""
@@ -184,6 +192,10 @@ def _buffer_settings(options: StartupOptions) -> BufferSettings:
     )
 
 
+def _max_invisible_ms(options: StartupOptions) -> int:
+    return options.store.timer_max_delay_sec * 1000
+
+
 def _pop_settings(options: StartupOptions) -> PopSettings:
     broker, store = options.broker, options.store
     return PopSettings(
@@ -191,6 +203,7 @@ def _pop_settings(options: StartupOptions) -> PopSettings:
         broker_ip=broker.broker_ip1,
         broker_name=broker.broker_name,
         timer_wheel_enable=store.timer_wheel_enable,
+        max_invisible_ms=_max_invisible_ms(options),
         is_slave=store.is_slave,
         revive_queue_num=broker.revive_queue_num,
         pop_from_retry_probability=broker.pop_from_retry_probability,

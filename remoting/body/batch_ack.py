@@ -39,7 +39,7 @@ class BatchAck(JsonBean):
     revive_queue_id: Int32 = 0
     pop_time: Int64 = 0
     invisible_time: Int64 = 0
-    bit_set: str = ""
+    bit_set: str
 
     def offsets(self) -> list[int]:
         """The acknowledged queue offsets, ascending. Raises ValueError: it is not base64."""

@@ -49,8 +49,8 @@ class QueryAssignmentRequestBody(JsonBean):
     """Body of 400. strategy_name: AVG or AVG_BY_CIRCLE. Its processor refuses one without topic,
     consumer_group or message_model."""
 
-    topic: str = ""
-    consumer_group: str = ""
+    topic: str | None = None
+    consumer_group: str | None = None
     client_id: str | None = None
     message_model: MessageModel | None = None
     strategy_name: str | None = None

@@ -21,9 +21,9 @@ class PopMessageRequestHeader(RpcRequestHeader):
     queue_id: Int32
     max_msg_nums: Int32
     invisible_time: Int64
-    poll_time: Int64
+    poll_time: Int64 = 0
     born_time: Int64 = 0
-    init_mode: Int32
+    init_mode: Int32 = 0
     exp_type: str | None = None
     exp: str | None = None
     order: bool | None = None
@@ -92,8 +92,8 @@ class NotificationRequestHeader(RpcRequestHeader):
     consumer_group: str
     topic: str
     queue_id: Int32
-    poll_time: Int64
-    born_time: Int64
+    poll_time: Int64 = 0
+    born_time: Int64 = 0
     order: bool | None = None
     attempt_id: str | None = None
 

@@ -100,7 +100,7 @@ class RecallMessageRequestHeader(RpcRequestHeader):
     """RECALL_MESSAGE (370, 5.3.2 on). `recall_handle` is from the answer to the send."""
 
     topic: str
-    recall_handle: str
+    recall_handle: str | None = None
     producer_group: str | None = None
 
 

@@ -52,6 +52,11 @@ class TimerEnqueue:
         self.replay_end = 0
         """Records before may have been entered, and delivered, before."""
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether what is to be entered next may have been entered, and delivered, before."""
+        return self.queue_offset < self.replay_end
+
     def enter(self, end: int, write_ms: int, read_ms: int, now_ms: int) -> int:
         """Enter a batch of the records before queue offset `end`; returns how many were read.
 

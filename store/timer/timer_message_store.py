@@ -86,6 +86,9 @@ class TimerMessageStore(ServiceThread):
         )
         self._flusher = TimerFlush(config, self._wheel, self._log, self._pending.metrics, clock)
         self._enqueue = TimerEnqueue(config, page, queue, self._wheel, self._log, self._pending)
+        self._stored_ms = self._counters[STORE_TIMESTAMP]
+        """Of the log's last flushed record as it was found: more may be stored before this thread
+        runs. 0: not known."""
         self._is_open = False
         self._write_ms = 0
         self._settled_ms = 0
@@ -157,7 +160,7 @@ class TimerMessageStore(ServiceThread):
         self._write_ms = self._counters[TIMER_WRITE_TIME_MS]
         read_ms = self._read_ms or first_read_time(
             self._flusher.checkpoint.last_read_time_ms,
-            self._counters[STORE_TIMESTAMP],
+            self._stored_ms or self._queue.newest_stored_ms(),
             self._clock.now_ms(),
             self._precision_ms,
         )
@@ -242,11 +245,13 @@ class TimerMessageStore(ServiceThread):
 
     def _is_all_entered(self) -> bool:
         """Whether that is dispatched, and what is dispatched entered. A dispatch that stands still
-        is not waited for: what comes from it is late."""
+        is not waited for, what comes from it is late; but while timers are entered again it is: a
+        slot that was closed before would be taken to be delivered."""
         if self._queue_end < 0:
             waited_ms = self._clock.monotonic_ms() - self._noticed_at_ms
             is_dispatched = self._counters[DISPATCHED_OFFSET] >= self._log_end
-            if not is_dispatched and waited_ms <= _DISPATCH_PATIENCE_MS:
+            is_patient = waited_ms <= _DISPATCH_PATIENCE_MS or self._enqueue.is_replaying
+            if not is_dispatched and is_patient:
                 return False
             self._queue_end = self._queue.bounds[1]
         if self._counters[TIMER_STOP_ENQUEUE]:

@@ -88,6 +88,12 @@ class TimerQueue:
         found: int = _PHY_OFFSET.unpack_from(data)[0] if len(data) == CQ_UNIT_SIZE else -1
         return found
 
+    def newest_stored_ms(self) -> int:
+        """When the queue's last record was stored, ms; 0: it cannot be read, or there is none."""
+        _low, high = self.bounds
+        newest = [record for _offset, record in self.read(high - 1, 1)] if high else []
+        return 0 if not newest or newest[0] is None else newest[0].stored_ms
+
     def offset_behind(self, phy_offset: int) -> int:
         """Queue offset of the first unit whose record is behind `phy_offset`."""
         low, high = self.bounds

@@ -204,8 +204,8 @@ class Consumer:
     """A running consumer in a driver: a DefaultMQPushConsumer or a DefaultLitePullConsumer.
 
     `family` is "push" or "lite"; settings: from, timestamp, expression, sql, model, orderly,
-    refuse, refuse_always, max_reconsume, assign, as PushConsumers.java and LitePullConsumers.java
-    say.
+    refuse, refuse_always, max_reconsume, broker_rebalance, pop_invisible_ms, slow, assign, as
+    PushConsumers.java and LitePullConsumers.java say.
     """
 
     def __init__(
@@ -249,6 +249,10 @@ class Consumer:
     def queues(self) -> list[int]:
         """Queues that this push consumer holds now."""
         return list(self.driver.call("push.queues", name=self.name, topic=self.topic))
+
+    def pop_queues(self) -> list[int]:
+        """Queues that this push consumer of 5.x pops now; -1 is any queue of a broker."""
+        return list(self.driver.call("push.pop_queues", name=self.name, topic=self.topic))
 
     def stop(self) -> list[Entry]:
         """Shut down; gives all that was received."""

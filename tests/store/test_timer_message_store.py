@@ -256,6 +256,46 @@ def test_damaged_files_are_built_again(
     life.stop()
 
 
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_a_new_message_makes_no_timer_a_delivered_one(tmp_path: Path, is_flushed: bool) -> None:
+    """Without a check point the log's last flushed record says how far delivery was, as the log was
+    found; without that the last timer does."""
+    life = TimerLife(tmp_path / "store")
+    life.run()
+    life.deliver(START_MS)
+    life.put(*[START_MS + (30 + each) * S for each in range(40)])
+    life.run()
+    life.stop()
+    remove_all(life)
+    life = TimerLife(tmp_path / "store", clock=ManualClock(START_MS + 60 * S))
+    if is_flushed:
+        life.put(START_MS + 70 * S)
+    else:
+        life.timers._stored_ms = 0
+    life.run()
+    assert life.counters[TIMER_START_TIME_MS] == START_MS - 2 * S
+    assert sum(map(len, life.offsets(START_MS - 2 * S).values())) == 40 + is_flushed
+    life.stop()
+
+
+def test_what_is_entered_again_is_waited_for(life: TimerLife) -> None:
+    """However long its dispatch takes: a slot that was closed before counts as delivered."""
+    life.timers._enqueue.replay_end = 1
+    end = life.counters[DISPATCHED_OFFSET]
+    life.put(START_MS + 50 * S)
+    life.counters[DISPATCHED_OFFSET] = end
+    life.timers._queue_end = -1
+    bounds = life.timers._enqueue.queue_offset
+    life.timers._enqueue.queue_offset = 0
+    life.clock.jump_to(START_MS + 9 * S)
+    life.timers.move_write_time()
+    life.clock._monotonic_ms += 60_000
+    life.timers.move_write_time()
+    assert (life.counters[TIMER_WRITE_TIME_MS], bounds) == (START_MS, 0)
+    life.run()
+    assert life.offsets() == {START_MS + 50 * S: [0]}
+
+
 @pytest.mark.parametrize(("before", "after"), [(1000, 100), (100, 1000)])
 def test_another_precision(tmp_path: Path, before: int, after: int) -> None:
     """RocketMQ forbids it, and then finds no timer."""

@@ -17,10 +17,12 @@ import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAverage
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** DefaultMQPushConsumer: concurrent and orderly, clustering and broadcasting. */
 final class PushConsumers {
-    private record Running(DefaultMQPushConsumer consumer, Ledger ledger, Set<Integer> refused, Set<Integer> never) { }
+    private record Running(DefaultMQPushConsumer consumer, Ledger ledger, Set<Integer> refused, Set<Integer> never,
+                           Set<Integer> slow, long slowMs) { }
 
     private final Map<String, Running> consumers = new ConcurrentHashMap<>();
 
@@ -29,14 +31,16 @@ final class PushConsumers {
         operations.put("push.stop", this::stop);
         operations.put("push.count", a -> get(a).ledger.flushedLines());
         operations.put("push.queues", this::queues);
+        operations.put("push.pop_queues", this::popQueues);
         operations.put("push.suspend", this::suspend);
     }
 
     /**
      * name, namesrv, group, topic, expression, ledger; sql (an expression of SQL92, used instead), model, orderly, from (first, last, timestamp), timestamp
      * (yyyyMMddHHmmss), refuse (numbers that are refused the first time they come), refuse_always (numbers that are
-     * noted and refused each time), max_reconsume, poll_ms (routes are asked for so often), pull_batch. The note of a
-     * message that comes again is its tag, # and how often it came back.
+     * noted and refused each time), max_reconsume, poll_ms (routes are asked for so often), pull_batch, broker_rebalance
+     * (5.x: the broker says which queues, and whether they are pulled or popped), pop_invisible_ms, slow (numbers that
+     * take slow_ms the first time). The note of a message that comes again is its tag, # and how often it came back.
      */
     private Object start(JSONObject a) throws Exception {
         DefaultMQPushConsumer consumer =
@@ -52,12 +56,17 @@ final class PushConsumers {
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         // What is behind a refused message of a batch comes again, too: one at a time where that is counted.
-        consumer.setConsumeMessageBatchMaxSize(a.containsKey("refuse_always") ? 1 : 32);
+        consumer.setConsumeMessageBatchMaxSize(a.containsKey("refuse_always") || a.containsKey("slow") ? 1 : 32);
         if (a.containsKey("sql")) consumer.subscribe(a.getString("topic"), MessageSelector.bySql(a.getString("sql")));
         else consumer.subscribe(a.getString("topic"), a.getString("expression"));
         if (a.containsKey("max_reconsume")) consumer.setMaxReconsumeTimes(a.getIntValue("max_reconsume"));
+        if (a.getBooleanValue("broker_rebalance")) set(consumer, "setClientRebalance", boolean.class, false);
+        if (a.containsKey("pop_invisible_ms")) {
+            set(consumer, "setPopInvisibleTime", long.class, a.getLongValue("pop_invisible_ms"));
+        }
         Running running = new Running(consumer, new Ledger(a.getString("ledger")), ConcurrentHashMap.newKeySet(),
-                ConcurrentHashMap.newKeySet());
+                ConcurrentHashMap.newKeySet(), ConcurrentHashMap.newKeySet(), a.getLongValue("slow_ms"));
+        if (a.containsKey("slow")) running.slow.addAll(a.getJSONArray("slow").toJavaList(Integer.class));
         if (a.containsKey("refuse_always")) running.never.addAll(a.getJSONArray("refuse_always").toJavaList(Integer.class));
         if (a.containsKey("refuse")) running.refused.addAll(a.getJSONArray("refuse").toJavaList(Integer.class));
         listen(running, a.getBooleanValue("orderly"));
@@ -72,6 +81,11 @@ final class PushConsumers {
         return true;
     }
 
+    /** A setter of 5.x, which 4.9 does not have. */
+    private static void set(DefaultMQPushConsumer consumer, String setter, Class<?> type, Object value) throws Exception {
+        DefaultMQPushConsumer.class.getMethod(setter, type).invoke(consumer, value);
+    }
+
     private static void listen(Running running, boolean orderly) {
         if (orderly) {
             running.consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -81,6 +95,7 @@ final class PushConsumers {
         } else {
             running.consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 for (int k = 0; k < messages.size(); k++) {
+                    if (running.slow.remove(Plan.seq(messages.get(k)))) sleep(running.slowMs);
                     if (running.never.contains(Plan.seq(messages.get(k)))) {
                         record(running.ledger, messages.get(k));
                         context.setAckIndex(k - 1);
@@ -94,6 +109,14 @@ final class PushConsumers {
                 }
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
+        }
+    }
+
+    private static void sleep(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         }
     }
 
@@ -128,6 +151,18 @@ final class PushConsumers {
                 .stream().filter(queue -> queue.getTopic().equals(a.getString("topic")))
                 .sorted().forEach(queue -> held.add(queue.getQueueId()));
         return held;
+    }
+
+    /** The queues of the topic that this consumer pops now, sorted; -1: any queue of a broker. 5.x only. */
+    private Object popQueues(JSONObject a) throws Exception {
+        Object rebalance = get(a).consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl();
+        List<Integer> popped = new ArrayList<>();
+        for (Object key : new HashSet<>(((Map<?, ?>) rebalance.getClass().getMethod("getPopProcessQueueTable").invoke(rebalance)).keySet())) {
+            MessageQueue queue = (MessageQueue) key;
+            if (queue.getTopic().equals(a.getString("topic"))) popped.add(queue.getQueueId());
+        }
+        popped.sort(null);
+        return popped;
     }
 
     private Running get(JSONObject a) {

@@ -1,0 +1,187 @@
+"""A store changes hands between our broker and a Java 5.3.3 broker while pops are open.
+
+What a group was given and what it did with it only this client knows: acknowledged, given
+another invisible time, both, or nothing. The next broker hands out what is left when its time has
+come, not before, with one attempt more, and nothing of what was acknowledged. The retry topics are
+those of V1 or V2 as each broker is set.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.interop import harness
+from tests.interop.processes import free_port, wait_until
+from tests.support.pop_client import PopAnswer, PopClient, PoppedMessage
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
+
+NAME, TOPIC, GROUP, QUEUES = "broker-pops", "PopExchange", "GPopExchange", 4
+INVISIBLE_MS = 6_000
+CHANGED_MS = 7_000
+CONF = {
+    "mappedFileSizeCommitLog": str(8 << 20),
+    "mappedFileSizeConsumeQueue": str(300 * 20),
+    "mappedFileSizeTimerLog": "65536",
+    "timerWheelEnable": "true",
+}
+
+
+@dataclass
+class Ledger:
+    """What the client knows, by body."""
+
+    handed_out: dict[bytes, int] = field(default_factory=dict)
+    """How often."""
+    visible_ms: dict[bytes, int] = field(default_factory=dict)
+    """When those come again that are not acknowledged, by the broker's answers."""
+    acked: set[bytes] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    """Where handed out messages were."""
+
+    def note(self, answer: PopAnswer) -> list[PoppedMessage]:
+        """Judge an answer to a pop."""
+        now_ms = int(time.time() * 1000)
+        for one in answer.messages:
+            body = one.message.body
+            assert body not in self.acked, f"{body!r} was acknowledged"
+            assert self.visible_ms.get(body, 0) <= now_ms, f"{body!r} comes too early"
+            assert one.message.reconsume_times == self.handed_out.get(body, 0), body
+            self.handed_out[body] = self.handed_out.get(body, 0) + 1
+            self.visible_ms[body] = visible_ms(one)
+            self.topics.add(one.topic)
+        return answer.messages
+
+
+def visible_ms(popped: PoppedMessage) -> int:
+    _start, pop_time, invisible, *_ = popped.handle.split(" ")
+    return int(pop_time) + int(invisible)
+
+
+@contextmanager
+def served(
+    kind: str, tmp_path: Path, port: int, *, v2: bool, is_last: bool = False
+) -> Iterator[PopClient]:
+    """A broker of `kind` on the store; stopped in order, but for the last one."""
+    home = tmp_path / f"{kind}-{time.monotonic_ns()}"
+    conf = {**CONF, "enableRetryTopicV2": str(v2).lower()}
+    broker = harness.broker(
+        kind, home, None, name=NAME, port=port, store_dir=tmp_path / "s", conf=conf
+    ).start()
+    try:
+        with broker.client() as frames:
+            yield PopClient(frames, GROUP, NAME)
+        if not is_last:
+            # Java takes half a minute when the machine is busy.
+            broker.process.stop(timeout_s=120)
+    finally:
+        broker.kill()
+
+
+def send(client: PopClient, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        wait_until(
+            lambda n=number: client.frames.send(TOPIC, n % QUEUES, b"%d" % n).code == 0, "a send"
+        )
+
+
+def pop(client: PopClient, ledger: Ledger, count: int) -> list[PoppedMessage]:
+    return ledger.note(client.pop(TOPIC, maxMsgNums=count, invisibleTime=INVISIBLE_MS))
+
+
+def ack(client: PopClient, ledger: Ledger, popped: PoppedMessage) -> None:
+    assert client.ack(popped).code == 0
+    ledger.acked.add(popped.message.body)
+
+
+def deal(client: PopClient, ledger: Ledger, popped: list[PoppedMessage]) -> None:
+    """Every fourth: acknowledged; left; given another time; given one and acknowledged."""
+    for number, one in enumerate(popped):
+        if number % 4 >= 2:
+            one = client.change(one, CHANGED_MS)
+            ledger.visible_ms[one.message.body] = visible_ms(one)
+        if number % 4 in (0, 3):
+            ack(client, ledger, one)
+
+
+def open_pops(client: PopClient, ledger: Ledger, count: int) -> None:
+    """Hand `count` messages out that were not handed out yet: wholly acknowledged pops, such as
+    nobody acknowledges anything of, and mixed ones."""
+    known = len(ledger.handed_out)
+    for number, size in enumerate((1, 7, 3)):
+        popped = pop(client, ledger, size)
+        if number == 0:
+            ack(client, ledger, popped[0])
+    while len(ledger.handed_out) < known + count:
+        deal(client, ledger, pop(client, ledger, 8))
+
+
+def collect(client: PopClient, ledger: Ledger) -> list[PoppedMessage]:
+    """All that is open comes again."""
+    wanted = set(ledger.handed_out) - ledger.acked
+    found: list[PoppedMessage] = []
+
+    def is_there() -> bool:
+        answer = client.pop(TOPIC, invisibleTime=60_000)
+        found.extend(ledger.note(answer))
+        return wanted <= {one.message.body for one in found}
+
+    wait_until(is_there, f"{len(wanted)} messages again", timeout_s=90, poll_s=0.2)
+    return found
+
+
+def finish(client: PopClient, ledger: Ledger, count: int) -> None:
+    """Everything comes, and is acknowledged."""
+    for one in collect(client, ledger):
+        ack(client, ledger, one)
+    while len(ledger.acked) < count:
+        popped = pop(client, ledger, 32)
+        assert popped, f"{count - len(ledger.acked)} messages do not come"
+        for one in popped:
+            ack(client, ledger, one)
+    assert pop(client, ledger, 32) == []
+
+
+def test_java_goes_on_with_our_pops(tmp_path: Path) -> None:
+    port, ledger = free_port(-2, 1), Ledger()
+    with served("ours", tmp_path, port, v2=False) as client:
+        send(client, 0, 80)
+        open_pops(client, ledger, 50)
+    with served("java-5.3", tmp_path, port, v2=False, is_last=True) as client:
+        finish(client, ledger, 80)
+    assert ledger.topics == {TOPIC, f"%RETRY%{GROUP}_{TOPIC}"}
+    assert set(ledger.handed_out.values()) == {1, 2}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kinds", "versions"),
+    [
+        (("ours", "java-5.3", "ours"), (False, True, True)),
+        (("java-5.3", "ours", "java-5.3"), (False, True, False)),
+        (("java-5.3", "ours", "java-5.3"), (True, True, True)),
+    ],
+)
+def test_there_and_back(tmp_path: Path, kinds: tuple[str, ...], versions: tuple[bool, ...]) -> None:
+    """versions: whether each broker makes V2 retry topics. Pops of retried messages stay open,
+    too."""
+    port, ledger = free_port(-2, 1), Ledger()
+    with served(kinds[0], tmp_path, port, v2=versions[0]) as client:
+        send(client, 0, 60)
+        open_pops(client, ledger, 40)
+    with served(kinds[1], tmp_path, port, v2=versions[1]) as client:
+        again = collect(client, ledger)
+        deal(client, ledger, [one for one in again if one.message.reconsume_times])
+        send(client, 60, 60)
+        open_pops(client, ledger, 30)
+    with served(kinds[2], tmp_path, port, v2=versions[2], is_last=True) as client:
+        finish(client, ledger, 120)
+    assert max(ledger.handed_out.values()) >= 3
+    is_v2 = any("+" in topic for topic in ledger.topics)
+    assert is_v2 or not versions[-1]
