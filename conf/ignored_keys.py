@@ -175,7 +175,7 @@ _BROKER = _keys(
     enableSingleTopicRegister enableSplitRegistration estimateAccumulation
     fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
     fetchNamesrvAddrInterval filterServerNums
-    flushConsumerOffsetHistoryInterval forwardTimeout highSpeedMode
+    flushConsumerOffsetHistoryInterval highSpeedMode
     loadBalancePollNameServerInterval maxDelayTime
     maxStatsIdleTimeInMinutes messageStorePlugIn metricGrpcExporterIntervalInMills
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType

@@ -39,6 +39,8 @@ def check_size(registration: BrokerRegistration) -> None:
         *servers,
         *registration.topic_configs,
     ]
+    for info in registration.topic_queue_mappings.values():
+        texts += (info.topic, info.scope, info.bname)
     texts += [config.topic_name or "" for config in registration.topic_configs.values()]
     longest = max(map(len, texts))
     if longest > LONGEST_NAME:

@@ -1,10 +1,10 @@
-"""RouteInfoManager: the five tables of the name server (Java: RouteInfoManager of 4.9.8).
+"""RouteInfoManager: the tables of the name server (Java: RouteInfoManager of 4.9.8).
 
 No I/O: no socket, no file, no clock; the time is an argument, and connections are only stored and
 returned. Methods may be called from any thread: one lock guards all tables, and results are copies.
 Only the master (id 0) of a broker name determines which topics it serves. From 5.3.3: rejection of
 an older stateVersion, heartbeatTimeoutMillis, zone and acting-master flag (stored and shown; no
-slave ever acts as master here). Static topics are not stored.
+slave ever acts as master here), static topics.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 from namesrv.namesrv_config import MAX_TOPICS
 from namesrv.registration_limits import check_room, check_size
 from namesrv.registrations import BrokerLiveInfo, BrokerRegistration, RegisterBrokerResult
+from namesrv.topic_queue_mapping_table import TopicQueueMappingTable
 from namesrv.topic_queue_table import TopicQueueTable
 from remoting.body.data_version import DataVersion
 from remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
@@ -53,6 +54,7 @@ class RouteInfoManager:
         """max_topics: registerMaxTopics."""
         self._lock = threading.Lock()
         self._topic_queue_table: Final = TopicQueueTable(max_topics)
+        self._topic_queue_mapping_table: Final = TopicQueueMappingTable()
         self._broker_addr_table: dict[str, _BrokerName] = {}
         self._cluster_addr_table: dict[str, set[str]] = {}
         self._broker_live_table: dict[str, BrokerLiveInfo] = {}
@@ -105,6 +107,11 @@ class RouteInfoManager:
             old_address is None or self._is_changed(address, registration.data_version)
         ):
             self._topic_queue_table.update(name, registration.topic_configs)
+            self._topic_queue_mapping_table.update(
+                name,
+                registration.topic_queue_mappings,
+                lambda topic: name in (self._topic_queue_table.find(topic) or ()),
+            )
         self._refresh(registration, connection, now_ms)
         return self._result(broker, registration.broker_id)
 
@@ -243,6 +250,7 @@ class RouteInfoManager:
             if not names:
                 del self._cluster_addr_table[cluster]
         self._topic_queue_table.remove_broker_names(broker_names)
+        self._topic_queue_mapping_table.remove_broker_names(broker_names)
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -252,9 +260,11 @@ class RouteInfoManager:
             self._revision += 1
             if cluster_name is None:
                 self._topic_queue_table.delete(topic)
+                self._topic_queue_mapping_table.delete(topic)
             else:
                 names = self._cluster_addr_table.get(cluster_name, set())
                 self._topic_queue_table.remove(topic, names)
+                self._topic_queue_mapping_table.remove(topic, names)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
         """REGISTER_TOPIC_IN_NAMESRV (217, 5.x). False, and no change: an unknown broker name."""
@@ -296,6 +306,7 @@ class RouteInfoManager:
                 queue_datas=list(by_name.values()),
                 broker_datas=broker_datas,
                 filter_server_table=self._filter_servers_of(broker_datas),
+                topic_queue_mapping_by_broker=self._topic_queue_mapping_table.find(topic),
             )
 
     def _broker_data(self, broker_name: str) -> BrokerData:

@@ -10,7 +10,7 @@ through shared state, whose hot loop is written out plainly (docs/STYLE.md, 12).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final, Protocol
 
 import msgspec
@@ -22,7 +22,6 @@ from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUSPEND,
-    PULL_NUMBERS,
     HeldPull,
     PullFrame,
     PullHeader,
@@ -31,7 +30,7 @@ from broker.longpolling.pull_header import (
 )
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from broker.offset.broadcast_offset_manager import BroadcastClient
-from broker.processor.header_numbers import plain_numbers
+from broker.processor.pull_answer import answer_head, pull_header_of
 from broker.processor.pull_start import PullStart
 from broker.processor.pull_subscription import (
     IsReadable,
@@ -46,10 +45,10 @@ from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.connection import Buffer, Connection
-from remoting.errors import HeaderError, RequestError
+from remoting.errors import RequestError
 from remoting.frame import JsonAnswer
 from remoting.headers.pull_message import ForbiddenType
-from remoting.remoting_codec import encode_header
+from remoting.logic_queue import LogicPull, PullPlace
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
@@ -157,10 +156,13 @@ class PullMessageProcessor:
         filters: PullFilters,
         note_moved: NoteMoved,
         start: PullStart | None = None,
+        static_topics: Container[str] = (),
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
-        start: None where no pull is ever told to begin elsewhere."""
+        start: None where no pull is ever told to begin elsewhere. static_topics: false while there
+        are none; their pulls come through `pull_mapped`."""
         self._start = start
+        self._static_topics = static_topics
         self._settings = settings
         self._counters = page.counters
         self._table = table
@@ -199,7 +201,7 @@ class PullMessageProcessor:
             frame = _decode_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
-        if frame.flag:
+        if frame.flag or (self._static_topics and frame.extFields.topic in self._static_topics):
             return False
         request = PullRequest(
             connection, frame.opaque, SerializeType.JSON, frame.code, frame.extFields
@@ -218,19 +220,23 @@ class PullMessageProcessor:
         assert isinstance(connection, Connection)
         if request.is_oneway:
             return None
-        for field in PullHeader.__struct_fields__[:8]:
-            if field not in request.ext_fields:
-                raise HeaderError("PullMessageRequestHeader", field, "is missing")
-        fields = plain_numbers("PullMessageRequestHeader", request.ext_fields, PULL_NUMBERS)
-        try:
-            header = msgspec.convert(fields, PullHeader, strict=False)
-        except msgspec.ValidationError as error:
-            field = str(error).rpartition("$.")[2].strip("`")
-            raise HeaderError("PullMessageRequestHeader", field, str(error)) from error
-        self._pull(
-            PullRequest(connection, request.opaque, request.serialize_type, request.code, header)
-        )
+        self.pull_mapped(connection, request, pull_header_of(request), None)
         return None
+
+    def pull_mapped(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: PullHeader,
+        mapped: LogicPull | None,
+    ) -> None:
+        """Answer a pull, now or later. mapped: of a static topic, whose place `header` names.
+        Raises RequestError."""
+        self._pull(
+            PullRequest(
+                connection, request.opaque, request.serialize_type, request.code, header, mapped
+            )
+        )
 
     # -- one pull ------------------------------------------------------------------------------
 
@@ -255,7 +261,11 @@ class PullMessageProcessor:
                 header.queueId,
                 header.commitOffset,
             )
-        if read.code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & FLAG_SUSPEND:
+        if (
+            read.code == ResponseCode.PULL_NOT_FOUND
+            and header.sysFlag & FLAG_SUSPEND
+            and (request.mapped is None or request.mapped.waits(header.queueOffset, _place(read)))
+        ):
             now_ms = self._monotonic_ms()
             held = HeldPull(
                 request=request,
@@ -531,7 +541,7 @@ class PullMessageProcessor:
 
     def _answer(self, request: PullRequest, read: _Read, group: SubscriptionGroupConfig) -> None:
         header = request.header
-        if read.code == ResponseCode.PULL_OFFSET_MOVED:
+        if read.code == ResponseCode.PULL_OFFSET_MOVED and request.mapped is None:
             self._note_moved(
                 header.consumerGroup,
                 header.topic,
@@ -543,7 +553,7 @@ class PullMessageProcessor:
         if self._settings.slave_read_enable:
             suggested = group.which_broker_when_consume_slowly if read.slow else group.broker_id
         self._stats.add_get(header.consumerGroup, header.topic, read.count, read.size)
-        if request.serialize_type == SerializeType.JSON:
+        if request.serialize_type == SerializeType.JSON and request.mapped is None:
             values = (
                 read.code,
                 suggested,
@@ -555,25 +565,13 @@ class PullMessageProcessor:
             )
             head = _ANSWER.render(values, read.size)
         else:
-            head = _binary_head(request.opaque, read, suggested)
+            status = read.status.decode()
+            head = answer_head(request, _place(read), suggested, status, read.size)
         request.connection.write_many([head, *read.pieces], len(head) + read.size)
 
 
-def _binary_head(opaque: int, read: _Read, suggested: int) -> bytes:
-    command = RemotingCommand(
-        int(read.code),
-        opaque=opaque,
-        flag=RESPONSE_FLAG,
-        remark=read.status.decode(),
-        ext_fields={
-            "suggestWhichBrokerId": str(suggested),
-            "nextBeginOffset": str(read.next_offset),
-            "minOffset": str(read.min_offset),
-            "maxOffset": str(read.max_offset),
-        },
-        serialize_type=SerializeType.ROCKETMQ,
-    )
-    return encode_header(command, read.size)
+def _place(read: _Read) -> PullPlace:
+    return PullPlace(read.code, read.next_offset, read.min_offset, read.max_offset)
 
 
 def _refuse(request: PullRequest, error: RequestError) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.out.broker_registration import BrokerRegistration
+from broker.out.broker_rpc import BrokerRpc
 from broker.out.outgoing_client import outgoing_client
 from broker.out.topic_route_info_manager import TopicRouteInfoManager
 from broker.processor.query_assignment_processor import (
@@ -51,6 +52,9 @@ class Outside:
         self._client: Final = outgoing_client(options, signer)
         self.identity: Final = broker_identity(options)
         api = BrokerOuterAPI(self._client, parse_name_servers(options.broker.namesrv_addr))
+        self.brokers: Final = BrokerRpc(
+            self._client, api, resources.clock, timeout_ms=options.broker.forward_timeout
+        )
         self.assignments: Final = QueryAssignmentProcessor(
             AssignmentSettings(
                 options.broker.server_load_balancer_enable,
@@ -83,6 +87,7 @@ class Outside:
             tables.topics,
             executor,
             on_master=self.replication.on_master,
+            mapping_infos=tables.mappings.infos,
         )
 
     def open(self) -> None:

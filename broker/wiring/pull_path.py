@@ -43,6 +43,7 @@ def pull_processor(
         tables.filters,
         offset_moved.add,
         _pull_start(resources, store, tables),
+        tables.mappings.table,
     )
 
 

@@ -148,6 +148,7 @@ def sync_of(
         OWN,
         api,
         topics=slave.topics,
+        mappings=slave.mappings,
         offsets=slave.offsets,
         delay_offsets=slave.schedule_offsets,
         groups=slave.groups,
