@@ -4,7 +4,7 @@ No I/O: no socket, no file, no clock; the time is an argument, and connections a
 returned. Methods may be called from any thread: one lock guards all tables, and results are copies.
 Only the master (id 0) of a broker name determines which topics it serves. From 5.3.3: rejection of
 an older stateVersion, heartbeatTimeoutMillis, zone and acting-master flag (stored and shown; no
-slave ever acts as master here), static topics.
+slave ever acts as master here), static topics. Long because all tables change under the one lock.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "deleteTopic": Entry("topic_admin", "Delete topic from broker and name servers (asks)"),
     "updateTopicPerm": Entry("topic_admin", "Update the permissions of a topic"),
     "updateOrderConf": Entry("topic_admin", "Show, set or delete an order conf (asks)"),
+    "updateStaticTopic": Entry("static_topic", "Create a static topic or add queues to it"),
+    "remappingStaticTopic": Entry("static_topic", "Share a static topic's queues among brokers"),
     "updateSubGroup": Entry("group_admin", "Update or create subscription group"),
     "getConsumerConfig": Entry("group_admin", "Show the settings of a subscription group"),
     "deleteSubGroup": Entry("group_admin", "Delete subscription group from broker (asks)"),

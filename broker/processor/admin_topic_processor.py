@@ -224,8 +224,7 @@ class AdminTopicProcessor(TableProcessor):
             )
         body: TopicConfig = config
         if header.lo and (detail := self._mappings.table.get(topic)) is not None:
-            members = {name: getattr(config, name) for name in TopicConfig.__dataclass_fields__}
-            body = TopicConfigAndQueueMapping(**members, mapping_detail=detail)
+            body = TopicConfigAndQueueMapping.of(config, detail)
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def get_topic_stats_info(

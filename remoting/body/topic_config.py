@@ -5,7 +5,7 @@ Pure data, any thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from remoting.body.data_version import DataVersion
@@ -40,6 +40,12 @@ class TopicConfigAndQueueMapping(TopicConfig):
     """Answer to GET_TOPIC_CONFIG (351); with the mapping of a static topic if lo=true was asked."""
 
     mapping_detail: TopicQueueMappingDetail | None = None
+
+    @classmethod
+    def of(cls, config: TopicConfig, detail: TopicQueueMappingDetail) -> TopicConfigAndQueueMapping:
+        """A topic with its mapping."""
+        members = {each.name: getattr(config, each.name) for each in fields(config)}
+        return cls(**members, mapping_detail=detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,12 +91,6 @@ GAPS_533: Final = (
         "(popConsumerKVServiceEnable, off by default).",
     ),
     Gap(
-        "static topics",
-        frozenset({513}),
-        "Static (logical) topics are 5.x's. mqadmin updateStaticTopic and remappingStaticTopic "
-        "show code 3.",
-    ),
-    Gap(
         "acting master",
         frozenset({905, 908}),
         "A slave that acts as master, and the flush offset it is told of, are 5.x's. 905 is "
