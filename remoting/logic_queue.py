@@ -23,6 +23,10 @@ from remoting.response_code import ResponseCode
 MAX_OFFSET: Final = (1 << 63) - 1
 BLOCK_SEQ_SIZE: Final = 10_000
 """A remapped queue goes on at a multiple of this."""
+NOT_LEADER: Final = "{}-{} does not exit in request process of current broker {}"
+"""RocketMQ's words (sic), and those of a pull and of 31."""
+NOT_LEADER_IN_PULL: Final = "{}-{} cannot find mapping item in request process of current broker {}"
+NOT_LEADER_IN_MIN: Final = "{}-{} is not leader in broker {}, request code 31"
 _MOCK_BROKER_PREFIX: Final = "__syslo__"
 
 Items = Sequence[LogicQueueMappingItem]
@@ -64,16 +68,15 @@ def find_next(items: Items, current: LogicQueueMappingItem) -> LogicQueueMapping
     return None
 
 
-def led_items(detail: TopicQueueMappingDetail, topic: str, global_id: int) -> Items:
+def led_items(
+    detail: TopicQueueMappingDetail, topic: str, global_id: int, remark: str = NOT_LEADER
+) -> Items:
     """The items of a logic queue that the broker of `detail` leads. Raises RequestError
-    (NOT_LEADER_FOR_QUEUE)."""
+    (NOT_LEADER_FOR_QUEUE). remark: of topic, global id and broker name."""
     items = detail.hosted_queues.get(global_id)
     if not items or items[-1].bname != detail.bname:
-        raise RequestError(
-            ResponseCode.NOT_LEADER_FOR_QUEUE,
-            f"{topic}-{global_id} does not exit in request process of current broker "
-            f"{detail.bname}",
-        )
+        text = remark.format(topic, global_id, detail.bname)
+        raise RequestError(ResponseCode.NOT_LEADER_FOR_QUEUE, text)
     return items
 
 
@@ -148,9 +151,12 @@ class LogicPull:
             )
             return PullPlace(code, place.min_offset, place.min_offset, place.max_offset), item
         if is_leader:
-            if asked_offset > place.max_offset and place.code == ResponseCode.PULL_OFFSET_MOVED:
-                place = PullPlace(place.code, place.max_offset, place.min_offset, place.max_offset)
-            return place, item
+            code, next_offset = place.code, place.next_offset
+            if asked_offset > place.max_offset and code == ResponseCode.PULL_OFFSET_MOVED:
+                next_offset = place.max_offset
+            if is_earliest and asked_offset >= place.max_offset:
+                code = ResponseCode.PULL_NOT_FOUND
+            return PullPlace(code, next_offset, place.min_offset, place.max_offset), item
         if asked_offset < place.max_offset:
             return place, item
         following = find_next(self.items, item)

@@ -15,7 +15,14 @@ from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.static_topic_processor import Mappings, find_mapping, limited_count
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
-from remoting.logic_queue import Items, LogicPull, find_item, item_of, led_items
+from remoting.logic_queue import (
+    NOT_LEADER_IN_PULL,
+    Items,
+    LogicPull,
+    find_item,
+    item_of,
+    led_items,
+)
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike, RequestProcessor
 
@@ -76,7 +83,7 @@ class StaticPullEntry:
             return self._pull.process_request(connection, request)
         assert isinstance(connection, Connection)
         header = pull_header_of(request)
-        items = led_items(detail, header.topic, header.queueId)
+        items = led_items(detail, header.topic, header.queueId, NOT_LEADER_IN_PULL)
         item = item_of(items, header.topic, header.queueOffset)
         if item.bname != detail.bname:
             self._hand_over(connection, request)

@@ -35,7 +35,17 @@ from remoting.headers.query import (
     GetMinOffsetRequestHeader,
     SearchOffsetRequestHeader,
 )
-from remoting.logic_queue import MAX_OFFSET, Items, LogicPull, PullPlace, item_of, led_items
+from remoting.logic_queue import (
+    MAX_OFFSET,
+    NOT_LEADER,
+    NOT_LEADER_IN_MIN,
+    NOT_LEADER_IN_PULL,
+    Items,
+    LogicPull,
+    PullPlace,
+    item_of,
+    led_items,
+)
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike, RequestProcessor
@@ -93,12 +103,14 @@ class StaticTopicProcessor(TableProcessor):
         self._ordinary = ordinary
         self._brokers = brokers
 
-    def _led(self, request: RemotingCommand, topic: str, global_id: int) -> Items:
+    def _led(
+        self, request: RemotingCommand, topic: str, global_id: int, remark: str = NOT_LEADER
+    ) -> Items:
         """The items of the queue that is asked for. Raises RequestError."""
         detail = find_mapping(self._mappings, request)
         if detail is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] was deleted")
-        return led_items(detail, topic, global_id)
+        return led_items(detail, topic, global_id, remark)
 
     def _ask(
         self,
@@ -179,7 +191,7 @@ class StaticTopicProcessor(TableProcessor):
     ) -> RemotingCommand:
         """31: of the earliest item."""
         header = decode_header(GetMinOffsetRequestHeader, request.ext_fields)
-        items = self._led(request, header.topic, header.queue_id)
+        items = self._led(request, header.topic, header.queue_id, NOT_LEADER_IN_MIN)
         item = item_of(items, header.topic, 0)
         answer = self._ask(connection, request, items[-1], item)
         return _offset_answer(request, item.static_offset_loosely(_offset_of(answer, item)))
@@ -234,7 +246,7 @@ class StaticTopicProcessor(TableProcessor):
         """11, 361: from an item that another broker keeps; it does not wait there."""
         header = pull_header_of(request)
         detail = find_mapping(self._mappings, request)
-        items = self._led(request, header.topic, header.queueId)
+        items = self._led(request, header.topic, header.queueId, NOT_LEADER_IN_PULL)
         item = item_of(items, header.topic, header.queueOffset)
         if detail is None or item.bname == detail.bname:
             # It was remapped to this broker a moment ago.
