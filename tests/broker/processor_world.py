@@ -152,6 +152,7 @@ class World:
             find_filter=(
                 filters or ConsumerFilterManager(self._no_file, self.config, self.clock)
             ).find,
+            static_topics=self.mappings.table,
         )
 
     def admin_relay(self) -> AdminRelayProcessor:

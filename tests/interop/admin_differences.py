@@ -53,7 +53,6 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
 _POP: Final = "pop consumers"
 _CONTAINER: Final = "broker containers"
 _CONTROLLER: Final = "the controller"
-_STATIC: Final = "static topics"
 _COLD: Final = "cold data"
 _AUTH: Final = "users and rights of 5.x; here: the commands of 4.9 for `plain_acl.yml`"
 _ROCKSDB: Final = "RocksDB"
@@ -69,8 +68,6 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
     "electMaster": _CONTROLLER,
     "cleanBrokerMetadata": _CONTROLLER,
     "resetMasterFlushOffset": _CONTROLLER,
-    "updateStaticTopic": _STATIC,
-    "remappingStaticTopic": _STATIC,
     "getColdDataFlowCtrInfo": _COLD,
     "updateColdDataFlowCtrGroupConfig": _COLD,
     "removeColdDataFlowCtrGroupConfig": _COLD,
@@ -87,14 +84,13 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
 }
 """Command of 5.3.3 to what it is for, that a 4.9 broker has not: it ends with a refusal."""
 
-ANSWERED: Final = {"setConsumeMode": "set consume mode to .* success"}
-"""Command of 5.3.3 that a 4.9 broker has not and ours has, to what is printed."""
-REFUSAL: Final = r"request type \d+ not supported"
-REFUSED_BY_THE_TOOL: Final = {
+ANSWERED: Final = {
+    "setConsumeMode": "set consume mode to .* success",
+    "updateStaticTopic": "The new mapping data is written to file",
     "remappingStaticTopic": "Mapping info should not be null in broker broker-a",
 }
-"""Instead of REFUSAL, where the tool asks nothing that a 4.9 broker does not know."""
-
+"""Command of 5.3.3 that a 4.9 broker has not and ours has, to what is printed."""
+REFUSAL: Final = r"request type \d+ not supported"
 LOCAL: Final = ("dumpCompactionLog", "exportMetadataInRocksDB")
 """Commands of 5.3.3 that read files and ask nobody."""
 

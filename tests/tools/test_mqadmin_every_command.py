@@ -32,6 +32,7 @@ from tests.tools.test_message_trace import KEY, pub
 from tests.tools.test_mqadmin_acl import VERSIONS
 from tests.tools.test_mqadmin_sending import store
 from tools.command_table import COMMANDS
+from tools.static_topic_plan import create_plan
 
 ADDRESS = "ADDRESS"
 """Stands for the cluster's own address."""
@@ -47,6 +48,8 @@ RUNS: dict[str, list[str]] = {
     "deleteTopic": ["-c", "GoldenCluster", "-t", "T", "--yes"],
     "updateTopicPerm": ["-b", ADDRESS, "-t", "GTopic", "-p", "4"],
     "updateOrderConf": ["-t", "T", "-m", "put", "-v", "a:1"],
+    "updateStaticTopic": ["-b", "broker-g", "-t", "Static", "-qn", "2"],
+    "remappingStaticTopic": ["-b", "broker-g", "-t", "Static"],
     "updateSubGroup": ["-b", ADDRESS, "-g", "g"],
     "getConsumerConfig": ["-g", "TOOLS_CONSUMER"],
     "deleteSubGroup": ["-b", ADDRESS, "-g", "g", "--yes"],
@@ -108,7 +111,26 @@ RUNS: dict[str, list[str]] = {
 def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCluster:
     """A cluster that does whatever it is asked; every topic lies at broker-g."""
     monkeypatch.chdir(tmp_path)
-    for code in (15, 17, 25, 50, 51, 53, 100, 102, 200, 207, 215, 216, 222, 306, 316, 318, 329):
+    for code in (
+        15,
+        17,
+        25,
+        50,
+        51,
+        53,
+        100,
+        102,
+        200,
+        207,
+        215,
+        216,
+        222,
+        306,
+        316,
+        318,
+        329,
+        513,
+    ):
         cluster.always(RequestCode(code))
     route = TopicRouteData(
         broker_datas=[
@@ -151,6 +173,9 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     cluster.always(RequestCode.QUERY_MESSAGE, fields=indexed, body=found)
     cluster.always(RequestCode.VIEW_MESSAGE_BY_ID, body=found)
     cluster.answers[RequestCode.SEND_MESSAGE_V2] = store
+    cluster.always(RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC)
+    mapped = create_plan("Static", 1, {"broker-g"}, {}, 1)["broker-g"]
+    cluster.always(RequestCode.GET_TOPIC_CONFIG, body=mapped.to_json_bytes())
     return cluster
 
 
