@@ -144,14 +144,15 @@ class LogicPull:
         is_leader = item.gen == self.items[-1].gen
         is_earliest = item.gen == self._earliest.gen
         if asked_offset < place.min_offset:
-            code = (
+            moved = (
                 ResponseCode.PULL_OFFSET_MOVED
                 if is_earliest
                 else ResponseCode.PULL_RETRY_IMMEDIATELY
             )
-            return PullPlace(code, place.min_offset, place.min_offset, place.max_offset), item
+            return PullPlace(moved, place.min_offset, place.min_offset, place.max_offset), item
         if is_leader:
-            code, next_offset = place.code, place.next_offset
+            code: int = place.code
+            next_offset = place.next_offset
             if asked_offset > place.max_offset and code == ResponseCode.PULL_OFFSET_MOVED:
                 next_offset = place.max_offset
             if is_earliest and asked_offset >= place.max_offset:
@@ -161,8 +162,8 @@ class LogicPull:
             return place, item
         following = find_next(self.items, item)
         if following is None:
-            code = ResponseCode.PULL_NOT_FOUND
-            return PullPlace(code, place.next_offset, place.min_offset, place.max_offset), item
+            nothing = ResponseCode.PULL_NOT_FOUND
+            return PullPlace(nothing, place.next_offset, place.min_offset, place.max_offset), item
         start = following.start_offset
         return PullPlace(ResponseCode.PULL_RETRY_IMMEDIATELY, start, start, start), following
 

@@ -6,6 +6,7 @@ threads of requests, never on the loop.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,7 @@ from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_na
 from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
 from broker.out.outgoing_client import outgoing_client
+from broker.out.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
 from broker.out.topic_route_info_manager import TopicRouteInfoManager
 from broker.processor.query_assignment_processor import (
     AssignmentParts,
@@ -55,6 +57,14 @@ class Outside:
         self.brokers: Final = BrokerRpc(
             self._client, api, resources.clock, timeout_ms=options.broker.forward_timeout
         )
+        self._cleaner: Final = TopicQueueMappingCleanService(
+            tables.mappings,
+            self.brokers,
+            api.get_topic_route,
+            options.store.delete_hours,
+            lambda: datetime.datetime.fromtimestamp(resources.clock.now_ms() / 1000).hour,
+        )
+        self._is_slave: Final = options.store.is_slave
         self.assignments: Final = QueryAssignmentProcessor(
             AssignmentSettings(
                 options.broker.server_load_balancer_enable,
@@ -98,6 +108,8 @@ class Outside:
         """Replicate and register. on_ready(): the name servers have answered or failed."""
         self._tables.topics.add_listener(self.registration.on_topic_change)
         self.replication.start(self._executor)
+        if not self._is_slave:
+            self._cleaner.schedule_on(self._executor)
         self.registration.start(on_ready, before_first=self.replication.before_first_registration)
 
     def close(self) -> None:
