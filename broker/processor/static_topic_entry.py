@@ -1,13 +1,15 @@
 """StaticTopicEntry: the way in of requests that may be about a static topic.
 
 Stands before the ordinary processor of 11, 14, 15, 29, 30, 31, 32 and 361, on its thread: one look
-into a table for requests about ordinary topics. What may wait for another broker leaves the loop
-for the pool StaticTopicThread, where RequestDispatcher guards, answers and counts it.
+into a table for requests about ordinary topics. What may wait for another broker goes to a pool of
+its own, StaticTopicThread, where RequestDispatcher guards, answers and counts it: a broker that is
+down holds up neither the loop nor what others ask in the pool of a code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.longpolling.pull_header import FLAG_COMMIT_OFFSET, PullHeader
 from broker.processor.pull_answer import pull_header_of
@@ -28,6 +30,8 @@ from remoting.request_processor import ConnectionLike, RequestProcessor
 
 HandOver = Callable[[ConnectionLike, RemotingCommand], None]
 """Serve a request in the pool (RequestDispatcher.dispatch)."""
+_LONGEST_ID: Final = 10
+"""Digits of a queue id."""
 
 
 class StaticTopicEntry:
@@ -38,9 +42,8 @@ class StaticTopicEntry:
         mappings: Mappings,
         ordinary: RequestProcessor,
         static: RequestProcessor,
-        hand_over: HandOver | None,
+        hand_over: HandOver,
     ) -> None:
-        """hand_over: None where waiting is allowed."""
         self._mappings = mappings
         self._ordinary = ordinary
         self._static = static
@@ -53,7 +56,7 @@ class StaticTopicEntry:
         detail = find_mapping(self._mappings, request) if self._mappings else None
         if detail is None:
             return self._ordinary.process_request(connection, request)
-        if self._hand_over is not None and _asks_others(detail, request):
+        if _asks_others(detail, request):
             self._hand_over(connection, request)
             return None
         return self._static.process_request(connection, request)
@@ -62,8 +65,10 @@ class StaticTopicEntry:
 def _asks_others(detail: TopicQueueMappingDetail, request: RemotingCommand) -> bool:
     """Whether another broker keeps an item of the queue. A wrong number is refused later."""
     text = request.ext_fields.get("queueId", "")
-    items = detail.hosted_queues.get(int(text)) if text.isdecimal() and text.isascii() else None
-    return any(item.bname != detail.bname for item in items or ())
+    if len(text) > _LONGEST_ID or not (text.isascii() and text.isdecimal()):
+        return False
+    items = detail.hosted_queues.get(int(text), ())
+    return any(item.bname != detail.bname for item in items)
 
 
 class StaticPullEntry:

@@ -2,11 +2,11 @@
 
 A client names a global queue id and an offset as it sees it. The broker that leads the queue finds
 the item that holds the offset, and asks for its physical queue: itself by the ordinary processor,
-or the broker that keeps the item, with lo=false (physical) and bname in the header. Whatever may
-wait for another broker runs in the pool StaticTopicThread; the rest on the thread of the ordinary
-processor (StaticTopicEntry). Follows rewriteRequestForStaticTopic of ConsumerManageProcessor,
-AdminBrokerProcessor and PullMessageProcessor of RocketMQ 5.3.3. docs/static_topics.md names where
-the answers differ on purpose.
+or the broker that keeps the item, with lo=false (physical) and bname in the header. Runs in the
+pool StaticTopicThread if it may wait for another broker, else on the thread of the ordinary
+processor (StaticTopicEntry decides). Follows rewriteRequestForStaticTopic of
+ConsumerManageProcessor, AdminBrokerProcessor and PullMessageProcessor of RocketMQ 5.3.3.
+docs/static_topics.md names where the answers differ on purpose.
 """
 
 from __future__ import annotations

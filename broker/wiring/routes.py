@@ -314,11 +314,6 @@ class RouteTable:
         )
 
 
-def is_on_loop(code: int) -> bool:
-    """Whether the loop serves a request code."""
-    return _executor_of(code) is None
-
-
 def _executor_of(code: int) -> str | None:
     return None if code in _ON_LOOP else _POOLS.get(Code(code), ADMIN_POOL)
 

@@ -27,7 +27,7 @@ from broker.wiring.message_services import MessageServices
 from broker.wiring.outside import Outside
 from broker.wiring.pop_services import PopServices
 from broker.wiring.process_resources import ProcessResources
-from broker.wiring.routes import Routes, RouteTable, is_on_loop, request_executors
+from broker.wiring.routes import Routes, RouteTable, request_executors
 from broker.wiring.runtime_source import RuntimeSource
 from broker.wiring.static_topics import STATIC_TOPIC_POOL, OnLoop, before_processors
 from broker.wiring.statistics import Statistics
@@ -113,7 +113,6 @@ class ServerBuilder:
                 executors[STATIC_TOPIC_POOL],
                 self._statistics.remoting,
                 on_loop,
-                is_on_loop,
             ),
         )
 

@@ -53,9 +53,8 @@ def before_processors(
     pool: RequestExecutor,
     observer: AnswerObserver,
     on_loop: OnLoop,
-    is_on_loop: Callable[[int], bool],
 ) -> dict[int, RequestProcessor]:
-    """`ordinary` with the entries of static topics. is_on_loop: whether the loop serves a code."""
+    """`ordinary` with the entries of static topics."""
     static = StaticTopicProcessor(mappings, ordinary, brokers)
     in_pool = Route(static, STATIC_TOPIC_POOL)
     hand_over = RequestDispatcher(
@@ -68,6 +67,5 @@ def before_processors(
         if ordinary[code] is pull:
             entries[code] = StaticPullEntry(mappings, pull, hand_over)
         else:
-            waits = None if not is_on_loop(code) else hand_over
-            entries[code] = StaticTopicEntry(mappings, ordinary[code], static, waits)
+            entries[code] = StaticTopicEntry(mappings, ordinary[code], static, hand_over)
     return {**ordinary, **entries}
