@@ -16,6 +16,7 @@ import pytest
 from remoting.body.topic_queue_mapping import TopicQueueMappingSerializeWrapper
 from remoting.remoting_serializable import loads_lenient
 from tests.interop import harness
+from tests.interop.clients import wait_registered
 from tests.interop.driver import Consumer, Driver, Entry, Producer, read_ledger
 from tests.interop.processes import wait_until
 
@@ -50,7 +51,9 @@ class World:
 
     def producer(self) -> Producer:
         where = self.namesrv.address
-        producer = Producer(self.driver, where, f"static-{where}", poll_ms=POLL_MS)
+        producer = Producer(
+            self.driver, where, f"static-{where.rpartition(':')[2]}", poll_ms=POLL_MS
+        )
         self.clients.append(("producer.stop", producer.name))
         return producer
 
@@ -108,11 +111,8 @@ def world(
     try:
         for broker in brokers.values():
             broker.start()
-        wait_until(
-            lambda: all(name in world.admin("clusterList") for name in brokers),
-            "both brokers registered",
-            60.0,
-        )
+        for broker in brokers.values():
+            wait_registered(world.driver, namesrv.address, broker)
         yield world
     finally:
         world.stop_clients()
