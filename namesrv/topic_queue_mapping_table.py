@@ -46,8 +46,12 @@ class TopicQueueMappingTable:
                 continue
             by_name = self._table.setdefault(topic, {})
             if by_name.get(broker_name) != info:
-                log.info("static topic %s: %s (was %s)", topic, info, by_name.get(broker_name))
                 by_name[broker_name] = info
+                led = len(info.curr_id_map)
+                log.info(
+                    "static topic %s: broker %s leads %s queues of %s, epoch %s",
+                    *(topic, broker_name, led, info.total_queues, info.epoch),
+                )
 
     def delete(self, topic: str) -> None:
         """The topic was deleted, whoever serves it."""

@@ -160,7 +160,7 @@ class PullMessageProcessor:
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
         start: None where no pull is ever told to begin elsewhere. static_topics: false while there
-        are none; their pulls come through `pull_mapped`."""
+        are none; their pulls come to `pull`, already mapped."""
         self._start = start
         self._static_topics = static_topics
         self._settings = settings
@@ -220,15 +220,15 @@ class PullMessageProcessor:
         assert isinstance(connection, Connection)
         if request.is_oneway:
             return None
-        self.pull_mapped(connection, request, pull_header_of(request), None)
+        self.pull(connection, request, pull_header_of(request))
         return None
 
-    def pull_mapped(
+    def pull(
         self,
         connection: Connection,
         request: RemotingCommand,
         header: PullHeader,
-        mapped: LogicPull | None,
+        mapped: LogicPull | None = None,
     ) -> None:
         """Answer a pull, now or later. mapped: of a static topic, whose place `header` names.
         Raises RequestError."""

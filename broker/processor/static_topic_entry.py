@@ -95,7 +95,7 @@ class StaticPullEntry:
             return None
         mapped = LogicPull(detail, items, item)
         _make_physical(header, mapped)
-        self._pull.pull_mapped(connection, request, header, mapped)
+        self._pull.pull(connection, request, header, mapped)
         return None
 
 

@@ -709,3 +709,6 @@ def test_a_mapping_of_a_topic_or_broker_that_is_not_registered_is_ignored() -> N
     too_long = {"S": replace(other, scope="s" * 256)}
     with pytest.raises(RequestError, match="a name of 256 characters"):
         registered(replace(stranger, topic_queue_mappings=too_long))
+    too_many = {"S": replace(other, curr_id_map=dict.fromkeys(range(100_001), 0))}
+    with pytest.raises(RequestError, match="100001 logic queues, over the limit of 100000"):
+        registered(replace(stranger, topic_queue_mappings=too_many))
