@@ -184,6 +184,7 @@ def test_created_and_remapped_while_clients_are_at_work(world: World) -> None:
     wait_for_all(consumer, sent)
     assert world.leaders() == dict.fromkeys(range(QUEUES), "broker-b")
 
+    assert "__syslo__global__" in world.admin("topicStatus", "-t", TOPIC)
     check_growing(sent)
     check_growing(consumer.received())
     assert max(entry.queue_offset for entry in consumer.received()) >= BLOCK

@@ -1,9 +1,9 @@
 """Static topics: updateStaticTopic, remappingStaticTopic.
 
 Both write what the brokers have before, and what they shall have, to files in a new directory among
-the temporary files (RocketMQ's: to names that anybody can foresee); a plan that was interrupted is sent again with -mf (which
-RocketMQ's commands name, but cannot read). (Java: UpdateStaticTopicSubCommand,
-RemappingStaticTopicSubCommand, MQAdminUtils.)
+the temporary files (RocketMQ's: to names that anybody can foresee); a plan that was interrupted is
+sent again with -mf (which RocketMQ's commands name, but cannot read). (Java:
+UpdateStaticTopicSubCommand, RemappingStaticTopicSubCommand, MQAdminUtils.)
 """
 
 from __future__ import annotations
@@ -194,9 +194,7 @@ def _neighbours(info: ClusterInfo, brokers: Iterable[str]) -> list[str]:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def _write_plans(
-    old: TopicRemappingDetailWrapper, new: TopicRemappingDetailWrapper
-) -> list[str]:
+def _write_plans(old: TopicRemappingDetailWrapper, new: TopicRemappingDetailWrapper) -> list[str]:
     directory = Path(tempfile.mkdtemp(prefix="static-topic-"))
     before = directory / f"{old.topic}-{old.epoch}.before"
     after = directory / f"{new.topic}-{new.epoch}.after"
