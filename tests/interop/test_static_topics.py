@@ -7,6 +7,7 @@ offsets of each logic queue grow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ class World:
         """What mqadmin prints; it must not fail."""
         out, err = self.driver.mqadmin_texts(*arguments, "-n", self.namesrv.address)
         assert "Exception" not in out + err, out + err
+        for written in re.findall(r"data is written to file (\S+)", out):
+            Path(written).unlink()
         return out
 
     def producer(self) -> Producer:
@@ -100,8 +103,10 @@ def world(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     drivers: Callable[[str], Driver],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("static")
+    monkeypatch.setenv("TMPDIR", str(directory))
     namesrv = harness.name_server("ours", directory / "namesrv").start()
     brokers = {
         name: harness.broker(kind, directory / name, namesrv.address, name=name)
