@@ -134,16 +134,15 @@ _SOCKETS = _keys(
     """
 )
 
-# Pop consumption, timer wheel, compaction, cold data: features of 5.x clients.
+# Pop consumption, timer wheel, compaction: features of 5.x clients.
 _POP_AND_TIMER = _keys(
     """
-    appendAckAsync appendCkAsync cgColdReadThreshold
-    coldCtrStrategyEnable coldDataFlowControlEnable coldDataScanEnable commercialTimerCount
+    appendAckAsync appendCkAsync commercialTimerCount
     compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
     dispatchCqCacheNum enableAsyncReput
     enableCompaction
     enableNotifyBeforePopCalculateLag enablePopBatchAck
-    enablePopLog enableSkipLongAwaitingAck globalColdReadThreshold litePullMessageEnable
+    enablePopLog enableSkipLongAwaitingAck litePullMessageEnable
     lockInStrictMode
     mapperFileSizeBatchConsumeQueue maxOffsetMapSize
     popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
@@ -152,11 +151,11 @@ _POP_AND_TIMER = _keys(
     popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead recheckReputOffsetFromCq
     reviveAckWaitMs reviveMaxSlow reviveScanTime
     searchBcqByCacheEnable
-    splitRegistrationSize timerColdDataCheckIntervalMs
+    splitRegistrationSize
     timerEnableCheckMetrics timerEnableRetryUntilSuccess
     timerInterceptDelayLevel timerMetricSmallThreshold
     timerProgressLogIntervalMs timerSkipUnknownError
-    usePIDColdCtrStrategy waitTimeMillsInLitePullQueue
+    waitTimeMillsInLitePullQueue
     """
 )
 
@@ -193,11 +192,11 @@ _BROKER = _keys(
 # The rest of MessageStoreConfig: one mechanism here where RocketMQ has a choice.
 _STORE = _keys(
     """
-    accessMessageInMemoryHotRatio autoMessageVersionOnTopicLen bitMapLengthConsumeQueueExt
+    autoMessageVersionOnTopicLen bitMapLengthConsumeQueueExt
     bottomMostCompressionTypeForConsumeQueueStore cleanSwapedMapInterval
     commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
     commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
-    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dataReadAheadEnable
+    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval
     debugLockEnable destroyMapedFileIntervalForcibly disappearTimeAfterStart diskFallRecorded
     dispatchFromSenderThread duplicationEnable enableBuildConsumeQueueConcurrently
     enableCleanExpiredOffset enableConsumeQueueExt enableScheduleAsyncDeliver
@@ -210,7 +209,7 @@ _STORE = _keys(
     maxHaTransferByteInSecond maxRecoveryCommitlogFiles maxSlaveResendLength maxTopicLength
     pullBatchMaxMessageCount putConsumeQueueDataByFileChannel
     putMessageTimeout putMsgIndexHightWater readOnlyCommitLogStorePaths readUnCommitted
-    redeleteHangedFileInterval sampleCountThreshold sampleSteps
+    redeleteHangedFileInterval sampleCountThreshold
     scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     spinLockCollisionRetreatOptimalDegree storePathDLedgerCommitLog
     syncMasterFlushOffsetWhenStartup topicQueueLockNum transientStorePoolEnable
@@ -248,7 +247,7 @@ IGNORED_BROKER_GROUPS: Final[Mapping[str, frozenset[str]]] = {
     "DLedger, controller, RocksDB, tiered store": _OTHER_STORES,
     "thread pools and their queues: requests run on the loop": _THREADS_AND_QUEUES,
     "sockets: there is no Netty, and buffers are left to the kernel": _SOCKETS,
-    "pop, timer wheel, light queues, compaction, cold data": _POP_AND_TIMER,
+    "pop, timer wheel, light queues, compaction": _POP_AND_TIMER,
     "the rest of BrokerConfig: unused in RocketMQ, too, or one fixed behaviour here": _BROKER,
     "the rest of MessageStoreConfig: one mechanism where RocketMQ has a choice": _STORE,
 }

@@ -8,6 +8,7 @@ It knows records, no queues and no requests.
 from __future__ import annotations
 
 import logging
+import mmap
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +71,10 @@ class CommitLogReader:
             return None
         file = self._files.find_file(phy_offset)
         return None if file is None else file.view()
+
+    def read_ahead(self, enabled: bool) -> None:
+        """Whether the kernel reads on behind what is read here (dataReadAheadEnable)."""
+        self._files.advise(mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """A copy of the checked record that starts at `phy_offset`; None when none does."""

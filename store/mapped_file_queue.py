@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import logging
+import mmap
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class MappedFileQueue:
         self._max_maps = max_maps
         self._starts: list[int] = []
         self._maps: OrderedDict[int, MappedFile] = OrderedDict()
+        self._advice = mmap.MADV_NORMAL
 
     # -- the directory -------------------------------------------------------------------------
 
@@ -221,9 +223,18 @@ class MappedFileQueue:
         if size != self.file_size:
             raise WrongFileSizeError(f"{path}: length {size}, expected {self.file_size}")
         file = self._maps[start] = MappedFile.open(path, start)
+        if self._advice != mmap.MADV_NORMAL:
+            file.advise(self._advice)
         while len(self._maps) > self._max_maps:
             self._maps.popitem(last=False)[1].close()
         return file
+
+    def advise(self, advice: int) -> None:
+        """How the files are read (mmap.MADV_…): those that are mapped and those that will be.
+        Raises OSError."""
+        self._advice = advice
+        for file in self._maps.values():
+            file.advise(advice)
 
     # -- removal -------------------------------------------------------------------------------
 

@@ -212,6 +212,36 @@ class MessageStoreConfig:
         important=True,
         changeable=AFTER_RESTART,
     )
+    # Cold data (docs/cold_data.md).
+    cold_data_flow_control_enable: bool = setting(
+        False, "slow groups that read many old messages from the disk", changeable=NOW
+    )
+    access_message_in_memory_hot_ratio: int = setting(
+        26,
+        "share of RAM whose newest messages never count as cold",
+        unit="percent",
+        ge=0,
+        le=100,
+    )
+    cold_data_scan_enable: bool = setting(
+        False,
+        "with coldDataFlowControlEnable: older ones are cold only if the page cache lacks them",
+        changeable=NOW,
+    )
+    timer_cold_data_check_interval_ms: int = setting(
+        60_000,
+        "pause between two looks at the page cache",
+        unit="ms",
+        ge=100,
+        changeable=NOW,
+    )
+    sample_steps: int = setting(32, "one page of so many is looked at; below 1: 32")
+    data_read_ahead_enable: bool = setting(
+        True,
+        "let the kernel read ahead where consumers read the commit log; mqadmin "
+        "setCommitLogReadAheadMode sets it, too",
+        changeable=NOW,
+    )
     # Retention.
     delete_when: str = setting(
         "04",

@@ -161,6 +161,29 @@ class BrokerConfig:
     slave_read_enable: bool = setting(
         False, "suggest a slave to consumers that are far behind", changeable=NOW
     )
+    cold_ctr_strategy_enable: bool = setting(
+        False,
+        "with coldDataFlowControlEnable: move the thresholds of groups that no operator has set",
+        changeable=NOW,
+    )
+    use_pid_cold_ctr_strategy: bool = setting(
+        True,
+        "by a PID controller that aims at 80 % of globalColdReadThreshold; false: up by half, "
+        "down by a fifth",
+        key="usePIDColdCtrStrategy",
+    )
+    cg_cold_read_threshold: int = setting(
+        3 << 20,
+        "cold data that one group reads in 5 s before it is slowed",
+        unit="bytes",
+        changeable=NOW,
+    )
+    global_cold_read_threshold: int = setting(
+        100 << 20,
+        "cold data that all groups read in 5 s before all that read cold data are slowed",
+        unit="bytes",
+        changeable=NOW,
+    )
     notify_consumer_ids_changed_enable: bool = setting(
         True, "notify consumers when their group changes", changeable=AFTER_RESTART
     )

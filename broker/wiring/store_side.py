@@ -71,6 +71,7 @@ class StoreSide:
             socket.gethostbyname(options.broker.broker_ip1), options.server.listen_port
         )
         self.loop_reader: Final = CommitLogReader(directory, size, page)
+        self.loop_reader.read_ahead(store.data_read_ahead_enable)
         self.damaged: Final = DamagedQueues(self.commands, clock)
         self.loop_units: Final = CheckedUnits(
             GenerationAwareReader(ConsumeQueueReader(store), self.table).read_units,

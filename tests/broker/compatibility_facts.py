@@ -116,11 +116,6 @@ GAPS_533: Final = (
         "There is the file store only. mqadmin's rocksDB commands show code 3.",
     ),
     Gap(
-        "cold data",
-        frozenset(range(2001, 2005)),
-        "Flow control of cold reads is 5.x's. mqadmin's commands for it show code 3.",
-    ),
-    Gap(
         "users of 5.x",
         frozenset(range(3001, 3011)),
         "Access control of 5.x is not there; that of 4.9 is (50 to 53, docs/access.md). The "
@@ -147,6 +142,7 @@ NOTES: Final[dict[int, str]] = {
     361: "a 5.x lite pull consumer's 11",
     906: "docs/replication.md",
     907: "for mqadmin haStatus",
+    **dict.fromkeys(range(2001, 2005), "docs/cold_data.md"),
     28906: "between brokers of ours (docs/replication.md)",
     28907: "between brokers of ours (docs/access.md)",
     28910: "for mqadmin verifyReplica (docs/operations.md)",

@@ -54,7 +54,6 @@ _POP: Final = "pop consumers"
 _CONTAINER: Final = "broker containers"
 _CONTROLLER: Final = "the controller"
 _STATIC: Final = "static topics"
-_COLD: Final = "cold data"
 _AUTH: Final = "users and rights of 5.x; here: the commands of 4.9 for `plain_acl.yml`"
 _ROCKSDB: Final = "RocksDB"
 NOTHING_FOR: Final[Mapping[str, str]] = {
@@ -71,10 +70,6 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
     "resetMasterFlushOffset": _CONTROLLER,
     "updateStaticTopic": _STATIC,
     "remappingStaticTopic": _STATIC,
-    "getColdDataFlowCtrInfo": _COLD,
-    "updateColdDataFlowCtrGroupConfig": _COLD,
-    "removeColdDataFlowCtrGroupConfig": _COLD,
-    "setCommitLogReadAheadMode": _COLD,
     **dict.fromkeys(
         (
             *("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"),
