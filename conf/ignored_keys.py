@@ -48,7 +48,6 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
-    "readOnlyCommitLogStorePaths": _only("", "messages of further paths would be missing"),
     "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
     "duplicationEnable": _only("false", "duplication mode is not available"),
     "fetchNamesrvAddrByAddressServer": _only("false", _NO_LOOKUP),
@@ -208,7 +207,7 @@ _STORE = _keys(
     maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan maxFilterMessageSize
     maxHaTransferByteInSecond maxRecoveryCommitlogFiles maxSlaveResendLength maxTopicLength
     pullBatchMaxMessageCount putConsumeQueueDataByFileChannel
-    putMessageTimeout putMsgIndexHightWater readOnlyCommitLogStorePaths readUnCommitted
+    putMessageTimeout putMsgIndexHightWater readUnCommitted
     redeleteHangedFileInterval sampleCountThreshold
     scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     spinLockCollisionRetreatOptimalDegree storePathDLedgerCommitLog

@@ -194,7 +194,7 @@ class BrokerProcess:
             MetricSlotsReader(self._metrics_fd),
             self._page,
             self._supervisor.children,
-            StorageFacts(options.store.root, options.store.commit_log_path),
+            StorageFacts(options.store.root, options.store.log_directories),
             self._clock,
             replicas_needed=replicas_needed(options),
             dump_interval_s=options.supervisor.metrics_dump_interval_seconds,

@@ -49,7 +49,7 @@ class ColdData:
             _scan_settings(options),
             config.mapped_file_size_commit_log,
             memory_limit_bytes(config.access_message_in_memory_hot_ratio),
-            lambda: list_store_files(config.commit_log_path),
+            lambda: list_store_files(config.log_directories),
             on_failure=on_failure,
         )
 
