@@ -19,6 +19,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "metricsPromExporterHost": "metricsAddress",
     "haMaxGapNotInSync": "haSlaveFallbehindMax",
     "tls.enable": "useTLS",
+    "rocketmq.namesrv.domain": "rmqAddressServerDomain",
+    "rocketmq.namesrv.domain.subgroup": "rmqAddressServerSubGroup",
 }
 """Alias (4.3 and older, 5.x, system properties) to key."""
 
@@ -37,7 +39,6 @@ def _only(harmless: str, reason: str) -> Refusal:
 
 
 _OPEN = "access control of 5.x is not available, see aclEnable"
-_NO_LOOKUP = "name servers are not looked up; name them in namesrvAddr"
 REFUSED: Final[Mapping[str, Refusal]] = {
     "authenticationEnabled": _only("false", _OPEN),
     "authorizationEnabled": _only("false", _OPEN),
@@ -50,8 +51,6 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
     "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
     "duplicationEnable": _only("false", "duplication mode is not available"),
-    "fetchNamesrvAddrByAddressServer": _only("false", _NO_LOOKUP),
-    "fetchNameSrvAddrByDnsLookup": _only("false", _NO_LOOKUP),
     "clusterTest": _only("false", "routes of another environment are not available"),
 }
 
@@ -171,8 +170,7 @@ _BROKER = _keys(
     enableCalcFilterBitMap enableCreateSysGroup enableFastChannelEventProcess
     enableNetWorkFlowControl enableRegisterProducer
     enableSingleTopicRegister enableSplitRegistration estimateAccumulation
-    fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
-    fetchNamesrvAddrInterval filterServerNums
+    filterServerNums
     flushConsumerOffsetHistoryInterval forwardTimeout highSpeedMode
     loadBalancePollNameServerInterval maxDelayTime
     maxStatsIdleTimeInMinutes messageStorePlugIn metricGrpcExporterIntervalInMills
@@ -180,10 +178,10 @@ _BROKER = _keys(
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
     metricsOtelCardinalityLimit printChannelGroups printChannelGroupsMinNum
     realTimeNotifyConsumerChange recoverConcurrently rejectPullConsumerEnable
-    rmqAddressServerDomain rmqAddressServerSubGroup sendHeartbeatTimeoutMillis
+    sendHeartbeatTimeoutMillis
     subscriptionExpiredTimeout syncBrokerMemberGroupPeriod transactionMetricFlushInterval
     transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
-    updateNameServerAddrPeriod useStaticSubscription
+    useStaticSubscription
     validateSystemTopicWhenUpdateTopic waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
     """
 )

@@ -65,7 +65,7 @@ class MessageStoreConfig:
     read_only_commit_log_store_paths: str | None = setting(
         None, "directories of the commit log that get no new files any more, separated alike"
     )
-    multi_path_splitter: str = setting(
+    rocketmq_broker_multi_path_splitter: str = setting(
         ",",
         "what separates several directories; RocketMQ's system property",
         key="rocketmq.broker.multiPathSplitter",
@@ -407,7 +407,7 @@ class MessageStoreConfig:
         return LogDirectories(tuple(named), tuple(read_only))
 
     def _paths(self, text: str | None) -> list[Path]:
-        words = (text or "").split(self.multi_path_splitter or ",")
+        words = (text or "").split(self.rocketmq_broker_multi_path_splitter or ",")
         return list(
             dict.fromkeys(Path(word.strip()).expanduser() for word in words if word.strip())
         )

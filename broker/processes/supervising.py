@@ -123,7 +123,8 @@ class BrokerProcess:
     def embeds_namesrv(self) -> bool:
         """Whether this broker runs an embedded name server."""
         options = self._options
-        return options.supervisor.embedded_namesrv_enable and not options.namesrv_addresses
+        is_named = options.namesrv_addresses or options.broker.fetch_namesrv_addr_by_address_server
+        return options.supervisor.embedded_namesrv_enable and not is_named
 
     @property
     def namesrv_addresses(self) -> str:

@@ -57,7 +57,11 @@ def spread(log: PlainLog, directories: LogDirectories) -> None:
         ({}, ["/s/commitlog"], []),
         ({"store_path_commit_log": "/x/log"}, ["/x/log"], []),
         ({"store_path_commit_log": " /y/b/,/x , ,/x"}, ["/y/b", "/x"], []),
-        ({"store_path_commit_log": "/x;/y", "multi_path_splitter": ";"}, ["/x", "/y"], []),
+        (
+            {"store_path_commit_log": "/x;/y", "rocketmq_broker_multi_path_splitter": ";"},
+            ["/x", "/y"],
+            [],
+        ),
         (
             {"store_path_commit_log": "/x,/y", "read_only_commit_log_store_paths": "/y,/z"},
             ["/x", "/y"],
