@@ -29,7 +29,8 @@ from store.stored_units import CQ_UNIT
 
 _REFUSAL: Final = "This consumer group is reading cold data. It has been flow control"
 
-ServeHeld = Callable[[HeldPull], None]
+ServeHeld = Callable[[HeldPull], object]
+"""Runs a pull again and answers it in any case."""
 
 
 class ColdPulls:
