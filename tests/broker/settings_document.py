@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from broker import broker_startup
+from broker.settings.auth_config import AuthConfig
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_fields import FieldSpec, field_specs
@@ -44,6 +45,7 @@ TITLES: Final[Mapping[type, str]] = {
     RemotingServerConfig: "Server",
     RemotingClientConfig: "Outgoing connections",
     MessageStoreConfig: "Store",
+    AuthConfig: "Users and ACLs of 5.x",
     HaConfig: "Replication",
     SupervisorConfig: "Processes, metrics and dumps",
     LoggingConfig: "Log files",

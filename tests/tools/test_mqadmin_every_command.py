@@ -98,6 +98,18 @@ RUNS: dict[str, list[str]] = {
     "deleteAclConfig": ["-b", ADDRESS, "-a", "a", "--yes"],
     "clusterAclConfigVersion": ["-b", ADDRESS],
     "updateGlobalWhiteAddr": ["-b", ADDRESS, "-g", "10.0.0.1"],
+    "createUser": ["-b", ADDRESS, "-u", "alice", "-p", "secret"],
+    "updateUser": ["-b", ADDRESS, "-u", "alice", "-s", "disable"],
+    "deleteUser": ["-b", ADDRESS, "-u", "alice", "--yes"],
+    "getUser": ["-b", ADDRESS, "-u", "alice"],
+    "listUser": ["-c", "GoldenCluster"],
+    "copyUser": ["-f", ADDRESS, "-t", ADDRESS],
+    "createAcl": ["-b", ADDRESS, "-s", "User:alice", "-r", "Topic:*", "-a", "Pub", "-d", "Allow"],
+    "updateAcl": ["-b", ADDRESS, "-s", "User:alice", "-r", "Topic:*", "-a", "Pub", "-d", "Deny"],
+    "deleteAcl": ["-b", ADDRESS, "-s", "User:alice", "--yes"],
+    "getAcl": ["-b", ADDRESS, "-s", "User:alice"],
+    "listAcl": ["-c", "GoldenCluster"],
+    "copyAcl": ["-f", ADDRESS, "-t", ADDRESS],
     "exportMetadata": ["-b", ADDRESS, "-f", "."],
     "exportConfigs": ["-c", "GoldenCluster", "-f", "."],
     "exportMetrics": ["-c", "GoldenCluster", "-f", "."],
@@ -109,6 +121,8 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """A cluster that does whatever it is asked; every topic lies at broker-g."""
     monkeypatch.chdir(tmp_path)
     for code in (15, 17, 25, 50, 51, 53, 100, 102, 200, 207, 215, 216, 222, 306, 316, 318, 329):
+        cluster.always(RequestCode(code))
+    for code in range(3001, 3011):
         cluster.always(RequestCode(code))
     route = TopicRouteData(
         broker_datas=[
