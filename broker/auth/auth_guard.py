@@ -9,7 +9,7 @@ NO_PERMISSION. Nothing is remembered between requests: a change counts from the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from broker.acl.access_resources import Resources
@@ -63,12 +63,12 @@ class AuthGuard:
         if self.authenticates and request.code not in self._unsigned:
             self._authenticate(request)
         if self._acls is not None and request.code not in self._unjudged:
-            self._authorize(ip, request, needed_rights(request, row, self._cluster), self._acls)
+            self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))
 
     def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
         """Raises AuthError if the sender lacks a right on a message that was found by its place."""
         if self._acls is not None and request.code not in self._unjudged:
-            self._authorize(ip, request, to_read_stored(resources), self._acls)
+            self._authorize(ip, request, lambda: to_read_stored(resources))
 
     def _authenticate(self, request: RemotingCommand) -> None:
         username = request.ext_fields.get(ACCESS_KEY)
@@ -83,20 +83,21 @@ class AuthGuard:
             raise AuthError("check signature failed.")
 
     def _authorize(
-        self, ip: str, request: RemotingCommand, needed: Iterable[Needed], acls: AclSource
+        self, ip: str, request: RemotingCommand, needed: Callable[[], Iterable[Needed]]
     ) -> None:
+        """`needed` is not asked for a SUPER user, whose requests are mostly an operator's."""
         username = request.ext_fields.get(ACCESS_KEY)
         user = None if username is None else self._users.find_user(username)
         if user is not None and user.is_super and not user.is_disabled:
             return
-        for resource, actions in needed:
+        for resource, actions in needed():
             if username is None:
                 raise AuthError(NO_SUBJECT)
             if user is None:
                 raise AuthError(f"User:{username:.{_SHOWN}} not found.")
             if user.is_disabled:
                 raise AuthError(f"User:{username} is disabled.")
-            acl = acls.find_acl(username)
+            acl = None if self._acls is None else self._acls.find_acl(username)
             entry = None if acl is None else acl.find_entry(resource, actions, ip)
             if entry is None:
                 reason = "no matched policies."

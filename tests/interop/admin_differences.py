@@ -87,9 +87,7 @@ ANSWERED: Final = {
     **dict.fromkeys(
         ("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"), _USERS
     ),
-    **dict.fromkeys(
-        ("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"), _ACLS
-    ),
+    **dict.fromkeys(("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"), _ACLS),
 }
 """Command of 5.3.3 that a 4.9 broker has not and ours has, to what is printed."""
 REFUSAL: Final = r"request type \d+ not supported"
