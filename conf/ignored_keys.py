@@ -44,7 +44,9 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
     "enableControllerMode": _only("false", "controller mode is not available"),
     "enableControllerInNamesrv": _only("false", "controller mode is not available"),
-    "enableSlaveActingMaster": _only("false", "a slave does not act as master here"),
+    "enableRemoteEscape": _only(
+        "false", "what an acting slave has to write waits for the master here"
+    ),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
@@ -83,7 +85,7 @@ _OTHER_STORES = _keys(
     cleanRocksDBDirtyCQIntervalMin commitLogRollingInterval commitLogRollingMinimumSize
     configManagerVersion controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers
     dLegerSelfId enableAutoInSyncReplicas enableBatchPush enableControllerMode
-    enableDLegerCommitLog enableRemoteEscape enableRocksDBLog enableSlaveActingMaster
+    enableDLegerCommitLog enableRemoteEscape enableRocksDBLog
     fetchControllerAddrByDnsLookup haMaxTimeSlaveNotCatchup inBrokerContainer isEnableBatchPush
     memTableFlushIntervalMs minInSyncReplicas objectStoreAccessKey objectStoreBucket
     objectStoreEndpoint objectStoreSecretKey preferredLeaderId readAheadCacheEnable
@@ -165,10 +167,10 @@ _BROKER = _keys(
     """
     accountStatsEnable accountStatsPrintZeroValues asyncSendEnable
     brokerConfigPath
-    brokerHeartbeatInterval brokerNotActiveTimeoutMillis channelExpiredTimeout
+    channelExpiredTimeout
     cleanOfflineBrokerInterval clearRetryTopicWhenDeleteTopic commercialBaseCount
     commercialBigCount commercialEnable commercialSizePerMsg commercialTransCount
-    compatibleWithOldNameSrv consumerOffsetUpdateVersionStep
+    consumerOffsetUpdateVersionStep
     delayOffsetUpdateVersionStep
     enableCalcFilterBitMap enableCreateSysGroup enableFastChannelEventProcess
     enableNetWorkFlowControl enableRegisterProducer
@@ -182,8 +184,8 @@ _BROKER = _keys(
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
     metricsOtelCardinalityLimit printChannelGroups printChannelGroupsMinNum
     realTimeNotifyConsumerChange recoverConcurrently rejectPullConsumerEnable
-    rmqAddressServerDomain rmqAddressServerSubGroup sendHeartbeatTimeoutMillis
-    subscriptionExpiredTimeout syncBrokerMemberGroupPeriod transactionMetricFlushInterval
+    rmqAddressServerDomain rmqAddressServerSubGroup
+    subscriptionExpiredTimeout transactionMetricFlushInterval
     transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
     updateNameServerAddrPeriod useStaticSubscription
     validateSystemTopicWhenUpdateTopic waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
@@ -213,7 +215,7 @@ _STORE = _keys(
     redeleteHangedFileInterval sampleCountThreshold sampleSteps
     scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     spinLockCollisionRetreatOptimalDegree storePathDLedgerCommitLog
-    syncMasterFlushOffsetWhenStartup topicQueueLockNum transientStorePoolEnable
+    topicQueueLockNum transientStorePoolEnable
     transientStorePoolSize travelCqFileNumWhenGetMessage useABSLock
     useReentrantLockWhenPutMessage wakeCommitWhenPutMessage wakeFlushWhenPutMessage
     warmMapedFileEnable
@@ -233,11 +235,11 @@ _NAMESRV = _keys(
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
     metricsPromExporterHost metricsPromExporterPort needWaitForService notifyBrokerRoleChanged
-    notifyMinBrokerIdChanged processReadEvent productEnvName returnOrderTopicConfigToBroker
+    processReadEvent productEnvName returnOrderTopicConfigToBroker
     scanInactiveMasterInterval serverAsyncSemaphoreValue serverCallbackExecutorThreads
     serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
     serverSelectorThreads serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads
-    shutdownWaitTimeSeconds supportActingMaster unRegisterBrokerQueueCapacity
+    shutdownWaitTimeSeconds unRegisterBrokerQueueCapacity
     useEpollNativeSelector useTLS waitSecondsForService writeBufferHighWaterMark
     writeBufferLowWaterMark
     """

@@ -97,7 +97,7 @@ class StoreOpening:
             perform_request(self._config, self._beat)
         for path in (self._config.commit_log_path, self._config.consume_queue_path):
             make_directory(path)
-        self._progress.load_checkpoint()
+        self._progress.load_checkpoint(rejoins=rejoins)
         flushed = self._rejoin(repair) if rejoins else self._recover(repair)
         repair.finish()
         return flushed

@@ -110,6 +110,8 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     short_polling_time_ms: int
     slave_read_enable: bool
     is_slave: bool
+    commits_offsets: bool = True
+    """Of pulls; a slave only where slaves act as master."""
     offset_check_in_slave: bool
     bytes_in_memory: int
     count_in_memory: int
@@ -247,7 +249,7 @@ class PullMessageProcessor:
         if start is not None and client is not None:
             is_moved = read.code == ResponseCode.PULL_OFFSET_MOVED
             start.note(header, client, read.next_offset if is_moved else header.queueOffset)
-        if header.sysFlag & FLAG_COMMIT_OFFSET and not self._settings.is_slave:
+        if header.sysFlag & FLAG_COMMIT_OFFSET and self._settings.commits_offsets:
             self._commit_offset(
                 connection.remote_address,
                 header.consumerGroup,

@@ -20,6 +20,7 @@ from broker.processor.query_assignment_processor import (
     QueryAssignmentProcessor,
 )
 from broker.settings.startup_options import StartupOptions
+from broker.slave.acting_master import ActingMaster
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
@@ -66,6 +67,13 @@ class Outside:
                 is_slave=lambda: options.store.is_slave,
             ),
         )
+        self.acting: Final = ActingMaster(
+            options.broker,
+            self.identity,
+            api,
+            lambda: tables.topics.data_version,
+            lambda: self.registration.register_all(check_order=True, force=True),
+        )
         self.replication: Final = Replication(
             resources,
             self.identity,
@@ -74,6 +82,7 @@ class Outside:
             store,
             tables,
             acl,
+            min_broker_id_changed=self.acting.notified,
             on_failure=on_failure,
         )
         self.registration: Final = BrokerRegistration(
@@ -93,6 +102,7 @@ class Outside:
         """Replicate and register. on_ready(): the name servers have answered or failed."""
         self._tables.topics.add_listener(self.registration.on_topic_change)
         self.replication.start(self._executor)
+        self.acting.schedule_on(self._executor)
         self.registration.start(on_ready, before_first=self.replication.before_first_registration)
 
     def close(self) -> None:
@@ -109,4 +119,7 @@ def broker_identity(options: StartupOptions) -> BrokerIdentity:
         broker_id=broker.broker_id,
         broker_addr=f"{broker.broker_ip1}:{options.server.listen_port}",
         ha_server_addr=f"{broker.broker_ip2}:{options.ha.ha_listen_port}",
+        not_active_timeout_ms=(
+            broker.broker_not_active_timeout_millis if broker.enable_slave_acting_master else None
+        ),
     )

@@ -12,6 +12,7 @@ from broker.acl.access import Access
 from broker.client.broker2client import Broker2Client, max_waiting_calls
 from broker.processor.ack_message_processor import ACK_PREFIX
 from broker.processor.admin_acl_processor import AdminAclProcessor
+from broker.processor.admin_mode_processor import AdminModeProcessor
 from broker.processor.pop_message_processor import POP_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -100,6 +101,7 @@ class ServerBuilder:
                 self._outside.replication.damage_repair.processor,
                 AdminAclProcessor(self._access.manager, self._outside.identity),
                 self._outside.assignments,
+                AdminModeProcessor(),
                 *self._pop.processors,
             ),
         )

@@ -238,9 +238,7 @@ def test_a_failed_flush_reaches_the_dispatch(
         service.dispatch(batch(4, 1)[0])
 
 
-def test_a_file_closed_while_it_is_flushed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_closed_while_it_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flush = IndexFile.flush
 
     def flush_and_close(self: IndexFile) -> None:
