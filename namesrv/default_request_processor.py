@@ -4,7 +4,8 @@ One table from request code to method; each method turns header and body into on
 route, KV or config manager, and the result into a response with Java's fields and remarks. Any
 thread (the managers do their own locking), but 105 on one thread only. A peer's error is raised as
 RequestError and answered by the server; a code that is not in the table is answered with 3, as in
-5.3.3 (4.9.8 lets the caller time out). Knows no socket and no file.
+5.3.3 (4.9.8 lets the caller time out). Knows no socket and no file. Long because each request code
+has a method here.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The master (id 0) of a broker name determines which topics it serves. From 5.3.3
 older stateVersion, heartbeatTimeoutMillis, zone, and slaves that act as master: while a broker name
 has no master, its smallest id, if it is a broker of 5.x, determines the topics, for reading only
 where acting is enabled; routes show it as id 0 where `supports_acting` says so. Static topics are
-not stored.
+not stored. Long because every request about routes reads or changes the same tables under one lock.
 """
 
 from __future__ import annotations

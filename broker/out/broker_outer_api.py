@@ -4,8 +4,8 @@ of the group (21, 43, 45, 201).
 Called by the scheduled executor and admin threads. A call to the name servers goes to all of them
 in parallel and returns when all have responded or the timeout expires; a failing one is logged and
 does not affect the others. It makes no decisions: when to register, and how to react to a response,
-is in broker_registration, slave_synchronize, group_members, returning_master. Follows
-BrokerOuterAPI of RocketMQ.
+is in broker_registration, slave_synchronize, group_members, returning_master, acting_master. Long
+because each of these requests has a method. Follows BrokerOuterAPI of RocketMQ.
 """
 
 from __future__ import annotations

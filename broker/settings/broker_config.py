@@ -2,7 +2,8 @@
 
 Read by the processes of `broker`; filled by `conf.config_loader`, replaced whole when an admin
 request changes a key. Kin: org.apache.rocketmq.common.BrokerConfig. The fields are plain values:
-what they mean is the business of the services that get this object.
+what they mean is the business of the services that get this object. Long because each setting of
+the broker is declared here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""broker.slave.master_flushed_offset: what a master says counts once, what an operator sets always."""
+"""broker.slave.master_flushed_offset: a master's word counts once, an operator's always."""
 
 from __future__ import annotations
 
