@@ -44,9 +44,6 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
     "enableControllerMode": _only("false", "controller mode is not available"),
     "enableControllerInNamesrv": _only("false", "controller mode is not available"),
-    "enableRemoteEscape": _only(
-        "false", "what an acting slave has to write waits for the master here"
-    ),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
@@ -85,7 +82,7 @@ _OTHER_STORES = _keys(
     cleanRocksDBDirtyCQIntervalMin commitLogRollingInterval commitLogRollingMinimumSize
     configManagerVersion controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers
     dLegerSelfId enableAutoInSyncReplicas enableBatchPush enableControllerMode
-    enableDLegerCommitLog enableRemoteEscape enableRocksDBLog
+    enableDLegerCommitLog enableRocksDBLog
     fetchControllerAddrByDnsLookup haMaxTimeSlaveNotCatchup inBrokerContainer isEnableBatchPush
     memTableFlushIntervalMs minInSyncReplicas objectStoreAccessKey objectStoreBucket
     objectStoreEndpoint objectStoreSecretKey preferredLeaderId readAheadCacheEnable

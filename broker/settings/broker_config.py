@@ -266,6 +266,11 @@ class BrokerConfig:
         "its slave with the smallest brokerId is read, locked and asked in its place",
         important=True,
     )
+    enable_remote_escape: bool = setting(
+        False,
+        "with enableSlaveActingMaster: an acting slave delivers due delayed messages (messages of "
+        "a delay level) to other masters of the cluster; false: they wait for the master",
+    )
     broker_not_active_timeout_millis: int = setting(
         10_000,
         "with enableSlaveActingMaster: name servers drop this broker when it is silent for longer",

@@ -12,6 +12,7 @@ from typing import Final
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.out.broker_registration import BrokerRegistration
+from broker.out.escape_bridge import EscapeBridge
 from broker.out.outgoing_client import outgoing_client
 from broker.out.topic_route_info_manager import TopicRouteInfoManager
 from broker.processor.query_assignment_processor import (
@@ -21,6 +22,7 @@ from broker.processor.query_assignment_processor import (
 )
 from broker.settings.startup_options import StartupOptions
 from broker.slave.acting_master import ActingMaster
+from broker.slave.delayed_escape_service import DelayedEscapeService
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
@@ -85,6 +87,19 @@ class Outside:
             min_broker_id_changed=self.acting.notified,
             on_failure=on_failure,
         )
+        self._escape: Final = (
+            DelayedEscapeService(
+                lambda: self.acting.is_acting,
+                options.store.delay_level_ms,
+                store.access,
+                tables.schedule_offsets,
+                EscapeBridge(self.identity, api, self._client, resources.clock),
+                resources.clock,
+                on_failure=on_failure,
+            )
+            if options.store.is_slave and options.broker.enable_remote_escape
+            else None
+        )
         self.registration: Final = BrokerRegistration(
             options.broker,
             self.identity,
@@ -103,7 +118,15 @@ class Outside:
         self._tables.topics.add_listener(self.registration.on_topic_change)
         self.replication.start(self._executor)
         self.acting.schedule_on(self._executor)
+        if self._escape is not None:
+            self._escape.start()
         self.registration.start(on_ready, before_first=self.replication.before_first_registration)
+
+    def stop(self) -> None:
+        """End what works by itself, before the tables are saved."""
+        self.replication.shutdown()
+        if self._escape is not None:
+            self._escape.shutdown()
 
     def close(self) -> None:
         """After everything that asks."""

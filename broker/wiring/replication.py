@@ -133,6 +133,9 @@ class Replication:
             self._tables.offsets,
             lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
             is_slave=self._is_slave_of_ours,
+            delay_offsets=(
+                self._tables.schedule_offsets if options.broker.enable_remote_escape else None
+            ),
         )
         handlers = {
             "inspect_master": self._inspector.handle,
