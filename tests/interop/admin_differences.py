@@ -50,25 +50,20 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Line to command to what is different."""
 
-_POP: Final = "pop consumers"
 _CONTAINER: Final = "broker containers"
 _CONTROLLER: Final = "the controller"
 _STATIC: Final = "static topics"
 _COLD: Final = "cold data"
 _AUTH: Final = "users and rights of 5.x; here: the commands of 4.9 for `plain_acl.yml`"
-_ROCKSDB: Final = "RocksDB"
 NOTHING_FOR: Final[Mapping[str, str]] = {
-    "exportPopRecord": _POP,
     "addBroker": _CONTAINER,
     "removeBroker": _CONTAINER,
     "getSyncStateSet": _CONTROLLER,
-    "getBrokerEpoch": _CONTROLLER,
     "getControllerMetaData": _CONTROLLER,
     "getControllerConfig": _CONTROLLER,
     "updateControllerConfig": _CONTROLLER,
     "electMaster": _CONTROLLER,
     "cleanBrokerMetadata": _CONTROLLER,
-    "resetMasterFlushOffset": _CONTROLLER,
     "updateStaticTopic": _STATIC,
     "remappingStaticTopic": _STATIC,
     "getColdDataFlowCtrInfo": _COLD,
@@ -82,12 +77,17 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
         ),
         _AUTH,
     ),
-    "rocksDBConfigToJson": _ROCKSDB,
-    "checkRocksdbCqWriteProgress": _ROCKSDB,
 }
 """Command of 5.3.3 to what it is for, that a 4.9 broker has not: it ends with a refusal."""
 
-ANSWERED: Final = {"setConsumeMode": "set consume mode to .* success"}
+ANSWERED: Final = {
+    "setConsumeMode": "set consume mode to .* success",
+    "exportPopRecord": "Export broker records, brokerName=",
+    "getBrokerEpoch": "this request only for controllerMode",
+    "resetMasterFlushOffset": "reset master flush offset to 0 success",
+    "rocksDBConfigToJson": "export done",
+    "checkRocksdbCqWriteProgress": "check doing, please wait and get the result from log",
+}
 """Command of 5.3.3 that a 4.9 broker has not and ours has, to what is printed."""
 REFUSAL: Final = r"request type \d+ not supported"
 REFUSED_BY_THE_TOOL: Final = {
