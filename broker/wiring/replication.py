@@ -127,16 +127,7 @@ class Replication:
             store.claim_queue_offsets,
             on_failure=on_failure,
         )
-        self._returning = ReturningMaster(
-            self._members.fetch_member_ips,
-            self._api,
-            self._tables.offsets,
-            lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
-            is_slave=self._is_slave_of_ours,
-            delay_offsets=(
-                self._tables.schedule_offsets if options.broker.enable_remote_escape else None
-            ),
-        )
+        self._returning = self._build_returning()
         handlers = {
             "inspect_master": self._inspector.handle,
             "group_members": self._group_members,
@@ -178,6 +169,17 @@ class Replication:
             self._clock,
             own_addresses=(self._identity.broker_addr, self._identity.ha_server_addr),
             on_result=self._inspected,
+        )
+
+    def _build_returning(self) -> ReturningMaster:
+        escapes = self._options.broker.enable_remote_escape
+        return ReturningMaster(
+            self._members.fetch_member_ips,
+            self._api,
+            self._tables.offsets,
+            lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
+            is_slave=self._is_slave_of_ours,
+            delay_offsets=self._tables.schedule_offsets if escapes else None,
         )
 
     def _build_synchronize(self) -> SlaveSynchronize:
