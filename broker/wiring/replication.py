@@ -52,7 +52,10 @@ _PASS_TIMEOUT_MS: Final = 3_000
 
 
 class Replication:
-    """See the module. Owned by: the main thread of process `remoting`."""
+    """See the module. Owned by: the main thread of process `remoting`.
+
+    Many methods because each part is built by one and each request of process `ha` served by one.
+    """
 
     def __init__(
         self,
