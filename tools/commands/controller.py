@@ -18,7 +18,7 @@ from remoting.body.controller import (
     ReplicaIdentity,
     ReplicasInfo,
 )
-from remoting.body.route import BrokerMemberGroup
+from remoting.body.route import BrokerData
 from remoting.command_custom_header import decode_header
 from remoting.errors import RemotingError
 from remoting.headers.controller import (
@@ -243,7 +243,7 @@ def elect_master(
     found = decode_header(ElectMasterResponseHeader, response.ext_fields)
     members: dict[int, str] = {}
     if response.body:
-        members = dict(BrokerMemberGroup.from_json_bytes(response.body).broker_addrs)
+        members = dict(BrokerData.from_json_bytes(response.body).broker_addrs)
     lines = [
         f"#ClusterName\t{cluster}",
         f"#BrokerName\t{broker_name}",
