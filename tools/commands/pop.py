@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from remoting.body.message_request_mode import (
@@ -82,7 +84,8 @@ def export_pop_record(
         brokers = [(settings.get("brokerName", ""), address)]
     else:
         brokers = [(broker.broker_name, broker.address) for broker in admin.brokers(cluster)]
-    lines, data, failures = [], [], []
+    lines, failures = [], []
+    data: list[dict[str, Any]] = []
     for name, target in brokers:
         try:
             if not dry_run:
