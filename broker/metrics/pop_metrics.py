@@ -32,7 +32,7 @@ class PopMetrics:
 
     def __init__(self, slots: MetricSlots) -> None:
         self._slots = slots
-        self._found: dict[tuple[Metric, tuple[str, ...]], int] = {}
+        self._found: dict[tuple[str, tuple[str, ...]], int] = {}
         metric = table.POP_BUFFER_SCAN_TIME
         self._scans = slots.find(metric.name, (), metric.size)
 
@@ -57,9 +57,9 @@ class PopMetrics:
         self._add(table.POP_REVIVE_RETRY, (group, topic, _PUT_STATUS.get(code, _UNKNOWN)))
 
     def _add(self, metric: Metric, labels: tuple[str, ...]) -> None:
-        slot = self._found.get((metric, labels))
+        slot = self._found.get((metric.name, labels))
         if slot is None:
-            slot = self._found[metric, labels] = self._slots.find(metric.name, labels)
+            slot = self._found[metric.name, labels] = self._slots.find(metric.name, labels)
         self._slots.values[slot] += 1
 
     # -- gauges --------------------------------------------------------------------------------
