@@ -1,4 +1,4 @@
-"""mqshutdown broker|brokerContainer|namesrv: stops all of this kind on this host.
+"""mqshutdown broker|namesrv|brokerContainer: stops all of this kind on this host.
 
 Runs as a short-lived program of the operator. RocketMQ greps `ps` and returns at once; here
 pid files name the running processes (`conf.pid_file`), and it returns when these have ended, so
@@ -27,9 +27,7 @@ KINDS: Final = {
 }
 _SHOWN: Final = {"mqbrokercontainer": "broker container"}
 """What RocketMQ calls a kind, where that is not its program."""
-USAGE: Final = (
-    "Usage: mqshutdown broker | brokerContainer | namesrv (--version prints the version)"
-)
+USAGE: Final = "Usage: mqshutdown broker | namesrv | brokerContainer (--version prints the version)"
 EXIT_FAILED: Final = 1
 WAIT_S: Final = 30.0
 """Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s. A
@@ -60,8 +58,8 @@ def main(arguments: Sequence[str]) -> int:
     late = _wait(kind, told)
     for record in late:
         print(
-            f"{_SHOWN.get(kind, kind)}({record.pid}) has not stopped within {WAIT_S:.0f} s: see its log files, or"
-            f" end it with kill -9 {record.pid}"
+            f"{_SHOWN.get(kind, kind)}({record.pid}) has not stopped within {WAIT_S:.0f} s:"
+            f" see its log files, or end it with kill -9 {record.pid}"
         )
     return EXIT_FAILED if late or len(told) < len(records) else 0
 

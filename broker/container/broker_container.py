@@ -36,6 +36,8 @@ from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
+BROKER_NOT_EXIST: Final = ResponseCode(211)
+"""5.x's meaning of this number (remoting/response_code.py)."""
 _STOP_S: Final = 20.0
 """Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""
 
@@ -172,7 +174,7 @@ class BrokerContainer:
         with self._lock:
             broker = self._brokers.get(identity)
         if broker is None:
-            raise RequestError(ResponseCode.BROKER_NOT_EXIST, "Broker not exist")
+            raise RequestError(BROKER_NOT_EXIST, "Broker not exist")
         broker.ask_to_stop()
         code = broker.wait_stopped(_STOP_S)
         self._forget(broker)

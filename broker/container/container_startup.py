@@ -34,7 +34,7 @@ from conf.config_fields import field_specs
 from conf.config_loader import KeySpace, LoadedSettings, build, describe, load_settings
 from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError
 from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
-from conf.ignored_keys import IGNORED_BROKER_KEYS
+from conf.ignored_keys import IGNORED_BROKER_KEYS, IGNORED_CONTAINER_KEYS
 from conf.logging_setup import LoggingConfig
 from conf.setting import Setting
 from conf.tls_file import password_files, with_tls_file
@@ -69,7 +69,7 @@ KEYS: Final = KeySpace(
         FilePermissionConfig,
         TlsConfig,
     ),
-    IGNORED_BROKER_KEYS | {"updateNamesrvAddrInterval"},
+    IGNORED_BROKER_KEYS | IGNORED_CONTAINER_KEYS,
 )
 _TLS_KEYS: Final = KeySpace((TlsConfig,))
 _TRANSPORT: Final = (RemotingServerConfig, RemotingClientConfig, TlsConfig)

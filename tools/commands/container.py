@@ -11,6 +11,7 @@ import click
 
 from remoting.headers.container import AddBrokerRequestHeader, RemoveBrokerRequestHeader
 from remoting.request_code import RequestCode
+from remoting.response_code import RESPONSE_CODE_NAMES_5X, ResponseCode
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
@@ -18,6 +19,8 @@ from tools.report import Report
 
 _TIMEOUT_MS: Final = 60_000
 """A container answers when the broker serves, or has stopped."""
+_BROKER_NOT_EXIST: Final = 211
+"""A container is of 5.x, where this number has another name than in 4.x."""
 
 _CONTAINER = click.option(
     "-c", "--brokerContainerAddr", "container", required=True, help="Container, host:port."
@@ -41,11 +44,7 @@ def add_broker(admin: AdminClient, container: str, path: str) -> Report:
     return Report(f"add broker to {container} success", data)
 
 
-def _question(container: str, identity: str) -> str:
-    return f"stop broker {identity} of container {container}?"
-
-
-@command("removeBroker", asks=_question)
+@command("removeBroker")
 @_CONTAINER
 @click.option(
     "-b",
@@ -57,7 +56,16 @@ def _question(container: str, identity: str) -> str:
 def remove_broker(admin: AdminClient, container: str, identity: str) -> Report:
     """Stop one broker of a container; its files stay."""
     header = _parse_identity(identity)
-    admin.call(container.strip(), RequestCode.REMOVE_BROKER, header, timeout_ms=_TIMEOUT_MS)
+    answer = admin.call(
+        container.strip(),
+        RequestCode.REMOVE_BROKER,
+        header,
+        accept=(ResponseCode.SUCCESS, _BROKER_NOT_EXIST),
+        timeout_ms=_TIMEOUT_MS,
+    )
+    if answer.code == _BROKER_NOT_EXIST:
+        name = RESPONSE_CODE_NAMES_5X[_BROKER_NOT_EXIST]
+        raise AdminError(f"{container} answered {name} ({_BROKER_NOT_EXIST}): {answer.remark}")
     data = {"brokerContainerAddr": container, "brokerIdentity": identity}
     return Report(f"remove broker from {container} success", data)
 
