@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.container.broker_identity import BrokerIdentity
-from broker.container.contained_broker import BrokerStartError, ContainedBroker
+from broker.container.contained_broker import CLEAN_ENDS, BrokerStartError, ContainedBroker
 from broker.container.contained_options import (
     BrokerSettingsError,
     Claim,
@@ -31,6 +31,7 @@ from broker.container.contained_options import (
 )
 from broker.container.container_startup import ContainerOptions
 from broker.container.core_pairs import cores_of_slot, usable_cores
+from conf.logging_setup import log_directory
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 
@@ -38,8 +39,6 @@ log = logging.getLogger(__name__)
 
 BROKER_NOT_EXIST: Final = ResponseCode(211)
 """5.x's meaning of this number (remoting/response_code.py)."""
-_STOP_S: Final = 20.0
-"""Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""
 
 
 class BrokerContainer:
@@ -52,25 +51,25 @@ class BrokerContainer:
         namesrv_addr: str,
         environment: Mapping[str, str],
         *,
-        log_dir: Path,
         life_fd: int,
         is_pinning: Callable[[], bool],
         say: Callable[[str], None],
     ) -> None:
-        """namesrv_addr: name servers of all brokers, separated by ';'. log_dir: each broker has a
-        directory below it. life_fd: see ContainedBroker. is_pinning: whether a broker that is
-        started now stays on its own cores. say: prints a line for the user who started the
+        """namesrv_addr: name servers of all brokers, separated by ';'. life_fd: see
+        ContainedBroker. is_pinning: whether a broker that is started now stays on its own cores.
+        say: prints a line for the user who started the
         container."""
         self._options = options
         self._namesrv_addr = namesrv_addr
         self._environment = environment
-        self._log_dir = log_dir
         self._life_fd = life_fd
         self._is_pinning = is_pinning
         self._say = say
         self._lock = threading.Lock()
         self._brokers: dict[BrokerIdentity, ContainedBroker] = {}
         self._cancel_read, self._cancel_write = os.pipe2(os.O_CLOEXEC)
+        self.is_stopping = False
+        """Set by `stop_starting`."""
 
     def brokers(self) -> list[ContainedBroker]:
         """Those in the table, in the order in which they came."""
@@ -134,7 +133,7 @@ class BrokerContainer:
         try:
             broker = ContainedBroker(
                 contained,
-                log_dir=self._log_dir / identity.canonical_name,
+                log_dir=log_directory(contained.options.logging) / identity.canonical_name,
                 slot=slot,
                 cores=cores_of_slot(usable_cores(), slot) if self._is_pinning() else (),
                 life_fd=self._life_fd,
@@ -176,9 +175,9 @@ class BrokerContainer:
         if broker is None:
             raise RequestError(BROKER_NOT_EXIST, "Broker not exist")
         broker.ask_to_stop()
-        code = broker.wait_stopped(_STOP_S)
+        code = broker.wait_stopped()
         self._forget(broker)
-        if code:
+        if code not in CLEAN_ENDS:
             words = _failed_stop(broker, code)
             log.error("%s", words)
             raise _system_error(f"removed, but {words}")
@@ -205,6 +204,7 @@ class BrokerContainer:
     def stop_starting(self) -> None:
         """A broker that does not serve yet is stopped, and so is each that would be started. Any
         thread."""
+        self.is_stopping = True
         os.write(self._cancel_write, b"\0")
 
     def stop_all(self) -> list[str]:
@@ -218,9 +218,9 @@ class BrokerContainer:
             for broker in some:
                 broker.ask_to_stop()
             for broker in some:
-                code = broker.wait_stopped(_STOP_S)
+                code = broker.wait_stopped()
                 self._forget(broker)
-                if code:
+                if code not in CLEAN_ENDS:
                     problems.append(_failed_stop(broker, code))
                 else:
                     log.info("%s: stopped", broker.identity.canonical_name)

@@ -26,6 +26,10 @@ from broker.container.contained_options import ContainedOptions
 _MODULE: Final = "broker.processes.contained"
 _HOME: Final = Path(__file__).resolve().parents[2]
 _LONGEST_STATUS: Final = 64 << 10
+_STOP_S: Final = 20.0
+"""Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""
+CLEAN_ENDS: Final = (0, -signal.SIGTERM)
+"""Exit codes of a broker that was asked to stop; the second before it has opened anything."""
 
 
 class BrokerStartError(Exception):
@@ -86,7 +90,7 @@ class ContainedBroker:
             self.is_serving = True
             return status.boot_line
         self.ask_to_stop()
-        code = self._process.wait()
+        code = self.wait_stopped()
         failure = status.failure or f"its process ended with code {code}"
         raise BrokerStartError(f"{failure} (see the log files in {self.log_dir})")
 
@@ -117,11 +121,11 @@ class ContainedBroker:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    def wait_stopped(self, timeout_s: float) -> int:
-        """Wait for its end, and kill its supervisor after the timeout: the other processes then
-        stop by themselves. Returns the exit code."""
+    def wait_stopped(self) -> int:
+        """Wait for its end; a supervisor that does not stop in time is killed, and the broker's
+        other processes then stop by themselves. Returns the exit code."""
         try:
-            return self._process.wait(timeout_s)
+            return self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()

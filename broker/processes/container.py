@@ -123,7 +123,6 @@ class ContainerProcess:
                 self._options,
                 self._namesrv_addresses,
                 os.environ,
-                log_dir=self._log_dir,
                 life_fd=self._life_read,
                 is_pinning=lambda: self._settings.container.broker_cpu_pinning_enable,
                 say=print_line,
@@ -191,7 +190,12 @@ class ContainerProcess:
         try:
             self._brokers.start_configured(self._configured)
         except BrokerStartError as error:
-            self._supervisor.stop_with(f"{error}; the broker container stops", EXIT_CANNOT_START)
+            if not self._brokers.is_stopping:
+                words = f"{error}; the broker container stops"
+                self._supervisor.stop_with(words, EXIT_CANNOT_START)
+        except Exception as error:  # the service guard: logged, then the container stops
+            log.exception("starting the brokers failed")
+            self._supervisor.stop_with(f"starting the brokers failed: {error!r}", 1)
 
     def _end(self) -> None:
         """Stop in order: requests, brokers; the name server is stopped by the supervisor."""

@@ -150,6 +150,16 @@ def test_a_container_that_cannot_start_all_its_brokers_starts_none(tmp_path: Pat
         assert not (tmp_path / "a" / "abort").exists(), "the other one was stopped in order"
 
 
+def test_a_stop_while_brokers_start(tmp_path: Path) -> None:
+    with our_container(tmp_path) as container:
+        container.start(broker_file(tmp_path, "a"), wait=False)
+        wait_until(lambda: "container boot success" in container.output(), START_S)
+        wait_until(lambda: len(container.all_pids()) > 2, START_S)
+        assert container.terminate() == 0
+        assert "Traceback" not in container.output()
+        assert not (tmp_path / "a" / "abort").exists()
+
+
 def test_brokers_outlive_no_container(tmp_path: Path) -> None:
     with our_container(tmp_path) as container:
         container.start(broker_file(tmp_path, "a"))

@@ -48,7 +48,6 @@ class Files:
             options,
             NAMESRV,
             HOME,
-            log_dir=self.root,
             life_fd=-1,
             is_pinning=lambda: False,
             say=lambda _line: None,
