@@ -57,8 +57,7 @@ class BrokerContainer:
     ) -> None:
         """namesrv_addr: name servers of all brokers, separated by ';'. life_fd: see
         ContainedBroker. is_pinning: whether a broker that is started now stays on its own cores.
-        say: prints a line for the user who started the
-        container."""
+        say: prints a line for the user who started the container."""
         self._options = options
         self._namesrv_addr = namesrv_addr
         self._environment = environment

@@ -135,12 +135,12 @@ class ContainerProcess:
         server = self._options.server
         backlog = server.server_socket_backlog
         self._listeners += bind_remoting(server.bind_address, server.listen_port, backlog)
+        for sock in self._listeners:
+            undo.callback(sock.close)
         if self._options.embeds_namesrv:
             port = self._options.container.embedded_namesrv_port
             self._namesrv = bind_listener(server.bind_address, port, backlog, _NAMESRV_PORT)
             undo.callback(self._namesrv.close)
-        for sock in self._listeners:
-            undo.callback(sock.close)
 
     @property
     def _namesrv_addresses(self) -> str:

@@ -78,7 +78,7 @@ class BrokerProcess:
         each_tick: Callable[[], None] = lambda: None,
     ) -> None:
         """writes_pid_file: whether bin/mqshutdown shall find it. on_serving: called with the boot
-        line once the broker serves. each_tick: called several times a second, from then on, too."""
+        line once the broker serves. each_tick: called at every tick of the supervisor."""
         self._options = options
         self._writes_pid_file = writes_pid_file
         self._on_serving = on_serving
