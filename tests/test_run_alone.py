@@ -9,7 +9,7 @@ import pytest
 
 from tests.run_alone import MOST_TESTS, failed_tests, main
 
-# Of its own: what pytest's options of this checkout forbid does not reach it.
+# Its file's mark tells the second run from the first.
 _FAILS_ONCE = """\
 from pathlib import Path
 

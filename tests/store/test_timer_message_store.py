@@ -285,13 +285,13 @@ def test_what_is_entered_again_is_waited_for(life: TimerLife) -> None:
     life.put(START_MS + 50 * S)
     life.counters[DISPATCHED_OFFSET] = end
     life.timers._queue_end = -1
-    bounds = life.timers._enqueue.queue_offset
+    queue_offset = life.timers._enqueue.queue_offset
     life.timers._enqueue.queue_offset = 0
     life.clock.jump_to(START_MS + 9 * S)
     life.timers.move_write_time()
     life.clock._monotonic_ms += 60_000
     life.timers.move_write_time()
-    assert (life.counters[TIMER_WRITE_TIME_MS], bounds) == (START_MS, 0)
+    assert (life.counters[TIMER_WRITE_TIME_MS], queue_offset) == (START_MS, 0)
     life.run()
     assert life.offsets() == {START_MS + 50 * S: [0]}
 
