@@ -91,8 +91,42 @@ def load_startup_options(
     """
     given = parse_command_line(PROGRAM, arguments, OPTIONS)
     path, file = config_file(given)
+    key = NAMESRV_ADDR.long
+    options = check_settings(
+        environment,
+        path,
+        file,
+        command_line=[Setting(key, given[key], "option -n")] if key in given else [],
+        addresses=given.get(key),
+    )
+    if PRINT_ALL.long in given or PRINT_IMPORTANT.long in given:
+        raise StartupExitError(EXIT_OK, _printed(options, PRINT_ALL.long not in given))
+    return options
+
+
+def check_settings(
+    environment: Mapping[str, str],
+    path: Path | None,
+    file: Sequence[Setting],
+    *,
+    defaults: Mapping[str, str] = PROGRAM_DEFAULTS,
+    command_line: Sequence[Setting] = (),
+    addresses: str | None = None,
+) -> StartupOptions:
+    """The options of a broker whose settings file at `path` holds `file`.
+
+    command_line: settings that precede those of the file. addresses: name servers if no setting
+    names any. Raises StartupExitError.
+    """
     try:
-        loaded = _load(given, environment, file)
+        loaded = load_settings(
+            KEYS,
+            defaults=defaults,
+            environment=environment,
+            file=file,
+            command_line=command_line,
+        )
+        loaded = with_tls_file(_TLS_KEYS, loaded, DEFAULT_TLS_CONFIG_FILE)
         options = StartupOptions.from_settings(_resolve(loaded.values))
         _validate(options.store, loaded.sources)
         _validate_replication(options.ha, loaded.sources)
@@ -101,11 +135,9 @@ def load_startup_options(
     except ConfigError as error:
         raise cannot_start(error) from error
     require_home(options.broker.rocketmq_home)
-    addresses = options.broker.namesrv_addr or given.get(NAMESRV_ADDR.long)
+    addresses = options.broker.namesrv_addr or addresses
     namesrv = () if addresses is None else require_addresses(addresses)
     role_warnings = _check_role(options, loaded, has_namesrv=bool(namesrv))
-    if PRINT_ALL.long in given or PRINT_IMPORTANT.long in given:
-        raise StartupExitError(EXIT_OK, _printed(options, PRINT_ALL.long not in given))
     return dataclasses.replace(
         options,
         config_file=path,
@@ -119,20 +151,6 @@ def load_startup_options(
             *exposure_warnings(_secret_files(options, loaded.sources)),
         ),
     )
-
-
-def _load(
-    given: Mapping[str, str], environment: Mapping[str, str], file: Sequence[Setting]
-) -> LoadedSettings:
-    key = NAMESRV_ADDR.long
-    loaded = load_settings(
-        KEYS,
-        defaults=PROGRAM_DEFAULTS,
-        environment=environment,
-        file=file,
-        command_line=[Setting(key, given[key], "option -n")] if key in given else [],
-    )
-    return with_tls_file(_TLS_KEYS, loaded, DEFAULT_TLS_CONFIG_FILE)
 
 
 def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:

@@ -258,3 +258,6 @@ IGNORED_BROKER_KEYS: Final = frozenset().union(*IGNORED_BROKER_GROUPS.values())
 
 IGNORED_NAMESRV_KEYS: Final = _NAMESRV
 """Of the name server."""
+
+IGNORED_CONTAINER_KEYS: Final = frozenset({"updateNamesrvAddrInterval"})
+"""Of the broker container, besides those of the broker: name servers are not looked up."""

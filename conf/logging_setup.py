@@ -71,11 +71,13 @@ def configure_logging(
     *,
     level: int = logging.INFO,
     console: bool = False,
+    console_prefix: str = "",
 ) -> Path:
     """Attaches the process's file to the root logger; with `console` also stderr, for warnings.
 
-    Returns the file's path. A second call in a process has no effect. Raises ConfigError if the
-    file cannot be written.
+    console_prefix: begins every line on stderr, where several programs share it. Returns the file's
+    path. A second call in a process has no effect. Raises ConfigError if the file cannot be
+    written.
     """
     root = logging.getLogger()
     for handler in root.handlers:
@@ -89,7 +91,7 @@ def configure_logging(
     if console:
         stream = logging.StreamHandler(sys.stderr)
         stream.setLevel(logging.WARNING)
-        stream.setFormatter(formatter)
+        stream.setFormatter(OneLineFormatter(console_prefix.replace("%", "%%") + FORMAT))
         root.addHandler(stream)
     root.setLevel(level)
     logging.captureWarnings(True)

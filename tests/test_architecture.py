@@ -17,6 +17,7 @@ import pytest
 from setuptools import find_packages
 
 from broker import broker_startup
+from broker.container import container_startup
 from conf.config_fields import field_specs
 from namesrv import namesrv_startup
 
@@ -64,7 +65,11 @@ WINGS: dict[str, set[str]] = {
         *("out", "processor", "schedule", "settings", "slave", "store_access", "subscription"),
         *("pop", "timer", "topic", "transaction"),
     },
-    "processes": {"broker_controller", "metrics", "settings", "supervisor", "wiring"},
+    "container": {"broker_startup", "settings", "supervisor"},
+    "processes": {
+        *("broker_controller", "container", "metrics", "settings", "slave", "supervisor"),
+        "wiring",
+    },
 }
 """The wings of `broker` and whom they may import (docs/ARCHITECTURE.md), lowest first. What lies at
 the top of `broker` is above all wings, but for `json_config_manager`, which imports none."""
@@ -396,7 +401,11 @@ def _read_attributes() -> frozenset[str]:
     )
 
 
-SETTINGS_CLASSES = {*broker_startup.KEYS.classes, *namesrv_startup.KEYS.classes}
+SETTINGS_CLASSES = {
+    *broker_startup.KEYS.classes,
+    *container_startup.KEYS.classes,
+    *namesrv_startup.KEYS.classes,
+}
 
 
 def _unread(cls: type) -> set[str]:

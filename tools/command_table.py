@@ -70,6 +70,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "addWritePerm": Entry("namesrv", "Restore a broker's write permission in all name servers"),
     "getNamesrvConfig": Entry("namesrv", "Show the settings of name servers"),
     "updateNamesrvConfig": Entry("namesrv", "Change a setting of all name servers"),
+    "addBroker": Entry("container", "Add a broker to specified container"),
+    "removeBroker": Entry("container", "Remove a broker from specified container"),
     "updateAclConfig": Entry("acl", "Create or update an account of brokers"),
     "deleteAclConfig": Entry("acl", "Delete an account of brokers (asks)"),
     "clusterAclConfigVersion": Entry("acl", "Show the versions of access control files"),

@@ -1,4 +1,4 @@
-"""mqshutdown broker|namesrv: stops every broker or name server of this host.
+"""mqshutdown broker|namesrv|brokerContainer: stops all of this kind on this host.
 
 Runs as a short-lived program of the operator. RocketMQ greps `ps` and returns at once; here
 pid files name the running processes (`conf.pid_file`), and it returns when these have ended, so
@@ -20,11 +20,18 @@ from typing import Final
 from conf.installation import enter_program
 from conf.pid_file import PidRecord, running
 
-KINDS: Final = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
-USAGE: Final = "Usage: mqshutdown broker | namesrv (--version prints the version)"
+KINDS: Final = {
+    "broker": "mqbroker",
+    "brokerContainer": "mqbrokercontainer",
+    "namesrv": "mqnamesrv",
+}
+_SHOWN: Final = {"mqbrokercontainer": "broker container"}
+"""What RocketMQ calls a kind, where that is not its program."""
+USAGE: Final = "Usage: mqshutdown broker | namesrv | brokerContainer (--version prints the version)"
 EXIT_FAILED: Final = 1
 WAIT_S: Final = 30.0
-"""Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""
+"""Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s. A
+container takes that twice at most: for its slaves, then for its masters."""
 _PAUSE_S: Final = 0.05
 _PAUSE: Final = threading.Event()
 
@@ -43,14 +50,16 @@ def main(arguments: Sequence[str]) -> int:
     kind = KINDS[arguments[0]]
     records = running(kind)
     if not records:
-        print(f"No {kind} running.")
+        print(f"No {_SHOWN.get(kind, kind)} running.")
+        if kind == KINDS["broker"] and running(KINDS["brokerContainer"]):
+            print("A broker container is running: mqshutdown brokerContainer")
         return EXIT_FAILED
     told = [record for record in records if _ask(kind, record)]
     late = _wait(kind, told)
     for record in late:
         print(
-            f"{kind}({record.pid}) has not stopped within {WAIT_S:.0f} s: see its log files, or"
-            f" end it with kill -9 {record.pid}"
+            f"{_SHOWN.get(kind, kind)}({record.pid}) has not stopped within {WAIT_S:.0f} s:"
+            f" see its log files, or end it with kill -9 {record.pid}"
         )
     return EXIT_FAILED if late or len(told) < len(records) else 0
 
@@ -66,6 +75,7 @@ def _wait(kind: str, told: Sequence[PidRecord]) -> list[PidRecord]:
 
 
 def _ask(kind: str, record: PidRecord) -> bool:
+    kind = _SHOWN.get(kind, kind)
     print(f"The {kind}({record.pid}) is running...")
     try:
         os.kill(record.pid, signal.SIGTERM)

@@ -56,17 +56,41 @@ _CHANNELS: Final = (("remoting", "store"), ("remoting", "ha"), ("ha", "remoting"
 """(client, server) of each command channel."""
 
 
+def print_line(line: str) -> None:
+    """Print a line for the user who started the program. stdout may be a file on a full disk, or
+    a terminal that is gone: the program serves all the same."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
 class BrokerProcess:
     """The supervisor process of one broker. Owned by: its main thread."""
 
-    def __init__(self, options: StartupOptions, log_dir: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        options: StartupOptions,
+        log_dir: str,
+        clock: Clock,
+        *,
+        writes_pid_file: bool = True,
+        on_serving: Callable[[str], None] = print_line,
+        each_tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        """writes_pid_file: whether bin/mqshutdown shall find it. on_serving: called with the boot
+        line once the broker serves. each_tick: called at every tick of the supervisor."""
         self._options = options
+        self._writes_pid_file = writes_pid_file
+        self._on_serving = on_serving
+        self._each_tick = each_tick
         self._log_dir = log_dir
         self._clock = clock
         self._started_ms = clock.monotonic_ms()
         self._stack = contextlib.ExitStack()
         self._listeners: dict[str, socket.socket] = {}
         self._boot_line_printed = False
+        self.stop_reason = ""
+        """Why the broker stopped by itself; empty after an orderly stop, and before the end."""
         self._refusal = ""
         self._dump: MetricsDump | None = None
         self._metrics: SupervisorMetrics | None = None
@@ -91,8 +115,8 @@ class BrokerProcess:
                 self._channels[f"{client}->{server}"] = asking
                 self._channels[f"{server}<-{client}"] = answering
             self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
-            pid_file = write_pid_file("mqbroker", os.getpid())
-            undo.callback(remove_pid_file, pid_file)
+            if self._writes_pid_file:
+                undo.callback(remove_pid_file, write_pid_file("mqbroker", os.getpid()))
             self._stack = undo.pop_all()
 
     def _bind(self, undo: contextlib.ExitStack) -> None:
@@ -154,6 +178,7 @@ class BrokerProcess:
             try:
                 return self._supervisor.run()
             finally:
+                self.stop_reason = self._supervisor.stop_reason
                 self._end_dump()
                 if self._metrics is not None:
                     self._metrics.shutdown()
@@ -205,14 +230,12 @@ class BrokerProcess:
         reset_queue_table(self._table_fd)
 
     def _tick(self) -> None:
+        self._each_tick()
         self._report_write_refusal()
         if not self._boot_line_printed and self._page.counters[REMOTING_READY]:
             self._boot_line_printed = True
             log.info("%s", self._boot_line())
-            # Its file may be on a full disk, its terminal gone: the broker serves all the same.
-            with contextlib.suppress(OSError):
-                sys.stdout.write(self._boot_line() + "\n")
-                sys.stdout.flush()
+            self._on_serving(self._boot_line())
 
     def _report_write_refusal(self) -> None:
         """Say on stderr, too, why the store refuses writes, and when that is over."""
@@ -285,7 +308,9 @@ class BrokerProcess:
             *channel_fds.values(),
             *listen_fds.values(),
         )
-        return ChildSpec(name, index, _MODULES[index], boot, inherited, _entry(_MODULES[index]))
+        return ChildSpec(
+            name, index, _MODULES[index], boot, inherited, child_entry(_MODULES[index])
+        )
 
     def _child_settings(self) -> dict[str, str]:
         settings = self._options.child_settings()
@@ -295,7 +320,7 @@ class BrokerProcess:
         return settings
 
 
-def _entry(module: str) -> Callable[[int], None] | None:
+def child_entry(module: str) -> Callable[[int], None] | None:
     """What a forked child runs; its module is imported here, once for all children. None where each
     process has to put disk faults in place itself."""
     if are_installed():

@@ -346,8 +346,9 @@ def _commands() -> str:
     return f"""\
 ## Operators' commands
 
-`bin/mqadmin` has the {len(COMMANDS) - 2} commands of 4.9.8, and `haStatus` of 5.x
-([mqadmin.md](mqadmin.md)). RocketMQ's own mqadmin works against ours."""
+`bin/mqadmin` has the {len(COMMANDS) - 4} commands of 4.9.8, and `haStatus`,
+`addBroker` and `removeBroker` of 5.x ([mqadmin.md](mqadmin.md)). RocketMQ's own mqadmin
+works against ours."""
 
 
 def main() -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from broker import broker_startup
+from broker.container import container_startup
+from broker.container.container_config import BrokerContainerConfig
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_fields import FieldSpec, field_specs
@@ -22,6 +24,7 @@ from conf.file_permissions import FilePermissionConfig
 from conf.ignored_keys import (
     ALIASES,
     IGNORED_BROKER_GROUPS,
+    IGNORED_CONTAINER_KEYS,
     IGNORED_NAMESRV_KEYS,
     REFUSED,
 )
@@ -50,6 +53,7 @@ TITLES: Final[Mapping[type, str]] = {
     FilePermissionConfig: "Files",
     TlsConfig: "TLS",
     NamesrvConfig: "Name server",
+    BrokerContainerConfig: "Broker container",
 }
 _KIND_WORDS: Final = {bool: "true, false", int: "whole number", float: "number", str: "text"}
 
@@ -68,6 +72,11 @@ def document(head: str) -> str:
     namesrv = {"yes": keys["namesrv 4.9.8 and 5.3.3"]}
     broker_tables = _tables(broker_startup.KEYS, broker_startup.PROGRAM_DEFAULTS, broker)
     namesrv_tables = _tables(namesrv_startup.KEYS, namesrv_startup.PROGRAM_DEFAULTS, namesrv)
+    container_tables = _tables(
+        container_startup.KEYS,
+        container_startup.PROGRAM_DEFAULTS,
+        {"5.3.3": keys["container 5.3.3"]},
+    )
     parts = (
         head + MARKER,
         _legend(),
@@ -75,6 +84,8 @@ def document(head: str) -> str:
         *broker_tables,
         "## All settings of the name server",
         *namesrv_tables,
+        "## All settings of the broker container",
+        *container_tables,
         _aliases(),
         _refused(),
         _ignored(),
@@ -190,7 +201,11 @@ def _refused() -> str:
 
 
 def _ignored() -> str:
-    groups = {**IGNORED_BROKER_GROUPS, "name server": IGNORED_NAMESRV_KEYS}
+    groups = {
+        **IGNORED_BROKER_GROUPS,
+        "name server": IGNORED_NAMESRV_KEYS,
+        "broker container": IGNORED_CONTAINER_KEYS,
+    }
     return _table(
         "Keys of RocketMQ without effect",
         "All keys of 4.9.8 and 5.3.3 that are not in a table above. A start names those that it\n"

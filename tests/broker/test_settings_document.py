@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker import broker_startup
+from broker.container import container_startup
 from broker.settings.changeable_keys import CHANGEABLE
 from conf.config_fields import FieldSpec, field_specs, setting
 from conf.config_loader import KeySpace
@@ -27,7 +28,11 @@ from tests.broker.settings_document import (
 )
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")
-SPACES = {"broker": broker_startup.KEYS, "name server": namesrv_startup.KEYS}
+SPACES = {
+    "broker": broker_startup.KEYS,
+    "broker container": container_startup.KEYS,
+    "name server": namesrv_startup.KEYS,
+}
 
 
 def section(title: str) -> str:

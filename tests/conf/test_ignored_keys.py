@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker import broker_startup
+from broker.container import container_startup
 from conf.config_fields import field_specs
 from conf.config_loader import KeySpace, build, describe
 from conf.ignored_keys import ALIASES, IGNORED_BROKER_KEYS, IGNORED_NAMESRV_KEYS, REFUSED
@@ -22,7 +23,11 @@ def _original_keys() -> dict[str, set[str]]:
     return {name: set(" ".join(parser[name]).split()) for name in parser.sections()}
 
 
-SPACES = {"broker": broker_startup.KEYS, "namesrv": namesrv_startup.KEYS}
+SPACES = {
+    "broker": broker_startup.KEYS,
+    "container": container_startup.KEYS,
+    "namesrv": namesrv_startup.KEYS,
+}
 
 
 @pytest.mark.parametrize(("section", "keys"), _original_keys().items(), ids=list(_original_keys()))

@@ -51,7 +51,7 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
 """Line to command to what is different."""
 
 _POP: Final = "pop consumers"
-_CONTAINER: Final = "broker containers"
+_CONTAINER: Final = "broker containers: [one](container.md) takes them, a broker does not"
 _CONTROLLER: Final = "the controller"
 _STATIC: Final = "static topics"
 _COLD: Final = "cold data"

@@ -29,7 +29,10 @@ ROOMS = tuple(
     for path in sorted(ROOT.glob("*/__init__.py"))
     if path.parent.name not in {"tests", "build"}
 )
-PROGRAMS = ("mqbroker", "mqnamesrv", "mqadmin", "mqshutdown", "mqreport", "mqchaos")
+PROGRAMS = (
+    *("mqbroker", "mqbrokercontainer", "mqnamesrv"),
+    *("mqadmin", "mqshutdown", "mqreport", "mqchaos"),
+)
 BOOT_LINE = re.compile(r"^The broker\[.*boot success.* namesrv (\d+)\)$", re.MULTILINE)
 
 

@@ -94,6 +94,8 @@ RUNS: dict[str, list[str]] = {
     "addWritePerm": ["-b", "broker-g"],
     "getNamesrvConfig": [],
     "updateNamesrvConfig": ["-k", "k", "-v", "v"],
+    "addBroker": ["-c", ADDRESS, "-b", "/x.conf"],
+    "removeBroker": ["-c", ADDRESS, "-b", "c:b:0"],
     "updateAclConfig": ["-b", ADDRESS, "-a", "a", "-s", "s"],
     "deleteAclConfig": ["-b", ADDRESS, "-a", "a", "--yes"],
     "clusterAclConfigVersion": ["-b", ADDRESS],
@@ -110,6 +112,8 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     for code in (15, 17, 25, 50, 51, 53, 100, 102, 200, 207, 215, 216, 222, 306, 316, 318, 329):
         cluster.always(RequestCode(code))
+    for code in (RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER):
+        cluster.always(code)
     route = TopicRouteData(
         broker_datas=[
             BrokerData(

@@ -63,6 +63,23 @@ def test_every_one_is_told(word: str, kind: str, capsys: pytest.CaptureFixture[s
     assert set(capsys.readouterr().out.splitlines()) == expected
 
 
+def test_a_broker_container_is_told_by_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with sleeper() as child:
+        write_pid_file("mqbrokercontainer", child.pid)
+        assert main(["broker"]) == 1
+        assert capsys.readouterr().out == (
+            "No mqbroker running.\nA broker container is running: mqshutdown brokerContainer\n"
+        )
+        assert main(["brokerContainer"]) == 0
+        assert child.wait(10) == -signal.SIGTERM
+    assert capsys.readouterr().out == (
+        f"The broker container({child.pid}) is running...\n"
+        f"Send shutdown request to broker container({child.pid}) OK\n"
+    )
+    assert main(["brokerContainer"]) == 1
+    assert capsys.readouterr().out == "No broker container running.\n"
+
+
 class _Releasing:
     """A pause that lets the process end."""
 

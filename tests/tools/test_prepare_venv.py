@@ -167,7 +167,8 @@ def test_launcher_says_what_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["mqbroker", "mqnamesrv", "mqadmin", "mqreport", "mqshutdown", "mqchaos"]
+    "program",
+    ["mqbroker", "mqbrokercontainer", "mqnamesrv", "mqadmin", "mqreport", "mqshutdown", "mqchaos"],
 )
 def test_every_launcher_tells_its_version(tmp_path: Path, program: str) -> None:
     """Without a Python, let alone an environment."""
