@@ -62,6 +62,7 @@ from store.store_closing import cut_incomplete_record, mark_clean_exit
 from store.store_opening import StoreOpening
 from store.store_progress import StoreProgress
 from store.store_sleeper import StoreSleeper
+from store.timer.timer_enqueue import CountEntered
 from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_queue import TimerQueue
 
@@ -98,6 +99,7 @@ class DefaultMessageStore:
         ring_for_moves: Callable[[], None] | None = None,
         ring_replicator: Callable[[], None] = lambda: None,
         flush_for_replica: bool = False,
+        count_timers: CountEntered = lambda topics: None,
     ) -> None:
         """bell: ours. ring_readers: wakes who follows flushed offsets and state; ring_for_moves:
         who waits for queues to move (without it the same).
@@ -105,6 +107,7 @@ class DefaultMessageStore:
         On a slave, whose log is written by the replicator (process `ha`): ring_replicator wakes
         it when something was flushed or allocated; flush_for_replica: it acknowledges what is on
         disk, so that the log is flushed as with SYNC_FLUSH, whatever flushDiskType says.
+        count_timers: told of the timers that were entered; thread TimerMessageStore.
         """
         self._config = config
         self._page = page
@@ -113,6 +116,7 @@ class DefaultMessageStore:
         self._bell = bell
         self._clock = clock
         self._on_failure = self._noting(on_failure)
+        self._count_timers = count_timers
         self._flushes_at_once = (
             config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
         )
@@ -295,7 +299,14 @@ class DefaultMessageStore:
         ring = self._progress.ring_readers
         return [
             TimerMessageStore(
-                config, page, queue, self._flags, self._clock, ring, on_failure=self._on_failure
+                config,
+                page,
+                queue,
+                self._flags,
+                self._clock,
+                ring,
+                count_entered=self._count_timers,
+                on_failure=self._on_failure,
             )
         ]
 

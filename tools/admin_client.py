@@ -241,11 +241,11 @@ class AdminClient:
         names = [data.broker_name for data in route.broker_datas]
         raise AdminError(unknown("broker name", broker_name, names))
 
-    def topic_stats(self, topic: str) -> TopicStatsTable:
-        """The offsets of every queue, from each broker that has the topic."""
+    def topic_stats(self, topic: str, route_of: str | None = None) -> TopicStatsTable:
+        """The offsets of every queue, from each broker that has the topic, or `route_of`."""
         header = GetTopicStatsInfoRequestHeader(topic=topic)
         merged = TopicStatsTable()
-        for address in addresses(self.route(topic)):
+        for address in addresses(self.route(route_of or topic)):
             response = self.call(address, RequestCode.GET_TOPIC_STATS_INFO, header)
             merged.offset_table.update(TopicStatsTable.from_json_bytes(response.body).offset_table)
         return merged

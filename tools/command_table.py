@@ -18,10 +18,13 @@ class Entry(NamedTuple):
 
 COMMANDS: Final[dict[str, Entry]] = {
     "updateTopic": Entry("topic_admin", "Update or create topic"),
+    "updateTopicList": Entry("config_lists", "Update or create the topics of a file"),
     "deleteTopic": Entry("topic_admin", "Delete topic from broker and name servers (asks)"),
     "updateTopicPerm": Entry("topic_admin", "Update the permissions of a topic"),
     "updateOrderConf": Entry("topic_admin", "Show, set or delete an order conf (asks)"),
     "updateSubGroup": Entry("group_admin", "Update or create subscription group"),
+    "updateSubGroupList": Entry("config_lists", "Update or create the groups of a file"),
+    "setConsumeMode": Entry("pop", "Have a group pull queues of its own, or pop"),
     "getConsumerConfig": Entry("group_admin", "Show the settings of a subscription group"),
     "deleteSubGroup": Entry("group_admin", "Delete subscription group from broker (asks)"),
     "topicList": Entry("topic", "List all topics of the name server"),
@@ -79,6 +82,17 @@ COMMANDS: Final[dict[str, Entry]] = {
     "exportMetadata": Entry("export", "Write topics and groups to a file"),
     "exportConfigs": Entry("export", "Write the settings of a cluster to a file"),
     "exportMetrics": Entry("export", "Write the load of a cluster to a file"),
+    "exportPopRecord": Entry("pop", "Move pop's records out of the KV store of Java brokers"),
+    "getSyncStateSet": Entry("controller", "Show which replicas a controller counts as in sync"),
+    "getBrokerEpoch": Entry("controller", "Show which part of its log each master wrote"),
+    "getControllerMetaData": Entry("controller", "Show the controllers and their leader"),
+    "getControllerConfig": Entry("controller", "Show the settings of controllers"),
+    "updateControllerConfig": Entry("controller", "Change a setting of controllers"),
+    "electMaster": Entry("controller", "Have a controller make a broker the master"),
+    "cleanBrokerMetadata": Entry("controller", "Have a controller forget brokers (asks)"),
+    "rocksDBConfigToJson": Entry("rocksdb", "Have Java brokers export RocksDB's config as JSON"),
+    "exportMetadataInRocksDB": Entry("rocksdb", "Read RocksDB's config: refused here"),
+    "checkRocksdbCqWriteProgress": Entry("rocksdb", "Have Java brokers compare consume queues"),
 }
 
 

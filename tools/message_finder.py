@@ -19,14 +19,25 @@ END_OF_TIME: Final = 2**63 - 1
 
 
 def query_messages(
-    admin: AdminClient, topic: str, key: str, max_num: int, *, unique: bool
+    admin: AdminClient,
+    topic: str,
+    key: str,
+    max_num: int,
+    *,
+    unique: bool,
+    begin_ms: int = 0,
+    end_ms: int = END_OF_TIME,
+    route_of: str | None = None,
 ) -> list[MessageExt]:
-    """Messages under a key at every broker of a topic; hash collisions are left out."""
+    """Messages under a key at every broker of a topic; hash collisions are left out.
+
+    route_of: whose brokers are asked instead of the topic's own, which may have no route.
+    """
     header = QueryMessageRequestHeader(
-        topic=topic, key=key, max_num=max_num, begin_timestamp=0, end_timestamp=END_OF_TIME
+        topic=topic, key=key, max_num=max_num, begin_timestamp=begin_ms, end_timestamp=end_ms
     )
     found: list[MessageExt] = []
-    for address in addresses(admin.route(topic)):
+    for address in addresses(admin.route(route_of or topic)):
         response = admin.call(
             address,
             RequestCode.QUERY_MESSAGE,

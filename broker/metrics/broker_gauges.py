@@ -2,25 +2,24 @@
 
 Runs on the scheduled executor of `remoting`, the only writer of these series. A series whose
 subject no longer exists is hidden. Series beyond the slot limit are merged under __overflow__:
-counts are summed, of ages the maximum is shown. Consumer lag follows ConsumerLagCalculator of
-RocketMQ 5.x: it covers groups that are online and the topics that they subscribe to, without retry
-topics. A group that never committed an offset for a queue has no lag there. Knows no request.
+counts are summed, of ages the maximum is shown. Consumer lag is consumer_lag_calculator.py's. Knows
+no request.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from broker.client.consumer_manager import ConsumerManager
 from broker.client.producer_manager import ProducerManager
 from broker.metrics import metrics_table as table
-from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, SystemTopics, is_system_group
+from broker.topic.system_topics import SystemTopics, is_system_group
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock
 from ipc.metric_slots import OVERFLOW, MetricSlots
@@ -28,24 +27,10 @@ from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.heartbeat import ConsumeType
 from remoting.language_code import language_name
 from remoting.mq_version import version_name
-from store.errors import QueueDamagedError
 
 SAMPLING_MS: Final = 5_000
 _PROTOCOL: Final = "remoting"
 Labels = tuple[str, ...]
-
-
-class QueueTimes(Protocol):
-    """The part of StoreAccess used here."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) of a queue."""
-
-    def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(physical offset, size, tag code) of a message; None if it was deleted."""
-
-    def store_timestamp_at(self, phy_offset: int) -> int:
-        """Wall clock ms at which the record was stored; -1 if it was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +44,7 @@ class GaugeSources:
     groups: SubscriptionGroupManager
     producers: ProducerManager
     consumers: ConsumerManager
-    offsets: ConsumerOffsetManager
-    queues: QueueTimes
+    lags: ConsumerLagCalculator
     waiting: Callable[[], Mapping[str, int]]
     """Queued requests, by pool."""
 
@@ -135,48 +119,34 @@ class BrokerGauges:
     # -- consumer lag --------------------------------------------------------------------------
 
     def _sample_lag(self) -> None:
-        messages: dict[Labels, float] = {}
-        ages_ms: dict[Labels, float] = {}
+        found: dict[table.Metric, dict[Labels, float]] = {
+            metric: {} for metric in (*_LAG_COUNTS, *_LAG_AGES)
+        }
         now_ms = self._clock.now_ms()
-        for group, topic, queues in self._subscriptions():
-            system = self._from.system_topics.is_system_topic(topic) or is_system_group(group)
-            labels = (group, topic, "false", table.flag(system))
-            behind, oldest_ms = self._lag(group, topic, queues)
-            messages[labels] = behind
-            ages_ms[labels] = max(now_ms - oldest_ms, 0) if oldest_ms > 0 else 0
-        self._set(table.CONSUMER_LAG_MESSAGES, messages)
-        self._set(table.CONSUMER_LAG_LATENCY, ages_ms, max)
-
-    def _subscriptions(self) -> Iterator[tuple[str, str, int]]:
-        """(group, topic, number of queues) of every online group."""
-        for group in self._from.consumers.group_names():
-            info = self._from.consumers.find_group(group)
-            for topic in list(info.subscriptions) if info is not None else ():
-                config = self._from.topics.find(topic)
-                if config is not None and not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-                    yield group, topic, config.write_queue_nums
-
-    def _lag(self, group: str, topic: str, queues: int) -> tuple[int, int]:
-        """Number of unconsumed messages, and when the oldest of them was stored (ms; 0 if none)."""
-        committed = self._from.offsets.query_offsets(group, topic)
-        behind, oldest_ms = 0, 0
-        for queue_id in range(queues):
-            low, high = self._from.queues.offsets(topic, queue_id)
-            offset = max(committed.get(queue_id, high), low)
-            if offset >= high:
-                continue
-            behind += high - offset
-            try:
-                unit = self._from.queues.unit_at(topic, queue_id, offset)
-            except QueueDamagedError:
-                # Reported where it was found; the next sample sees it rebuilt.
-                unit = None
-            stored_ms = 0 if unit is None else self._from.queues.store_timestamp_at(unit[0])
-            if stored_ms > 0 and (not oldest_ms or stored_ms < oldest_ms):
-                oldest_ms = stored_ms
-        return behind, oldest_ms
+        for each in self._from.lags.all_progress():
+            system = self._from.system_topics.is_system_topic(each.topic) or is_system_group(
+                each.group
+            )
+            labels = (each.group, each.topic, table.flag(each.is_retry), table.flag(system))
+            for metric, count in zip(
+                _LAG_COUNTS, (each.lag, each.in_flight, each.ready), strict=True
+            ):
+                found[metric][labels] = count
+            times_ms = (each.unconsumed_since_ms, each.waiting_since_ms)
+            for metric, since_ms in zip(_LAG_AGES, times_ms, strict=True):
+                found[metric][labels] = max(now_ms - since_ms, 0) if since_ms else 0
+        for metric in _LAG_COUNTS:
+            self._set(metric, found[metric])
+        for metric in _LAG_AGES:
+            self._set(metric, found[metric], max)
 
 
+_LAG_COUNTS: Final = (
+    table.CONSUMER_LAG_MESSAGES,
+    table.CONSUMER_INFLIGHT_MESSAGES,
+    table.CONSUMER_READY_MESSAGES,
+)
+_LAG_AGES: Final = (table.CONSUMER_LAG_LATENCY, table.CONSUMER_QUEUEING_LATENCY)
 _MODES: Final = {
     ConsumeType.CONSUME_ACTIVELY: "pull",
     ConsumeType.CONSUME_PASSIVELY: "push",

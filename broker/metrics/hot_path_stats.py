@@ -119,6 +119,10 @@ class HotPathStats:
         """A message of a queue of the schedule topic was delivered."""
         self._stats.inc_queue_get(_SCHEDULE_GROUP, SCHEDULE_TOPIC, queue_id, nums=1, size=size)
 
+    def add_timer_delivered(self, topic: str) -> None:
+        """A timer message for `topic` was delivered, or put off within the timers."""
+        self._metrics.timers.add(topic)
+
     def add_put_failed(self) -> None:
         """The store rejected a send."""
         self._store_stats.put_failed_times += 1

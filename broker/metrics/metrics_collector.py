@@ -19,6 +19,7 @@ from broker.metrics import metrics_table as table
 from broker.metrics.metrics_table import Metric
 from broker.metrics.readiness import ready_reason
 from broker.metrics.replica_view import ReplicaView, ReplicaViewSnapshot, Rows
+from broker.metrics.timer_facts import TimerFacts
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
 from ha.control_slots import HA_REFUSALS, REPLICATED_OFFSET
@@ -59,7 +60,7 @@ _OFFSETS: Final = {
     "flushed": FLUSHED_OFFSET,
     "replicated": REPLICATED_OFFSET,
 }
-_STORAGE: Final = ("local", "disk")
+_STORAGE: Final = table.STORAGE
 _NOT_SHOWN: Final = {table.HA_OBSERVED_MS}
 _SMALLEST_RECORD: Final = fixed_size(0)
 """Bytes; the store timestamp is within the first 76."""
@@ -130,9 +131,10 @@ class BrokerCollector:
         *,
         replicas_needed: int = 0,
         dump_interval_s: float,
+        timers: TimerFacts | None = None,
     ) -> None:
         """replicas_needed: number of in-sync replicas required for readiness. dump_interval_s:
-        interval of the metrics dump, if one is attached."""
+        interval of the metrics dump, if one is attached. timers: None where there are none."""
         self._page = page
         self._counters = page.counters
         self._children = children
@@ -179,6 +181,7 @@ class BrokerCollector:
             table.DUMP_INTERVAL: lambda: self._of_dump(lambda _: dump_interval_s),
             table.PROCESS_START: lambda: _one(self._started_ms / 1000),
             table.READY: lambda: _one(0 if self.ready_reason() else 1),
+            **({} if timers is None else _timer_sources(timers)),
         }
 
     def collect(self) -> Iterator[tuple[Metric, Rows]]:
@@ -284,6 +287,15 @@ class BrokerCollector:
 
     def _process_restarts(self) -> Rows:
         return [((c.spec.name,), [float(c.restarts)]) for c in self._children()]
+
+
+def _timer_sources(timers: TimerFacts) -> Mapping[Metric, Callable[[], Rows]]:
+    return {
+        table.TIMER_DEQUEUE_LAG: timers.waiting,
+        table.TIMER_DEQUEUE_LATENCY: timers.behind_ms,
+        table.TIMING_MESSAGES: timers.by_topic,
+        table.TIMER_MESSAGE_SNAPSHOT: timers.by_bound,
+    }
 
 
 def _time(wall_clock_ms: int) -> Rows:

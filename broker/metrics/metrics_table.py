@@ -4,7 +4,8 @@ Plain data, used by the processes that count (each looks up its slots in ipc/met
 these names) and by the supervisor's collector. Metrics that RocketMQ 5.x also exports have its
 names, labels and units (BrokerMetricsConstant, DefaultStoreMetricsConstant,
 RemotingMetricsConstant), so that dashboards made for it work; the rest follows Prometheus' rules
-(base units, `_total`). Each section names the process that counts.
+(base units, `_total`). Each section names the process that counts. Long because each metric is a
+row.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ BASE_LABELS: Final = ("cluster", "node_type", "node_id")
 """On every metric, before its own labels: cluster name, "broker", broker name. As in 5.x."""
 
 STORAGE_LABELS: Final = ("storage_type", "storage_medium")
+STORAGE: Final = ("local", "disk")
+"""Their values, as in 5.x."""
 REPLICA_LABELS: Final = ("replica", "role")
 """Stable id of a slave (ha/replica_registry.py), and the role of the broker that serves it."""
 
@@ -102,6 +105,71 @@ CONSUMER_LAG_MESSAGES: Final = _gauge(
 CONSUMER_LAG_LATENCY: Final = _gauge(
     "rocketmq_consumer_lag_latency_milliseconds", "age of the oldest message not yet consumed", _LAG
 )
+CONSUMER_INFLIGHT_MESSAGES: Final = _gauge(
+    "rocketmq_consumer_inflight_messages",
+    "messages that a group has got and not yet acknowledged or committed",
+    _LAG,
+)
+CONSUMER_QUEUEING_LATENCY: Final = _gauge(
+    "rocketmq_consumer_queueing_latency_milliseconds",
+    "age of the oldest message that a group has not got yet",
+    _LAG,
+)
+CONSUMER_READY_MESSAGES: Final = _gauge(
+    "rocketmq_consumer_ready_messages", "messages that a group has not got yet", _LAG
+)
+TIMER_ENQUEUE_LAG: Final = _gauge(
+    "rocketmq_timer_enqueue_lag", "timer messages not yet entered into the wheel", STORAGE_LABELS
+)
+TIMER_ENQUEUE_LATENCY: Final = _gauge(
+    "rocketmq_timer_enqueue_latency_milliseconds",
+    "age of the oldest timer message not yet entered into the wheel",
+    STORAGE_LABELS,
+)
+TIMER_DEQUEUE: Final = _counter(
+    "rocketmq_timer_dequeue_total",
+    "timer messages delivered, or put off because they are due later than the wheel reaches",
+    (*STORAGE_LABELS, "topic"),
+)
+POP_BUFFER_SCAN_TIME: Final = Metric(
+    "rocketmq_pop_buffer_scan_time_consume_milliseconds",
+    Kind.HISTOGRAM,
+    "duration of a look through the buffered check points",
+    (),
+    (1, 10, 100, 1000, 2000, 3000),
+)
+POP_REVIVE_IN: Final = _counter(
+    "rocketmq_pop_revive_in_message_total",
+    "check points (CK) and acknowledgements (ACK) stored for the revive topic, by result",
+    ("consumer_group", "topic", "revive_message_type", "put_status"),
+)
+POP_REVIVE_OUT: Final = _counter(
+    "rocketmq_pop_revive_out_message_total",
+    "check points (CK) and acknowledgements (ACK) read from the revive topic",
+    ("consumer_group", "topic", "queue_id", "revive_message_type"),
+)
+POP_REVIVE_RETRY: Final = _counter(
+    "rocketmq_pop_revive_retry_messages_total",
+    "messages copied to a retry topic because they were not acknowledged in time, by result",
+    ("consumer_group", "topic", "put_status"),
+)
+POP_REVIVE_LAG: Final = _gauge(
+    "rocketmq_pop_revive_lag_milliseconds",
+    "records of a queue of the revive topic that are not handled yet: a number of records, "
+    "whatever the name says, which is RocketMQ's",
+    ("queue_id",),
+)
+POP_REVIVE_LATENCY: Final = _gauge(
+    "rocketmq_pop_revive_latency_milliseconds",
+    "age of the oldest record of a queue of the revive topic that is not handled yet",
+    ("queue_id",),
+)
+POP_OFFSET_BUFFER_SIZE: Final = _gauge(
+    "rocketmq_pop_offset_buffer_size", "pops that the consumer offset has not passed yet"
+)
+POP_CHECKPOINT_BUFFER_SIZE: Final = _gauge(
+    "rocketmq_pop_checkpoint_buffer_size", "check points of pops that are buffered"
+)
 HA_SYNC_RESULT: Final = _counter(
     "rocketmq_ha_sync_result_total",
     "sends that waited for flush or replicas, by result",
@@ -122,6 +190,14 @@ REFUSED_SENDS: Final = _counter(
 FAILED_ACCEPTS: Final = _counter(
     "rocketmq_remoting_failed_accepts_total",
     "new connections that could not be accepted, for lack of descriptors or memory",
+)
+
+# -- counted by process `store` ----------------------------------------------------------------
+
+TIMER_ENQUEUE: Final = _counter(
+    "rocketmq_timer_enqueue_total",
+    "timer messages entered into the wheel",
+    (*STORAGE_LABELS, "topic"),
 )
 
 # -- counted by process `ha` -------------------------------------------------------------------
@@ -279,6 +355,24 @@ STORAGE_MESSAGE_RESERVE_TIME: Final = _gauge(
     "rocketmq_storage_message_reserve_time_milliseconds",
     "age of the oldest message",
     STORAGE_LABELS,
+)
+TIMER_DEQUEUE_LAG: Final = _gauge(
+    "rocketmq_timer_dequeue_lag", "timer messages in the wheel that wait", STORAGE_LABELS
+)
+TIMER_DEQUEUE_LATENCY: Final = _gauge(
+    "rocketmq_timer_dequeue_latency_milliseconds",
+    "time by which the delivery of timer messages is behind the clock; about a second is usual",
+    STORAGE_LABELS,
+)
+TIMING_MESSAGES: Final = _gauge(
+    "rocketmq_timing_messages",
+    "timer messages that wait, by topic",
+    (*STORAGE_LABELS, "topic"),
+)
+TIMER_MESSAGE_SNAPSHOT: Final = _gauge(
+    "rocketmq_timer_message_snapshot",
+    "timer messages due within timer_bound_s from now, and not within the bound before it",
+    (*STORAGE_LABELS, "timer_bound_s"),
 )
 RECORDS_LEFT_OUT: Final = _counter(
     "rocketmq_store_records_left_out_total",

@@ -17,6 +17,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from broker.metrics import metrics_table as table
+from broker.metrics.timer_counts import TimerCounts
 from broker.topic.system_topics import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
@@ -64,6 +65,7 @@ class RemotingMetrics:
         self.refused_sends: Final = slots.find(table.REFUSED_SENDS.name, ())
         """The slot of sends that the store refused."""
         self._failed_accepts = slots.find(table.FAILED_ACCEPTS.name, ())
+        self.timers: Final = TimerCounts(slots, table.TIMER_DEQUEUE)
         self._ack = slots.find(table.HA_ACK_LATENCY.name, (), table.HA_ACK_LATENCY.size)
 
     # -- messages ------------------------------------------------------------------------------
@@ -90,6 +92,7 @@ class RemotingMetrics:
 
     def hide_gone(self, topics: Collection[str], groups: Collection[str]) -> None:
         """Hide the series of deleted topics and groups. Cached Series must be dropped before."""
+        self.timers.hide_gone(topics)
         hide = self._slots.hide
         for metric in (table.MESSAGES_IN, table.THROUGHPUT_IN):
             for labels in self._slots.series(metric.name):

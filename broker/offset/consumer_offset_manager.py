@@ -42,6 +42,9 @@ class ConsumerOffsetManager(JsonConfigManager):
         self._resets: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue id) to the offset that the next pull is told to go on from; in
         memory only, as in RocketMQ."""
+        self._pulled: dict[tuple[str, str, int], int] = {}
+        """(group, topic, queue id) to the offset behind what was given to the group last; in memory
+        only, as in RocketMQ (pullOffsetTable)."""
 
     # -- hot path -------------------------------------------------------------------------------
 
@@ -71,6 +74,14 @@ class ConsumerOffsetManager(JsonConfigManager):
         """The stored offset, or None (Java: -1)."""
         queues = self._table.get(f"{topic}@{group}")
         return None if queues is None else queues.get(queue_id)
+
+    def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The next pull of the group goes on from `offset`, as it was told."""
+        self._pulled[group, topic, queue_id] = offset
+
+    def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group pulls next; None before its first pull here."""
+        return self._pulled.get((group, topic, queue_id))
 
     def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The reset offset of a queue, which is told once (Java: queryThenEraseResetOffset)."""
@@ -146,11 +157,11 @@ class ConsumerOffsetManager(JsonConfigManager):
     def _remove(self, matches: Callable[[str, str], bool], what: str) -> int:
         with self._lock:
             gone = [f"{topic}@{group}" for topic, group in self.pairs() if matches(topic, group)]
-            for key in gone:
-                del self._table[key]
-            for reset in list(self._resets):
-                if matches(reset[1], reset[0]):
-                    self._resets.pop(reset, None)
+            for name in gone:
+                del self._table[name]
+            for table in (self._resets, self._pulled):
+                for key in [key for key in list(table) if matches(key[1], key[0])]:
+                    table.pop(key, None)
             if gone:
                 self.mark_changed()
                 log.warning("%s: offsets removed: %s", what, gone)

@@ -124,6 +124,12 @@ class PopBufferMergeService:
         """Pops whose offset has not moved yet."""
         return sum(len(queue.waits) for queue in self._queues.values())
 
+    def latest_offset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Where the next pop of a queue begins, as far as pops decide it; None without any lately.
+        Any thread."""
+        queue = self._queues.get((topic, group, queue_id))
+        return None if queue is None else queue.latest
+
     def use(self, settings: BufferSettings) -> None:
         """Follow other settings from now on."""
         self._settings = settings

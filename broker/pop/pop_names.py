@@ -12,6 +12,9 @@ REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 CK_TAG: Final = "ck"
 ACK_TAG: Final = "ack"
 BATCH_ACK_TAG: Final = "bAck"
+CK: Final = "CK"
+ACK: Final = "ACK"
+"""The kinds of these records in metrics (PopReviveMessageType)."""
 ACK_TIME_INTERVAL_MS: Final = 1_000
 """A check point comes out of the timer so much earlier than the acks of the same pop."""
 MAX_POP_MESSAGES: Final = 32

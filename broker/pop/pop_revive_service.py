@@ -29,7 +29,7 @@ from broker.append.append_queue import Append
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
-from broker.pop.pop_names import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP
+from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_records import Refused, Stored
 from broker.topic.table_protocols import FindGroup, FindTopic, OwnTopics
@@ -125,6 +125,16 @@ class ReviveStats(Protocol):
         """`count` messages, `size` bytes of the log, were stored in `topic`."""
 
 
+class CountsRevival(Protocol):
+    """Where records and copies are counted."""
+
+    def taken(self, group: str, topic: str, queue_id: int, kind: str) -> None:
+        """A record of `kind` (CK, ACK) was read from a queue of the revive topic."""
+
+    def copied(self, group: str, topic: str, code: ResponseCode) -> None:
+        """A message was copied to its retry topic, or the log did not take it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReviveSettings:
     """The settings used here."""
@@ -152,6 +162,7 @@ class ReviveParts:
     inflight: PopInflightMessageCounter
     progress: ReviveProgress
     stats: ReviveStats
+    counts: CountsRevival
     timer_read_time_ms: Callable[[], int]
     """Every timer message due before is appended (TimerDequeueService.read_time_ms)."""
     published_offset: Callable[[], int]
@@ -291,6 +302,26 @@ class PopReviveService:
             return _BUSY_MS
         return self._settings.interval_ms
 
+    def behind(self, now_ms: int) -> list[tuple[int, int, int]]:
+        """Of each queue: its id, the records that are not handled yet, and the age (ms) of the
+        oldest of them. Loop thread."""
+        return [(queue.queue_id, *self._behind(queue, now_ms)) for queue in self._queues]
+
+    def _behind(self, queue: _Queue, now_ms: int) -> tuple[int, int]:
+        first = min(
+            [queue.next_read]
+            + [point.point.revive_offset for point in queue.points.values()]
+            + [point.point.revive_offset for point in queue.handled if point.left]
+        )
+        high = self._parts.table.offsets(self._topic, queue.queue_id)[1]
+        if first >= high:
+            return 0, 0
+        raw = self._parts.units.read(self._topic, queue.queue_id, first, 1, high)
+        phy_offset, size, _tags = CQ_UNIT.unpack(raw) if raw else (0, PRE_BLANK_SIZE, 0)
+        record = None if size == PRE_BLANK_SIZE else self._parts.reader.record_at(phy_offset)
+        stored_ms = now_ms if record is None else decode_record(record, 0)[0].store_timestamp
+        return high - first, max(now_ms - stored_ms, 0)
+
     # -- reading -------------------------------------------------------------------------------
 
     def _end(self, queue_id: int) -> int:
@@ -352,11 +383,13 @@ class PopReviveService:
         if point.topic is None or point.group is None:
             log.error("revive queue %s: check point %s without names", queue.queue_id, offset)
             return
+        self._parts.counts.taken(point.group, point.topic, queue.queue_id, CK)
         known = queue.points.pop(point.merge_key, None)
         acked = set() if known is None else known.acked
         queue.points[point.merge_key] = _Point(replace(point, revive_offset=offset), acked)
 
     def _take_acks(self, queue: _Queue, ack: AckMsg, offsets: list[int]) -> None:
+        self._parts.counts.taken(ack.consumer_group or "", ack.topic or "", queue.queue_id, ACK)
         if not ack.broker_name:
             ack = replace(ack, broker_name=self._settings.broker_name)
         known = queue.points.get(ack.merge_key)
@@ -474,6 +507,7 @@ class PopReviveService:
         end = self._parts.commit_log.position
         point = copy.point.point
         self._parts.stats.add_put(copy.topic.name, 1, end - phy_offset)
+        self._parts.counts.copied(point.group or "", point.topic or "", ResponseCode.SUCCESS)
         self._parts.inflight.decrement(
             point.topic or "", point.group or "", point.queue_id, point.pop_time, 1
         )
@@ -481,7 +515,9 @@ class PopReviveService:
 
     def on_refused(self, copy: _Copy, code: ResponseCode, remark: str) -> None:
         """The log took nothing: try again, unless it never will."""
-        log.warning("pop: %s not revived: %s: %s", copy.point.point, code, remark)
+        point = copy.point.point
+        self._parts.counts.copied(point.group or "", point.topic or "", code)
+        log.warning("pop: %s not revived: %s: %s", point, code, remark)
         if code is ResponseCode.MESSAGE_ILLEGAL:
             self._settled(copy.point)
         else:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
-from broker.pop.pop_names import ACK_TAG, BATCH_ACK_TAG, CK_TAG
+from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG
 from remoting.response_code import ResponseCode
 
 Stored = Callable[[int], None]
@@ -34,11 +34,19 @@ class PutsTimers(Protocol):
         """Store a message that is delivered at its TIMER_DELIVER_MS."""
 
 
+class CountsRecords(Protocol):
+    """Where records are counted."""
+
+    def stored(self, group: str, topic: str, kind: str, code: ResponseCode) -> None:
+        """A record of `kind` (CK, ACK) was stored, or was not."""
+
+
 class ReviveRecords:
     """See the module. Owned by: the loop thread."""
 
-    def __init__(self, timers: PutsTimers, revive_topic: str) -> None:
+    def __init__(self, timers: PutsTimers, revive_topic: str, counts: CountsRecords) -> None:
         self._timers = timers
+        self._counts = counts
         self._revive_topic = revive_topic
         self.stored = 0
         """Records stored here since the start."""
@@ -48,7 +56,8 @@ class ReviveRecords:
     ) -> None:
         """Store a check point. The callback may run before this returns."""
         properties = _properties(point.deliver_ms, point.unique_key, CK_TAG)
-        self._put(revive_queue_id, point.to_json_bytes(), properties, stored, refused)
+        of = (point.group or "", point.topic or "", CK)
+        self._put(of, revive_queue_id, point.to_json_bytes(), properties, stored, refused)
 
     def put_ack(
         self,
@@ -61,17 +70,22 @@ class ReviveRecords:
         """Store an ack or a batch of them. The callback may run before this returns."""
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
         properties = _properties(revive_time_ms, ack.unique_key, tag)
-        self._put(revive_queue_id, ack.to_json_bytes(), properties, stored, refused)
+        of = (ack.consumer_group or "", ack.topic or "", ACK)
+        self._put(of, revive_queue_id, ack.to_json_bytes(), properties, stored, refused)
 
     def _put(
         self,
+        of: tuple[str, str, str],
         revive_queue_id: int,
         body: bytes,
         properties: str,
         stored: Stored,
         refused: Refused,
     ) -> None:
+        """of: group, topic and kind of the record."""
+
         def done(code: ResponseCode, end: int) -> None:
+            self._counts.stored(*of, code)
             if code is ResponseCode.SUCCESS:
                 self.stored += 1
                 stored(end)

@@ -11,6 +11,8 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from broker.metrics import metrics_table as table
+from broker.metrics.timer_counts import TimerCounts
 from broker.processes.child import Child, ring_nobody, run_child
 from broker.settings.changeable_keys import CHANGE_RETENTION
 from broker.settings.startup_options import StartupOptions
@@ -48,6 +50,7 @@ def main(child: Child) -> None:
         ring_for_moves=readers.ring_for_moves,
         ring_replicator=child.bell("ha").ring if is_slave else ring_nobody,
         flush_for_replica=is_slave and options.ha.ha_ack_level is HaAckLevel.flushed,
+        count_timers=TimerCounts(child.metrics, table.TIMER_ENQUEUE).add_all,
     )
     try:
         store.open()

@@ -24,6 +24,7 @@ from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
 from broker.metrics.supervisor_metrics import SupervisorMetrics
+from broker.metrics.timer_facts import TimerFacts, TimerFiles
 from broker.processes.child import run_child
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
@@ -223,7 +224,19 @@ class BrokerProcess:
             self._clock,
             replicas_needed=replicas_needed(options),
             dump_interval_s=options.supervisor.metrics_dump_interval_seconds,
+            timers=self._timer_facts(),
         )
+
+    def _timer_facts(self) -> TimerFacts:
+        store = self._options.store
+        files = TimerFiles(
+            enabled=store.timer_wheel_enable,
+            wheel=store.timer_wheel_path,
+            metrics=store.timer_metrics_path,
+            precision_ms=store.timer_precision_ms,
+        )
+        max_series = self._options.supervisor.metrics_max_series
+        return TimerFacts(files, self._page, self._clock, max_series)
 
     def _reset_queue_table(self) -> None:
         """A resync may remove queues; no process has the table mapped at this point."""

@@ -369,17 +369,16 @@ class AdminOffsetProcessor(TableProcessor):
     def _offset_wrapper(
         self, group: str, topic: str, queue_id: int, *, for_5x: bool
     ) -> OffsetWrapper:
-        """Progress in one queue. 5.x shows pullOffset - consumerOffset as "in flight"; this broker
-        does not track how far a group has pulled, so it shows none.
-        """
+        """Progress in one queue. 5.x shows pullOffset - consumerOffset as "in flight"."""
         _, broker_offset = self._queue_offsets.offsets(topic, queue_id)
         consumer_offset = max(0, self._consumer_offsets.query_offset(group, topic, queue_id) or 0)
         last_ms = self._times.store_timestamp(topic, queue_id, consumer_offset - 1)
+        pulled = self._consumer_offsets.query_pull_offset(group, topic, queue_id) or 0
         return OffsetWrapper(
             broker_offset=max(0, broker_offset),
             consumer_offset=consumer_offset,
             last_timestamp=max(0, last_ms),
-            pull_offset=consumer_offset if for_5x else None,
+            pull_offset=max(consumer_offset, pulled) if for_5x else None,
         )
 
     def query_consume_time_span(

@@ -84,6 +84,10 @@ CommitOffset = Callable[[str, str, str, int, int], None]
 """Remember how far a group has come: (remote address, group, topic, queue id, offset)
 (ConsumerOffsetManager.commit_offset)."""
 
+NotePull = Callable[[str, str, int, int], None]
+"""(group, topic, queue id, offset): the group's next pull goes on from there
+(ConsumerOffsetManager.commit_pull_offset)."""
+
 NoteMoved = Callable[[str, str, int, int, int], None]
 """A pull of a group was told to go on elsewhere: (group, topic, queue id, asked, corrected)
 (OffsetMovedEvents.add)."""
@@ -157,6 +161,8 @@ class PullMessageProcessor:
         filters: PullFilters,
         note_moved: NoteMoved,
         start: PullStart | None = None,
+        *,
+        note_pull: NotePull,
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
         start: None where no pull is ever told to begin elsewhere."""
@@ -172,6 +178,7 @@ class PullMessageProcessor:
         self._stats = stats
         self._monotonic_ms = monotonic_ms
         self._note_moved = note_moved
+        self._note_pull = note_pull
         self._marks = UnitMarks(log_reader, monotonic_ms)
         self._tags_ahead = TagsAhead(
             lambda topic, queue_id, offset, count: units.read_filtered(
@@ -265,6 +272,8 @@ class PullMessageProcessor:
                 deadline_ms=now_ms + self._hold_ms(header),
             )
             if self.hold_service.hold((header.topic, header.queueId), held):
+                group_name, topic, queue_id = header.consumerGroup, header.topic, header.queueId
+                self._note_pull(group_name, topic, queue_id, read.next_offset)
                 return
         self._stats.add_answers(request.code, read.code)
         self._answer(request, read, group)
@@ -543,6 +552,7 @@ class PullMessageProcessor:
         if self._settings.slave_read_enable:
             suggested = group.which_broker_when_consume_slowly if read.slow else group.broker_id
         self._stats.add_get(header.consumerGroup, header.topic, read.count, read.size)
+        self._note_pull(header.consumerGroup, header.topic, header.queueId, read.next_offset)
         if request.serialize_type == SerializeType.JSON:
             values = (
                 read.code,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.append.append_queue import AppendQueue
-from broker.append.diverted_messages import home_of
+from broker.append.diverted_messages import REAL_TOPIC, home_of
 from broker.timer.delivered_properties import delivered_properties
 from broker.timer.slot_delivery import DueMessage, SlotDelivery
 from broker.timer.timer_progress import SLOTS, TimerProgress
@@ -78,6 +78,9 @@ class DequeueStats(Protocol):
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
         """`count` messages, `size` bytes of the log, were stored in `topic`."""
 
+    def add_timer_delivered(self, topic: str) -> None:
+        """A message for `topic` was delivered, or put off within the timers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DequeueParts:
@@ -104,6 +107,7 @@ class _Delivery:
     service: TimerDequeueService
     slot: SlotDelivery
     topic: TopicLog
+    real_topic: str
     records: tuple[Record]
 
     def placed(self, places: list[tuple[int, int]]) -> None:
@@ -329,7 +333,8 @@ class TimerDequeueService:
             properties=properties,
         )
         slot.waits = True
-        self._parts.append_queue.append(_Delivery(self, slot, topic, (record,)))
+        real_topic = message.find_property(REAL_TOPIC) or home[0]
+        self._parts.append_queue.append(_Delivery(self, slot, topic, real_topic, (record,)))
 
     # -- results -----------------------------------------------------------------------------------
 
@@ -337,6 +342,7 @@ class TimerDequeueService:
         """A message is in the log; published at the end of the turn."""
         self._last_end = end = self._log.position
         self._parts.stats.add_put(delivery.topic.name, 1, end - phy_offset)
+        self._parts.stats.add_timer_delivered(delivery.real_topic)
         self.delivered += 1
         delivery.slot.waits = False
         self._count(delivery.slot)

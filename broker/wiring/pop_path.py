@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.filter.unit_marks import UnitMarks
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.metrics.pop_metrics import PopMetrics
 from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import SCAN_MS, BufferSettings, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
@@ -32,6 +33,7 @@ from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.stored_units import CQ_UNIT
 
 _CLEAN_MS: Final = 30_000
+_NS_PER_MS: Final = 1_000_000
 
 
 class PopPath:
@@ -47,6 +49,8 @@ class PopPath:
         order: OrderInfo | None = None,
         waiters: PopWaiters | None = None,
     ) -> None:
+        self._clock = resources.clock
+        self.metrics: Final = PopMetrics(resources.metric_slots)
         self._options = resources.options
         self._page = resources.page
         self._store = store
@@ -54,7 +58,7 @@ class PopPath:
         self._stats = stats
         broker = self._options.broker
         self.records: Final = ReviveRecords(
-            messages.timers.put, revive_topic(broker.broker_cluster_name)
+            messages.timers.put, revive_topic(broker.broker_cluster_name), self.metrics
         )
         self._journal = PopJournal(
             self._options.store.pop_journal_path, broker.pop_ck_max_buffer_size, read_boot_id()
@@ -108,7 +112,7 @@ class PopPath:
 
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave."""
-        loop.call_every(SCAN_MS, self.buffer.scan)
+        loop.call_every(SCAN_MS, self._scan)
         loop.call_every(_CLEAN_MS, lambda: self.buffer.clean(self._is_known))
 
     def use(self, options: StartupOptions) -> None:
@@ -127,6 +131,11 @@ class PopPath:
         """After the last commit of an orderly stop, before the offsets are saved."""
         if not self._options.store.is_slave:
             self.buffer.finish()
+
+    def _scan(self) -> None:
+        began_ns = self._clock.monotonic_ns()
+        self.buffer.scan()
+        self.metrics.scanned((self._clock.monotonic_ns() - began_ns) / _NS_PER_MS)
 
     # -- construction --------------------------------------------------------------------------
 

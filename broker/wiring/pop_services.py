@@ -12,6 +12,7 @@ from broker.longpolling.notify_message_arriving_listener import (
     HeldRequests,
     NotifyMessageArrivingListener,
 )
+from broker.metrics.broker_gauges import SAMPLING_MS
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.pop.pop_journal import read_boot_id
 from broker.pop.pop_long_polling_service import (
@@ -38,6 +39,7 @@ from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 
 _FREE_QUEUES_MS: Final = 100
+_HIDE_GONE_MS: Final = 60_000
 _PERM_READ: Final = 4
 
 
@@ -111,6 +113,8 @@ class PopServices:
         """Begin what runs by itself; never on a slave."""
         self.path.start(loop)
         loop.call_every(SCAN_PERIOD_MS, self._scan)
+        loop.call_every(SAMPLING_MS, self._sample)
+        loop.call_every(_HIDE_GONE_MS, self._hide_gone)
         if self._options.broker.enable_notify_after_pop_order_lock_release:
             self._tables.order_info.watch_free_queues(self._on_free_queue)
             loop.call_every(_FREE_QUEUES_MS, self._tables.order_info.tell_free_queues)
@@ -142,6 +146,15 @@ class PopServices:
             if not waiters.is_empty:
                 waiters.scan()
 
+    def _sample(self) -> None:
+        buffer = self.path.buffer
+        behind = self._revive.behind(self._clock.now_ms())
+        self.path.metrics.sample(buffer.offset_count, buffer.check_point_count, behind)
+
+    def _hide_gone(self) -> None:
+        topics, groups = self._tables.topics, self._tables.groups
+        self.path.metrics.hide_gone(set(topics.topic_names()), set(groups.group_names()))
+
     def _on_free_queue(self, topic: str, group: str, queue_id: int) -> None:
         self._waiters.queue_is_free(topic, group, queue_id)
         self._notification.waiters.queue_is_free(topic, group, queue_id)
@@ -167,6 +180,7 @@ class PopServices:
                 inflight=self.path.inflight,
                 progress=self._progress,
                 stats=stats,
+                counts=self.path.metrics,
                 timer_read_time_ms=lambda: messages.timers.read_time_ms,
                 published_offset=lambda: counters[MAX_PHY_OFFSET],
                 flushed_offset=lambda: counters[FLUSHED_OFFSET],

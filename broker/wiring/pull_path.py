@@ -43,6 +43,7 @@ def pull_processor(
         tables.filters,
         offset_moved.add,
         _pull_start(resources, store, tables),
+        note_pull=tables.offsets.commit_pull_offset,
     )
 
 

@@ -12,10 +12,13 @@ from typing import Final
 
 from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
+from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.remoting_metrics import RemotingMetrics
 from broker.metrics.store_stats_service import StoreStatsService
+from broker.metrics.timer_gauges import TimerGauges
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.pop_path import PopPath
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from ipc.scheduled_executor import ScheduledExecutor
@@ -47,17 +50,37 @@ class Statistics:
         store: StoreSide,
         permission: Callable[[], int],
         waiting: Callable[[], Mapping[str, int]],
+        pop: PopPath,
     ) -> None:
         """Begin to sample. permission: brokerPermission now; waiting: requests that wait, by
         processor."""
         self.manager.schedule_on(executor)
         self.store.schedule_on(executor)
-        self._gauges(store, permission, waiting).schedule_on(executor)
+        lags = ConsumerLagCalculator(self._lag_sources(store, pop))
+        self._gauges(lags, permission, waiting).schedule_on(executor)
+        resources = self._resources
+        if resources.options.store.timer_wheel_enable:
+            TimerGauges(
+                resources.metric_slots, resources.page, store.access, resources.clock
+            ).schedule_on(executor)
         self.totals.schedule_on(executor, self._resources.clock.now_ms())
+
+    def _lag_sources(self, store: StoreSide, pop: PopPath) -> LagSources:
+        tables, broker = self._tables, self._resources.options.broker
+        return LagSources(
+            topics=tables.topics,
+            consumers=tables.consumers,
+            offsets=tables.offsets,
+            queues=store.access,
+            pop_offset=pop.buffer.latest_offset,
+            pop_in_flight=pop.inflight.count,
+            enable_retry_topic_v2=broker.enable_retry_topic_v2,
+            retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
+        )
 
     def _gauges(
         self,
-        store: StoreSide,
+        lags: ConsumerLagCalculator,
         permission: Callable[[], int],
         waiting: Callable[[], Mapping[str, int]],
     ) -> BrokerGauges:
@@ -69,8 +92,7 @@ class Statistics:
             groups=tables.groups,
             producers=tables.producers,
             consumers=tables.consumers,
-            offsets=tables.offsets,
-            queues=store.access,
+            lags=lags,
             waiting=waiting,
         )
         return BrokerGauges(self._resources.metric_slots, sources, self._resources.clock)

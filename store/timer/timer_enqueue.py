@@ -9,6 +9,8 @@ and no flush. Corresponds to enqueue and doEnqueue of RocketMQ's TimerMessageSto
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from ipc.control_page import ControlPage
@@ -25,6 +27,9 @@ log = logging.getLogger(__name__)
 
 BATCH: Final = 1000
 
+CountEntered = Callable[[Counter[str]], None]
+"""Told how many timers of each topic were entered."""
+
 
 class TimerEnqueue:
     """See the module."""
@@ -37,7 +42,9 @@ class TimerEnqueue:
         wheel: TimerWheel,
         timer_log: TimerLog,
         pending: PendingTimers,
+        count: CountEntered,
     ) -> None:
+        self._count = count
         self._is_slave = config.is_slave
         self._precision_ms = config.timer_precision_ms
         self._placement = Placement(config.timer_precision_ms, config.timer_roll_window_slot)
@@ -74,13 +81,16 @@ class TimerEnqueue:
             self._create_files()
         start = following = self.queue_offset
         units: list[TimerUnit] = []
+        topics: Counter[str] = Counter()
         for queue_offset, record in self._queue.read(start, min(BATCH, end - start)):
             following = queue_offset + 1
             unit = None if record is None else self._place(record, write_ms, read_ms)
-            if unit is not None:
+            if record is not None and unit is not None:
                 units.append(self._link(unit))
+                topics[record.topic] += 1
         self.queue_offset = following
         self._pending.count(units, 1, now_ms)
+        self._count(topics)
         self.write_out()
         return following - start
 

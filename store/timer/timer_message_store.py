@@ -23,7 +23,7 @@ from store.message_store_config import MessageStoreConfig
 from store.running_flags import RunningFlag, RunningFlags
 from store.timer.pending_timers import NOTHING_PENDING, PendingTimers
 from store.timer.placement import round_down
-from store.timer.timer_enqueue import BATCH, TimerEnqueue
+from store.timer.timer_enqueue import BATCH, CountEntered, TimerEnqueue
 from store.timer.timer_flush import TimerFlush
 from store.timer.timer_log import TimerLog
 from store.timer.timer_metrics import load_timer_metrics
@@ -66,6 +66,7 @@ class TimerMessageStore(ServiceThread):
         clock: Clock,
         ring_delivery: Callable[[], None] = lambda: None,
         *,
+        count_entered: CountEntered = lambda topics: None,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """ring_delivery wakes `remoting` when a slot that holds something is closed."""
@@ -85,7 +86,9 @@ class TimerMessageStore(ServiceThread):
             queue.real_topic,
         )
         self._flusher = TimerFlush(config, self._wheel, self._log, self._pending.metrics, clock)
-        self._enqueue = TimerEnqueue(config, page, queue, self._wheel, self._log, self._pending)
+        self._enqueue = TimerEnqueue(
+            config, page, queue, self._wheel, self._log, self._pending, count_entered
+        )
         self._stored_ms = self._counters[STORE_TIMESTAMP]
         """Of the log's last flushed record as it was found: more may be stored before this thread
         runs. 0: not known."""

@@ -92,6 +92,15 @@ class TimerWheelReader:
             total += int(self._slots["num"][first + held].astype(np.int64).sum())
         return total
 
+    def nums(self, start_ms: int, count: int) -> NDArray[np.int64]:
+        """Messages in each of the `count` slots from that of `start_ms` on; at most SLOT_COUNT."""
+        if self._find() is None:
+            return np.zeros(count, np.int64)
+        assert self._slots is not None
+        numbers = start_ms // self.precision_ms + np.arange(count, dtype=np.int64)
+        slots = self._slots[numbers % SLOT_COUNT]
+        return np.where(slots["time"] == numbers, slots["num"], 0).astype(np.int64)
+
     def newest_slot(self) -> Slot:
         """The slot with the newest unit, past or not; of time 0 when all are empty."""
         if self._find() is None:

@@ -278,6 +278,9 @@ class Counted:
     def add_send_back(self, group: str, topic: str) -> None:
         self.send_backs.append((group, topic))
 
+    def add_timer_delivered(self, topic: str) -> None:
+        """See DequeueStats."""
+
     def add_put_failed(self) -> None:
         self.failed += 1
 
@@ -308,6 +311,10 @@ class Commits:
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, int, int]] = []
+        self.pulled: dict[tuple[str, str, int], int] = {}
+
+    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.pulled[group, topic, queue_id] = offset
 
     def commit_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int
@@ -500,6 +507,7 @@ class HotPathWorld:
             OffsetMovedEvents(
                 self.log, self.append_queue, "broker-a", is_slave=bool(pull.get("is_slave", False))
             ).add,
+            note_pull=self.commits.note_pull,
         )
         self.hold = self.pull_processor.hold_service
         self.bell_fd = Bell.create()

@@ -37,7 +37,7 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
         ),
         "clusterList": "`N` for the queue of lite pulls, which 4.9 does not have",
         "exportConfigs": "`filterServerNums`, which 4.9 has",
-        "exportMetadata": _DATA_VERSION,
+        "exportMetadata": f"{_DATA_VERSION}; `order` is not kept, as in 4.9",
         "getBrokerConfig": _SETTINGS,
         "getNamesrvConfig": _SETTINGS,
         "resetOffsetByTime": "as 4.9: the tool computes and sets the offsets, not the broker",
@@ -89,6 +89,16 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
 
 ANSWERED: Final = {"setConsumeMode": "set consume mode to .* success"}
 """Command of 5.3.3 that a 4.9 broker has not and ours has, to what is printed."""
+SAME_WORDS: Final = (
+    "setConsumeMode",
+    "getSyncStateSet",
+    "getControllerMetaData",
+    "getControllerConfig",
+    "updateControllerConfig",
+    "electMaster",
+    "cleanBrokerMetadata",
+)
+"""Those of these commands to which a Java broker (without a controller) says the same."""
 REFUSAL: Final = r"request type \d+ not supported"
 REFUSED_BY_THE_TOOL: Final = {
     "remappingStaticTopic": "Mapping info should not be null in broker broker-a",

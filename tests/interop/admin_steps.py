@@ -36,7 +36,8 @@ class Step:
     traced: it sends a message, and again until a message's trace is stored: the tool ends half a
         second after its send, and a trace that is not on its way by then is lost.
     lines: it goes on for ever and is ended behind so many.
-    logged: it prints nothing and writes to the client's log, up to this.
+    logged: it prints nothing and writes to the client's log, up to this: 20 s later, so it is begun
+        with its phase, and its log is read in its place.
     file: what it writes under {export} is compared, too.
     only: the line ("4.9", "5.3") whose mqadmin takes these arguments, where not both do.
     """
@@ -102,6 +103,7 @@ ONLINE: Final = Phase(
         Step("topicRoute", "-t NoSuchTopic"),
         Step("topicStatus", _T),
         Step("topicStatus", "-t NoSuchTopic"),
+        Step("topicStatus", f"{_T} {_C}", only="5.3"),
         Step("topicClusterList", _T),
         Step("topicList", rows=True),
         Step("topicList", "-c", rows=True),
@@ -116,6 +118,8 @@ ONLINE: Final = Phase(
         Step("queryMsgById", f"-i {{offset_id}} {_T} {_G} -d {{client}}", only="5.3"),
         Step("queryMsgByKey", f"{_T} -k key-3", until="[0-9A-F]{32}"),
         Step("queryMsgByKey", f"{_T} -k no-such-key"),
+        Step("queryMsgByKey", f"{_T} -k key-3 -b 0 -e 9999999999999 -m 1 {_C}", only="5.3"),
+        Step("queryMsgByKey", f"{_T} -k key-3 -b 0 -e 1", only="5.3"),
         Step("queryMsgByUniqueKey", f"{_T} -i {{unique_id}}"),
         Step("queryMsgByUniqueKey", f"{_T} -i {{unique_id}} -a"),
         Step("queryMsgByUniqueKey", f"{_T} -i {{unique_id}} {_G} -d {{client}}"),
@@ -141,6 +145,7 @@ ONLINE: Final = Phase(
         Step("consumerProgress", _G, rows=True),
         Step("consumerProgress", f"{_G} -s true", rows=True),
         Step("consumerProgress", "-g nobody"),
+        Step("consumerProgress", f"{_G} {_T} {_C}", rows=True, only="5.3"),
         Step("consumerStatus", _G),
         Step("consumerStatus", f"{_G} -i {{client}}", masked=True, rows=True),
         Step("consumerStatus", "-g nobody"),

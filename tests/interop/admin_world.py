@@ -148,8 +148,9 @@ class AdminWorld:
         """All steps for this line; `outputs` has what they printed."""
         for phase in phases:
             getattr(self, phase.before)()
-            steps = (step for step in phase.steps if step.only in ("", self.line))
-            self.outputs.extend(map(self._run, steps))
+            steps = [step for step in phase.steps if step.only in ("", self.line)]
+            begun = {step: self._mqadmin(self._arguments(step)) for step in steps if step.logged}
+            self.outputs.extend(self._run(step, begun.get(step)) for step in steps)
         with self._broker.client() as client:
             body = client.call(RequestCode.GET_BROKER_RUNTIME_INFO, {}).body
         self.runtime = KVTable.from_json_bytes(body).table
@@ -244,10 +245,14 @@ class AdminWorld:
 
     # -- steps --------------------------------------------------------------------------------
 
-    def _run(self, step: Step) -> Output:
-        arguments = [step.command, "-n", self._facts["namesrv"]]
-        arguments += shlex.split(step.arguments.format(**self._facts))
-        answer: dict[str, Any] = {}
+    def _arguments(self, step: Step) -> list[str]:
+        where = [step.command, "-n", self._facts["namesrv"]]
+        return where + shlex.split(step.arguments.format(**self._facts))
+
+    def _run(self, step: Step, begun: dict[str, Any] | None = None) -> Output:
+        """begun: the answer of a command that was begun before."""
+        arguments = self._arguments(step)
+        answer: dict[str, Any] = begun or {}
 
         def is_there() -> bool:
             answer.update(self._mqadmin(arguments, step.lines))
@@ -257,7 +262,8 @@ class AdminWorld:
 
         # What it prints at last is compared, so nothing is lost when it never comes.
         with contextlib.suppress(PeerError):
-            wait_until(is_there, f"{step.until} of {step.command}", poll_s=0.2)
+            if begun is None:
+                wait_until(is_there, f"{step.until} of {step.command}", poll_s=0.2)
         raw = answer["out"] + "".join(f"\n! {line}" for line in answer["err"].splitlines())
         if step.logged:
             raw += self._log(step.logged)

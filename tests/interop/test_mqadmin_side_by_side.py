@@ -23,6 +23,7 @@ from tests.interop.admin_differences import (
     REFUSAL,
     REFUSED_BY_THE_TOOL,
     RELEASES,
+    SAME_WORDS,
 )
 from tests.interop.admin_steps import BEYOND, PHASES
 from tests.interop.admin_world import AdminWorld, Output
@@ -43,6 +44,8 @@ class Sides:
     ours: AdminWorld
     beyond: list[Output]
     """What only 5.x has, asked of ours."""
+    beyond_java: list[Output]
+    """The same, asked of Java's."""
 
 
 @pytest.fixture(scope="module", params=list(RELEASES), ids=lambda line: f"mqadmin-{RELEASES[line]}")
@@ -55,20 +58,23 @@ def sides(
         AdminWorld(kind, directory / kind, RELEASES[line]) for kind in (f"java-{line}", "ours")
     )
 
+    common: dict[str, int] = {}
+
     def live(world: AdminWorld) -> None:
         world.start()
         world.run(PHASES)
+        common[world.kind] = len(world.outputs)
+        if line == "5.3":
+            world.run([BEYOND])
 
     try:
         with ThreadPoolExecutor() as threads:
             for done in [threads.submit(live, world) for world in (java, ours)]:
                 done.result()
-        common = len(ours.outputs)
-        if line == "5.3":
-            ours.run([BEYOND])
-        beyond = ours.outputs[common:]
-        del ours.outputs[common:]
-        yield Sides(line, ours.commands(), java, ours, beyond)
+        beyond = {world.kind: world.outputs[common[world.kind] :] for world in (java, ours)}
+        for world in (java, ours):
+            del world.outputs[common[world.kind] :]
+        yield Sides(line, ours.commands(), java, ours, beyond[ours.kind], beyond[java.kind])
     finally:
         java.stop()
         ours.stop()
@@ -107,6 +113,13 @@ def test_what_only_5_x_has_is_refused_in_words(sides: Sides) -> None:
     assert sorted(refused) == (sorted(NOTHING_FOR) if sides.line == "5.3" else [])
     for command, text in refused.items():
         assert re.search(REFUSED_BY_THE_TOOL.get(command, REFUSAL), text), (command, text)
+
+
+def test_a_java_broker_without_a_controller_says_the_same(sides: Sides) -> None:
+    theirs = {each.step.command: each.lines for each in sides.beyond_java}
+    ours = {each.step.command: each.lines for each in sides.beyond}
+    if sides.line == "5.3":
+        assert [ours[name] for name in SAME_WORDS] == [theirs[name] for name in SAME_WORDS]
 
 
 def test_rocketmq_exporter_reads_the_runtime_info(sides: Sides) -> None:

@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -32,6 +33,7 @@ from tests.packaging.promql import (
 from tests.support.broker_group import SLAVE, SYNC_MASTER, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker
+from tests.support.pop_client import PopClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -171,6 +173,17 @@ class Load:
         }
         client.send(TOPIC, 0, b"first")
         assert client.call(34, {}, json.dumps(beat).encode()).code == 0
+        self._time_and_pop(client)
+
+    def _time_and_pop(self, client: FrameClient) -> None:
+        """Timer messages, due soon and much later; a message that is popped and not acknowledged,
+        so that it comes again."""
+        for delay_ms in (1_000, 3_600_000):
+            due = f"TIMER_DELIVER_MS\x01{int(time.time() * 1000) + delay_ms}"
+            fields = {"a": "timers", "b": TOPIC, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0}
+            assert client.call(310, {**fields, "h": 0, "i": due, "j": 0}, b"timed").code == 0
+        answer = PopClient(client, GROUP, "broker-a").pop(TOPIC, invisibleTime=1_000)
+        assert answer.messages
 
     def _step(self, client: FrameClient, number: int) -> None:
         client.send(TOPIC, number % 4, b"x" * 200)

@@ -20,5 +20,8 @@ def test_every_command_has_its_line_and_no_other() -> None:
 
 def test_the_page_says_how_many_there_are() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    (counted,) = re.findall(r"all (\d+) of its commands", text)
-    assert int(counted) == len(COMMANDS) - 4
+    ((of_4_9, of_5x),) = re.findall(
+        r"all (\d+) of its commands\), and (\d+) that came with 5\.x", text
+    )
+    assert int(of_4_9) == 56
+    assert int(of_5x) == len(COMMANDS) - 56 - len({"verifyReplica"})

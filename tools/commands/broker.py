@@ -87,14 +87,23 @@ def _headings(admin: AdminClient, cluster: str) -> dict[str, str]:
 @click.option("-c", "--clusterName", "cluster", help="All masters of this cluster.")
 @click.option("-k", "--key", required=True, help="Setting.")
 @click.option("-v", "--value", required=True, help="Its new value.")
+@click.option(
+    "-a", "--updateAllBroker", "with_slaves", type=bool, default=False, help="Slaves, too."
+)
 def update_broker_config(
-    admin: AdminClient, address: str | None, cluster: str | None, key: str, value: str
+    admin: AdminClient,
+    address: str | None,
+    cluster: str | None,
+    key: str,
+    value: str,
+    with_slaves: bool,
 ) -> Report:
     """Change a setting; a refusal by one broker of a cluster does not stop the others."""
     body = setting_body(key, value)
     lines, failures = [], []
     done: dict[str, str | None] = {}
-    for target in master_targets(admin, address, cluster):
+    targets = member_targets if with_slaves else master_targets
+    for target in targets(admin, address, cluster):
         try:
             response = admin.call(target, RequestCode.UPDATE_BROKER_CONFIG, body=body)
         except (RemotingError, AdminError) as error:

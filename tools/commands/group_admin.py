@@ -8,10 +8,12 @@ from __future__ import annotations
 import click
 
 from remoting.body.subscription_group_config import (
+    GroupRetryPolicy,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
 from remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
+from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, broker_address, unknown
 from tools.command_line import command
@@ -33,6 +35,9 @@ from tools.targets import master_targets, place_text
 @click.option("-i", "--brokerId", "broker_id", type=click.IntRange(0), default=0)
 @click.option("-w", "--whichBrokerWhenConsumeSlowly", "slow_id", type=click.IntRange(0), default=1)
 @click.option("-a", "--notifyConsumerIdsChanged", "notify", type=bool, default=True)
+@click.option("-o", "--consumeMessageOrderly", "orderly", type=bool, help="5.x: in order.")
+@click.option("-p", "--groupRetryPolicy", "policy", help="5.x: a policy for gRPC clients, as JSON.")
+@click.option("--attributes", help="Attributes of 5.x: +name=value sets, -name removes.")
 def update_sub_group(
     admin: AdminClient,
     address: str | None,
@@ -46,6 +51,9 @@ def update_sub_group(
     broker_id: int,
     slow_id: int,
     notify: bool,
+    orderly: bool | None,
+    policy: str | None,
+    attributes: str | None,
 ) -> Report:
     """Create or change a group at one broker or at every master of a cluster."""
     config = SubscriptionGroupConfig(
@@ -58,6 +66,9 @@ def update_sub_group(
         broker_id=broker_id,
         which_broker_when_consume_slowly=slow_id,
         notify_consumer_ids_changed_enable=notify,
+        consume_message_orderly=orderly,
+        group_retry_policy=None if policy is None else _policy(policy),
+        attributes=None if attributes is None else _attributes(attributes),
     )
     body = config.to_json_bytes()
     targets = master_targets(admin, address, cluster)
@@ -68,6 +79,26 @@ def update_sub_group(
     lines.append(_config_text(config))
     data = {"brokerAddrs": targets, "subscriptionGroupConfig": config.to_json()}
     return Report("\n".join(lines), data)
+
+
+def _policy(text: str) -> GroupRetryPolicy:
+    try:
+        return GroupRetryPolicy.from_json(loads_lenient(text))
+    except (JsonError, ValueError) as error:
+        raise click.UsageError(f"-p: no retry policy: {error}") from error
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """+name=value to its value, -name to nothing, as 5.x sends them (AttributeParser)."""
+    found = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if len(name) < 2 or name[0] not in "+-" or (name[0] == "+") != ("=" in part):
+            raise click.UsageError("--attributes needs +name=value,-name")
+        if name in found:
+            raise click.UsageError(f"--attributes names {name} twice")
+        found[name] = value.strip()
+    return found
 
 
 def _config_text(config: SubscriptionGroupConfig) -> str:

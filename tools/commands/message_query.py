@@ -6,6 +6,7 @@ QueryMsgByOffsetSubCommand.)
 
 from __future__ import annotations
 
+import codecs
 import secrets
 from collections.abc import Iterator
 from typing import Final
@@ -20,7 +21,7 @@ from tools.admin_client import TIMEOUT_MS, AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.message_decoder import MessageExt, decode_message_id, decode_messages
-from tools.message_finder import MAX_BY_KEY, query_messages
+from tools.message_finder import END_OF_TIME, MAX_BY_KEY, query_messages
 from tools.message_puller import MessagePuller
 from tools.message_sender import MessageSender
 from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body
@@ -37,6 +38,10 @@ MAX_BY_UNIQUE_KEY: Final = 32
 _CLIENT = click.option(
     "-d", "--clientId", "client_id", help="Let this client consume it; needs -g."
 )
+_ROUTE = click.option(
+    "-c", "--cluster", "route_of", help="Ask the brokers of this cluster or topic instead."
+)
+_FORMAT = click.option("-f", "--bodyFormat", "charset", help="Show the body, too, in this charset.")
 _GROUP = click.option("-g", "--consumerGroup", "group", help="Consumer group name; needs -d.")
 
 
@@ -51,6 +56,9 @@ def _check_pair(group: str | None, client_id: str | None) -> None:
 @_CLIENT
 @click.option("-s", "--sendMessage", "resend", type=bool, default=False, help="Send it again.")
 @click.option("-u", "--unitName", "unit", help="Accepted as in RocketMQ; not used.")
+@click.option("-t", "--topic", "topic", help="Accepted as in 5.x; the id says it.")
+@click.option("-c", "--cluster", "cluster", help="Accepted as in 5.x; the id says the broker.")
+@_FORMAT
 def query_msg_by_id(
     admin: AdminClient,
     msg_ids: str,
@@ -58,15 +66,24 @@ def query_msg_by_id(
     client_id: str | None,
     resend: bool,
     unit: str | None,
+    topic: str | None,
+    cluster: str | None,
+    charset: str | None,
 ) -> Iterator[Report]:
     """Show messages, or with -g -d have them consumed, or with -s true send them again."""
     _check_pair(group, client_id)
+    _check_charset(charset)
     found = [msg_id.strip() for msg_id in msg_ids.split(",") if msg_id.strip()]
-    return _by_ids(admin, found, group, client_id, resend)
+    return _by_ids(admin, found, group, client_id, resend, charset)
 
 
 def _by_ids(
-    admin: AdminClient, msg_ids: list[str], group: str | None, client_id: str | None, resend: bool
+    admin: AdminClient,
+    msg_ids: list[str],
+    group: str | None,
+    client_id: str | None,
+    resend: bool,
+    charset: str | None,
 ) -> Iterator[Report]:
     for msg_id in msg_ids:
         message = view_message(admin, msg_id)
@@ -75,7 +92,14 @@ def _by_ids(
         elif resend:
             yield _send_again(admin, message)
         else:
-            yield _detail(admin, message)
+            yield _detail(admin, message, charset=charset)
+
+
+def _check_charset(charset: str | None) -> None:
+    try:
+        codecs.lookup(charset or "utf-8")
+    except LookupError as error:
+        raise click.UsageError(f"-f: there is no charset {charset}") from error
 
 
 def view_message(admin: AdminClient, msg_id: str) -> MessageExt:
@@ -88,11 +112,20 @@ def view_message(admin: AdminClient, msg_id: str) -> MessageExt:
     raise AdminError(f"{address} answered {msg_id} without a message")
 
 
-def _detail(admin: AdminClient, message: MessageExt, *, with_offset_id: bool = True) -> Report:
-    """A message with its consumers."""
+def _detail(
+    admin: AdminClient,
+    message: MessageExt,
+    *,
+    with_offset_id: bool = True,
+    charset: str | None = None,
+) -> Report:
+    """A message with its consumers; with a charset its body, too."""
     tracks = track_message(admin, message)
     body_path = _body_path(message)
     lines = detail_lines(message, body_path, with_offset_id=with_offset_id)
+    if charset is not None:
+        body = safe_text(message.body.decode(charset, "replace"))
+        lines.append(f"{'Message Body:':<20} {body}")
     lines += (
         ["", "", *(str(track) for track in tracks)] if tracks else ["", "", "WARN: No Consumer"]
     )
@@ -150,9 +183,30 @@ def _send_again(admin: AdminClient, message: MessageExt) -> Report:
 @command("queryMsgByKey")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-k", "--msgKey", "key", required=True, help="Message key.")
-def query_msg_by_key(admin: AdminClient, topic: str, key: str) -> Report:
+@click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored since, ms.")
+@click.option("-e", "--endTimestamp", "end_ms", type=int, default=END_OF_TIME, help="Until, ms.")
+@click.option("-m", "--maxNum", "count", type=click.IntRange(1), default=MAX_BY_KEY)
+@_ROUTE
+def query_msg_by_key(
+    admin: AdminClient,
+    topic: str,
+    key: str,
+    begin_ms: int,
+    end_ms: int,
+    count: int,
+    route_of: str | None,
+) -> Report:
     """The messages with a key, oldest first."""
-    messages = query_messages(admin, topic, key, MAX_BY_KEY, unique=False)
+    messages = query_messages(
+        admin,
+        topic,
+        key,
+        count,
+        unique=False,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        route_of=route_of,
+    )
     if not messages:
         raise AdminError(f"topic {topic} has no message with key {key}")
     rows = [(message.msg_id, message.queue_id, message.queue_offset) for message in messages]
@@ -165,6 +219,7 @@ def query_msg_by_key(admin: AdminClient, topic: str, key: str) -> Report:
 @_GROUP
 @_CLIENT
 @click.option("-a", "--showAll", "show_all", is_flag=True, help="All copies, not only the first.")
+@_ROUTE
 def query_msg_by_unique_key(
     admin: AdminClient,
     msg_id: str,
@@ -172,10 +227,13 @@ def query_msg_by_unique_key(
     group: str | None,
     client_id: str | None,
     show_all: bool,
+    route_of: str | None,
 ) -> Iterator[Report]:
     """Show the message that a client sent with this id, or with -g -d have it consumed."""
     _check_pair(group, client_id)
-    messages = query_messages(admin, topic, msg_id, MAX_BY_UNIQUE_KEY, unique=True)
+    messages = query_messages(
+        admin, topic, msg_id, MAX_BY_UNIQUE_KEY, unique=True, route_of=route_of
+    )
     if not messages:
         raise AdminError(f"topic {topic} has no message with unique key {msg_id}")
     if group is not None and client_id is not None:
@@ -191,10 +249,17 @@ def query_msg_by_unique_key(
     "-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id."
 )
 @click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Queue offset.")
+@_FORMAT
 def query_msg_by_offset(
-    admin: AdminClient, topic: str, broker_name: str, queue_id: int, offset: int
+    admin: AdminClient,
+    topic: str,
+    broker_name: str,
+    queue_id: int,
+    offset: int,
+    charset: str | None,
 ) -> Report:
     """Show the message at one place of a queue."""
+    _check_charset(charset)
     puller = MessagePuller(admin, topic)
     queue = puller.queue(broker_name, queue_id)
     result = puller.pull(queue, offset, 1)
@@ -203,4 +268,4 @@ def query_msg_by_offset(
             f"{broker_name} queue {queue_id} of {topic} has no message at offset {offset}: "
             f"{result.status}, the next is {result.next_begin_offset}"
         )
-    return _detail(admin, result.messages[0])
+    return _detail(admin, result.messages[0], charset=charset)

@@ -12,7 +12,7 @@ import click
 from tools.admin_client import AdminClient
 from tools.command_line import command, print_error
 from tools.errors import AdminError
-from tools.message_finder import MAX_BY_KEY, query_messages
+from tools.message_finder import END_OF_TIME, MAX_BY_KEY, query_messages
 from tools.message_text import second_text
 from tools.report import Column, Report, table
 from tools.trace_data import PUB, SUB, TraceView, decode_traces
@@ -38,10 +38,17 @@ SUB_COLUMNS: Final = _columns("#ConsumerGroup", "#ConsumerTime")
 @command("queryMsgTraceById")
 @click.option("-i", "--msgId", "msg_id", required=True, help="The message's unique key.")
 @click.option("-t", "--traceTopic", "topic", default=TRACE_TOPIC, help="Topic of the traces.")
-def query_msg_trace_by_id(admin: AdminClient, msg_id: str, topic: str) -> Report:
+@click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored since, ms.")
+@click.option("-e", "--endTimestamp", "end_ms", type=int, default=END_OF_TIME, help="Until, ms.")
+@click.option("-c", "--maxNum", "count", type=click.IntRange(1), default=MAX_BY_KEY)
+def query_msg_trace_by_id(
+    admin: AdminClient, msg_id: str, topic: str, begin_ms: int, end_ms: int, count: int
+) -> Report:
     """A table for each time it was sent, then one for each group that consumed it."""
     views: list[TraceView] = []
-    for message in query_messages(admin, topic, msg_id, MAX_BY_KEY, unique=False):
+    for message in query_messages(
+        admin, topic, msg_id, count, unique=False, begin_ms=begin_ms, end_ms=end_ms
+    ):
         found, damaged = decode_traces(msg_id, message)
         views += found
         if damaged:

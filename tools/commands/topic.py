@@ -114,9 +114,12 @@ def _with_total(rows: list[list[object]], total: list[object]) -> str:
 
 @command("topicStatus")
 @click.option("-t", "--topic", required=True, help="Topic name.")
-def topic_status(admin: AdminClient, topic: str) -> Report:
+@click.option(
+    "-c", "--cluster", "route_of", help="Ask the brokers of this cluster or topic instead."
+)
+def topic_status(admin: AdminClient, topic: str, route_of: str | None) -> Report:
     """One row for each queue: first and next offset, time of the newest message."""
-    offsets = admin.topic_stats(topic).offset_table
+    offsets = admin.topic_stats(topic, route_of).offset_table
     if not offsets:
         raise AdminError(f"no broker has statistics of topic {topic}")
     queues = sorted(offsets, key=lambda queue: (queue.broker_name, queue.queue_id))

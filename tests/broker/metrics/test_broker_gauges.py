@@ -12,6 +12,7 @@ from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsCh
 from broker.client.producer_manager import ProducerManager
 from broker.metrics import metrics_table as table
 from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
+from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources
 from broker.metrics.metrics_text import MetricsText
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -48,6 +49,8 @@ class World:
     def __init__(self, root: Path, *, max_series: int = 10_000) -> None:
         self.clock = FakeClock(NOW_MS)
         self.queues = Queues()
+        self.popped: dict[tuple[str, int], int] = {}
+        self.in_flight: dict[tuple[str, int], int] = {}
         system = SystemTopics()
         self.topics = TopicConfigManager(root / "topics.json", CONFIG, self.clock, system)
         self.groups = SubscriptionGroupManager(root / "groups.json", CONFIG, self.clock)
@@ -68,8 +71,20 @@ class World:
             groups=self.groups,
             producers=self.producers,
             consumers=self.consumers,
-            offsets=self.offsets,
-            queues=self.queues,
+            lags=ConsumerLagCalculator(
+                LagSources(
+                    topics=self.topics,
+                    consumers=self.consumers,
+                    offsets=self.offsets,
+                    queues=self.queues,
+                    pop_offset=lambda topic, group, queue_id: self.popped.get((topic, queue_id)),
+                    pop_in_flight=lambda topic, group, queue_id: self.in_flight.get(
+                        (topic, queue_id), 0
+                    ),
+                    enable_retry_topic_v2=False,
+                    retrieve_message_from_pop_retry_topic_v1=True,
+                )
+            ),
             waiting=lambda: {"send": 3, "admin": 0},
         )
         self.gauges = BrokerGauges(self.slots, sources, self.clock)
@@ -143,6 +158,55 @@ def test_consumer_lag(world: World, committed: int | None, behind: int, age_ms: 
     labels = ("G", "T", "false", "false")
     assert world.sample(table.CONSUMER_LAG_MESSAGES) == {labels: behind}
     assert world.sample(table.CONSUMER_LAG_LATENCY) == {labels: age_ms}
+
+
+@pytest.mark.parametrize(
+    ("committed", "pulled", "in_flight", "ready", "age_ms"),
+    [
+        (None, None, 0, 0, 0),
+        (3, None, 0, 0, 0),
+        (None, 4, 0, 6, 5000),
+        (3, 7, 4, 3, 2000),
+        (8, 6, 0, 4, 3000),
+        (10, 10, 0, 0, 0),
+    ],
+)
+def test_what_a_group_has_got_and_not(
+    world: World,
+    committed: int | None,
+    pulled: int | None,
+    in_flight: int,
+    ready: int,
+    age_ms: int,
+) -> None:
+    """In flight: between what is committed and the next pull; ready: behind that."""
+    world.consumers.register_consumer(data_of("G", "T"), world.client("c"), notify=False)
+    if committed is not None:
+        world.offsets.commit_offset("test", "G", "T", 0, committed)
+    if pulled is not None:
+        world.offsets.commit_pull_offset("G", "T", 0, pulled)
+    labels = ("G", "T", "false", "false")
+    assert world.sample(table.CONSUMER_INFLIGHT_MESSAGES) == {labels: in_flight}
+    assert world.sample(table.CONSUMER_READY_MESSAGES) == {labels: ready}
+    assert world.sample(table.CONSUMER_QUEUEING_LATENCY) == {labels: age_ms}
+
+
+def test_a_group_that_pops(world: World) -> None:
+    """In flight is what it has to acknowledge; what comes again to it has a row of its own."""
+    data = replace(data_of("G", "T"), consume_type=ConsumeType.CONSUME_POP)
+    world.consumers.register_consumer(data, world.client("c"), notify=False)
+    again = "%RETRY%G_T"
+    world.topics.update(TopicConfig(topic_name=again, read_queue_nums=1, write_queue_nums=1))
+    world.queues.bounds[again, 0] = (0, 2)
+    world.offsets.commit_offset("test", "G", "T", 0, 2)
+    world.offsets.commit_offset("test", "G", again, 0, 0)
+    world.popped["T", 0], world.in_flight["T", 0] = 6, 3
+    own, retried = ("G", "T", "false", "false"), ("G", "T", "true", "false")
+    assert world.sample(table.CONSUMER_LAG_MESSAGES) == {own: 4 + 3, retried: 2}
+    assert world.sample(table.CONSUMER_INFLIGHT_MESSAGES) == {own: 3, retried: 0}
+    assert world.sample(table.CONSUMER_READY_MESSAGES) == {own: 4, retried: 2}
+    assert world.sample(table.CONSUMER_LAG_LATENCY) == {own: 6000, retried: 9000}
+    assert world.sample(table.CONSUMER_QUEUEING_LATENCY) == {own: 3000, retried: 9000}
 
 
 def test_lag_of_a_group_that_left_is_not_shown(world: World) -> None:

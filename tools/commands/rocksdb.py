@@ -1,0 +1,114 @@
+"""What 5.x keeps in RocksDB: rocksDBConfigToJson, exportMetadataInRocksDB,
+checkRocksdbCqWriteProgress.
+
+The requests go to Java brokers; this broker has no RocksDB and says so. Its files cannot be read
+here: that needs RocketMQ's own tool. (Java: RocksDBConfigToJsonCommand,
+ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteProgressCommand.)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from remoting.body.controller import CheckRocksdbCqWriteResult
+from remoting.headers.controller import (
+    CheckRocksdbCqWriteProgressRequestHeader,
+    ExportRocksDBConfigToJsonRequestHeader,
+)
+from remoting.request_code import RequestCode
+from tools.admin_client import AdminClient
+from tools.command_line import command
+from tools.errors import AdminError
+from tools.report import Report, Reports, safe_line
+from tools.targets import master_targets
+
+_TYPES: Final = ("topics", "subscriptionGroups", "consumerOffsets")
+_TIMEOUT_MS: Final = 30_000
+_CHECKED_MS: Final = 30 * 86_400_000
+_CHECK_ERROR: Final = 3
+_NO_LIBRARY: Final = (
+    "{path}: files of RocksDB cannot be read here; use mqadmin of RocketMQ 5.3.3, or have the "
+    "broker export them: rocksDBConfigToJson -b ADDRESS"
+)
+
+
+def _config_types(text: str | None) -> list[str]:
+    """The kinds of config that are meant; all without any."""
+    if text is None:
+        return list(_TYPES)
+    known = {name.lower(): name for name in _TYPES}
+    wanted = [part.strip().lower() for part in text.split(";") if part.strip()]
+    if not wanted or any(part not in known for part in wanted):
+        raise click.UsageError(f"-t: {text!r} is none of {', '.join(_TYPES)}")
+    return [known[part] for part in wanted]
+
+
+@command("rocksDBConfigToJson")
+@click.option("-t", "--configType", "types", help=f"{';'.join(_TYPES)} [all].")
+@click.option("-b", "--brokerAddr", "address", help="Have this broker export, host:port.")
+@click.option("-c", "--cluster", "cluster", help="Have all masters of this cluster export.")
+@click.option("-p", "--configPath", "path", help="A directory of RocksDB: refused here.")
+@click.option("-e", "--exportFile", "_file", help="For -p.")
+@click.option("-j", "--jsonEnable", "_json", type=bool, default=True, help="For -p.")
+def rocksdb_config_to_json(
+    admin: AdminClient,
+    types: str | None,
+    address: str | None,
+    cluster: str | None,
+    path: str | None,
+    _file: str | None,
+    _json: bool,
+) -> Report:
+    """Have brokers write what they keep in RocksDB as JSON beside it."""
+    names = _config_types(types)
+    if path is not None and address is None and cluster is None:
+        raise AdminError(_NO_LIBRARY.format(path=path))
+    targets = master_targets(admin, address, cluster)
+    header = ExportRocksDBConfigToJsonRequestHeader(
+        config_type="".join(f"{name};" for name in names)
+    )
+    for target in targets:
+        code = RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON
+        admin.call(target, code, header, timeout_ms=_TIMEOUT_MS)
+    what = "all brokers in cluster" if address is None else "broker"
+    text = f"Use [rpc mode] call {what} to export to json file\nbroker export done."
+    return Report(text, {"brokerAddrs": targets, "configTypes": names})
+
+
+@command("exportMetadataInRocksDB")
+@click.option("-p", "--path", "path", required=True, help="The directory of the metadata.")
+@click.option("-t", "--configType", "types", required=True, help="topics or subscriptionGroups.")
+@click.option("-j", "--jsonEnable", "_json", type=bool, default=False, help="As JSON.")
+def export_metadata_in_rocksdb(admin: AdminClient, path: str, types: str, _json: bool) -> Report:
+    """Refuses: there is no RocksDB here."""
+    _config_types(types)
+    raise AdminError(_NO_LIBRARY.format(path=path))
+
+
+@command("checkRocksdbCqWriteProgress")
+@click.option("-c", "--cluster", "cluster", required=True, help="Cluster name.")
+@click.option("-t", "--topic", "topic", default="", help="Topic name [all].")
+@click.option(
+    "-cf", "--checkFrom", "since_ms", type=int, help="Stored since, ms since 1970 [30 days ago]."
+)
+def check_rocksdb_cq_write_progress(
+    admin: AdminClient, cluster: str, topic: str, since_ms: int | None
+) -> Reports:
+    """Have brokers compare their consume queues in RocksDB with those in files."""
+    from_ms = admin.now_ms() - _CHECKED_MS if since_ms is None else since_ms
+    header = CheckRocksdbCqWriteProgressRequestHeader(topic=topic, check_store_time=from_ms)
+    lines, data = [], []
+    for broker in admin.masters(cluster):
+        response = admin.call(broker.address, RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, header)
+        found = CheckRocksdbCqWriteResult.from_json_bytes(response.body)
+        if found.check_status == _CHECK_ERROR:
+            result = safe_line(found.check_result or "null")
+            lines.append(f"{broker.broker_name} check error, please check log... errInfo: {result}")
+        else:
+            lines.append(
+                f"{broker.broker_name} check doing, please wait and get the result from log..."
+            )
+        data.append({"brokerName": broker.broker_name, **found.to_json()})
+    return Report("\n".join(lines), data)
