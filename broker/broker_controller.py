@@ -12,6 +12,7 @@ import threading
 from typing import Final
 
 from broker.acl.access import Access
+from broker.auth.auth import Auth
 from broker.client.broker2client import Broker2Client
 from broker.client.slow_consumer_protection import SlowConsumerProtection
 from broker.longpolling.pull_request_hold_service import SCAN_PERIOD_MS
@@ -72,7 +73,10 @@ class BrokerController:
                 self.loop, lambda: self._send.unblock_topic(topic, deleted=deleted)
             ),
         )
-        self._access_control = Access(self._options.broker, self._clock)
+        self._auth = Auth(self._options)
+        self._access_control = Access(
+            self._options.broker, self._clock, self._auth.guard, self._auth.signer
+        )
         self._outside = Outside(
             resources,
             self._store,
@@ -130,6 +134,7 @@ class BrokerController:
             self._pop,
             self._outside,
             self._access_control,
+            self._auth,
         )
         routes = builder.routes(self._responses, self._waiters.__len__, self._use_options)
         return routes, builder.server(self.loop, routes, self._responses)
@@ -139,6 +144,7 @@ class BrokerController:
     def load_tables(self) -> None:
         """Read config/*.json. Raises ConfigFileError: a start again would not help."""
         self._tables.load(self._executor)
+        self._auth.load()
 
     def open(self, main: socket.socket, vip: socket.socket) -> None:
         """Start writing; the tables are loaded and the `store` process is ready. Raises

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from broker.settings.auth_config import SECRET_KEYS, AuthConfig
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.startup_options import StartupOptions
 from broker.settings.supervisor_config import SupervisorConfig
@@ -57,6 +58,7 @@ KEYS: Final = KeySpace(
         RemotingServerConfig,
         RemotingClientConfig,
         MessageStoreConfig,
+        AuthConfig,
         HaConfig,
         SupervisorConfig,
         LoggingConfig,
@@ -201,6 +203,8 @@ def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> Non
     """Check what would otherwise fail later, in process `remoting` or when files are created;
     errors in files name the line."""
     config = options.broker
+    for key, problem in options.auth.problems_of(acl_enable=config.acl_enable):
+        raise ConfigError([_with_source(sources.get(key), f"{key}: {problem}")])
     for key, text in (
         ("adminAllowedAddresses", config.admin_allowed_addresses),
         ("registerAllowedAddresses", config.register_allowed_addresses),
@@ -217,7 +221,7 @@ def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> Non
     if config.rocketmq_home is not None:
         conf = Path(config.rocketmq_home, "conf")
         find_credentials(conf)
-        if config.acl_enable:
+        if config.acl_enable or options.auth.migrate_auth_from_v1_enabled:
             # Here: its modules are a third of what the supervisor imports, and few brokers use it.
             from broker.acl.acl_files import merge, read_files
 
@@ -254,7 +258,7 @@ def _shut_out(options: StartupOptions, *, embeds_namesrv: bool) -> tuple[str, ..
 
 def _secret_files(options: StartupOptions, sources: Mapping[str, str]) -> list[Path]:
     """The files with secrets that this broker reads; an exposed haSharedSecretFile is refused."""
-    found = [*password_files(sources), *options.tls.private_keys()]
+    found = [*password_files(sources, sorted(SECRET_KEYS)), *options.tls.private_keys()]
     if options.ha.ha_tls_enable and options.ha.ha_tls_private_key:
         found.append(Path(options.ha.ha_tls_private_key))
     if options.broker.rocketmq_home is not None:

@@ -15,7 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from conf.atomic_file import write_atomic
 from remoting.remoting_serializable import (
@@ -26,6 +26,9 @@ from remoting.remoting_serializable import (
 )
 
 log = logging.getLogger(__name__)
+
+SECRET_MODE: Final = 0o600
+"""Of a file that holds secrets."""
 
 
 class ConfigFileError(Exception):
@@ -46,6 +49,9 @@ Submit = Callable[[str, Callable[[], None]], object]
 
 class JsonConfigManager(ABC):
     """One table and its file. `_persist_lock` guards everything concerning the file."""
+
+    FILE_MODE: ClassVar[int | None] = None
+    """Permission bits of the file and its .bak; None: the process's default."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -181,7 +187,7 @@ class JsonConfigManager(ABC):
         version = self._version
         data = dumps_java_pretty(self.snapshot())
         # A main file that could not be read must not replace the .bak that was loaded instead.
-        write_atomic(self.path, data, backup=self._main_is_good)
+        write_atomic(self.path, data, backup=self._main_is_good, mode=self.FILE_MODE)
         self._main_is_good = True
         self._saved_version = version
 

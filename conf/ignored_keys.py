@@ -36,11 +36,8 @@ def _only(harmless: str, reason: str) -> Refusal:
     return Refusal(frozenset({harmless}), f"{reason}; {way_out}")
 
 
-_OPEN = "access control of 5.x is not available, see aclEnable"
 _NO_LOOKUP = "name servers are not looked up; name them in namesrvAddr"
 REFUSED: Final[Mapping[str, Refusal]] = {
-    "authenticationEnabled": _only("false", _OPEN),
-    "authorizationEnabled": _only("false", _OPEN),
     "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
     "enableControllerMode": _only("false", "controller mode is not available"),
     "enableControllerInNamesrv": _only("false", "controller mode is not available"),
@@ -61,16 +58,11 @@ def _keys(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Access control of 5.x: not available (enabling it is refused).
+# Access control of 5.x: its tables are in memory, in config/, and no decision is remembered.
 _ACCESS_CONTROL = _keys(
     """
-    aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
-    authenticationEnabled authenticationMetadataProvider authenticationProvider
-    authenticationStrategy authenticationWhitelist authorizationEnabled
-    authorizationMetadataProvider authorizationProvider authorizationStrategy
-    authorizationWhitelist clusterName configName initAuthenticationUser
-    innerClientAuthenticationCredentials migrateAuthFromV1Enabled
-    statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
+    aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath clusterName
+    configName statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
     statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
     userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
     """
@@ -244,7 +236,7 @@ _NAMESRV = _keys(
 )
 
 IGNORED_BROKER_GROUPS: Final[Mapping[str, frozenset[str]]] = {
-    "access control of 5.x": _ACCESS_CONTROL,
+    "access control of 5.x: no caches, tables in config/": _ACCESS_CONTROL,
     "DLedger, controller, RocksDB, tiered store": _OTHER_STORES,
     "thread pools and their queues: requests run on the loop": _THREADS_AND_QUEUES,
     "sockets: there is no Netty, and buffers are left to the kernel": _SOCKETS,

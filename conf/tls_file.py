@@ -6,7 +6,7 @@ RocketMQ it cannot set whether TLS is used, only how: tls.server.mode and tls.en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +19,11 @@ _PASSWORDS: Final = ("tls.server.keyPassword", "tls.client.keyPassword")
 _NOT_FOR_THE_FILE: Final = frozenset({"tls.server.mode", "tls.enable", FILE_KEY})
 
 
-def password_files(sources: Mapping[str, str]) -> list[Path]:
-    """The settings files that hold a password; `sources`: as in LoadedSettings."""
+def password_files(sources: Mapping[str, str], secrets: Iterable[str] = ()) -> list[Path]:
+    """The settings files that hold a password, or one of `secrets`, which are keys; `sources`: as
+    in LoadedSettings."""
     # A source in a file is "path:line".
-    places = (sources[key].rpartition(":")[0] for key in _PASSWORDS if key in sources)
+    places = (sources[key].rpartition(":")[0] for key in (*_PASSWORDS, *secrets) if key in sources)
     return [Path(place) for place in places if place]
 
 

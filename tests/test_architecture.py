@@ -46,6 +46,7 @@ WINGS: dict[str, set[str]] = {
     "longpolling": {"filter"},
     "out": {"settings", "topic"},
     "acl": {"out", "settings", "topic"},
+    "auth": {"acl", "settings", "topic"},
     "append": {"latency", "topic"},
     "schedule": {"append", "topic"},
     "timer": {"append", "topic"},
@@ -55,13 +56,13 @@ WINGS: dict[str, set[str]] = {
     "slave": {"offset", "out", "schedule", "settings", "subscription", "topic"},
     "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
     "processor": {
-        *("acl", "append", "client", "filter", "longpolling", "metrics", "offset", "out"),
+        *("acl", "append", "auth", "client", "filter", "longpolling", "metrics", "offset", "out"),
         *("pop", "schedule", "settings", "slave", "store_access", "subscription", "timer"),
         *("topic", "transaction"),
     },
     "wiring": {
         "longpolling",
-        *("acl", "append", "client", "filter", "latency", "metrics", "offset"),
+        *("acl", "append", "auth", "client", "filter", "latency", "metrics", "offset"),
         *("out", "processor", "schedule", "settings", "slave", "store_access", "subscription"),
         *("pop", "timer", "topic", "transaction"),
     },

@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.acl.guarded_route import GuardedRoute
 from broker.acl.plain_permission_manager import PlainPermissionManager
-from broker.acl.request_guard import RequestGuard
+from broker.acl.request_guard import AuthChecks, RequestGuard
 from broker.settings.broker_config import BrokerConfig
 from conf.credentials import find_credentials
 from conf.errors import ConfigError
@@ -29,8 +29,16 @@ log = logging.getLogger(__name__)
 class Access:
     """See the module. Owned by: the main thread of process `remoting`."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        """Raises ConfigError for conf/tools.yml, ValueError for the two settings of addresses (all
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        auth: AuthChecks | None = None,
+        signer: RequestSigner | None = None,
+    ) -> None:
+        """`auth`: access control of 5.x, None if it is off. `signer`: instead of conf/tools.yml.
+
+        Raises ConfigError for conf/tools.yml, ValueError for the two settings of addresses (all
         of them are checked by broker_startup)."""
         home = Path(config.rocketmq_home or ".")
         self.manager: Final = PlainPermissionManager(home, clock) if config.acl_enable else None
@@ -43,9 +51,11 @@ class Access:
                 parse_patterns(config.acl_admin_allowed_addresses),
                 config.acl_admin_allowed_addresses,
             ),
+            auth=auth,
         )
+        self._guards_fast_routes = auth is not None or self.manager is not None
         credentials = find_credentials(home / "conf")
-        self.signer: Final = (
+        self.signer: Final = signer or (
             None
             if credentials is None
             else RequestSigner(credentials.access_key, credentials.secret_key)
@@ -54,9 +64,9 @@ class Access:
     def fast_routes(
         self, *routes: tuple[bytes, FastHandler]
     ) -> tuple[tuple[bytes, FastHandler], ...]:
-        """The fast routes for the server. With ACL each one is guarded; without ACL they are open
-        to everyone."""
-        if self.manager is None:
+        """The fast routes for the server. With access control each one is guarded; without it they
+        are open to everyone."""
+        if not self._guards_fast_routes:
             return routes
         return tuple(
             (prefix, GuardedRoute(prefix, handler, self.gate.check)) for prefix, handler in routes

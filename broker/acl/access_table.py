@@ -15,6 +15,9 @@ table; a test compares that as well.
     ADMIN       an account with admin: true, from          adminAllowedAddresses
                 aclAdminAllowedAddresses
 
+With access control of 5.x (broker/auth) its users and ACLs decide (broker/auth/needed_rights.py),
+and ADMIN is held to aclAdminAllowedAddresses, or without authentication to adminAllowedAddresses.
+
 With ACL, a whitelisted address needs no account for any row, as in RocketMQ. RocketMQ requires an
 admin for 17, 25, 200, 207 and 215 only.
 """
@@ -155,4 +158,15 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.EXCHANGE_BROKER_HA_INFO: _GROUP_MEMBER,
     Code.ANNOUNCE_HA_LINK: _GROUP_MEMBER,
     Code.GET_ACL_FILES: _SECRET,
+    # Users and ACLs of 5.x.
+    Code.AUTH_CREATE_USER: _OPERATOR,
+    Code.AUTH_UPDATE_USER: _OPERATOR,
+    Code.AUTH_DELETE_USER: _OPERATOR,
+    Code.AUTH_GET_USER: _SECRET,
+    Code.AUTH_LIST_USER: _SECRET,
+    Code.AUTH_CREATE_ACL: _OPERATOR,
+    Code.AUTH_UPDATE_ACL: _OPERATOR,
+    Code.AUTH_DELETE_ACL: _OPERATOR,
+    Code.AUTH_GET_ACL: _SECRET,
+    Code.AUTH_LIST_ACL: _SECRET,
 }

@@ -1,7 +1,8 @@
 """RequestGuard: checks every request to the broker's server before it is served.
 
 Runs on the thread that serves the request: the loop or a pool thread. Looks the code up in the
-access table; with ACL the accounts decide, without it the peer's address. Every denial is answered,
+access table; with ACL the accounts decide, with access control of 5.x its users (AuthChecks),
+without both the peer's address. Every denial is answered,
 and logged at a limited rate per peer and reason. Fast routes bypass this guard: with ACL each is
 wrapped in a GuardedRoute, without it they are open to everyone.
 """
@@ -39,6 +40,21 @@ class AclSource(Protocol):
         ...
 
 
+class AuthChecks(Protocol):
+    """Access control of 5.x (AuthGuard)."""
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether the sender is known to be who it says."""
+        ...
+
+    def check(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
+        """Raises RequestError if the sender may not send this request."""
+
+    def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
+        """Raises RequestError if it lacks one of these rights."""
+
+
 class RequestGuard:
     """`check` is a RequestGate."""
 
@@ -50,9 +66,11 @@ class RequestGuard:
         clock: Clock,
         rows: Mapping[int, AccessRow] = ACCESS_TABLE,
         acl_admins: OperatorAddresses = _FROM_EVERYWHERE,
+        auth: AuthChecks | None = None,
     ) -> None:
         """`admin_setting`: text of adminAllowedAddresses. `acl` None: aclEnable=false.
-        `acl_admins`: aclAdminAllowedAddresses."""
+        `acl_admins`: aclAdminAllowedAddresses. `auth` None: access control of 5.x is off."""
+        self._auth = auth
         self._acl_admins = acl_admins
         self._operators = OperatorAddresses(admin_addresses, admin_setting)
         self._acl = acl
@@ -71,11 +89,13 @@ class RequestGuard:
         self, connection: ConnectionLike, request: RemotingCommand, needed: Resources
     ) -> None:
         """Raises RequestError if the account of a request that `check` let pass lacks a right which
-        was known only once a message was read. Any thread; nothing is asked for without ACL."""
-        if self._acl is None:
+        was known only once a message was read. Any thread; nothing is asked for without access
+        control."""
+        table = self._auth if self._acl is None else self._acl.table
+        if table is None:
             return
         try:
-            self._acl.table.check_resources(ip_of(connection.remote_address), request, needed)
+            table.check_resources(ip_of(connection.remote_address), request, needed)
         except RequestError as error:
             self._refusals.record(connection.remote_address, request.code, error)
             raise
@@ -91,19 +111,26 @@ class RequestGuard:
             )
         if self._acl is not None:
             self._acl.table.validate(ip, request, row)
-            if row.who is Who.ADMIN and not self._acl_admins.include(connection):
+        elif self._auth is not None:
+            self._auth.check(ip, request, row)
+        if row.who is Who.ADMIN:
+            self._check_address(connection, request, ip)
+
+    def _check_address(self, connection: ConnectionLike, request: RemotingCommand, ip: str) -> None:
+        """Where an operator's request may come from."""
+        named = f"request {request.code} ({request_code_name(request.code)})"
+        if self._acl is not None or (self._auth is not None and self._auth.authenticates):
+            if not self._acl_admins.include(connection):
                 raise RequestError(
                     ResponseCode.NO_PERMISSION,
-                    f"request {request.code} ({request_code_name(request.code)}) is not accepted "
-                    f"from {ip}: it is for operators at aclAdminAllowedAddresses (now "
-                    f"{self._acl_admins}); add the address to that setting of this broker and "
-                    "restart it",
+                    f"{named} is not accepted from {ip}: it is for operators at "
+                    f"aclAdminAllowedAddresses (now {self._acl_admins}); add the address to that "
+                    "setting of this broker and restart it",
                 )
-        elif row.who is Who.ADMIN and not self._operators.include(connection):
+        elif not self._operators.include(connection):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"request {request.code} ({request_code_name(request.code)}) is not accepted from "
-                f"{ip}: without ACL it is for operators at adminAllowedAddresses (now "
-                f"{self._operators}); add the address to that setting of this "
-                "broker and restart it, or set aclEnable=true and sign as an admin",
+                f"{named} is not accepted from {ip}: without ACL it is for operators at "
+                f"adminAllowedAddresses (now {self._operators}); add the address to that setting "
+                "of this broker and restart it, or set aclEnable=true and sign as an admin",
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from broker.settings.auth_config import SECRET_KEYS, AuthConfig
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_loader import build, describe
@@ -39,6 +40,7 @@ class StartupOptions:
     logging: LoggingConfig
     files: FilePermissionConfig = field(default_factory=FilePermissionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
     config_file: Path | None = None
     namesrv_addresses: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -56,15 +58,17 @@ class StartupOptions:
             logging=build(LoggingConfig, settings),
             files=build(FilePermissionConfig, settings),
             tls=build(TlsConfig, settings),
+            auth=build(AuthConfig, settings),
         )
 
     def settings(self, *, important_only: bool = False) -> dict[str, str]:
         """Every key with its text, in the order printed by -p; without TLS keys, which RocketMQ
-        never shows, since one is a password."""
-        parts = (self.broker, self.server, self.client, self.store)
+        never shows, since one is a password, and the secrets of `auth`."""
+        parts = (self.broker, self.server, self.client, self.store, self.auth)
         own = (self.ha, self.supervisor, self.logging, self.files)
-        return describe(*parts, *own, important_only=important_only)
+        shown = describe(*parts, *own, important_only=important_only)
+        return {key: text for key, text in shown.items() if key not in SECRET_KEYS}
 
     def child_settings(self) -> dict[str, str]:
         """All settings that a child process needs."""
-        return {**self.settings(), **describe(self.tls)}
+        return {**self.settings(), **describe(self.tls), **describe(self.auth)}

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.acl.access import Access
+from broker.auth.auth import Auth
 from broker.client.broker2client import Broker2Client, max_waiting_calls
 from broker.processor.ack_message_processor import ACK_PREFIX
 from broker.processor.admin_acl_processor import AdminAclProcessor
+from broker.processor.admin_auth_processor import AdminAuthProcessor
 from broker.processor.pop_message_processor import POP_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -51,6 +53,7 @@ class ServerBuilder:
         pop: PopServices,
         outside: Outside,
         access: Access,
+        auth: Auth,
     ) -> None:
         self._resources: Final = resources
         self._options: Final = resources.options
@@ -62,6 +65,7 @@ class ServerBuilder:
         self._pop: Final = pop
         self._outside: Final = outside
         self._access: Final = access
+        self._auth: Final = auth
 
     def routes(
         self,
@@ -99,6 +103,7 @@ class ServerBuilder:
                 self._outside.replication.processor,
                 self._outside.replication.damage_repair.processor,
                 AdminAclProcessor(self._access.manager, self._outside.identity),
+                AdminAuthProcessor(self._auth.users, self._auth.acls),
                 self._outside.assignments,
                 *self._pop.processors,
             ),

@@ -120,12 +120,6 @@ GAPS_533: Final = (
         frozenset(range(2001, 2005)),
         "Flow control of cold reads is 5.x's. mqadmin's commands for it show code 3.",
     ),
-    Gap(
-        "users of 5.x",
-        frozenset(range(3001, 3011)),
-        "Access control of 5.x is not there; that of 4.9 is (50 to 53, docs/access.md). The "
-        "commands for users and ACLs of mqadmin 5.3.3 show code 3.",
-    ),
 )
 
 NOTES: Final[dict[int, str]] = {
@@ -147,6 +141,7 @@ NOTES: Final[dict[int, str]] = {
     361: "a 5.x lite pull consumer's 11",
     906: "docs/replication.md",
     907: "for mqadmin haStatus",
+    3001: "3001 to 3010: docs/users_and_acls.md",
     28906: "between brokers of ours (docs/replication.md)",
     28907: "between brokers of ours (docs/access.md)",
     28910: "for mqadmin verifyReplica (docs/operations.md)",

@@ -16,6 +16,7 @@ from typing import Final
 from broker import broker_startup
 from broker.container import container_startup
 from broker.container.container_config import BrokerContainerConfig
+from broker.settings.auth_config import AuthConfig
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_fields import FieldSpec, field_specs
@@ -47,6 +48,7 @@ TITLES: Final[Mapping[type, str]] = {
     RemotingServerConfig: "Server",
     RemotingClientConfig: "Outgoing connections",
     MessageStoreConfig: "Store",
+    AuthConfig: "Users and ACLs of 5.x",
     HaConfig: "Replication",
     SupervisorConfig: "Processes, metrics and dumps",
     LoggingConfig: "Log files",

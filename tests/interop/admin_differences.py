@@ -55,7 +55,6 @@ _CONTAINER: Final = "broker containers: [one](container.md) takes them, a broker
 _CONTROLLER: Final = "the controller"
 _STATIC: Final = "static topics"
 _COLD: Final = "cold data"
-_AUTH: Final = "users and rights of 5.x; here: the commands of 4.9 for `plain_acl.yml`"
 _ROCKSDB: Final = "RocksDB"
 NOTHING_FOR: Final[Mapping[str, str]] = {
     "exportPopRecord": _POP,
@@ -75,19 +74,21 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
     "updateColdDataFlowCtrGroupConfig": _COLD,
     "removeColdDataFlowCtrGroupConfig": _COLD,
     "setCommitLogReadAheadMode": _COLD,
-    **dict.fromkeys(
-        (
-            *("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"),
-            *("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"),
-        ),
-        _AUTH,
-    ),
     "rocksDBConfigToJson": _ROCKSDB,
     "checkRocksdbCqWriteProgress": _ROCKSDB,
 }
 """Command of 5.3.3 to what it is for, that a 4.9 broker has not: it ends with a refusal."""
 
-ANSWERED: Final = {"setConsumeMode": "set consume mode to .* success"}
+_USERS: Final = "The authenticationMetadataProvider is not configured"
+_ACLS: Final = "The authorizationMetadataProvider is not configured"
+ANSWERED: Final = {
+    "setConsumeMode": "set consume mode to .* success",
+    # As configured; test_auth.py asks brokers that have both.
+    **dict.fromkeys(
+        ("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"), _USERS
+    ),
+    **dict.fromkeys(("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"), _ACLS),
+}
 """Command of 5.3.3 that a 4.9 broker has not and ours has, to what is printed."""
 SAME_WORDS: Final = (
     "setConsumeMode",

@@ -84,6 +84,8 @@ ELSE_I = {
     "consumeMessage": "--queueId",
     "consumerStatus": "--clientId",
     "updateAclConfig": "--defaultTopicPerm",
+    "createAcl": "--sourceIp",
+    "updateAcl": "--sourceIp",
 }
 """The commands where the original means something else by -i."""
 

@@ -107,6 +107,18 @@ RUNS: dict[str, list[str]] = {
     "deleteAclConfig": ["-b", ADDRESS, "-a", "a", "--yes"],
     "clusterAclConfigVersion": ["-b", ADDRESS],
     "updateGlobalWhiteAddr": ["-b", ADDRESS, "-g", "10.0.0.1"],
+    "createUser": ["-b", ADDRESS, "-u", "alice", "-p", "secret"],
+    "updateUser": ["-b", ADDRESS, "-u", "alice", "-s", "disable"],
+    "deleteUser": ["-b", ADDRESS, "-u", "alice", "--yes"],
+    "getUser": ["-b", ADDRESS, "-u", "alice"],
+    "listUser": ["-c", "GoldenCluster"],
+    "copyUser": ["-f", ADDRESS, "-t", ADDRESS],
+    "createAcl": ["-b", ADDRESS, "-s", "User:alice", "-r", "Topic:*", "-a", "Pub", "-d", "Allow"],
+    "updateAcl": ["-b", ADDRESS, "-s", "User:alice", "-r", "Topic:*", "-a", "Pub", "-d", "Deny"],
+    "deleteAcl": ["-b", ADDRESS, "-s", "User:alice", "--yes"],
+    "getAcl": ["-b", ADDRESS, "-s", "User:alice"],
+    "listAcl": ["-c", "GoldenCluster"],
+    "copyAcl": ["-f", ADDRESS, "-t", ADDRESS],
     "exportMetadata": ["-b", ADDRESS, "-f", "."],
     "exportConfigs": ["-c", "GoldenCluster", "-f", "."],
     "exportMetrics": ["-c", "GoldenCluster", "-f", "."],
@@ -138,6 +150,8 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         cluster.always(RequestCode(code))
     for code in (RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER):
         cluster.always(code)
+    for code in range(3001, 3011):
+        cluster.always(RequestCode(code))
     route = TopicRouteData(
         broker_datas=[
             BrokerData(

@@ -1,0 +1,111 @@
+"""AuthGuard: checks a request as a 5.3.3 broker does, first who sent it, then what it may do.
+
+Runs on the thread that serves the request, called by RequestGuard: the loop or a pool thread. Java:
+AuthenticationPipeline with DefaultAuthenticationHandler, AuthorizationPipeline with
+UserAuthorizationHandler and AclAuthorizationHandler; the remarks have their words, the code is
+NO_PERMISSION. Nothing is remembered between requests: a change counts from the next request on
+(RocketMQ: within a minute, its caches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from broker.acl.access_resources import Resources
+from broker.acl.access_table import AccessRow
+from broker.auth.auth_error import AuthError
+from broker.auth.needed_rights import Needed, needed_rights, to_read_stored
+from broker.auth.policy import Acl, Decision
+from broker.auth.user import User, subject_of
+from broker.settings.auth_config import AuthConfig
+from remoting.remoting_command import RemotingCommand
+from remoting.signature import ACCESS_KEY, is_signed_with
+
+_SHOWN: Final = 100
+"""Characters shown of an unverified name."""
+NO_SUBJECT: Final = "Authorization failed. Please verify your access rights and try again."
+
+
+class UserSource(Protocol):
+    """The part of AuthenticationMetadataManager used here."""
+
+    def find_user(self, username: str) -> User | None:
+        """The user of this name."""
+        ...
+
+
+class AclSource(Protocol):
+    """The part of AuthorizationMetadataManager used here."""
+
+    def find_acl(self, username: str) -> Acl | None:
+        """The list of a user."""
+        ...
+
+
+class AuthGuard:
+    """AuthChecks of RequestGuard. Any thread."""
+
+    def __init__(
+        self, config: AuthConfig, cluster: str, users: UserSource, acls: AclSource | None
+    ) -> None:
+        """`config` was checked (AuthConfig.problems_of); `acls`: needed with
+        authorizationEnabled."""
+        self._cluster = cluster
+        self._users = users
+        self._acls = acls if config.authorization_enabled else None
+        self._unsigned = config.whitelist(config.authentication_whitelist)
+        self._unjudged = config.whitelist(config.authorization_whitelist)
+        self.authenticates: Final = config.authentication_enabled
+
+    def check(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
+        """Raises AuthError, and RequestError for a body that cannot be read."""
+        if self.authenticates and request.code not in self._unsigned:
+            self._authenticate(request)
+        if self._acls is not None and request.code not in self._unjudged:
+            self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))
+
+    def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
+        """Raises AuthError if the sender lacks a right on a message that was found by its place."""
+        if self._acls is not None and request.code not in self._unjudged:
+            self._authorize(ip, request, lambda: to_read_stored(resources))
+
+    def _authenticate(self, request: RemotingCommand) -> None:
+        username = request.ext_fields.get(ACCESS_KEY)
+        if not username:
+            raise AuthError("username cannot be null.")
+        user = self._users.find_user(username)
+        if user is None:
+            raise AuthError(f"User:{username:.{_SHOWN}} is not found.")
+        if user.is_disabled:
+            raise AuthError(f"User:{username} is disabled.")
+        if not is_signed_with(user.password.encode(), request):
+            raise AuthError("check signature failed.")
+
+    def _authorize(
+        self, ip: str, request: RemotingCommand, needed: Callable[[], Iterable[Needed]]
+    ) -> None:
+        """`needed` is not asked for a SUPER user, whose requests are mostly an operator's."""
+        username = request.ext_fields.get(ACCESS_KEY)
+        user = None if username is None else self._users.find_user(username)
+        if user is not None and user.is_super and not user.is_disabled:
+            return
+        for resource, actions in needed():
+            if username is None:
+                raise AuthError(NO_SUBJECT)
+            if user is None:
+                raise AuthError(f"User:{username:.{_SHOWN}} not found.")
+            if user.is_disabled:
+                raise AuthError(f"User:{username} is disabled.")
+            acl = None if self._acls is None else self._acls.find_acl(username)
+            entry = None if acl is None else acl.find_entry(resource, actions, ip)
+            if entry is None:
+                reason = "no matched policies."
+            elif entry.decision is Decision.DENY:
+                reason = "the decision is deny."
+            else:
+                continue
+            raise AuthError(
+                f"{subject_of(username)} has no permission to access {resource.key:.300} from {ip},"
+                f" {reason}"
+            )
