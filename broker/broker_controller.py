@@ -21,6 +21,7 @@ from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.process_end import service_guard
 from broker.topic.topic_config_manager import TopicChange
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.cold_data import ColdData
 from broker.wiring.loop_calls import call_on_loop
 from broker.wiring.message_services import MessageServices, durability_waiters
 from broker.wiring.outside import Outside
@@ -110,8 +111,14 @@ class BrokerController:
             on_failure=service_guard("remoting"),
         )
         self._send = self._messages.send
+        self._cold = ColdData(self._resources, store, tables, on_failure=service_guard("remoting"))
         self._pull = pull_processor(
-            self._resources, store, tables, self._stats, self._messages.offset_moved
+            self._resources,
+            store,
+            tables,
+            self._stats,
+            self._messages.offset_moved,
+            self._cold.pulls,
         )
         self._pop = PopServices(self._resources, store, tables, self._messages, self._stats)
         self._follower = store_follower(
@@ -135,6 +142,7 @@ class BrokerController:
             self._outside,
             self._access_control,
             self._auth,
+            self._cold.pulls.ctr,
         )
         routes = builder.routes(self._responses, self._waiters.__len__, self._use_options)
         return routes, builder.server(self.loop, routes, self._responses)
@@ -171,6 +179,7 @@ class BrokerController:
         self._outside.open()
         self._schedule()
         self._store.damaged.start()
+        self._cold.start(self.loop)
         self._executor.start()
         self._outside.start(self._set_ready)
         self.loop.run()
@@ -187,6 +196,7 @@ class BrokerController:
         loop.call_every(
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
         )
+        loop.call_every(SCAN_PERIOD_MS, self._cold.scan)
 
     def _set_ready(self) -> None:
         """The name servers have answered or failed: once the loop turns, we serve."""
@@ -242,6 +252,7 @@ class BrokerController:
         self._stats.publish()
         self._outside.replication.shutdown()
         self._store.damaged.shutdown()
+        self._cold.shutdown()
         self._executor.shutdown(2_000)
         self._store.log.close()
         self._messages.finish()
@@ -264,6 +275,7 @@ class BrokerController:
         def use() -> None:
             self._options = options
             self._pull.use(pull_settings(options, self._store.memory_limit))
+            self._cold.use(options)
             self._pop.use(options)
             self._messages.use(options)
             self._send.on_topics_changed()

@@ -139,7 +139,8 @@ def check_settings(
     require_home(options.broker.rocketmq_home)
     addresses = options.broker.namesrv_addr or addresses
     namesrv = () if addresses is None else require_addresses(addresses)
-    role_warnings = _check_role(options, loaded, has_namesrv=bool(namesrv))
+    has_namesrv = bool(namesrv) or options.broker.fetch_namesrv_addr_by_address_server
+    role_warnings = _check_role(options, loaded, has_namesrv=has_namesrv)
     return dataclasses.replace(
         options,
         config_file=path,
@@ -149,7 +150,8 @@ def check_settings(
             *loaded.warnings,
             *role_warnings,
             *options.tls.warnings(),
-            *_shut_out(options, embeds_namesrv=not namesrv),
+            *_useless_lookups(options.broker, has_namesrv_addr=bool(namesrv)),
+            *_shut_out(options, embeds_namesrv=not has_namesrv),
             *exposure_warnings(_secret_files(options, loaded.sources)),
         ),
     )
@@ -234,6 +236,18 @@ def _validate_tls(options: StartupOptions) -> None:
         check_tls(options.tls, use_tls=options.client.use_tls)
     except TlsSettingError as error:
         raise ConfigError([str(error)]) from error
+
+
+def _useless_lookups(config: BrokerConfig, *, has_namesrv_addr: bool) -> tuple[str, ...]:
+    """Warnings about ways to find name servers that have no effect, as in RocketMQ."""
+    if has_namesrv_addr and config.fetch_namesrv_addr_by_address_server:
+        return (
+            "fetchNamesrvAddrByAddressServer has no effect: namesrvAddr is set, and counts; remove "
+            "one of them",
+        )
+    if config.fetch_name_srv_addr_by_dns_lookup and not has_namesrv_addr:
+        return ("fetchNameSrvAddrByDnsLookup has no effect without namesrvAddr",)
+    return ()
 
 
 def _shut_out(options: StartupOptions, *, embeds_namesrv: bool) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Fills settings dataclasses from one flat key space.
 
-Later sources take precedence: class default, the program's default, -Dtls.… options of JAVA_OPT
+Later sources take precedence: class default, the program's default, -D options of JAVA_OPT
 and JAVA_OPT_EXT, environment, file, command line; then the file of TLS settings
 (conf/tls_file.py). A key that two classes declare sets both. An unknown key stops the start, with
 the nearest known key in the message; ignored keys of RocketMQ cause one warning. Runs at a
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from conf.config_fields import FieldSpec, field_specs, value_text
 from conf.errors import ConfigError
 from conf.ignored_keys import ALIASES, REFUSED
-from conf.java_options import tls_options
+from conf.java_options import system_properties, tls_options
 from conf.setting import Setting
 
 ConfigT = TypeVar("ConfigT")
@@ -66,6 +66,11 @@ def load_settings(
     layers = (
         [Setting(key, text, "program default") for key, text in (defaults or {}).items()],
         tls_options(environment or {}),
+        [
+            setting
+            for setting in system_properties(environment or {})
+            if keys.specs(ALIASES.get(setting.key, setting.key))
+        ],
         _from_environment(keys, environment or {}),
         file,
         command_line,

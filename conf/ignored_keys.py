@@ -19,6 +19,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "metricsPromExporterHost": "metricsAddress",
     "haMaxGapNotInSync": "haSlaveFallbehindMax",
     "tls.enable": "useTLS",
+    "rocketmq.namesrv.domain": "rmqAddressServerDomain",
+    "rocketmq.namesrv.domain.subgroup": "rmqAddressServerSubGroup",
 }
 """Alias (4.3 and older, 5.x, system properties) to key."""
 
@@ -36,7 +38,6 @@ def _only(harmless: str, reason: str) -> Refusal:
     return Refusal(frozenset({harmless}), f"{reason}; {way_out}")
 
 
-_NO_LOOKUP = "name servers are not looked up; name them in namesrvAddr"
 REFUSED: Final[Mapping[str, Refusal]] = {
     "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
     "enableControllerMode": _only("false", "controller mode is not available"),
@@ -45,11 +46,8 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
-    "readOnlyCommitLogStorePaths": _only("", "messages of further paths would be missing"),
     "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
     "duplicationEnable": _only("false", "duplication mode is not available"),
-    "fetchNamesrvAddrByAddressServer": _only("false", _NO_LOOKUP),
-    "fetchNameSrvAddrByDnsLookup": _only("false", _NO_LOOKUP),
     "clusterTest": _only("false", "routes of another environment are not available"),
 }
 
@@ -126,16 +124,15 @@ _SOCKETS = _keys(
     """
 )
 
-# Pop consumption, timer wheel, compaction, cold data: features of 5.x clients.
+# Pop consumption, timer wheel, compaction: features of 5.x clients.
 _POP_AND_TIMER = _keys(
     """
-    appendAckAsync appendCkAsync cgColdReadThreshold
-    coldCtrStrategyEnable coldDataFlowControlEnable coldDataScanEnable commercialTimerCount
+    appendAckAsync appendCkAsync commercialTimerCount
     compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
     dispatchCqCacheNum enableAsyncReput
     enableCompaction
     enableNotifyBeforePopCalculateLag enablePopBatchAck
-    enablePopLog enableSkipLongAwaitingAck globalColdReadThreshold litePullMessageEnable
+    enablePopLog enableSkipLongAwaitingAck litePullMessageEnable
     lockInStrictMode
     mapperFileSizeBatchConsumeQueue maxOffsetMapSize
     popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
@@ -144,11 +141,11 @@ _POP_AND_TIMER = _keys(
     popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead recheckReputOffsetFromCq
     reviveAckWaitMs reviveMaxSlow reviveScanTime
     searchBcqByCacheEnable
-    splitRegistrationSize timerColdDataCheckIntervalMs
+    splitRegistrationSize
     timerEnableCheckMetrics timerEnableRetryUntilSuccess
     timerInterceptDelayLevel timerMetricSmallThreshold
     timerProgressLogIntervalMs timerSkipUnknownError
-    usePIDColdCtrStrategy waitTimeMillsInLitePullQueue
+    waitTimeMillsInLitePullQueue
     """
 )
 
@@ -165,8 +162,7 @@ _BROKER = _keys(
     enableCalcFilterBitMap enableCreateSysGroup enableFastChannelEventProcess
     enableNetWorkFlowControl enableRegisterProducer
     enableSingleTopicRegister enableSplitRegistration estimateAccumulation
-    fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
-    fetchNamesrvAddrInterval filterServerNums
+    filterServerNums
     flushConsumerOffsetHistoryInterval forwardTimeout highSpeedMode
     loadBalancePollNameServerInterval maxDelayTime
     maxStatsIdleTimeInMinutes messageStorePlugIn metricGrpcExporterIntervalInMills
@@ -174,10 +170,10 @@ _BROKER = _keys(
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
     metricsOtelCardinalityLimit printChannelGroups printChannelGroupsMinNum
     realTimeNotifyConsumerChange recoverConcurrently rejectPullConsumerEnable
-    rmqAddressServerDomain rmqAddressServerSubGroup sendHeartbeatTimeoutMillis
+    sendHeartbeatTimeoutMillis
     subscriptionExpiredTimeout syncBrokerMemberGroupPeriod transactionMetricFlushInterval
     transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
-    updateNameServerAddrPeriod useStaticSubscription
+    useStaticSubscription
     validateSystemTopicWhenUpdateTopic waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
     """
 )
@@ -185,11 +181,11 @@ _BROKER = _keys(
 # The rest of MessageStoreConfig: one mechanism here where RocketMQ has a choice.
 _STORE = _keys(
     """
-    accessMessageInMemoryHotRatio autoMessageVersionOnTopicLen bitMapLengthConsumeQueueExt
+    autoMessageVersionOnTopicLen bitMapLengthConsumeQueueExt
     bottomMostCompressionTypeForConsumeQueueStore cleanSwapedMapInterval
     commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
     commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
-    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dataReadAheadEnable
+    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval
     debugLockEnable destroyMapedFileIntervalForcibly disappearTimeAfterStart diskFallRecorded
     dispatchFromSenderThread duplicationEnable enableBuildConsumeQueueConcurrently
     enableCleanExpiredOffset enableConsumeQueueExt enableScheduleAsyncDeliver
@@ -201,8 +197,8 @@ _STORE = _keys(
     maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan maxFilterMessageSize
     maxHaTransferByteInSecond maxRecoveryCommitlogFiles maxSlaveResendLength maxTopicLength
     pullBatchMaxMessageCount putConsumeQueueDataByFileChannel
-    putMessageTimeout putMsgIndexHightWater readOnlyCommitLogStorePaths readUnCommitted
-    redeleteHangedFileInterval sampleCountThreshold sampleSteps
+    putMessageTimeout putMsgIndexHightWater readUnCommitted
+    redeleteHangedFileInterval sampleCountThreshold
     scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     spinLockCollisionRetreatOptimalDegree storePathDLedgerCommitLog
     syncMasterFlushOffsetWhenStartup topicQueueLockNum transientStorePoolEnable
@@ -240,7 +236,7 @@ IGNORED_BROKER_GROUPS: Final[Mapping[str, frozenset[str]]] = {
     "DLedger, controller, RocksDB, tiered store": _OTHER_STORES,
     "thread pools and their queues: requests run on the loop": _THREADS_AND_QUEUES,
     "sockets: there is no Netty, and buffers are left to the kernel": _SOCKETS,
-    "pop, timer wheel, light queues, compaction, cold data": _POP_AND_TIMER,
+    "pop, timer wheel, light queues, compaction": _POP_AND_TIMER,
     "the rest of BrokerConfig: unused in RocketMQ, too, or one fixed behaviour here": _BROKER,
     "the rest of MessageStoreConfig: one mechanism where RocketMQ has a choice": _STORE,
 }

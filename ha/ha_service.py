@@ -177,7 +177,7 @@ class HAService:
 
         source, others = self._source, self._others
         replica_log = ReplicaLog(
-            source.directory, source.file_size, source.page, self._bells.ring_readers
+            source.place, source.file_size, source.page, self._bells.ring_readers
         )
         return HAClient(
             source.page,
@@ -205,7 +205,7 @@ class HAService:
         )
 
     def _reader(self) -> CommitLogReader:
-        return CommitLogReader(self._source.directory, self._source.file_size, self._page)
+        return CommitLogReader(self._source.place, self._source.file_size, self._page)
 
     def _name_link(self, remote: str, slave: SlaveHello) -> None:
         """A slave that said who it is counts as that one from its first byte on."""

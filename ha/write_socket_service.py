@@ -34,7 +34,7 @@ from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
-from store.mapped_file import file_name
+from store.log_directories import LogDirectories
 
 SENDFILE_FROM: Final = 64 << 10
 """Frames of at least this size are sent with sendfile; for smaller ones, one copying sendmsg is
@@ -48,10 +48,10 @@ EndLink = Callable[[RefusalReason, str], None]
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Where the bytes come from: the log's directory, its file size and the page that says how
-    far it may be read."""
+    """Where the bytes come from: the log's directory or directories, its file size and the page
+    that says how far it may be read."""
 
-    directory: Path
+    place: Path | LogDirectories
     file_size: int
     page: ControlPage
 
@@ -301,7 +301,7 @@ class _SourceFiles:
 
     def __init__(self, source: LogSource) -> None:
         self._source = source
-        self._reader = CommitLogReader(source.directory, source.file_size, source.page, max_maps=1)
+        self._reader = CommitLogReader(source.place, source.file_size, source.page, max_maps=1)
         self.begin = 0
         self.end = 0
         self._view: memoryview | None = None
@@ -328,7 +328,7 @@ class _SourceFiles:
     def descriptor(self) -> int:
         """The current file, opened for reading. Raises OSError."""
         if self._fd < 0:
-            path = self._source.directory / file_name(self.begin)
+            path = LogDirectories.of(self._source.place).path_of(self.begin)
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return self._fd
 

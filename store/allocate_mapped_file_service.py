@@ -19,13 +19,8 @@ from typing import Final
 
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import DiskFullError
-from store.mapped_file import (
-    MappedFile,
-    create_allocated,
-    file_name,
-    make_directory,
-    sync_directory,
-)
+from store.log_directories import IsFull, LogDirectories
+from store.mapped_file import MappedFile, create_allocated, sync_directory
 from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
@@ -56,7 +51,7 @@ class AllocateMappedFileService(ServiceThread):
 
     def __init__(
         self,
-        directory: Path,
+        place: Path | LogDirectories,
         file_size: int,
         flags: RunningFlags,
         *,
@@ -64,13 +59,19 @@ class AllocateMappedFileService(ServiceThread):
         publish: Callable[[int], None],
         populates_for: float = math.inf,
         allows: Callable[[int], bool] = lambda size: True,
+        is_full: IsFull = lambda path: False,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """writer_position: end of the published log. publish: gets allocated_end. populates_for:
-        bytes/s; a faster writer touches the pages itself. allows: whether so many bytes of the disk
-        may be taken now; whoever says no has refused writes already."""
+        """place: the log's directory, or directories.
+
+        writer_position: end of the published log. publish: gets allocated_end.
+        populates_for: bytes/s; a faster writer touches the pages itself. allows: whether so
+        many bytes of the disk may be taken now; whoever says no has refused writes already.
+        is_full: one of several directories that gets no new file while another has room.
+        """
         super().__init__("AllocateMappedFileService", on_failure=on_failure)
-        self._directory = directory
+        self._directories = LogDirectories.of(place)
+        self._is_full = is_full
         self._file_size = file_size
         self._flags = flags
         self._writer_position = writer_position
@@ -138,7 +139,7 @@ class AllocateMappedFileService(ServiceThread):
             self._publish(start)
             if not _holds_something(self._path(start)):
                 self._path(start).unlink(missing_ok=True)
-        sync_directory(self._directory)
+        self._directories.sync()
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -195,13 +196,12 @@ class AllocateMappedFileService(ServiceThread):
     def _allocate(self, start: int) -> None:
         path = self._path(start)
         try:
-            make_directory(self._directory)
+            self._directories.make()
             if not _is_allocated(path, self._file_size):
                 if not self._allows(self._file_size):
                     self.wait_for_running(_RETRY_MS)
                     return
-                create_allocated(path, self._file_size)
-                sync_directory(self._directory)
+                path = self._create(path, start)
         except DiskFullError as error:
             self._flags.set(RunningFlag.DISK_FULL, str(error), by=self.name)
             self.wait_for_running(_RETRY_MS)
@@ -209,6 +209,24 @@ class AllocateMappedFileService(ServiceThread):
         self._flags.clear(RunningFlag.DISK_FULL, f"{path} was allocated", by=self.name)
         self._allocated_end = start + self._file_size
         self._publish(self._allocated_end)
+
+    def _create(self, path: Path, start: int) -> Path:
+        """Complete the file at `path`, or make it where it belongs; its path. Raises DiskFullError:
+        no directory has room."""
+        places = [path]
+        if not path.exists():
+            places = self._directories.places_of_new(start, self._file_size, self._is_full)
+        for place in places[:-1]:
+            try:
+                return self._create_at(place)
+            except DiskFullError as error:
+                log.warning("%s; the next directory is tried", error)
+        return self._create_at(places[-1])
+
+    def _create_at(self, path: Path) -> Path:
+        create_allocated(path, self._file_size)
+        sync_directory(path.parent)
+        return path
 
     # -- populating ----------------------------------------------------------------------------
 
@@ -259,7 +277,7 @@ class AllocateMappedFileService(ServiceThread):
         return phy_offset - phy_offset % self._file_size
 
     def _path(self, start: int) -> Path:
-        return self._directory / file_name(start)
+        return self._directories.path_of(start)
 
 
 def _is_allocated(path: Path, size: int) -> bool:

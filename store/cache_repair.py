@@ -22,7 +22,7 @@ from typing import Final
 from store.clean_exit import is_of_another_boot
 from store.errors import FlushFailedError
 from store.flush_failure import FlushFailure, read_flush_failure, remove_flush_failure
-from store.mapped_file import file_name
+from store.mapped_file_queue import list_store_files
 from store.message_store_config import MessageStoreConfig
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class CacheRepair:
         written = 0
         for file_start in range(start - start % size, end, size):
             low, high = max(start, file_start), min(end, file_start + size)
-            path = self._config.commit_log_path / file_name(file_start)
+            path = self._config.log_directories.path_of(file_start)
             written += self._rewrite(path, low - file_start, high - file_start)
         if written:
             log.warning(
@@ -86,9 +86,10 @@ class CacheRepair:
         """Write all files of the log again from the flushed offset on, before they are moved out of
         the store; without one nothing is known to be missing. Raises FlushFailedError."""
         if self.flushed_offset is not None:
-            names = [int(p.name) for p in self._config.commit_log_path.glob("[0-9]" * 20)]
+            files = list_store_files(self._config.log_directories)
             size = self._config.mapped_file_size_commit_log
-            self.rewrite_log(self.flushed_offset, max(names, default=-size) + size)
+            starts = (file.start_offset for file in files)
+            self.rewrite_log(self.flushed_offset, max(starts, default=-size) + size)
 
     def finish(self) -> None:
         """Everything is on disk: the failure is forgotten. Raises FlushFailedError, OSError."""

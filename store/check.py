@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from store.errors import StoreError
+from store.log_directories import LogDirectories
 from store.store_checker import check_store
 
 CLEAN = 0
@@ -21,8 +22,9 @@ def main(arguments: list[str] | None = None) -> int:
     """The exit status."""
     options = _parser().parse_args(arguments)
     try:
+        directories = LogDirectories(tuple(options.commitlog)) if options.commitlog else None
         report = check_store(
-            options.directory, commit_log=options.commitlog, hash_slots=options.hash_slots
+            options.directory, commit_log=directories, hash_slots=options.hash_slots
         )
     except StoreError as error:
         sys.stdout.write(f"{error}\n")
@@ -36,7 +38,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m store.check", description="Judges a store directory; changes nothing."
     )
     parser.add_argument("directory", type=Path, help="storePathRootDir of a stopped broker")
-    parser.add_argument("--commitlog", type=Path, help="storePathCommitLog, if it is set")
+    parser.add_argument(
+        "--commitlog",
+        type=Path,
+        action="append",
+        help="a directory of the log, if storePathCommitLog is set; once for each, in its order",
+    )
     parser.add_argument("--hash-slots", type=int, help="maxHashSlotNum, if it is set")
     return parser
 

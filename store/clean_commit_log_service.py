@@ -5,7 +5,7 @@ The decision is a pure function of the hour, the files and how full the disks ar
 readers unmap them, then unlinks. Every role cleans by its own clock and disk. Corresponds to
 RocketMQ's DefaultMessageStore.CleanCommitLogService; it logs a state once, when it changes.
 
-    used space (commit log's partition, then consumequeue's)
+    used space (commit log's partition, of several directories the least used; consumequeue's)
     > diskSpaceWarningLevelRatio    sends are refused, files go whether expired or not
     > diskSpaceCleanForciblyRatio   files go whether expired or not
     <= diskSpaceCleanForciblyRatio  sends are allowed again
@@ -30,7 +30,7 @@ from typing import Final
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
-from store.disk_space import DiskUsage, used_ratio
+from store.disk_space import DiskUsage, least_used_ratio, used_ratio
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_store_config import MessageStoreConfig
 from store.retention_clock import RetentionClock
@@ -228,7 +228,7 @@ class CleanCommitLogService(ServiceThread):
         self._time.save(at_once=True)
 
     def _facts(self) -> RetentionFacts:
-        files = list_store_files(self._config.commit_log_path)
+        files = list_store_files(self._config.log_directories)
         self._time.begin_at(max((file.mtime_ms for file in files), default=0))
         now_ms = self._time.now_ms()
         self._time.save()
@@ -239,10 +239,15 @@ class CleanCommitLogService(ServiceThread):
             .hour,
             files=_correct_times(files, self._time.latest_ms()),
             keep_from=self._keep_from(),
-            commit_log_used=self._used(self._config.commit_log_path),
+            commit_log_used=least_used_ratio(self._config.log_directories.writable, self._used),
             consume_queue_used=self._used(self._config.consume_queue_path),
             manual=self._manual_passes > 0,
         )
+
+    def is_full(self, path: Path) -> bool:
+        """Whether a directory of the log is so full that files would be deleted forcibly if it were
+        the only one. Any thread."""
+        return self._used(path) > self._rules.clean_forcibly
 
     def _used(self, path: Path) -> float:
         """A directory that was not made yet counts as its parent's partition."""

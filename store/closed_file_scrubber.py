@@ -23,7 +23,6 @@ from store.file_scan import Damage, FileScan, ScannedFile
 from store.log_damage import LogDamage
 from store.log_digests import CHUNK_SIZE, FileDigests, LogDigests
 from store.log_repair import LogRepair
-from store.mapped_file import file_name
 from store.message_codec import RecordKind, check_record
 from store.message_store_config import MessageStoreConfig
 
@@ -45,7 +44,7 @@ class ClosedFileScrubber:
         chunk_size: int = CHUNK_SIZE,
     ) -> None:
         """source, damage: not shared. repair: writes again what the cache has."""
-        self._directory: Final = config.commit_log_path
+        self._directories: Final = config.log_directories
         self._file_size: Final = config.mapped_file_size_commit_log
         self._counters = page.counters
         self._source = source
@@ -53,7 +52,7 @@ class ClosedFileScrubber:
         self._repair = repair
         self._clock = clock
         self._chunk_size = chunk_size
-        self._digests = LogDigests(self._directory)
+        self._digests = LogDigests(config.commit_log_path)
         self._lock: Final = threading.Lock()
         self._written_again: set[int] = set()
         """Starts of damage that was written again from the cache: not twice."""
@@ -108,7 +107,7 @@ class ClosedFileScrubber:
         mapped = self._source.view_of_file(start)
         if mapped is None:
             raise StoreError("it is gone")
-        with mapped, DiskReader(self._directory / file_name(start), on_read) as reader:
+        with mapped, DiskReader(self._directories.path_of(start), on_read) as reader:
             scan = FileScan(reader, start, mapped, fences, chunk_size=self._chunk_size)
             return scan.run()
 

@@ -25,6 +25,7 @@ from store.consume_queue_files import is_safe_topic
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, RUNNING_FLAGS, STORE_TIMESTAMP
 from store.errors import MessageIllegalError
 from store.lmq_dispatch import LmqDispatch
+from store.log_directories import LogDirectories
 from store.log_end import NextFileNotReadyError as NextFileNotReadyError
 from store.log_end import map_for_writing, zero_unpublished
 from store.mapped_file import MappedFile
@@ -121,7 +122,7 @@ class CommitLog:
 
     def __init__(
         self,
-        directory: Path,
+        place: Path | LogDirectories,
         file_size: int,
         page: ControlPage,
         clock: Clock,
@@ -129,10 +130,12 @@ class CommitLog:
         *,
         most_light_queues: int | None = None,
     ) -> None:
-        """`on_publish` rings the bells; it is called after max_phy_offset has moved.
+        """place: the log's directory, or directories.
+
+        `on_publish` rings the bells; it is called after max_phy_offset has moved.
 
         most_light_queues: maxLmqConsumeQueueNum; None: records have no places in light queues."""
-        self._directory = directory
+        self._directories = LogDirectories.of(place)
         self._file_size = file_size
         self._page = page
         self._counters = page.counters
@@ -165,7 +168,7 @@ class CommitLog:
         if self.lmq is not None:
             self.lmq.take_up(self._topics.values())
         self.position = self._committed = self._counters[MAX_PHY_OFFSET]
-        zero_unpublished(self._directory, self._file_size, self._page)
+        zero_unpublished(self._directories, self._file_size, self._page)
         try:
             self._open_file(self.position - self.position % self._file_size)
         except NextFileNotReadyError:
@@ -182,7 +185,7 @@ class CommitLog:
         self._use(self._map(file_start))
 
     def _map(self, file_start: int) -> MappedFile:
-        return map_for_writing(self._directory, file_start, self._file_size, self._page)
+        return map_for_writing(self._directories, file_start, self._file_size, self._page)
 
     def _use(self, file: MappedFile) -> None:
         if self._file is not None:

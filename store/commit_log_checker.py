@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from store.check_report import CheckReport
 from store.lmq_places import lmq_places, topic_allows_lmq
+from store.log_directories import LogDirectories
 from store.log_fences import NO_FENCES, LogFences, fences_path, load_fences
 from store.lost_range import LOST_MARK
 from store.mapped_file import MappedFile
@@ -60,13 +61,14 @@ class WalkedLog:
         )
 
 
-def check_commit_log(directory: Path, report: CheckReport) -> WalkedLog:
-    """Walk all files of `directory`; findings go into `report`. Raises StoreError: the fences' file
-    is not valid."""
-    fences = load_fences(fences_path(directory))
+def check_commit_log(place: Path | LogDirectories, report: CheckReport) -> WalkedLog:
+    """Walk all files of the log's directory, or directories; findings go into `report`. Raises
+    StoreError: the fences' file is not valid."""
+    directories = LogDirectories.of(place)
+    fences = load_fences(fences_path(directories.first))
     for fence in fences:
-        report.error(f"{directory}: fenced, cannot be read: {fence}")
-    return _Walk(report, fences).run(list_store_files(directory))
+        report.error(f"{directories}: fenced, cannot be read: {fence}")
+    return _Walk(report, fences).run(list_store_files(directories))
 
 
 class _Walk:

@@ -8,12 +8,14 @@ It knows records, no queues and no requests.
 from __future__ import annotations
 
 import logging
+import mmap
 from pathlib import Path
 from typing import Final
 
 from ipc.control_page import ControlPage
 from store.control_slots import LOG_FENCES, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
+from store.log_directories import LogDirectories
 from store.log_fences import LogFences, fences_path, load_fences
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import RecordKind, check_record, read_store_timestamp
@@ -27,13 +29,19 @@ class CommitLogReader:
     """Views and copies of stored records. Owned by: the thread that uses it."""
 
     def __init__(
-        self, directory: Path, file_size: int, page: ControlPage, *, max_maps: int = 16
+        self,
+        place: Path | LogDirectories,
+        file_size: int,
+        page: ControlPage,
+        *,
+        max_maps: int = 16,
     ) -> None:
+        """place: the log's directory, or directories."""
         self.file_size = file_size
         self._counters = page.counters
-        self._files = MappedFileQueue(directory, file_size, max_maps=max_maps)
+        self._files = MappedFileQueue(place, file_size, max_maps=max_maps)
         self._dropped_below = 0
-        self._fences_path = fences_path(directory)
+        self._fences_path = fences_path(LogDirectories.of(place).first)
         self._fences = LogFences()
         self._fences_version = 0
 
@@ -70,6 +78,10 @@ class CommitLogReader:
             return None
         file = self._files.find_file(phy_offset)
         return None if file is None else file.view()
+
+    def read_ahead(self, enabled: bool) -> None:
+        """Whether the kernel reads on behind what is read here (dataReadAheadEnable)."""
+        self._files.advise(mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """A copy of the checked record that starts at `phy_offset`; None when none does."""

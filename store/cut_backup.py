@@ -127,27 +127,33 @@ def _check_room(directory: Path, size: int, spare: int, way: str) -> None:
 
 
 def keep_tail(queue: MappedFileQueue, tail: int, beat: Beat) -> Path | None:
-    """Keep what lies behind `tail`: of its file a copy, later files with data are moved; where.
-    None when all is zero. Durable when it returns. Raises DiskFullError, OSError."""
+    """Keep what lies behind `tail`: of its file a copy, later files with data are moved; where, of
+    several directories the first place. None when all is zero. Durable when it returns. Raises
+    DiskFullError, OSError."""
     name = f"tail-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    target = backup_of(queue.directory, name)
     last = tail - tail % queue.file_size
-    kept = False
+    targets: dict[Path, None] = {}
     if last in queue.start_offsets:
         way = "free space, or move the end of the log away, and start again"
-        kept = copy_from(queue.path_of(last), last, tail, target, beat, way)
+        path = queue.path_of(last)
+        target = backup_of(path.parent, name)
+        if copy_from(path, last, tail, target, beat, way):
+            targets[target] = None
     for start in queue.start_offsets:
         if start > last and _has_data(queue, start, beat):
+            path = queue.path_of(start)
+            target = backup_of(path.parent, name)
             make_directory(target.parent)
             make_directory(target)
-            os.rename(queue.path_of(start), target / file_name(start))
-            kept = True
-    if not kept:
-        return None
-    sync_directory(target)
-    sync_directory(queue.directory)
-    _forget_old_tails(target)
-    return target
+            os.rename(path, target / path.name)
+            targets[target] = None
+    for target in targets:
+        sync_directory(target)
+    if targets:
+        queue.directories.sync()
+    for target in targets:
+        _forget_old_tails(target)
+    return next(iter(targets), None)
 
 
 def _has_data(queue: MappedFileQueue, start: int, beat: Beat) -> bool:

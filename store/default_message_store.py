@@ -241,7 +241,7 @@ class DefaultMessageStore:
             on_failure=self._on_failure,
         )
         self.log_repair = LogRepair(
-            self._config.commit_log_path,
+            self._config.log_directories,
             self._config.mapped_file_size_commit_log,
             self._new_damage(),
             self._derived.queues,
@@ -278,7 +278,7 @@ class DefaultMessageStore:
             self._build_queue_clean(),
             CleanBackupsService(self._config, self._clock, on_failure=self._on_failure),
             ShortFileService(
-                self._config.commit_log_path,
+                self._config.log_directories,
                 self._config.mapped_file_size_commit_log,
                 allocated_end=lambda: self._counters[ALLOCATED_END],
                 on_failure=self._on_failure,
@@ -322,7 +322,7 @@ class DefaultMessageStore:
     def _build_flusher(self, flushed_from: int) -> LogFlusher:
         self._counters[FLUSHED_OFFSET] = flushed_from
         return LogFlusher(
-            self._config.commit_log_path,
+            self._config.log_directories,
             self._config.mapped_file_size_commit_log,
             self._progress.checkpoint,
             flushed_offset=flushed_from,
@@ -368,13 +368,14 @@ class DefaultMessageStore:
     def _build_allocate(self) -> AllocateMappedFileService:
         config, counters = self._config, self._counters
         allocate = AllocateMappedFileService(
-            config.commit_log_path,
+            config.log_directories,
             config.mapped_file_size_commit_log,
             self._flags,
             writer_position=lambda: counters[MAX_PHY_OFFSET],
             publish=self._progress.publish_allocated,
             populates_for=_REPLICA_POPULATES_FOR if config.is_slave else math.inf,
             allows=self._emergency.allows_log_file,
+            is_full=lambda path: self.clean_commit_log.is_full(path),
             on_failure=self._on_failure,
         )
         if self._has_started():
@@ -389,7 +390,7 @@ class DefaultMessageStore:
             not self._config.is_slave
             or counters[MAX_PHY_OFFSET] > 0
             or counters[ALLOCATED_END] > 0
-            or bool(list_store_files(self._config.commit_log_path))
+            or bool(list_store_files(self._config.log_directories))
         )
 
     def _build_queue_flush(self) -> FlushConsumeQueueService:

@@ -68,7 +68,7 @@ class DerivedFiles:
     def new_source(self) -> CommitLogReader:
         """A reader of the log for another thread."""
         size = self._config.mapped_file_size_commit_log
-        return CommitLogReader(self._config.commit_log_path, size, self._page)
+        return CommitLogReader(self._config.log_directories, size, self._page)
 
     def new_extractor(self) -> PropertyExtractor:
         """For another thread."""

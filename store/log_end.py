@@ -8,11 +8,11 @@ to life. It knows no records.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 from ipc.control_page import ControlPage
 from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET
 from store.errors import StoreError
+from store.log_directories import LogDirectories
 from store.mapped_file import MappedFile, file_name
 
 log = logging.getLogger(__name__)
@@ -23,15 +23,15 @@ class NextFileNotReadyError(StoreError):
 
 
 def map_for_writing(
-    directory: Path, file_start: int, file_size: int, page: ControlPage
+    directories: LogDirectories, file_start: int, file_size: int, page: ControlPage
 ) -> MappedFile:
     """The file that begins at `file_start`, writable. Raises NextFileNotReadyError, StoreError."""
     if page.counters[ALLOCATED_END] < file_start + file_size:
         raise NextFileNotReadyError(f"commit log file {file_name(file_start)} is not allocated yet")
-    return MappedFile.open(directory / file_name(file_start), file_start, writable=True)
+    return MappedFile.open(directories.path_of(file_start), file_start, writable=True)
 
 
-def zero_unpublished(directory: Path, file_size: int, page: ControlPage) -> None:
+def zero_unpublished(directories: LogDirectories, file_size: int, page: ControlPage) -> None:
     """Zero [MAX_PHY_OFFSET, APPEND_END), over all files it lies in; APPEND_END comes back.
 
     Only the log's writer may call it. Raises StoreError: a file is gone; nothing is forgotten,
@@ -42,7 +42,7 @@ def zero_unpublished(directory: Path, file_size: int, page: ControlPage) -> None
     if end > start:
         log.warning("unpublished bytes at the end of the log: zeroing [%s, %s)", start, end)
         for at in range(start - start % file_size, end, file_size):
-            with MappedFile.open(directory / file_name(at), at, writable=True) as file:
+            with MappedFile.open(directories.path_of(at), at, writable=True) as file:
                 low = max(start, at)
                 file.write(low - at, bytes(min(end, file.end_offset) - low))
     counters[APPEND_END] = start

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from store.errors import FlushFailedError
-from store.mapped_file import file_name
+from store.log_directories import LogDirectories
 from store.store_checkpoint import StoreCheckpoint
 
 
@@ -22,7 +22,7 @@ class LogFlusher:
 
     def __init__(
         self,
-        directory: Path,
+        place: Path | LogDirectories,
         file_size: int,
         checkpoint: StoreCheckpoint,
         *,
@@ -32,13 +32,15 @@ class LogFlusher:
         publish: Callable[[int], None],
         fdatasync: Callable[[int], None] | None = None,
     ) -> None:
-        """flushed_offset: on disk already (the log's end after recovery).
+        """place: the log's directory, or directories.
+
+        flushed_offset: on disk already (the log's end after recovery).
 
         max_phy_offset, store_timestamp (ms of the newest record): the writer's counters.
         publish: gets the offset up to which the log is on disk, after each flush.
         """
         self.flushed_offset = flushed_offset
-        self._directory = directory
+        self._directories = LogDirectories.of(place)
         self._file_size = file_size
         self._checkpoint = checkpoint
         self._max_phy_offset = max_phy_offset
@@ -89,7 +91,7 @@ class LogFlusher:
             os.close(self._fds.popitem()[1])
 
     def _flush_file(self, file_start: int) -> None:
-        path = self._directory / file_name(file_start)
+        path = self._directories.path_of(file_start)
         try:
             fd = self._fds.get(file_start)
             if fd is None:

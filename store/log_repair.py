@@ -20,8 +20,8 @@ from store.atomic_write import atomic_write
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import StoreError
 from store.log_damage import LogDamage
+from store.log_directories import LogDirectories
 from store.log_fences import Fence
-from store.mapped_file import file_name
 from store.message_codec import RecordKind, check_record
 from store.record_arrays import parse_records
 from store.record_properties import PropertyExtractor
@@ -37,16 +37,16 @@ class LogRepair:
 
     def __init__(
         self,
-        directory: Path,
+        place: Path | LogDirectories,
         file_size: int,
         damage: LogDamage,
         queues: ConsumeQueueTable,
         extractor: PropertyExtractor,
         on_repaired: Callable[[int], None] = lambda start: None,
     ) -> None:
-        """directory: the commit log's. damage, extractor: not shared. on_repaired: gets the log
-        position at which each repair began."""
-        self._directory = directory
+        """place: the commit log's directory, or directories. damage, extractor: not shared.
+        on_repaired: gets the log position at which each repair began."""
+        self._directories = LogDirectories.of(place)
         self._file_size = file_size
         self._damage = damage
         self._keeper = damage.keeper
@@ -82,7 +82,7 @@ class LogRepair:
         """Have the disk get once more what the page cache has of [start, end). Raises OSError."""
         for phy_offset, piece in self._by_file(start, memoryview(bytearray(end - start))):
             position = phy_offset % self._file_size
-            with (self._directory / file_name(phy_offset - position)).open("rb") as file:
+            with (self._directories.path_of(phy_offset - position)).open("rb") as file:
                 os.preadv(file.fileno(), [piece], position)
             self._write(phy_offset, piece)
 
@@ -124,19 +124,20 @@ class LogRepair:
                 position += found.size
 
     def _keep_damaged(self, start: int, end: int) -> None:
-        path = self._directory.with_name(f"{self._directory.name}-damaged-{start}-{end}")
+        log_path = self._directories.first
+        path = log_path.with_name(f"{log_path.name}-damaged-{start}-{end}")
         if path.exists():
             return
         pieces = []
         for phy_offset, piece in self._by_file(start, memoryview(bytes(end - start))):
             position = phy_offset % self._file_size
-            with (self._directory / file_name(phy_offset - position)).open("rb") as file:
+            with (self._directories.path_of(phy_offset - position)).open("rb") as file:
                 pieces.append(os.pread(file.fileno(), len(piece), position))
         atomic_write(path, b"".join(pieces))
 
     def _write(self, phy_offset: int, piece: memoryview) -> None:
         position = phy_offset % self._file_size
-        path = self._directory / file_name(phy_offset - position)
+        path = self._directories.path_of(phy_offset - position)
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             while piece:

@@ -230,6 +230,11 @@ class MappedFile:
         finally:
             del anchor
 
+    def advise(self, advice: int) -> None:
+        """Tell the kernel how the file is read (mmap.MADV_…). Raises OSError."""
+        if self._map is not None:
+            self._map.madvise(advice)
+
     def close(self) -> None:
         """Unmap now, or with the last lent view. Idempotent."""
         file_map, self._map = self._map, None

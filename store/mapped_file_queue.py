@@ -1,4 +1,4 @@
-"""MappedFileQueue: the files of one directory as one sequence of bytes.
+"""MappedFileQueue: the files of a directory, or of several, as one sequence of bytes.
 
 Lists the directory, checks it, finds the file of an offset and maps it on first use; when many
 files are mapped, the least recently used are unmapped. Files that appear later are found when an
@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import bisect
 import logging
+import mmap
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
 from store.errors import StoreError, WrongFileSizeError
-from store.mapped_file import (
-    MappedFile,
-    create_allocated,
-    file_name,
-    find_start_offset,
-    make_directory,
-)
+from store.log_directories import LogDirectories
+from store.mapped_file import MappedFile, create_allocated, file_name, find_start_offset
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +34,22 @@ class StoreFile:
     mtime_ms: int
 
 
-def list_store_files(directory: Path) -> list[StoreFile]:
+def list_store_files(place: Path | LogDirectories) -> list[StoreFile]:
     """The files with 20-digit names, by start offset; everything else is omitted.
 
-    A directory that does not exist has none. Files that disappear meanwhile are omitted.
+    A directory that does not exist has none. Files that disappear meanwhile are omitted, and of
+    several directories' files of one name all but that of LogDirectories.path_of.
     """
+    if isinstance(place, Path):
+        return _list_directory(place)
+    found: dict[int, StoreFile] = {}
+    for directory in place:
+        for file in _list_directory(directory):
+            found.setdefault(file.start_offset, file)
+    return [found[start] for start in sorted(found)]
+
+
+def _list_directory(directory: Path) -> list[StoreFile]:
     try:
         entries = list(os.scandir(directory))
     except FileNotFoundError:
@@ -68,27 +75,28 @@ class MappedFileQueue:
     Many methods because everything works on the same sorted list of files, in a few lines each.
     """
 
-    def __init__(self, directory: Path, file_size: int, *, max_maps: int = 16) -> None:
+    def __init__(self, place: Path | LogDirectories, file_size: int, *, max_maps: int = 16) -> None:
         """`max_maps`: most files mapped at once."""
-        self.directory = directory
+        self.directories = LogDirectories.of(place)
         self.file_size = file_size
         self._max_maps = max_maps
         self._starts: list[int] = []
         self._maps: OrderedDict[int, MappedFile] = OrderedDict()
+        self._advice = mmap.MADV_NORMAL
 
     # -- the directory -------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read and check the directory before recovery, by the `store` process.
+        """Read and check the directories before recovery, by the `store` process.
 
         Ignores names that are not 20 digits; completes a short last file with zeros (recovery
         finds the tail in it), and short ones before it if another file has the right length:
         they were truncated, and what they lack is damage. Raises WrongFileSizeError for any
-        other wrong length, StoreError for a gap between files.
+        other wrong length, StoreError for a gap between files or one that is there twice.
         """
-        make_directory(self.directory)
-        self._report_strangers()
-        files = list_store_files(self.directory)
+        self.directories.make()
+        self._check_directories()
+        files = list_store_files(self.directories)
         is_known_size = any(file.size == self.file_size for file in files)
         for file in files[:-1]:
             if is_known_size and file.size < self.file_size:
@@ -102,17 +110,30 @@ class MappedFileQueue:
         self._starts = [file.start_offset for file in files]
 
     def refresh(self) -> None:
-        """Read the directory again and unmap files that are gone."""
-        self._starts = [file.start_offset for file in list_store_files(self.directory)]
+        """Read the directories again and unmap files that are gone."""
+        self._starts = [file.start_offset for file in list_store_files(self.directories)]
         for start in [start for start in self._maps if start not in self._starts]:
             self._maps.pop(start).close()
 
-    def _report_strangers(self) -> None:
-        strangers = [
-            path.name for path in self.directory.iterdir() if find_start_offset(path.name) is None
-        ]
-        if strangers:
-            log.warning("%s: ignored files with foreign names: %s", self.directory, strangers)
+    def _check_directories(self) -> None:
+        """Report foreign names. Raises StoreError: a file is there twice, a directory missing."""
+        seen: dict[str, Path] = {}
+        for directory in self.directories:
+            if not directory.is_dir():
+                raise StoreError(
+                    f"{directory}: the directory is missing, and with it perhaps messages; mount "
+                    "it, or take it out of readOnlyCommitLogStorePaths if all in it has expired"
+                )
+            names = sorted(path.name for path in directory.iterdir())
+            strangers = [name for name in names if find_start_offset(name) is None]
+            if strangers:
+                log.warning("%s: ignored files with foreign names: %s", directory, strangers)
+            for name in names:
+                if name not in strangers and seen.setdefault(name, directory) != directory:
+                    raise StoreError(
+                        f"{seen[name] / name} and {directory / name} are the same part of the log; "
+                        "move the one away that is not in use (of zeros only, or the older one)"
+                    )
 
     def _check_size(self, file: StoreFile) -> None:
         if file.size != self.file_size:
@@ -146,7 +167,7 @@ class MappedFileQueue:
                 )
             if file.start_offset != expected:
                 raise StoreError(
-                    f"{self.directory}: {file_name(expected)} is missing before "
+                    f"{self.directories}: {file_name(expected)} is missing before "
                     f"{file.path.name}; restore it, or move the files before the gap away"
                 )
             expected += self.file_size
@@ -170,7 +191,7 @@ class MappedFileQueue:
 
     def path_of(self, start_offset: int) -> Path:
         """Path of the file that starts at `start_offset`."""
-        return self.directory / file_name(start_offset)
+        return self.directories.path_of(start_offset)
 
     def next_file_offset(self, phy_offset: int) -> int:
         """Start of the file after the one that contains `phy_offset`."""
@@ -202,7 +223,7 @@ class MappedFileQueue:
     def _file(self, phy_offset: int) -> MappedFile:
         file = self.find_file(phy_offset)
         if file is None:
-            raise StoreError(f"{self.directory}: no file holds offset {phy_offset}")
+            raise StoreError(f"{self.directories}: no file holds offset {phy_offset}")
         return file
 
     def _is_known(self, start: int) -> bool:
@@ -221,9 +242,18 @@ class MappedFileQueue:
         if size != self.file_size:
             raise WrongFileSizeError(f"{path}: length {size}, expected {self.file_size}")
         file = self._maps[start] = MappedFile.open(path, start)
+        if self._advice != mmap.MADV_NORMAL:
+            file.advise(self._advice)
         while len(self._maps) > self._max_maps:
             self._maps.popitem(last=False)[1].close()
         return file
+
+    def advise(self, advice: int) -> None:
+        """How the files are read (mmap.MADV_…): those that are mapped and those that will be.
+        Raises OSError."""
+        self._advice = advice
+        for file in self._maps.values():
+            file.advise(advice)
 
     # -- removal -------------------------------------------------------------------------------
 

@@ -16,12 +16,14 @@ from typing import Final
 
 from conf.config_fields import AFTER_RESTART, NOW, computed, setting
 from store.errors import StoreError
+from store.log_directories import LogDirectories
 
 CQ_ENTRY_SIZE: Final = 20
 _MS_OF_UNIT: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY: Final = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
 _HOUR: Final = re.compile(r"\d{1,2}", re.ASCII)
 _RECORD_MARGIN: Final = 65_536
+_READ_ONLY: Final = "readOnlyCommitLogStorePaths"
 
 
 class BrokerRole(enum.StrEnum):
@@ -55,7 +57,18 @@ class MessageStoreConfig:
         computed(_default_root, "~/store"), "root directory of the store", important=True
     )
     store_path_commit_log: str | None = setting(
-        None, "commit log directory (only one); unset: <storePathRootDir>/commitlog", important=True
+        None,
+        "commit log directory, or several separated by ',' (docs/log_directories.md); unset: "
+        "<storePathRootDir>/commitlog",
+        important=True,
+    )
+    read_only_commit_log_store_paths: str | None = setting(
+        None, "directories of the commit log that get no new files any more, separated alike"
+    )
+    rocketmq_broker_multi_path_splitter: str = setting(
+        ",",
+        "what separates several directories; RocketMQ's system property",
+        key="rocketmq.broker.multiPathSplitter",
     )
     # Sizes of files. They belong to the store's data: never change them under existing files.
     mapped_file_size_commit_log: int = setting(
@@ -212,6 +225,36 @@ class MessageStoreConfig:
         important=True,
         changeable=AFTER_RESTART,
     )
+    # Cold data (docs/cold_data.md).
+    cold_data_flow_control_enable: bool = setting(
+        False, "slow groups that read many old messages from the disk", changeable=NOW
+    )
+    access_message_in_memory_hot_ratio: int = setting(
+        26,
+        "share of RAM whose newest messages never count as cold",
+        unit="percent",
+        ge=0,
+        le=100,
+    )
+    cold_data_scan_enable: bool = setting(
+        False,
+        "with coldDataFlowControlEnable: older ones are cold only if the page cache lacks them",
+        changeable=NOW,
+    )
+    timer_cold_data_check_interval_ms: int = setting(
+        60_000,
+        "pause between two looks at the page cache",
+        unit="ms",
+        ge=100,
+        changeable=NOW,
+    )
+    sample_steps: int = setting(32, "one page of so many is looked at; below 1: 32")
+    data_read_ahead_enable: bool = setting(
+        True,
+        "let the kernel read ahead where consumers read the commit log; mqadmin "
+        "setCommitLogReadAheadMode sets it, too",
+        changeable=NOW,
+    )
     # Retention.
     delete_when: str = setting(
         "04",
@@ -353,10 +396,21 @@ class MessageStoreConfig:
 
     @property
     def commit_log_path(self) -> Path:
-        """Directory of the commit log."""
-        if self.store_path_commit_log:
-            return Path(self.store_path_commit_log).expanduser()
-        return self.root / "commitlog"
+        """Directory of the commit log, of several the first: our own files about it lie beside."""
+        return self.log_directories.first
+
+    @property
+    def log_directories(self) -> LogDirectories:
+        """All directories of the commit log."""
+        named = self._paths(self.store_path_commit_log) or [self.root / "commitlog"]
+        read_only = self._paths(self.read_only_commit_log_store_paths)
+        return LogDirectories(tuple(named), tuple(read_only))
+
+    def _paths(self, text: str | None) -> list[Path]:
+        words = (text or "").split(self.rocketmq_broker_multi_path_splitter or ",")
+        return list(
+            dict.fromkeys(Path(word.strip()).expanduser() for word in words if word.strip())
+        )
 
     @property
     def consume_queue_path(self) -> Path:
@@ -498,7 +552,7 @@ class MessageStoreConfig:
 
     def validate(self) -> None:
         """Find contradictions. Raises StoreError that names the key and the way out."""
-        self._check_commit_log_path()
+        self._check_log_directories()
         _ = self.delete_hours, self.delay_level_ms
         if self.enable_multi_dispatch and not self.enable_lmq:
             raise StoreError(
@@ -512,15 +566,19 @@ class MessageStoreConfig:
                 "be refused before space is made; lower the first"
             )
 
-    def _check_commit_log_path(self) -> None:
-        if "," in (self.store_path_commit_log or ""):
+    def _check_log_directories(self) -> None:
+        directories = self.log_directories
+        if not directories.writable:
             raise StoreError(
-                f"storePathCommitLog = {self.store_path_commit_log}: several paths are not "
-                "supported; name one, and move the files of the others into it"
+                f"readOnlyCommitLogStorePaths = {self.read_only_commit_log_store_paths}: "
+                "storePathCommitLog names no other directory, so none could get new files"
             )
-        for path in (self.consume_queue_path, self.index_path, self.config_path, self.root):
-            if self.commit_log_path.absolute() == path.absolute():
+        others = (self.consume_queue_path, self.index_path, self.config_path, self.root)
+        taken = {path.absolute() for path in others}
+        for path in directories:
+            if path.absolute() in taken:
+                key = "storePathCommitLog" if path in directories.named else _READ_ONLY
                 raise StoreError(
-                    f"storePathCommitLog = {self.commit_log_path} is used for other files; "
-                    "give the commit log a directory of its own"
+                    f"{key} = {path} is used for other files; give the commit log a directory of "
+                    "its own"
                 )

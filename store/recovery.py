@@ -22,7 +22,7 @@ from typing import Final
 from store.clean_exit import CleanExit, find_objection
 from store.cut_backup import end_of_data, keep_tail
 from store.log_fences import NO_FENCES, LogFences, new_fence
-from store.mapped_file import sync_directory, zero_range
+from store.mapped_file import zero_range
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import (
     BLANK_SIZE,
@@ -354,5 +354,5 @@ def _cut(queue: MappedFileQueue, result: RecoveryResult) -> RecoveryResult:
         log.info("%s: removed, it is after the end of the log at %s", path, tail)
     if last in queue.start_offsets:
         zero_range(queue.path_of(last), tail - last, queue.file_size)
-    sync_directory(queue.directory)
+    queue.directories.sync()
     return replace(result, tail=kept)

@@ -16,6 +16,7 @@ from pathlib import Path
 from ipc.control_page import ControlPage
 from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
+from store.log_directories import LogDirectories
 from store.log_end import map_for_writing, zero_unpublished
 from store.mapped_file import MappedFile, file_name
 
@@ -24,11 +25,17 @@ class ReplicaLog:
     """See the module. Owned by: the one thread that follows the master."""
 
     def __init__(
-        self, directory: Path, file_size: int, page: ControlPage, on_publish: Callable[[], None]
+        self,
+        place: Path | LogDirectories,
+        file_size: int,
+        page: ControlPage,
+        on_publish: Callable[[], None],
     ) -> None:
-        """`on_publish` rings the readers' bells; called by `ring`."""
+        """place: the log's directory, or directories.
+
+        `on_publish` rings the readers' bells; called by `ring`."""
         self.file_size = file_size
-        self._directory = directory
+        self._directories = LogDirectories.of(place)
         self._page = page
         self._counters = page.counters
         self._on_publish = on_publish
@@ -42,7 +49,7 @@ class ReplicaLog:
 
     def open(self) -> None:
         """Start writing at MAX_PHY_OFFSET; zero what a dead writer left. Raises StoreError."""
-        zero_unpublished(self._directory, self.file_size, self._page)
+        zero_unpublished(self._directories, self.file_size, self._page)
         self.position = self._counters[MAX_PHY_OFFSET]
 
     def close(self) -> None:
@@ -57,7 +64,7 @@ class ReplicaLog:
         """Go back to what is published; bytes behind it become zero. Raises StoreError: a file is
         gone; call it again before anything is written."""
         if self._counters[APPEND_END] > self._counters[MAX_PHY_OFFSET]:
-            zero_unpublished(self._directory, self.file_size, self._page)
+            zero_unpublished(self._directories, self.file_size, self._page)
         self.position = self._counters[MAX_PHY_OFFSET]
 
     # -- where the log begins ------------------------------------------------------------------
@@ -147,7 +154,7 @@ class ReplicaLog:
         return self._view
 
     def _open_file(self, file_start: int) -> None:
-        following = map_for_writing(self._directory, file_start, self.file_size, self._page)
+        following = map_for_writing(self._directories, file_start, self.file_size, self._page)
         self._let_go()
         self._file = following
         self._view = following.view()

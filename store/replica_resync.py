@@ -125,7 +125,7 @@ def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) 
     _take_out(config, name, fences_path(config.commit_log_path), *_queue_states(config))
     _take_out(config, name, config.timer_checkpoint_path, config.timer_wheel_path)
     for directory in (
-        *(config.commit_log_path, config.consume_queue_path, config.index_path),
+        *(*config.log_directories, config.consume_queue_path, config.index_path),
         config.timer_log_path,
     ):
         target = backup_of(directory, name)
@@ -167,7 +167,7 @@ def _empty_into(directory: Path, target: Path, beat: Beat) -> None:
 
 def _find_objection(config: MessageStoreConfig, offset: int) -> str | None:
     """Why the log cannot end at `offset`; None when a record (or a blank) ends there."""
-    files = list_store_files(config.commit_log_path)
+    files = list_store_files(config.log_directories)
     if not files:
         return f"the log has no files, it cannot end at {offset}"
     first, size = files[0].start_offset, config.mapped_file_size_commit_log
@@ -214,24 +214,34 @@ def _is_blank(view: memoryview, position: int, file: StoreFile, size: int) -> bo
 def _truncate(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) -> list[Path]:
     """Copy, take back clean.exit, move later files, zero: in this order, so that a crash leaves
     a log that recovery can read and a backup that lacks nothing of what is gone."""
-    files = list_store_files(config.commit_log_path)
+    files = list_store_files(config.log_directories)
     offset, size = request.offset, config.mapped_file_size_commit_log
     kept = _last_kept(files, offset, size)
     assert kept is not None, "found by _find_objection"
-    target = backup_of(config.commit_log_path, request.backup)
-    make_directory(target.parent)
-    make_directory(target)
+    target = _backup_beside(kept, request)
     way = f"free space and start again, or remove {REQUEST_NAME} to keep the store as it is"
     copy_from(kept.path, kept.start_offset, offset, target, beat, way, spare=_SPARE)
     remove_clean_exit(config.clean_exit_path)
     _take_out(config, request.backup, *_queue_states(config))
+    targets = {target: None}
     for file in reversed([f for f in files if f.start_offset >= offset]):
-        _move(file.path, target / file.path.name)
-    sync_directory(config.commit_log_path)
-    sync_directory(target)
+        place = _backup_beside(file, request)
+        _move(file.path, place / file.path.name)
+        targets[place] = None
+    config.log_directories.sync()
+    for place in targets:
+        sync_directory(place)
     zero_range(kept.path, offset - kept.start_offset, kept.size)
     _turn_back_checkpoint(config, kept, offset)
-    return [target]
+    return list(targets)
+
+
+def _backup_beside(file: StoreFile, request: ResyncRequest) -> Path:
+    """Where a log file's bytes go: on the same file system."""
+    target = backup_of(file.path.parent, request.backup)
+    make_directory(target.parent)
+    make_directory(target)
+    return target
 
 
 def _turn_back_checkpoint(config: MessageStoreConfig, kept: StoreFile, offset: int) -> None:

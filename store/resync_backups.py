@@ -60,7 +60,7 @@ def list_backups(config: MessageStoreConfig) -> list[ResyncBackup]:
 
 def _parents(config: MessageStoreConfig) -> list[Path]:
     """Where a re-sync puts backups: beside a store directory, or inside a mount point."""
-    paths = (config.commit_log_path, config.consume_queue_path, config.index_path)
+    paths = (*config.log_directories, config.consume_queue_path, config.index_path)
     real = [path.resolve() for path in paths]
     beside = [path if os.path.ismount(path) else path.parent for path in real]
     return [path for path in dict.fromkeys(beside) if path != config.root.resolve()] + [

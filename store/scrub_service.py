@@ -215,7 +215,7 @@ class ScrubService(ServiceThread):
 
     def _closed_files(self) -> list[int]:
         low, end = self._counters[MIN_PHY_OFFSET], self._closed_end()
-        files = list_store_files(self._config.commit_log_path)
+        files = list_store_files(self._config.log_directories)
         return [file.start_offset for file in files if low <= file.start_offset < end]
 
     # -- one file ------------------------------------------------------------------------------

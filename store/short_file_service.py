@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ipc.service_thread import FailureHandler, ServiceThread
+from store.log_directories import LogDirectories
 from store.mapped_file_queue import list_store_files, log_truncated
 
 log = logging.getLogger(__name__)
@@ -29,15 +30,17 @@ class ShortFileService(ServiceThread):
 
     def __init__(
         self,
-        directory: Path,
+        place: Path | LogDirectories,
         file_size: int,
         *,
         allocated_end: Callable[[], int],
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """allocated_end: a file that ends behind it is still being created."""
+        """place: the log's directory, or directories.
+
+        allocated_end: a file that ends behind it is still being created."""
         super().__init__("ShortFileService", on_failure=on_failure)
-        self._directory = directory
+        self._place = place
         self._file_size = file_size
         self._allocated_end = allocated_end
 
@@ -51,11 +54,11 @@ class ShortFileService(ServiceThread):
         """Complete every short file. What cannot be completed now is tried again."""
         end = self._allocated_end()
         try:
-            for file in list_store_files(self._directory):
+            for file in list_store_files(self._place):
                 if file.size < self._file_size and file.start_offset + self._file_size <= end:
                     self._complete(file.path, file.size)
         except OSError as error:
-            log.error("%s: truncated files cannot be completed: %s", self._directory, error)
+            log.error("%s: truncated files cannot be completed: %s", self._place, error)
 
     def _complete(self, path: Path, size: int) -> None:
         try:

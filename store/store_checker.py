@@ -15,6 +15,7 @@ from store.check_report import CheckReport
 from store.commit_log_checker import WalkedLog, check_commit_log
 from store.derived_files_checker import DerivedFilesChecker
 from store.errors import StoreError
+from store.log_directories import LogDirectories
 from store.store_checkpoint import CHECKPOINT_SIZE, TIMESTAMPS
 
 _CLOCK_SLACK_MS: Final = 60_000
@@ -23,18 +24,22 @@ _STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+)(?=\s*:)')
 
 
 def check_store(
-    root: Path, *, commit_log: Path | None = None, hash_slots: int | None = None
+    root: Path,
+    *,
+    commit_log: Path | LogDirectories | None = None,
+    hash_slots: int | None = None,
 ) -> CheckReport:
     """The findings on the store at `root`.
 
-    commit_log: storePathCommitLog where it is not `root`/commitlog. hash_slots: maxHashSlotNum,
-    where it is not a quarter of maxIndexNum. Raises StoreError: not a store directory.
+    commit_log: the log's directories where they are not `root`/commitlog. hash_slots:
+    maxHashSlotNum, where it is not a quarter of maxIndexNum. Raises StoreError: no store.
     """
-    log_directory = commit_log or root / "commitlog"
-    if not log_directory.is_dir():
-        raise StoreError(f"{root}: not a store directory, {log_directory} is missing")
+    directories = LogDirectories.of(commit_log or root / "commitlog")
+    for path in directories:
+        if not path.is_dir():
+            raise StoreError(f"{root}: not a store directory, {path} is missing")
     report = CheckReport(str(root), unclean=(root / "abort").exists())
-    walked = check_commit_log(log_directory, report)
+    walked = check_commit_log(directories, report)
     derived = DerivedFilesChecker(walked, report)
     derived.check_consume_queues(root / "consumequeue")
     derived.check_index(root / "index", hash_slots)

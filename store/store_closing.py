@@ -18,7 +18,7 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
 )
 from store.derived_files import DerivedFiles
-from store.mapped_file import file_name, zero_range
+from store.mapped_file import zero_range
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
 from store.queue_states import save_queue_states
@@ -41,7 +41,7 @@ def cut_incomplete_record(
     if following != start or records.end is ScanEnd.INVALID:
         return
     position = start % config.mapped_file_size_commit_log
-    path = config.commit_log_path / file_name(start - position)
+    path = config.log_directories.path_of(start - position)
     zero_range(path, position, position + end - start)
     counters[MAX_PHY_OFFSET] = counters[APPEND_END] = counters[FLUSHED_OFFSET] = start
     log.info("the log ended within a record: cut from %s to %s", end, start)
@@ -52,7 +52,7 @@ def mark_clean_exit(config: MessageStoreConfig, page: ControlPage, derived: Deri
     OSError."""
     counters = page.counters
     save_queue_states(config.queue_states_path, derived.queues, counters[MIN_PHY_OFFSET])
-    files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
+    files = MappedFileQueue(config.log_directories, config.mapped_file_size_commit_log)
     files.refresh()
     clean_exit = describe_exit(
         files,

@@ -95,8 +95,8 @@ class StoreOpening:
             if (self._config.root / REQUEST_NAME).exists():
                 repair.rewrite_files()
             perform_request(self._config, self._beat)
-        for path in (self._config.commit_log_path, self._config.consume_queue_path):
-            make_directory(path)
+        self._config.log_directories.make()
+        make_directory(self._config.consume_queue_path)
         self._progress.load_checkpoint()
         flushed = self._rejoin(repair) if rejoins else self._recover(repair)
         repair.finish()
@@ -114,7 +114,7 @@ class StoreOpening:
         lost_pages = machine_went_down(config.abort_path)
         crashed_here = crashed and config.abort_path.stat().st_size > 0
         clean_exit = None if crashed else read_clean_exit(config.clean_exit_path)
-        files = MappedFileQueue(config.commit_log_path, config.mapped_file_size_commit_log)
+        files = MappedFileQueue(config.log_directories, config.mapped_file_size_commit_log)
         files.load()
         keeper = self._derived.damage.keeper
         fences = keeper.fences if keeper.load() else None

@@ -44,6 +44,7 @@ WINGS: dict[str, set[str]] = {
     "client": {"offset", "settings"},
     "filter": {"settings"},
     "longpolling": {"filter"},
+    "coldctr": {"longpolling", "topic"},
     "out": {"settings", "topic"},
     "acl": {"out", "settings", "topic"},
     "auth": {"acl", "settings", "topic"},
@@ -56,12 +57,13 @@ WINGS: dict[str, set[str]] = {
     "slave": {"offset", "out", "schedule", "settings", "subscription", "topic"},
     "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
     "processor": {
-        *("acl", "append", "auth", "client", "filter", "longpolling", "metrics", "offset", "out"),
+        *("acl", "append", "auth", "client", "coldctr", "filter", "longpolling", "metrics"),
+        *("offset", "out"),
         *("pop", "schedule", "settings", "slave", "store_access", "subscription", "timer"),
         *("topic", "transaction"),
     },
     "wiring": {
-        "longpolling",
+        *("coldctr", "longpolling"),
         *("acl", "append", "auth", "client", "filter", "latency", "metrics", "offset"),
         *("out", "processor", "schedule", "settings", "slave", "store_access", "subscription"),
         *("pop", "timer", "topic", "transaction"),

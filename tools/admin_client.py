@@ -129,7 +129,7 @@ class AdminClient:
         timeout_ms: int = TIMEOUT_MS,
     ) -> RemotingCommand:
         """Ask one peer; BrokerAnswerError when its answer's code is not in `accept`."""
-        fields = None if header is None else encode_header(header) | (extra or {})
+        fields = ({} if header is None else encode_header(header)) | (extra or {})
         request = RemotingCommand.request(code, fields, body)
         request.language = language
         response = self._remoting.invoke_sync(address, request, timeout_ms)

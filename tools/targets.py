@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from tools.admin_client import AdminClient
+from tools.admin_client import MASTER_ID, AdminClient
 
 ADDRESS_OPTION = click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
 
@@ -31,6 +31,24 @@ def member_targets(admin: AdminClient, address: str | None, cluster: str | None)
     """The address given, or all masters and slaves of the cluster."""
     need_one(address, cluster)
     return admin.targets(address, cluster)
+
+
+def headed_targets(admin: AdminClient, address: str | None, cluster: str | None) -> dict[str, str]:
+    """The address given, or all brokers of the cluster, a master before its slaves; each with the
+    heading of what is printed about it."""
+    need_one(address, cluster)
+    if address is not None:
+        return {address: address}
+    headings: dict[str, str] = {}
+    masters: dict[str, str] = {}
+    for broker in admin.brokers(cluster or ""):
+        if broker.broker_id == MASTER_ID:
+            masters[broker.broker_name] = broker.address
+            headings[broker.address] = f"Master: {broker.address}"
+        else:
+            master = masters.get(broker.broker_name, "none")
+            headings[broker.address] = f"My Master: {master}=====Slave: {broker.address}"
+    return headings
 
 
 def place_text(address: str | None, cluster: str | None) -> str:

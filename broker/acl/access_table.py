@@ -126,6 +126,7 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.GET_TOPIC_CONFIG: _reads(),
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: _reads(),
     Code.GET_BROKER_HA_STATUS: _reads(),
+    Code.GET_COLD_DATA_FLOW_CTR_INFO: _reads(),
     # Operators who change something.
     Code.UPDATE_AND_CREATE_TOPIC: _OPERATOR,
     Code.UPDATE_AND_CREATE_TOPIC_LIST: _OPERATOR,
@@ -145,6 +146,9 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.CLEAN_UNUSED_TOPIC: _OPERATOR,
     Code.RESUME_CHECK_HALF_MESSAGE: _OPERATOR,
     Code.DELETE_EXPIRED_COMMITLOG: _OPERATOR,
+    Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _OPERATOR,
+    Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _OPERATOR,
+    Code.SET_COMMITLOG_READ_MODE: _OPERATOR,
     Code.VERIFY_LOG: _OPERATOR,
     # Brokers of the group.
     Code.GET_ALL_TOPIC_CONFIG: _TABLES,

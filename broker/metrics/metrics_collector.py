@@ -47,7 +47,8 @@ from store.control_slots import (
     SCRUB_PASS_ENDED_MS,
     SCRUBBED_BYTES,
 )
-from store.disk_space import used_ratio
+from store.disk_space import least_used_ratio, used_ratio
+from store.log_directories import LogDirectories
 from store.message_codec import fixed_size, read_store_timestamp
 from store.running_flags import RunningFlag
 
@@ -69,9 +70,9 @@ _SMALLEST_RECORD: Final = fixed_size(0)
 class StorageFacts:
     """Facts from the store's files: disk usage, and when the first message was stored."""
 
-    def __init__(self, root: Path, commit_log_path: Path) -> None:
+    def __init__(self, root: Path, log: Path | LogDirectories) -> None:
         self._root = root
-        self._commit_log_path = commit_log_path
+        self._log = LogDirectories.of(log)
         self._oldest = (-1, 0)
 
     def used_bytes(self) -> int | None:
@@ -84,9 +85,10 @@ class StorageFacts:
 
     def used_ratios(self) -> dict[str, float]:
         """Used share of the partition of each directory that may have its own, 0.0 to 1.0, as
-        retention sees it; without those that cannot be determined."""
-        paths = {"commitlog": self._commit_log_path, "store": self._root}
-        found = {name: used_ratio(path) for name, path in paths.items()}
+        retention sees it (of several of the log the least); without those that cannot be
+        determined."""
+        log_used = least_used_ratio(self._log.writable)
+        found = {"commitlog": log_used, "store": used_ratio(self._root)}
         return {name: ratio for name, ratio in found.items() if ratio >= 0}
 
     def oldest_message_ms(self, min_phy_offset: int) -> int | None:
@@ -101,7 +103,7 @@ class StorageFacts:
         return stored_ms or None
 
     def _read_stored_ms(self, min_phy_offset: int) -> int:
-        path = self._commit_log_path / f"{min_phy_offset:020d}"
+        path = self._log.path_of(min_phy_offset)
         try:
             with path.open("rb") as file:
                 head = os.pread(file.fileno(), _SMALLEST_RECORD, 0)

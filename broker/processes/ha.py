@@ -238,7 +238,7 @@ def _build(
     log_files = options.store
     return HAService(
         child.socket("listen", "ha"),
-        LogSource(log_files.commit_log_path, log_files.mapped_file_size_commit_log, child.page),
+        LogSource(log_files.log_directories, log_files.mapped_file_size_commit_log, child.page),
         Bells(own, child.bell("remoting").ring if waits else ring_nobody, ring_readers),
         _own_identity(options),
         others,

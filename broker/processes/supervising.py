@@ -148,7 +148,8 @@ class BrokerProcess:
     def embeds_namesrv(self) -> bool:
         """Whether this broker runs an embedded name server."""
         options = self._options
-        return options.supervisor.embedded_namesrv_enable and not options.namesrv_addresses
+        is_named = options.namesrv_addresses or options.broker.fetch_namesrv_addr_by_address_server
+        return options.supervisor.embedded_namesrv_enable and not is_named
 
     @property
     def namesrv_addresses(self) -> str:
@@ -220,7 +221,7 @@ class BrokerProcess:
             MetricSlotsReader(self._metrics_fd),
             self._page,
             self._supervisor.children,
-            StorageFacts(options.store.root, options.store.commit_log_path),
+            StorageFacts(options.store.root, options.store.log_directories),
             self._clock,
             replicas_needed=replicas_needed(options),
             dump_interval_s=options.supervisor.metrics_dump_interval_seconds,

@@ -31,6 +31,7 @@ from broker.longpolling.pull_header import (
 )
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from broker.offset.broadcast_offset_manager import BroadcastClient
+from broker.processor.cold_pulls import ColdPulls
 from broker.processor.header_numbers import plain_numbers
 from broker.processor.pull_start import PullStart
 from broker.processor.pull_subscription import (
@@ -54,7 +55,7 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeT
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
-from store.stored_units import CQ_UNIT
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 
 PULL_PREFIX: Final = b'{"code":11,'
 LITE_PULL_PREFIX: Final = b'{"code":361,'
@@ -163,10 +164,12 @@ class PullMessageProcessor:
         start: PullStart | None = None,
         *,
         note_pull: NotePull,
+        cold: ColdPulls | None = None,
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
-        start: None where no pull is ever told to begin elsewhere."""
+        start: None where no pull is ever told to begin elsewhere. cold: flow control, if any."""
         self._start = start
+        self._cold = cold
         self._settings = settings
         self._counters = page.counters
         self._table = table
@@ -193,6 +196,8 @@ class PullMessageProcessor:
             filter_support_retry=settings.filter_support_retry,
         )
         self.hold_service = PullRequestHoldService(self._run_again)
+        if cold is not None:
+            cold.serve_with(lambda pull: self._run_again(pull, True))
 
     def use(self, settings: PullSettings) -> None:
         """Follow other settings from now on."""
@@ -245,6 +250,9 @@ class PullMessageProcessor:
         connection, header = request.connection, request.header
         group = self._check(connection, header)
         wanted = self._subscriptions.wanted(header, group)
+        if (cold := self._cold) is not None and cold.enabled and cold.holds(request, wanted):
+            self._commit(connection, header)
+            return
         start = self._start
         client = None if start is None else start.broadcast_client(connection, header)
         if start is not None and self._tell_start(start, request, group, client):
@@ -254,14 +262,7 @@ class PullMessageProcessor:
         if start is not None and client is not None:
             is_moved = read.code == ResponseCode.PULL_OFFSET_MOVED
             start.note(header, client, read.next_offset if is_moved else header.queueOffset)
-        if header.sysFlag & FLAG_COMMIT_OFFSET and not self._settings.is_slave:
-            self._commit_offset(
-                connection.remote_address,
-                header.consumerGroup,
-                header.topic,
-                header.queueId,
-                header.commitOffset,
-            )
+        self._commit(connection, header)
         if read.code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & FLAG_SUSPEND:
             now_ms = self._monotonic_ms()
             held = HeldPull(
@@ -277,6 +278,11 @@ class PullMessageProcessor:
                 return
         self._stats.add_answers(request.code, read.code)
         self._answer(request, read, group)
+
+    def _commit(self, connection: Connection, header: PullHeader) -> None:
+        if header.sysFlag & FLAG_COMMIT_OFFSET and not self._settings.is_slave:
+            place = header.consumerGroup, header.topic, header.queueId
+            self._commit_offset(connection.remote_address, *place, header.commitOffset)
 
     def _tell_start(
         self,
@@ -500,6 +506,8 @@ class PullMessageProcessor:
         if run_start >= 0:
             append(view[run_start - file_start : run_end - file_start])
         slow = max_phy - last_phy > settings.memory_limit
+        if (cold := self._cold) is not None and cold.enabled:
+            cold.add(header.consumerGroup, raw[: scanned * CQ_UNIT_SIZE], codes)
         if count:
             next_offset = queue_offset + scanned
             return _Read(

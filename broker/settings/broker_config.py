@@ -2,7 +2,8 @@
 
 Read by the processes of `broker`; filled by `conf.config_loader`, replaced whole when an admin
 request changes a key. Kin: org.apache.rocketmq.common.BrokerConfig. The fields are plain values:
-what they mean is the business of the services that get this object.
+what they mean is the business of the services that get this object. Long because each setting of
+the broker's features is declared here.
 """
 
 from __future__ import annotations
@@ -40,6 +41,27 @@ class BrokerConfig:
     rocketmq_home: str | None = setting(None, "install directory", env="ROCKETMQ_HOME")
     namesrv_addr: str | None = setting(
         None, "name servers as ip:port, separated by ';'", env="NAMESRV_ADDR", important=True
+    )
+    fetch_namesrv_addr_by_address_server: bool = setting(
+        False,
+        "without namesrvAddr: ask an address server for it (docs/name_server_lookup.md); no name "
+        "server is embedded then",
+    )
+    rmq_address_server_domain: str = setting(
+        "jmenv.tbsite.net", "the address server: host or host:port, by HTTP at port 8080"
+    )
+    rmq_address_server_sub_group: str = setting("nsaddr", "the last part of its URL")
+    fetch_namesrv_addr_interval: int = setting(
+        120_000,
+        "pause between two questions to the address server (5.x: 10000)",
+        unit="ms",
+        ge=1_000,
+    )
+    fetch_name_srv_addr_by_dns_lookup: bool = setting(
+        False, "register with every address that the DNS has for the names in namesrvAddr"
+    )
+    update_name_server_addr_period: int = setting(
+        120_000, "pause between two such look-ups", unit="ms", ge=1_000
     )
     broker_ip1: str = setting(
         computed(local_address, "this host's address"),
@@ -160,6 +182,29 @@ class BrokerConfig:
     )
     slave_read_enable: bool = setting(
         False, "suggest a slave to consumers that are far behind", changeable=NOW
+    )
+    cold_ctr_strategy_enable: bool = setting(
+        False,
+        "with coldDataFlowControlEnable: move the thresholds of groups that no operator has set",
+        changeable=NOW,
+    )
+    use_pid_cold_ctr_strategy: bool = setting(
+        True,
+        "by a PID controller that aims at 80 % of globalColdReadThreshold; false: up by half, "
+        "down by a fifth",
+        key="usePIDColdCtrStrategy",
+    )
+    cg_cold_read_threshold: int = setting(
+        3 << 20,
+        "cold data that one group reads in 5 s before it is slowed",
+        unit="bytes",
+        changeable=NOW,
+    )
+    global_cold_read_threshold: int = setting(
+        100 << 20,
+        "cold data that all groups read in 5 s before all that read cold data are slowed",
+        unit="bytes",
+        changeable=NOW,
     )
     notify_consumer_ids_changed_enable: bool = setting(
         True, "notify consumers when their group changes", changeable=AFTER_RESTART

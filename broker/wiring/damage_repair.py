@@ -42,10 +42,10 @@ class DamageRepair:
         replicas: a master's; None on a slave. store: the commands of process `store`. claim:
         StoreSide.claim_queue_offsets."""
         config, page, clock = resources.options.store, resources.page, resources.clock
-        directory, size = config.commit_log_path, config.mapped_file_size_commit_log
+        directories, size = config.log_directories, config.mapped_file_size_commit_log
         commands = RepairCommands(store, config.root / "repair.bytes")
-        digests = LogDigests(directory)
-        reader = CommitLogReader(directory, size, page)
+        digests = LogDigests(config.commit_log_path)
+        reader = CommitLogReader(directories, size, page)
         chunks = ChunkRepair(client, reader, commands, clock)
         self.service: Final = DamageRepairService(
             members,
@@ -60,5 +60,5 @@ class DamageRepair:
             on_failure=on_failure,
         )
         self.processor: Final = AdminScrubProcessor(
-            self.service, commands, digests, CommitLogReader(directory, size, page), page
+            self.service, commands, digests, CommitLogReader(directories, size, page), page
         )

@@ -6,19 +6,27 @@ threads of requests, never on the loop.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Final
 
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.out.broker_registration import BrokerRegistration
+from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
+from broker.out.top_addressing import (
+    address_server_url,
+    fetch_name_servers,
+    resolve_name_servers,
+)
 from broker.out.topic_route_info_manager import TopicRouteInfoManager
 from broker.processor.query_assignment_processor import (
     AssignmentParts,
     AssignmentSettings,
     QueryAssignmentProcessor,
 )
+from broker.settings.broker_config import BrokerConfig
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
@@ -50,7 +58,23 @@ class Outside:
         self._executor: Final = executor
         self._client: Final = outgoing_client(options, signer)
         self.identity: Final = broker_identity(options)
-        api = BrokerOuterAPI(self._client, parse_name_servers(options.broker.namesrv_addr))
+        named = parse_name_servers(options.broker.namesrv_addr)
+        look_up = _look_up(options.broker, named)
+        api = BrokerOuterAPI(self._client, [] if look_up else named)
+        self._lookup: Final = (
+            NameServerLookup(
+                look_up,
+                api,
+                resources.clock.monotonic_ms,
+                period_ms=(
+                    options.broker.update_name_server_addr_period
+                    if named
+                    else options.broker.fetch_namesrv_addr_interval
+                ),
+            )
+            if look_up
+            else None
+        )
         self.assignments: Final = QueryAssignmentProcessor(
             AssignmentSettings(
                 options.broker.server_load_balancer_enable,
@@ -93,11 +117,33 @@ class Outside:
         """Replicate and register. on_ready(): the name servers have answered or failed."""
         self._tables.topics.add_listener(self.registration.on_topic_change)
         self.replication.start(self._executor)
-        self.registration.start(on_ready, before_first=self.replication.before_first_registration)
+        self.registration.start(on_ready, before_first=self._before_first_registration)
+        if self._lookup is not None:
+            self._lookup.start(self._executor, self._register_anew)
+
+    def _before_first_registration(self) -> None:
+        if self._lookup is not None:
+            self._lookup.look_if_due()
+        self.replication.before_first_registration()
+
+    def _register_anew(self) -> None:
+        self.registration.register_all(check_order=True, force=True)
 
     def close(self) -> None:
         """After everything that asks."""
         self._client.shutdown()
+
+
+def _look_up(broker: BrokerConfig, named: list[str]) -> LookUp | None:
+    """How the name servers are found; None: they are those that are named."""
+    if named:
+        if not broker.fetch_name_srv_addr_by_dns_lookup:
+            return None
+        return functools.partial(resolve_name_servers, named)
+    if not broker.fetch_namesrv_addr_by_address_server:
+        return None
+    url = address_server_url(broker.rmq_address_server_domain, broker.rmq_address_server_sub_group)
+    return functools.partial(fetch_name_servers, url)
 
 
 def broker_identity(options: StartupOptions) -> BrokerIdentity:

@@ -8,6 +8,7 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.longpolling.notify_message_arriving_listener import HeldRequests
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.processor.cold_pulls import ColdPulls
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.pull_start import PullStart
 from broker.store_access.store_follower import StoreFollower
@@ -25,6 +26,7 @@ def pull_processor(
     tables: BrokerTables,
     stats: HotPathStats,
     offset_moved: OffsetMovedEvents,
+    cold: ColdPulls,
 ) -> PullMessageProcessor:
     """Codes 11 and 361, with the service that holds pulls."""
     return PullMessageProcessor(
@@ -44,6 +46,7 @@ def pull_processor(
         offset_moved.add,
         _pull_start(resources, store, tables),
         note_pull=tables.offsets.commit_pull_offset,
+        cold=cold,
     )
 
 

@@ -156,7 +156,7 @@ class Replication:
 
     def _new_reader(self) -> CommitLogReader:
         store = self._options.store
-        return CommitLogReader(store.commit_log_path, store.mapped_file_size_commit_log, self._page)
+        return CommitLogReader(store.log_directories, store.mapped_file_size_commit_log, self._page)
 
     def _build_inspector(self) -> MasterInspector:
         return MasterInspector(

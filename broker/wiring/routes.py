@@ -92,6 +92,9 @@ _ON_LOOP: Final = frozenset(
         Code.PEEK_MESSAGE,
         Code.NOTIFICATION,
         Code.POLLING_INFO,
+        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+        Code.GET_COLD_DATA_FLOW_CTR_INFO,
     }
 )
 _POOLS: Final = {

@@ -7,7 +7,7 @@ broker/metrics/runtime_info.py's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from broker.append.append_queue import AppendQueue
@@ -66,8 +66,8 @@ class RuntimeSource:
         counters, store, broker = self._page.counters, self._options.store, self._options.broker
         max_phy = counters[MAX_PHY_OFFSET]
         min_phy = counters[MIN_PHY_OFFSET]
-        log_path = store.commit_log_path
-        total, free = disk_space(log_path)
+        log_paths = store.log_directories.named
+        total, free = disk_space(log_paths)
         now_ms, earliest_ms = self._clock.now_ms(), self._access.store_timestamp_at(min_phy)
         return RuntimeInfo(
             now_ms=now_ms,
@@ -87,7 +87,7 @@ class RuntimeSource:
             earliest_message_timestamp_ms=now_ms if earliest_ms < 0 else earliest_ms,
             commit_log_min_offset=min_phy,
             commit_log_max_offset=max_phy,
-            commit_log_disk_ratios={str(log_path): used_ratio(log_path)},
+            commit_log_disk_ratios={str(path): used_ratio(path) for path in log_paths},
             consume_queue_disk_ratio=used_ratio(store.consume_queue_path),
             commit_log_dir_total=total,
             commit_log_dir_free=free,
@@ -106,10 +106,17 @@ class RuntimeSource:
         return PoolInfo(size=pool.pending, capacity=pool.capacity)
 
 
-def disk_space(path: Path) -> tuple[int, int]:
-    """(total, free) bytes of the partition of `path`; (0, 0) when it is not there."""
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return 0, 0
-    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+def disk_space(paths: Iterable[Path]) -> tuple[int, int]:
+    """(total, free) bytes of the partitions of `paths`, each once; 0 for what is not there."""
+    partitions: dict[int, tuple[int, int]] = {}
+    for path in paths:
+        try:
+            found, device = os.statvfs(path), path.stat().st_dev
+        except OSError:
+            continue
+        size = found.f_frsize
+        partitions[device] = found.f_blocks * size, found.f_bavail * size
+    return (
+        sum(total for total, _ in partitions.values()),
+        sum(free for _, free in partitions.values()),
+    )

@@ -11,9 +11,11 @@ from typing import Final
 from broker.acl.access import Access
 from broker.auth.auth import Auth
 from broker.client.broker2client import Broker2Client, max_waiting_calls
+from broker.coldctr.cold_data_cg_ctr_service import ColdDataCgCtrService
 from broker.processor.ack_message_processor import ACK_PREFIX
 from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_auth_processor import AdminAuthProcessor
+from broker.processor.admin_cold_data_processor import AdminColdDataProcessor
 from broker.processor.pop_message_processor import POP_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -54,6 +56,7 @@ class ServerBuilder:
         outside: Outside,
         access: Access,
         auth: Auth,
+        cold: ColdDataCgCtrService,
     ) -> None:
         self._resources: Final = resources
         self._options: Final = resources.options
@@ -66,6 +69,7 @@ class ServerBuilder:
         self._outside: Final = outside
         self._access: Final = access
         self._auth: Final = auth
+        self._cold: Final = cold
 
     def routes(
         self,
@@ -95,11 +99,13 @@ class ServerBuilder:
             ),
             self._access.gate.check_resources,
         )
+        configs = self._configs(use_on_loop)
         return table.build(
             executors,
             runtime=self._runtime(executors, waiting_sends),
-            configs=self._configs(use_on_loop),
+            configs=configs,
             others=(
+                AdminColdDataProcessor(self._cold, configs.update),
                 self._outside.replication.processor,
                 self._outside.replication.damage_repair.processor,
                 AdminAclProcessor(self._access.manager, self._outside.identity),

@@ -58,9 +58,9 @@ class StoreSide:
         self.page: Final = page
         self.table: Final = QueueTableReader(resources.queue_table_fd)
         self.commands: Final = CommandClient(resources.channels["remoting->store"], "store", clock)
-        directory, size = store.commit_log_path, store.mapped_file_size_commit_log
+        directories, size = store.log_directories, store.mapped_file_size_commit_log
         self.log: Final = CommitLog(
-            directory,
+            directories,
             size,
             page,
             clock,
@@ -70,7 +70,8 @@ class StoreSide:
         self.log.store_host = encode_host(
             socket.gethostbyname(options.broker.broker_ip1), options.server.listen_port
         )
-        self.loop_reader: Final = CommitLogReader(directory, size, page)
+        self.loop_reader: Final = CommitLogReader(directories, size, page)
+        self.loop_reader.read_ahead(store.data_read_ahead_enable)
         self.damaged: Final = DamagedQueues(self.commands, clock)
         self.loop_units: Final = CheckedUnits(
             GenerationAwareReader(ConsumeQueueReader(store), self.table).read_units,
@@ -81,7 +82,7 @@ class StoreSide:
         self.memory_limit: Final = memory_limit_bytes(store.access_message_in_memory_max_ratio)
         self.access: Final = StoreAccess(
             self.table,
-            CommitLogReader(directory, size, page),
+            CommitLogReader(directories, size, page),
             GenerationAwareReader(ConsumeQueueReader(store), self.table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self.commands,

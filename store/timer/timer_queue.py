@@ -55,7 +55,7 @@ class TimerQueue:
         self._units = ConsumeQueueReader(config)
         self._current_units = GenerationAwareReader(self._units, table)
         self._log = CommitLogReader(
-            config.commit_log_path, config.mapped_file_size_commit_log, page
+            config.log_directories, config.mapped_file_size_commit_log, page
         )
 
     @property

@@ -115,11 +115,6 @@ GAPS_533: Final = (
         frozenset({354, 355}),
         "There is the file store only. mqadmin's rocksDB commands show code 3.",
     ),
-    Gap(
-        "cold data",
-        frozenset(range(2001, 2005)),
-        "Flow control of cold reads is 5.x's. mqadmin's commands for it show code 3.",
-    ),
 )
 
 NOTES: Final[dict[int, str]] = {
@@ -142,6 +137,7 @@ NOTES: Final[dict[int, str]] = {
     906: "docs/replication.md",
     907: "for mqadmin haStatus",
     3001: "3001 to 3010: docs/users_and_acls.md",
+    **dict.fromkeys(range(2001, 2005), "docs/cold_data.md"),
     28906: "between brokers of ours (docs/replication.md)",
     28907: "between brokers of ours (docs/access.md)",
     28910: "for mqadmin verifyReplica (docs/operations.md)",

@@ -225,3 +225,23 @@ def test_shipped_conf_and_yaml_say_the_same() -> None:
     assert conf.settings() == yaml.settings()
     assert conf.broker.broker_name == "broker-a"
     assert conf.store.delete_when == "04"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("fetchNamesrvAddrByAddressServer=true", ""),
+        (
+            "fetchNamesrvAddrByAddressServer=true\nnamesrvAddr=a:1",
+            "fetchNamesrvAddrByAddressServer has no effect",
+        ),
+        (
+            "fetchNameSrvAddrByDnsLookup=true",
+            "fetchNameSrvAddrByDnsLookup has no effect without namesrvAddr",
+        ),
+        ("fetchNameSrvAddrByDnsLookup=true\nnamesrvAddr=a:1", ""),
+    ],
+)
+def test_ways_to_find_name_servers(tmp_path: Path, text: str, warning: str) -> None:
+    found = [line for line in load(tmp_path, text).warnings if "fetchName" in line]
+    assert [line.startswith(warning) for line in found] == ([True] if warning else [])

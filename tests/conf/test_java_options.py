@@ -35,7 +35,15 @@ def test_the_last_word_of_a_key_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("", False), ("-Dtls.a=b -Dtls.c", False), ("-Dtls.a=b -Xmx1g", True)]
+    ("text", "found"),
+    [
+        ("", False),
+        ("-Dtls.a=b -Dtls.c", False),
+        ("-Dtls.a=b -Xmx1g", True),
+        ("-Drocketmq.namesrv.domain=x", False),
+        ("-Drocketmq.namesrv.domain", True),
+        ("-Drocketmq.namesrv.domainx=x", True),
+    ],
 )
 def test_other_words(text: str, found: bool) -> None:
     assert has_other_options(text) is found
@@ -53,3 +61,21 @@ def test_files_win_over_them_and_unknown_ones_stop_the_start() -> None:
         "environment variable JAVA_OPT_EXT: unknown key 'tls.server.mod'; did you mean "
         "'tls.server.mode'?"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """One key that is a system property of RocketMQ."""
+
+    splitter: str = setting(",", "splitter", key="rocketmq.broker.multiPathSplitter")
+
+
+def test_system_properties_of_the_broker() -> None:
+    environment = {"JAVA_OPT": "-Drocketmq.broker.multiPathSplitter=; -Drocketmq.other=x"}
+    loaded = load_settings(KeySpace((Paths,)), environment=environment)
+    assert loaded.values == {"rocketmq.broker.multiPathSplitter": ";"}
+    file = [Setting("rocketmq.broker.multiPathSplitter", "|", "b.conf:1")]
+    assert load_settings(KeySpace((Paths,)), environment=environment, file=file).values == {
+        "rocketmq.broker.multiPathSplitter": "|"
+    }
+    assert load_settings(KeySpace((Tls,)), environment=environment).values == {}

@@ -169,7 +169,7 @@ class Writer:
     def __init__(self, world: World, page: ControlPage | None = None) -> None:
         config = world.config
         page = page or world.page()
-        directory, size = config.commit_log_path, config.mapped_file_size_commit_log
+        directory, size = config.log_directories, config.mapped_file_size_commit_log
         self.log = CommitLog(directory, size, page, SystemClock(), lambda: None)
         self._reader = CommitLogReader(directory, size, page)
         self._table = QueueTableReader(world.table_fd)
@@ -212,7 +212,7 @@ def walk(world: World, end: int) -> Iterator[tuple[Message, int]]:
             at = fence.end
             continue
         start = at - at % FILE_SIZE
-        data = (world.config.commit_log_path / f"{start:020d}").read_bytes()
+        data = world.config.log_directories.path_of(start).read_bytes()
         position = at - start
         if is_blank_at(data, position):
             at = start + FILE_SIZE

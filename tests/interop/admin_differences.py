@@ -54,7 +54,6 @@ _POP: Final = "pop consumers"
 _CONTAINER: Final = "broker containers: [one](container.md) takes them, a broker does not"
 _CONTROLLER: Final = "the controller"
 _STATIC: Final = "static topics"
-_COLD: Final = "cold data"
 _ROCKSDB: Final = "RocksDB"
 NOTHING_FOR: Final[Mapping[str, str]] = {
     "exportPopRecord": _POP,
@@ -70,10 +69,6 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
     "resetMasterFlushOffset": _CONTROLLER,
     "updateStaticTopic": _STATIC,
     "remappingStaticTopic": _STATIC,
-    "getColdDataFlowCtrInfo": _COLD,
-    "updateColdDataFlowCtrGroupConfig": _COLD,
-    "removeColdDataFlowCtrGroupConfig": _COLD,
-    "setCommitLogReadAheadMode": _COLD,
     "rocksDBConfigToJson": _ROCKSDB,
     "checkRocksdbCqWriteProgress": _ROCKSDB,
 }

@@ -102,7 +102,6 @@ def test_attributes_of_a_topic(client: Client, tmp_path: Path) -> None:
     [
         (908, "resetMasterFlushOffset -b {address} -o 0"),
         (1007, "getBrokerEpoch -b {name}"),
-        (2003, "getColdDataFlowCtrInfo -b {address}"),
         (3001, "createUser -b {address} -u somebody -p secret-1"),
         (200056, "exportPopRecord -b {address}"),
     ],

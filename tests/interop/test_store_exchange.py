@@ -29,7 +29,11 @@ _SECOND = 600
 class Exchange:
     """One store, opened by brokers of different kinds in turn."""
 
-    def __init__(self, directory: Path, cluster: Cluster, driver: Driver) -> None:
+    def __init__(
+        self, directory: Path, cluster: Cluster, driver: Driver, conf: dict[str, str] | None = None
+    ) -> None:
+        """conf: more settings of every broker."""
+        self._conf = _SMALL_FILES | (conf or {})
         self._directory = directory
         self._cluster = cluster
         self._driver = driver
@@ -47,7 +51,7 @@ class Exchange:
             name="broker-exchange",
             port=self._port,
             store_dir=self._directory / "store",
-            conf=_SMALL_FILES,
+            conf=self._conf,
         ).start()
         return Client(self._driver, Cluster(self._cluster.namesrv, self.broker))
 

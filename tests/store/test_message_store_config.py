@@ -10,7 +10,7 @@ from conf.config_fields import field_specs, value_text
 from store.errors import StoreError
 from store.message_store_config import BrokerRole, FlushDiskType, MessageStoreConfig
 
-SPELLED_OTHERWISE = {"checkCRCOnRecover"}
+SPELLED_OTHERWISE = {"checkCRCOnRecover", "rocketmq.broker.multiPathSplitter"}
 
 
 def test_keys_follow_from_the_names_of_the_fields() -> None:
@@ -95,7 +95,14 @@ def test_delete_hours(text: str, hours: set[int]) -> None:
         ({"delete_when": "4,5"}, "deleteWhen"),
         ({"message_delay_level": "1s 5x"}, "messageDelayLevel"),
         ({"message_delay_level": "1"}, "messageDelayLevel"),
-        ({"store_path_commit_log": "/a,/b"}, "storePathCommitLog.*several paths"),
+        (
+            {"store_path_commit_log": "/a, /b", "read_only_commit_log_store_paths": "/b,/a"},
+            "readOnlyCommitLogStorePaths = /b,/a: .*none could get new files",
+        ),
+        (
+            {"store_path_root_dir": "/a", "read_only_commit_log_store_paths": "/a/index"},
+            "readOnlyCommitLogStorePaths = /a/index is used",
+        ),
         ({"store_path_root_dir": "/a", "store_path_commit_log": "/a"}, "storePathCommitLog"),
         (
             {"disk_space_clean_forcibly_ratio": 80, "disk_space_warning_level_ratio": 70},

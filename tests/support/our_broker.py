@@ -27,6 +27,7 @@ from typing import Final, Self
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from store.check_report import CheckReport
+from store.log_directories import LogDirectories
 from store.message import Message
 from store.message_codec import decode_message_id, decode_record
 from store.store_checker import check_store
@@ -235,8 +236,17 @@ class OurBroker:
         return FrameClient(("127.0.0.1", self.ports[listener]), timeout_s)
 
     def check(self) -> CheckReport:
-        """store.check over its directory."""
-        return check_store(self.store_dir, hash_slots=int(str(self.settings["maxHashSlotNum"])))
+        """store.check over its directories."""
+        named = str(self.settings.get("storePathCommitLog", self.store_dir / "commitlog"))
+        read_only = str(self.settings.get("readOnlyCommitLogStorePaths", ""))
+        return check_store(
+            self.store_dir,
+            commit_log=LogDirectories(
+                tuple(map(Path, named.split(","))),
+                tuple(Path(path) for path in read_only.split(",") if path),
+            ),
+            hash_slots=int(str(self.settings["maxHashSlotNum"])),
+        )
 
     @property
     def has_abort(self) -> bool:

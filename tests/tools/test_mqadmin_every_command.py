@@ -16,6 +16,7 @@ from remoting.body.client_connection import (
     ProducerConnection,
     ProducerTableInfo,
 )
+from remoting.body.cold_data_flow_ctr_info import AccAndTimeStamp, ColdDataFlowCtrInfo
 from remoting.body.consumer_running_info import ConsumerRunningInfo
 from remoting.body.controller import BrokerReplicasInfo, EpochEntryCache, ReplicasInfo
 from remoting.body.ha_runtime_info import HARuntimeInfo
@@ -69,6 +70,10 @@ RUNS: dict[str, list[str]] = {
     "cleanExpiredCQ": ["--yes"],
     "cleanUnusedTopic": ["--yes"],
     "deleteExpiredCommitLog": ["--yes"],
+    "updateColdDataFlowCtrGroupConfig": ["-b", ADDRESS, "-g", "g", "-v", "1"],
+    "removeColdDataFlowCtrGroupConfig": ["-b", ADDRESS, "-g", "g"],
+    "getColdDataFlowCtrInfo": ["-c", "GoldenCluster"],
+    "setCommitLogReadAheadMode": ["-b", ADDRESS, "-m", "1"],
     "sendMsgStatus": ["-b", "broker-g", "-c", "2"],
     "queryMsgById": ["-i", OFFSET_ID, "-g", "g", "-d", "c@1"],
     "queryMsgByKey": ["-t", "GTopic", "-k", "kB"],
@@ -144,7 +149,7 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """A cluster that does whatever it is asked; every topic lies at broker-g."""
     monkeypatch.chdir(tmp_path)
     Path(LIST).write_text('[{"topicName": "T", "groupName": "g"}]')
-    for code in (18, 225, 355, 401, 1009, 1011, 200056):
+    for code in (18, 225, 355, 401, 1009, 1011, 2001, 2002, 2004, 200056):
         cluster.always(RequestCode(code))
     for code in (15, 17, 25, 50, 51, 53, 100, 102, 200, 207, 215, 216, 222, 306, 316, 318, 329):
         cluster.always(RequestCode(code))
@@ -174,6 +179,9 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         RequestCode.VERIFY_LOG: LogVerification(),
         RequestCode.VIEW_BROKER_STATS_DATA: BrokerStatsData(),
         RequestCode.GET_BROKER_HA_STATUS: HARuntimeInfo(master=True),
+        RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: ColdDataFlowCtrInfo(
+            runtime_table={"g": AccAndTimeStamp(cold_acc=1, last_cold_read_time_mills=1)}
+        ),
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: GroupList(group_list=["G_group"]),
         RequestCode.GET_CONSUME_STATS: ConsumeStats(offset_table={QUEUE: PROGRESS}),
     }

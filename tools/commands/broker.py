@@ -14,12 +14,12 @@ import click
 
 from remoting.errors import RemotingError
 from remoting.request_code import RequestCode
-from tools.admin_client import MASTER_ID, AdminClient
+from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.properties_text import parse_lines, properties_lines, setting_body
 from tools.report import Report, Reports, safe_line
-from tools.targets import ADDRESS_OPTION, master_targets, member_targets, need_one
+from tools.targets import ADDRESS_OPTION, headed_targets, master_targets, member_targets
 
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -56,30 +56,12 @@ def _json_value(key: str, text: str) -> Any:
 @click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
 def get_broker_config(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
     """The settings that are in force."""
-    need_one(address, cluster)
-    headings = {} if cluster is None else _headings(admin, cluster)
-    if address is not None:
-        headings = {address: address}
     lines, data = [], {}
-    for target, heading in headings.items():
+    for target, heading in headed_targets(admin, address, cluster).items():
         response = admin.call(target, RequestCode.GET_BROKER_CONFIG)
         data[target] = parse_lines(response.body)
         lines += [f"============{heading}============", *properties_lines(data[target]), ""]
     return Report("\n".join(lines), data)
-
-
-def _headings(admin: AdminClient, cluster: str) -> dict[str, str]:
-    """The heading of each broker of a cluster, by address; a master before its slaves."""
-    headings: dict[str, str] = {}
-    masters: dict[str, str] = {}
-    for broker in admin.brokers(cluster):
-        if broker.broker_id == MASTER_ID:
-            masters[broker.broker_name] = broker.address
-            headings[broker.address] = f"Master: {broker.address}"
-        else:
-            master = masters.get(broker.broker_name, "none")
-            headings[broker.address] = f"My Master: {master}=====Slave: {broker.address}"
-    return headings
 
 
 @command("updateBrokerConfig")

@@ -114,7 +114,7 @@ def test_the_disk(world: World, tmp_path: Path) -> None:
     ((path, ratio),) = info.commit_log_disk_ratios.items()
     assert path == str(world.options.store.commit_log_path)
     assert 0 < ratio < 1
-    assert disk_space(tmp_path / "nothing here") == (0, 0)
+    assert disk_space([tmp_path / "nothing here"]) == (0, 0)
 
 
 def test_the_memory_limit_is_a_share_of_the_machine() -> None:

@@ -1,0 +1,112 @@
+"""Flow control of cold reads put together: counters, page cache, pulls that are slowed.
+
+Built once on the main thread, also where it is off: a request may turn it on (25).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.coldctr.cold_ctr_strategy import (
+    ColdCtrStrategy,
+    PIDAdaptiveColdCtrStrategy,
+    SimpleColdCtrStrategy,
+)
+from broker.coldctr.cold_data_cg_ctr_service import ROUND_MS, ColdCtrSettings, ColdDataCgCtrService
+from broker.coldctr.cold_data_check_service import ColdDataCheckService, ColdScanSettings
+from broker.processor.cold_pulls import ColdPulls
+from broker.settings.broker_config import BrokerConfig
+from broker.settings.memory_limit import memory_limit_bytes
+from broker.settings.startup_options import StartupOptions
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.process_resources import ProcessResources
+from broker.wiring.store_side import StoreSide
+from ipc.service_thread import FailureHandler
+from remoting.body.heartbeat import ConsumeType
+from remoting.selector_loop import SelectorLoop
+from store.mapped_file_queue import list_store_files
+
+_PID_AIM: Final = 0.8
+_DEFAULT_SAMPLE_STEPS: Final = 32
+
+
+class ColdData:
+    """See the module. Owned by: BrokerController."""
+
+    def __init__(
+        self,
+        resources: ProcessResources,
+        store: StoreSide,
+        tables: BrokerTables,
+        *,
+        on_failure: FailureHandler,
+    ) -> None:
+        options, clock = resources.options, resources.clock
+        config = options.store
+        self._clock: Final = clock
+        self._reader: Final = store.loop_reader
+        self._check: Final = ColdDataCheckService(
+            _scan_settings(options),
+            config.mapped_file_size_commit_log,
+            memory_limit_bytes(config.access_message_in_memory_hot_ratio),
+            lambda: list_store_files(config.log_directories),
+            on_failure=on_failure,
+        )
+
+        def consume_type(group: str) -> ConsumeType | None:
+            info = tables.consumers.find_group(group)
+            return None if info is None else info.consume_type
+
+        self.pulls: Final = ColdPulls(
+            ColdDataCgCtrService(_ctr_settings(options), _strategy(options.broker), clock.now_ms),
+            self._check,
+            resources.page,
+            store.table,
+            store.loop_units,
+            consume_type,
+            clock.monotonic_ms,
+            enabled=config.cold_data_flow_control_enable,
+        )
+
+    def start(self, loop: SelectorLoop) -> None:
+        """Begin the rounds, and look at the page cache where that is wanted."""
+        loop.call_every(ROUND_MS, self.pulls.ctr.end_round)
+        self._check.start()
+
+    def scan(self) -> None:
+        """Serve the pulls that have been held for long enough. Loop thread, about once a second."""
+        self.pulls.hold_service.scan(self._clock.monotonic_ms())
+
+    def use(self, options: StartupOptions) -> None:
+        """Settings were changed. Loop thread."""
+        self.pulls.use(_ctr_settings(options))
+        self._check.use(_scan_settings(options))
+        self._reader.read_ahead(options.store.data_read_ahead_enable)
+
+    def shutdown(self) -> None:
+        """Stop looking at the page cache."""
+        self._check.shutdown()
+
+
+def _ctr_settings(options: StartupOptions) -> ColdCtrSettings:
+    return ColdCtrSettings(
+        enabled=options.store.cold_data_flow_control_enable,
+        adapts=options.broker.cold_ctr_strategy_enable,
+        group_threshold=options.broker.cg_cold_read_threshold,
+        global_threshold=options.broker.global_cold_read_threshold,
+    )
+
+
+def _scan_settings(options: StartupOptions) -> ColdScanSettings:
+    store = options.store
+    return ColdScanSettings(
+        scans=store.cold_data_flow_control_enable and store.cold_data_scan_enable,
+        interval_ms=store.timer_cold_data_check_interval_ms,
+        sample_step=store.sample_steps if store.sample_steps > 0 else _DEFAULT_SAMPLE_STEPS,
+    )
+
+
+def _strategy(broker: BrokerConfig) -> ColdCtrStrategy:
+    if broker.use_pid_cold_ctr_strategy:
+        return PIDAdaptiveColdCtrStrategy(int(broker.global_cold_read_threshold * _PID_AIM))
+    return SimpleColdCtrStrategy()
