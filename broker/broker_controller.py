@@ -204,6 +204,7 @@ class BrokerController:
         def serve() -> None:
             self._page.beat(ProcessIndex.REMOTING)
             self._page.counters[REMOTING_READY] = 1
+            self._messages.registered()
 
         self.loop.call_soon_threadsafe(serve)
 
@@ -250,7 +251,7 @@ class BrokerController:
         """After `run`: publish, persist, close. In the reverse order of the start."""
         self._server.shutdown()
         self._stats.publish()
-        self._outside.replication.shutdown()
+        self._outside.stop()
         self._store.damaged.shutdown()
         self._cold.shutdown()
         self._executor.shutdown(2_000)

@@ -38,11 +38,13 @@ def _only(harmless: str, reason: str) -> Refusal:
     return Refusal(frozenset({harmless}), f"{reason}; {way_out}")
 
 
+_EACH_BROKER = "a container looks no name servers up; name them, or have each broker's file say so"
 REFUSED: Final[Mapping[str, Refusal]] = {
+    "fetchNamesrvAddrByAddressServer": _only("false", _EACH_BROKER),
+    "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
     "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
     "enableControllerMode": _only("false", "controller mode is not available"),
     "enableControllerInNamesrv": _only("false", "controller mode is not available"),
-    "enableSlaveActingMaster": _only("false", "a slave does not act as master here"),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
@@ -73,7 +75,7 @@ _OTHER_STORES = _keys(
     cleanRocksDBDirtyCQIntervalMin commitLogRollingInterval commitLogRollingMinimumSize
     configManagerVersion controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers
     dLegerSelfId enableAutoInSyncReplicas enableBatchPush enableControllerMode
-    enableDLegerCommitLog enableRemoteEscape enableRocksDBLog enableSlaveActingMaster
+    enableDLegerCommitLog enableRocksDBLog
     fetchControllerAddrByDnsLookup haMaxTimeSlaveNotCatchup inBrokerContainer isEnableBatchPush
     memTableFlushIntervalMs minInSyncReplicas objectStoreAccessKey objectStoreBucket
     objectStoreEndpoint objectStoreSecretKey preferredLeaderId readAheadCacheEnable
@@ -154,10 +156,10 @@ _BROKER = _keys(
     """
     accountStatsEnable accountStatsPrintZeroValues asyncSendEnable
     brokerConfigPath
-    brokerHeartbeatInterval brokerNotActiveTimeoutMillis channelExpiredTimeout
+    channelExpiredTimeout
     cleanOfflineBrokerInterval clearRetryTopicWhenDeleteTopic commercialBaseCount
     commercialBigCount commercialEnable commercialSizePerMsg commercialTransCount
-    compatibleWithOldNameSrv consumerOffsetUpdateVersionStep
+    consumerOffsetUpdateVersionStep
     delayOffsetUpdateVersionStep
     enableCalcFilterBitMap enableCreateSysGroup enableFastChannelEventProcess
     enableNetWorkFlowControl enableRegisterProducer
@@ -170,8 +172,7 @@ _BROKER = _keys(
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
     metricsOtelCardinalityLimit printChannelGroups printChannelGroupsMinNum
     realTimeNotifyConsumerChange recoverConcurrently rejectPullConsumerEnable
-    sendHeartbeatTimeoutMillis
-    subscriptionExpiredTimeout syncBrokerMemberGroupPeriod transactionMetricFlushInterval
+    subscriptionExpiredTimeout transactionMetricFlushInterval
     transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
     useStaticSubscription
     validateSystemTopicWhenUpdateTopic waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
@@ -201,7 +202,7 @@ _STORE = _keys(
     redeleteHangedFileInterval sampleCountThreshold
     scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     spinLockCollisionRetreatOptimalDegree storePathDLedgerCommitLog
-    syncMasterFlushOffsetWhenStartup topicQueueLockNum transientStorePoolEnable
+    topicQueueLockNum transientStorePoolEnable
     transientStorePoolSize travelCqFileNumWhenGetMessage useABSLock
     useReentrantLockWhenPutMessage wakeCommitWhenPutMessage wakeFlushWhenPutMessage
     warmMapedFileEnable
@@ -221,11 +222,11 @@ _NAMESRV = _keys(
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
     metricsPromExporterHost metricsPromExporterPort needWaitForService notifyBrokerRoleChanged
-    notifyMinBrokerIdChanged processReadEvent productEnvName returnOrderTopicConfigToBroker
+    processReadEvent productEnvName returnOrderTopicConfigToBroker
     scanInactiveMasterInterval serverAsyncSemaphoreValue serverCallbackExecutorThreads
     serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
     serverSelectorThreads serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads
-    shutdownWaitTimeSeconds supportActingMaster unRegisterBrokerQueueCapacity
+    shutdownWaitTimeSeconds unRegisterBrokerQueueCapacity
     useEpollNativeSelector useTLS waitSecondsForService writeBufferHighWaterMark
     writeBufferLowWaterMark
     """
@@ -247,5 +248,10 @@ IGNORED_BROKER_KEYS: Final = frozenset().union(*IGNORED_BROKER_GROUPS.values())
 IGNORED_NAMESRV_KEYS: Final = _NAMESRV
 """Of the name server."""
 
-IGNORED_CONTAINER_KEYS: Final = frozenset({"updateNamesrvAddrInterval"})
-"""Of the broker container, besides those of the broker: name servers are not looked up."""
+IGNORED_CONTAINER_KEYS: Final = _keys(
+    """
+    fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer fetchNamesrvAddrInterval
+    updateNamesrvAddrInterval
+    """
+)
+"""Of the broker container, besides those of the broker: its brokers look name servers up."""

@@ -4,7 +4,8 @@ One table from request code to method; each method turns header and body into on
 route, KV or config manager, and the result into a response with Java's fields and remarks. Any
 thread (the managers do their own locking), but 105 on one thread only. A peer's error is raised as
 RequestError and answered by the server; a code that is not in the table is answered with 3, as in
-5.3.3 (4.9.8 lets the caller time out). Knows no socket and no file.
+5.3.3 (4.9.8 lets the caller time out). Knows no socket and no file. Long because each request code
+has a method here.
 """
 
 from __future__ import annotations
@@ -13,17 +14,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from namesrv.broker_member_group import (
-    BrokerHeartbeatRequestHeader,
-    BrokerMemberGroup,
-    GetBrokerMemberGroupRequestHeader,
-    GetBrokerMemberGroupResponseBody,
-)
 from namesrv.config_manager import ConfigManager
 from namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerRegistration
 from namesrv.route_bodies import RouteBodies
 from namesrv.route_info_manager import RouteInfoManager
+from remoting.body.broker_member_group import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.register_broker import body_crc32, decode_register_broker_body
@@ -32,6 +28,8 @@ from remoting.body.topic_config import TopicList
 from remoting.command_custom_header import CommandCustomHeader, decode_header, encode_header
 from remoting.errors import RequestError
 from remoting.headers.broker import (
+    BrokerHeartbeatRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
@@ -187,7 +185,12 @@ class DefaultRequestProcessor:
     ) -> RemotingCommand:
         header = decode_header(GetRouteInfoRequestHeader, request.ext_fields)
         standard = request.version >= V4_9_4 or bool(header.accept_standard_json_only)
-        body = self._route_bodies.find(header.topic, self._find_order_conf(header.topic), standard)
+        body = self._route_bodies.find(
+            header.topic,
+            self._find_order_conf(header.topic),
+            standard,
+            supports_acting=self._config.config.support_acting_master,
+        )
         if body is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, _NO_ROUTE.format(header.topic))
         return request.response(_SUCCESS, body=body)
@@ -395,6 +398,6 @@ def _registration(
         topic_configs=wrapper.topic_config_table,
         filter_servers=tuple(body.filter_server_list),
         timeout_ms=timeout_ms if timeout_ms > 0 else BROKER_CHANNEL_EXPIRED_MS,
-        enable_acting_master=bool(header.enable_acting_master),
+        enable_acting_master=header.enable_acting_master,
         zone_name=request.ext_fields.get(_ZONE_NAME),
     )

@@ -44,6 +44,15 @@ class NamesrvConfig:
     scan_not_active_broker_interval: int = setting(
         10000, "pause between scans for silent brokers", unit="ms", ge=1, changeable=NOW
     )
+    support_acting_master: bool = setting(
+        False,
+        "show the smallest slave of a group without a master as its id 0 in routes, if its brokers "
+        "have enableSlaveActingMaster",
+        changeable=NOW,
+    )
+    notify_min_broker_id_changed: bool = setting(
+        False, "tell the brokers of a group (905) when their smallest id changes", changeable=NOW
+    )
     admin_allowed_addresses: str = setting(
         "127.0.0.0/8,::1",
         "where routes, key-value table and settings may be changed from: addresses, networks, "

@@ -22,6 +22,7 @@ from namesrv.broker_housekeeping_service import BrokerHousekeepingService
 from namesrv.config_manager import ConfigManager
 from namesrv.default_request_processor import DefaultRequestProcessor
 from namesrv.kv_config_manager import KVConfigManager
+from namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.request_guard import RequestGuard
 from namesrv.route_info_manager import RouteInfoManager
@@ -71,9 +72,14 @@ class NamesrvController:
         """
         self._now_ms = now_ms or _monotonic_ms
         self._listening = listening
-        self.route_info_manager = RouteInfoManager(config.register_max_topics)
         self._kv_config_manager = KVConfigManager(Path(config.kv_config_path))
         self._config_manager = ConfigManager(config, server_config)
+        self._notifier = MinBrokerIdNotifier(
+            lambda: self._config_manager.config.notify_min_broker_id_changed
+        )
+        self.route_info_manager = RouteInfoManager(
+            config.register_max_topics, on_min_broker_id_change=self._notifier.notify
+        )
         processor = DefaultRequestProcessor(
             self.route_info_manager, self._kv_config_manager, self._config_manager, self._now_ms
         )
@@ -112,6 +118,7 @@ class NamesrvController:
         """Serve until `request_stop`, then close everything."""
         with ExitStack() as stack:
             stack.callback(self._listening.close)
+            stack.callback(self._notifier.shutdown)
             stack.callback(self._close_loop)
             stack.callback(self._server.shutdown)
             self._loop.run()

@@ -26,13 +26,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from namesrv.broker_member_group import BrokerHeartbeatRequestHeader
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerLiveInfo
 from namesrv.route_info_manager import RouteInfoManager
 from remoting.address_patterns import AddressPatterns, ip_of
 from remoting.body.route import TopicRouteData
 from remoting.command_custom_header import decode_header
 from remoting.headers.broker import (
+    BrokerHeartbeatRequestHeader,
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
     UnRegisterBrokerRequestHeader,

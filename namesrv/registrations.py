@@ -31,7 +31,8 @@ class BrokerRegistration:
     topic_configs: Mapping[str, TopicConfig]
     filter_servers: tuple[str, ...] = ()
     timeout_ms: int = BROKER_CHANNEL_EXPIRED_MS
-    enable_acting_master: bool = False
+    enable_acting_master: bool | None = None
+    """None: a broker of 4.9, whose slaves decide on no topics."""
     zone_name: str | None = None
 
     def __str__(self) -> str:
@@ -47,6 +48,31 @@ class RegisterBrokerResult:
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MinBrokerIdChange:
+    """The smallest broker id of a broker name is another one now."""
+
+    broker_name: str
+    broker_addrs: Mapping[int, str]
+    """Those that are left, or there now; never empty."""
+    offline_broker_addr: str | None = None
+    """The broker that has gone; None: one with a smaller id has come."""
+    ha_broker_addr: str | None = None
+    """The HA port of the one that has come."""
+
+    @property
+    def min_broker_id(self) -> int:
+        """The smallest id now."""
+        return min(self.broker_addrs)
+
+    @property
+    def to_notify(self) -> list[str]:
+        """Who is told: who is left, or who was there before the new one."""
+        everybody = self.offline_broker_addr is not None or len(self.broker_addrs) == 1
+        least = self.min_broker_id
+        return [addr for i, addr in self.broker_addrs.items() if everybody or i != least]
 
 
 @dataclass(slots=True)

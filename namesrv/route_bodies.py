@@ -17,24 +17,32 @@ class RouteBodies:
     def __init__(self, route_info_manager: RouteInfoManager) -> None:
         self._route_info_manager = route_info_manager
         self._revision = -1
-        self._bodies: dict[tuple[str, bool], tuple[str | None, bytes]] = {}
+        self._bodies: dict[tuple[str, bool, bool], tuple[str | None, bytes]] = {}
 
-    def find(self, topic: str, order_conf: str | None, standard: bool) -> bytes | None:
-        """The body, in the standard form or in the one for old clients; None without a route."""
+    def find(
+        self, topic: str, order_conf: str | None, standard: bool, *, supports_acting: bool = False
+    ) -> bytes | None:
+        """The body, in the standard form or in the one for old clients; None without a route.
+        supports_acting: supportActingMaster."""
         revision = self._route_info_manager.revision
         if revision != self._revision:
             self._revision = revision
             self._bodies.clear()
-        kept = self._bodies.get((topic, standard))
+        form = (topic, standard, supports_acting)
+        kept = self._bodies.get(form)
         if kept is not None and kept[0] == order_conf:
             return kept[1]
-        body = self._encode(topic, order_conf, standard)
+        body = self._encode(order_conf, *form)
         if body is not None:
-            self._bodies[topic, standard] = order_conf, body
+            self._bodies[form] = order_conf, body
         return body
 
-    def _encode(self, topic: str, order_conf: str | None, standard: bool) -> bytes | None:
-        route = self._route_info_manager.pickup_topic_route_data(topic)
+    def _encode(
+        self, order_conf: str | None, topic: str, standard: bool, supports_acting: bool
+    ) -> bytes | None:
+        route = self._route_info_manager.pickup_topic_route_data(
+            topic, supports_acting=supports_acting
+        )
         if route is None:
             return None
         if order_conf is not None:

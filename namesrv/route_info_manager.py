@@ -2,25 +2,33 @@
 
 No I/O: no socket, no file, no clock; the time is an argument, and connections are only stored and
 returned. Methods may be called from any thread: one lock guards all tables, and results are copies.
-Only the master (id 0) of a broker name determines which topics it serves. From 5.3.3: rejection of
-an older stateVersion, heartbeatTimeoutMillis, zone and acting-master flag (stored and shown; no
-slave ever acts as master here). Static topics are not stored.
+The master (id 0) of a broker name determines which topics it serves. From 5.3.3: rejection of an
+older stateVersion, heartbeatTimeoutMillis, zone, and slaves that act as master: while a broker name
+has no master, its smallest id, if it is a broker of 5.x, determines the topics, for reading only
+where acting is enabled; routes show it as id 0 where `supports_acting` says so. Static topics are
+not stored. Long because every request about routes reads or changes the same tables under one lock.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from namesrv.namesrv_config import MAX_TOPICS
 from namesrv.registration_limits import check_room, check_size
-from namesrv.registrations import BrokerLiveInfo, BrokerRegistration, RegisterBrokerResult
+from namesrv.registrations import (
+    BrokerLiveInfo,
+    BrokerRegistration,
+    MinBrokerIdChange,
+    RegisterBrokerResult,
+)
 from namesrv.topic_queue_table import TopicQueueTable
 from remoting.body.data_version import DataVersion
 from remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from remoting.body.topic_config import TopicConfig
 from remoting.request_processor import ConnectionLike
 
 log = logging.getLogger(__name__)
@@ -28,6 +36,8 @@ log = logging.getLogger(__name__)
 MASTER_ID: Final = 0
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
+MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+"""In the routes of these topics 5.x brokers look for the members of their group: as they are."""
 _FLAG_UNIT: Final = 1
 _FLAG_UNIT_SUB: Final = 2
 
@@ -49,8 +59,17 @@ class RouteInfoManager:
     the same tables under one lock.
     """
 
-    def __init__(self, max_topics: int = MAX_TOPICS) -> None:
-        """max_topics: registerMaxTopics."""
+    def __init__(
+        self,
+        max_topics: int = MAX_TOPICS,
+        *,
+        on_min_broker_id_change: Callable[[MinBrokerIdChange], None] | None = None,
+    ) -> None:
+        """max_topics: registerMaxTopics. on_min_broker_id_change: called outside the lock, on the
+        thread that changed the tables."""
+        self._on_min_broker_id_change = on_min_broker_id_change
+        self._changes: list[MinBrokerIdChange] = []
+        """Not told yet."""
         self._lock = threading.Lock()
         self._topic_queue_table: Final = TopicQueueTable(max_topics)
         self._broker_addr_table: dict[str, _BrokerName] = {}
@@ -76,23 +95,33 @@ class RouteInfoManager:
         with self._lock:
             names = {name: broker.addrs for name, broker in self._broker_addr_table.items()}
             check_room(registration, connection.connection_id, self._broker_live_table, names)
-            return self._register(registration, connection, now_ms)
+            result = self._register(registration, connection, now_ms)
+        self._tell_changes()
+        return result
+
+    def _tell_changes(self) -> None:
+        """Any thread, without the lock."""
+        while self._changes:
+            with self._lock:
+                changes, self._changes = self._changes, []
+            for change in changes:
+                if self._on_min_broker_id_change is not None:
+                    self._on_min_broker_id_change(change)
 
     def _register(
         self, registration: BrokerRegistration, connection: ConnectionLike, now_ms: int
     ) -> RegisterBrokerResult:
         name, address = registration.broker_name, registration.broker_addr
-        if registration.broker_id == MASTER_ID and self._is_changed(
-            address, registration.data_version
-        ):
-            self._topic_queue_table.check(name, registration.topic_configs)
+        topics = self._topics_of(registration)
+        self._topic_queue_table.check(name, topics)
         self._revision += 1
         self._cluster_addr_table.setdefault(registration.cluster_name, set()).add(name)
         broker = self._broker_addr_table.get(name)
         if broker is None:
             broker = self._broker_addr_table[name] = _BrokerName(registration.cluster_name, {})
-        broker.enable_acting_master = registration.enable_acting_master
+        broker.enable_acting_master = bool(registration.enable_acting_master)
         broker.zone_name = registration.zone_name
+        least_before = min(broker.addrs, default=MASTER_ID)
         _remove_other_ids(broker.addrs, address, registration.broker_id)
         if self._is_outdated(broker, registration):
             self._broker_live_table.pop(address, None)
@@ -101,12 +130,42 @@ class RouteInfoManager:
         broker.addrs[registration.broker_id] = address
         if old_address != address:
             log.info("%s (was %s)", registration, old_address)
-        if registration.broker_id == MASTER_ID and (
-            old_address is None or self._is_changed(address, registration.data_version)
-        ):
-            self._topic_queue_table.update(name, registration.topic_configs)
+        self._topic_queue_table.update(name, topics)
         self._refresh(registration, connection, now_ms)
+        if registration.broker_id < least_before:
+            self._changes.append(
+                MinBrokerIdChange(
+                    name, dict(broker.addrs), ha_broker_addr=registration.ha_server_addr
+                )
+            )
         return self._result(broker, registration.broker_id)
+
+    def _topics_of(self, registration: BrokerRegistration) -> Mapping[str, TopicConfig]:
+        """What this registration says of topics: everything, if it comes from the master or, while
+        there is none, from the smallest id of 5.x, and is news; nothing else."""
+        name, topics = registration.broker_name, registration.topic_configs
+        known = self._broker_addr_table.get(name)
+        addrs = {} if known is None else known.addrs
+        is_master = registration.broker_id == MASTER_ID
+        others = (i for i, addr in addrs.items() if addr != registration.broker_addr)
+        if not is_master and (
+            registration.enable_acting_master is None
+            or registration.broker_id > min(others, default=registration.broker_id)
+        ):
+            return {}
+        if registration.broker_id in addrs and not self._is_changed(
+            registration.broker_addr, registration.data_version
+        ):
+            if is_master:
+                return {}
+            lacks = self._topic_queue_table.lacks
+            topics = {topic: config for topic, config in topics.items() if lacks(topic, name)}
+        if is_master or not registration.enable_acting_master:
+            return topics
+        return {
+            topic: replace(config, perm=config.perm & ~PERM_WRITE)
+            for topic, config in topics.items()
+        }
 
     def _is_outdated(self, broker: _BrokerName, registration: BrokerRegistration) -> bool:
         """Whether another address has this id with a newer state version (5.3.3)."""
@@ -193,6 +252,7 @@ class RouteInfoManager:
         5.3.3: a successor that already has the id remains)."""
         with self._lock:
             self._drop([broker_addr], f"unregistered by {broker_name}")
+        self._tell_changes()
 
     def on_channel_destroy(self, connection_id: int, reason: str) -> list[str]:
         """A connection was closed: drop and return the addresses registered over it."""
@@ -204,7 +264,8 @@ class RouteInfoManager:
             ]
             if gone:
                 self._drop(gone, f"connection closed: {reason}")
-            return gone
+        self._tell_changes()
+        return gone
 
     def scan_not_active_broker(self, now_ms: int) -> list[BrokerLiveInfo]:
         """Drop and return the brokers that timed out; the caller closes their connections."""
@@ -217,7 +278,8 @@ class RouteInfoManager:
             if expired:
                 silent = ", ".join(f"{live.timeout_ms} ms" for live in expired)
                 self._drop([live.broker_addr for live in expired], f"silent for {silent}")
-            return expired
+        self._tell_changes()
+        return expired
 
     def _drop(self, addresses: Collection[str], reason: str) -> None:
         """Together: each walk over a table is made once, however many they are."""
@@ -227,10 +289,21 @@ class RouteInfoManager:
             log.info("broker %s: %s, %s", address, "dropped" if known else "unknown", reason)
             self._filter_server_table.pop(address, None)
         gone = frozenset(addresses)
-        for broker in self._broker_addr_table.values():
-            for broker_id in [i for i, held in broker.addrs.items() if held in gone]:
-                del broker.addrs[broker_id]
+        for name, broker in self._broker_addr_table.items():
+            left = {i: held for i, held in broker.addrs.items() if held not in gone}
+            if len(left) < len(broker.addrs):
+                before, broker.addrs = broker.addrs, left
+                if left and broker.enable_acting_master:
+                    self._go_on_without(name, before, left)
         self._drop_names({n for n, broker in self._broker_addr_table.items() if not broker.addrs})
+
+    def _go_on_without(self, name: str, before: Mapping[int, str], left: Mapping[int, str]) -> None:
+        """Brokers of an acting group have gone, others are left: without a master its topics can
+        only be read."""
+        if MASTER_ID not in left:
+            self._topic_queue_table.change_perm(name, lambda perm: perm & ~PERM_WRITE)
+        if min(before) not in left:
+            self._changes.append(MinBrokerIdChange(name, left, before[min(before)]))
 
     def _drop_names(self, broker_names: set[str]) -> None:
         if not broker_names:
@@ -281,14 +354,20 @@ class RouteInfoManager:
 
     # -- queries -----------------------------------------------------------------------------
 
-    def pickup_topic_route_data(self, topic: str) -> TopicRouteData | None:
-        """GET_ROUTEINFO_BY_TOPIC (105); None if no broker serves the topic."""
+    def pickup_topic_route_data(
+        self, topic: str, *, supports_acting: bool = False
+    ) -> TopicRouteData | None:
+        """GET_ROUTEINFO_BY_TOPIC (105); None if no broker serves the topic. supports_acting: the
+        smallest id of an acting group without a master is shown as id 0."""
         with self._lock:
             by_name = self._topic_queue_table.find(topic)
             if not by_name:
                 return None
+            acting = supports_acting and not topic.startswith(MEMBER_TOPIC_PREFIX)
             broker_datas = [
-                self._broker_data(name) for name in by_name if name in self._broker_addr_table
+                self._broker_data(name, acting=acting and not data.perm & PERM_WRITE)
+                for name, data in by_name.items()
+                if name in self._broker_addr_table
             ]
             if not broker_datas:
                 return None
@@ -298,12 +377,16 @@ class RouteInfoManager:
                 filter_server_table=self._filter_servers_of(broker_datas),
             )
 
-    def _broker_data(self, broker_name: str) -> BrokerData:
+    def _broker_data(self, broker_name: str, *, acting: bool = False) -> BrokerData:
         broker = self._broker_addr_table[broker_name]
+        addrs = dict(sorted(broker.addrs.items()))
+        if acting and broker.enable_acting_master and MASTER_ID not in addrs:
+            acting_master = addrs.pop(min(addrs))
+            addrs = {MASTER_ID: acting_master, **addrs}
         return BrokerData(
             cluster=broker.cluster,
             broker_name=broker_name,
-            broker_addrs=dict(sorted(broker.addrs.items())),
+            broker_addrs=addrs,
             enable_acting_master=True if broker.enable_acting_master else None,
             zone_name=broker.zone_name,
         )

@@ -105,6 +105,10 @@ class TopicQueueTable:
                 count += 1
         return count
 
+    def lacks(self, topic: str, broker_name: str) -> bool:
+        """Whether the broker name does not serve the topic."""
+        return broker_name not in self._table.get(topic, ())
+
     def delete(self, topic: str) -> None:
         """Delete the topic, whoever serves it."""
         self._pairs -= len(self._table.pop(topic, ()))

@@ -26,6 +26,8 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     210   store         bytes inside of them
     216   store         records without a consume queue unit, since their queue offset cannot be
     217   store         bytes of the emergency space that are held (store/emergency_space.py)
+    219   store, then   masterFlushedOffset: what the checkpoint says at the start, then what 906
+          remoting      and 908 have set
     232   store         scrub: bytes of the log that were read again
     233   store         scrub: wall clock ms at which the last whole pass ended; 0: none yet
     234   store         scrub: passes that ended
@@ -64,6 +66,7 @@ FENCE_COUNT: Final = claim_slots("fence_count", 209)
 FENCED_BYTES: Final = claim_slots("fenced_bytes", 210)
 RECORDS_LEFT_OUT: Final = claim_slots("records_left_out", 216)
 EMERGENCY_BYTES: Final = claim_slots("emergency_bytes", 217)
+MASTER_FLUSHED_OFFSET: Final = claim_slots("master_flushed_offset", 219)
 SCRUBBED_BYTES: Final = claim_slots("scrubbed_bytes", 232)
 SCRUB_PASS_ENDED_MS: Final = claim_slots("scrub_pass_ended_ms", 233)
 SCRUB_PASSES: Final = claim_slots("scrub_passes", 234)

@@ -192,7 +192,7 @@ class DefaultMessageStore:
         failed = any(service.failure is not None for service in self._services)
         self._emergency.look_once()
         self._derived.close()
-        self._progress.checkpoint.flush()
+        self._progress.write_checkpoint()
         is_final = writer_has_stopped and all(results) and not failed
         if is_final and self._config.is_slave:
             cut_incomplete_record(self._config, self._page, self._derived)

@@ -249,10 +249,13 @@ class IndexService:
         return file
 
     def _flush_in_background(self, full: IndexFile) -> None:
+        # Read here: a stop that cannot wait longer unmaps the file while it is flushed.
+        end_timestamp = full.end_timestamp
+
         def flush() -> None:
             try:
                 full.flush()
-                self._on_flushed(full.end_timestamp)
+                self._on_flushed(end_timestamp)
             except StoreError as error:
                 self._failure = error
 

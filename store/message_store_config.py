@@ -135,6 +135,9 @@ class MessageStoreConfig:
     offset_check_in_slave: bool = setting(
         False, "a slave corrects pull offsets, too", changeable=AFTER_RESTART
     )
+    sync_master_flush_offset_when_startup: bool = setting(
+        False, "a slave that has no masterFlushedOffset takes it from its master (906)"
+    )
     flush_interval_commit_log: int = setting(
         500,
         "ASYNC_FLUSH: pause between flushes",

@@ -8,7 +8,7 @@ Corresponds to RocketMQ's StoreCheckpoint.
     0       8     physicMsgTimestamp: commit log
     8       8     logicsMsgTimestamp: consumequeue
     16      8     indexMsgTimestamp: index
-    24      8     masterFlushedOffset (5.x; kept as found)
+    24      8     masterFlushedOffset (5.x): bytes, what a slave was told (906, 908)
     32      8     confirmPhyOffset (5.x; kept as found)
     40      4056  zero
 """
@@ -30,18 +30,21 @@ log = logging.getLogger(__name__)
 CHECKPOINT_SIZE: Final = 4096
 TIMESTAMPS: Final = Struct(">qqq")
 assert TIMESTAMPS.size == 24
+_OFFSET: Final = Struct(">q")
+_KNOWN_SIZE: Final = TIMESTAMPS.size + _OFFSET.size
 _SAFETY_MS: Final = 3000
 
 
 class StoreCheckpoint:
-    """The three timestamps, and the rest of the file as it was found."""
+    """The three timestamps, masterFlushedOffset, and the rest of the file as it was found."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.physic_msg_timestamp = 0
         self.logics_msg_timestamp = 0
         self.index_msg_timestamp = 0
-        self._rest = bytes(CHECKPOINT_SIZE - TIMESTAMPS.size)
+        self.master_flushed_offset = 0
+        self._rest = bytes(CHECKPOINT_SIZE - _KNOWN_SIZE)
         self._lock = threading.Lock()
 
     @classmethod
@@ -69,7 +72,8 @@ class StoreCheckpoint:
             log.warning("%s: negative timestamps %s; not used", self.path, times)
             return
         self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp = times
-        self._rest = raw[TIMESTAMPS.size :]
+        self.master_flushed_offset = max(0, _OFFSET.unpack_from(raw, TIMESTAMPS.size)[0])
+        self._rest = raw[_KNOWN_SIZE:]
 
     def min_timestamp(self, *, with_index: bool = False) -> int:
         """Records stored before this ms are on disk in log, queue and, if asked, index."""
@@ -105,4 +109,4 @@ class StoreCheckpoint:
 
     def _encode(self) -> bytes:
         times = (self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
-        return TIMESTAMPS.pack(*times) + self._rest
+        return TIMESTAMPS.pack(*times) + _OFFSET.pack(self.master_flushed_offset) + self._rest

@@ -97,7 +97,7 @@ class StoreOpening:
             perform_request(self._config, self._beat)
         self._config.log_directories.make()
         make_directory(self._config.consume_queue_path)
-        self._progress.load_checkpoint()
+        self._progress.load_checkpoint(rejoins=rejoins)
         flushed = self._rejoin(repair) if rejoins else self._recover(repair)
         repair.finish()
         return flushed

@@ -14,6 +14,7 @@ from store.control_slots import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
+    MASTER_FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     STORE_TIMESTAMP,
@@ -48,9 +49,18 @@ class StoreProgress:
         self.dispatched_timestamp = 0
         """Store timestamp (ms) of the newest dispatched record; 0 before the first."""
 
-    def load_checkpoint(self) -> None:
-        """Read the checkpoint file. Raises OSError."""
+    def load_checkpoint(self, *, rejoins: bool) -> None:
+        """Read the checkpoint file. rejoins: only this process starts again, so what `remoting` has
+        set since then stands. Raises OSError."""
         self.checkpoint = StoreCheckpoint.load(self._config.checkpoint_path)
+        if not rejoins:
+            self._counters[MASTER_FLUSHED_OFFSET] = self.checkpoint.master_flushed_offset
+
+    def write_checkpoint(self) -> None:
+        """Write the checkpoint file, with what `remoting` was told. Raises DiskFullError,
+        FlushFailedError, OSError."""
+        self.checkpoint.master_flushed_offset = self._counters[MASTER_FLUSHED_OFFSET]
+        self.checkpoint.flush()
 
     # -- the log -------------------------------------------------------------------------------
 
@@ -113,6 +123,6 @@ class StoreProgress:
         """On a full disk the next flush tries again: an older checkpoint, or none, makes a recovery
         longer, and nothing else."""
         try:
-            self.checkpoint.flush()
+            self.write_checkpoint()
         except DiskFullError as error:
             log.warning("the checkpoint is not written: %s", error)

@@ -126,6 +126,9 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.GET_TOPIC_CONFIG: _reads(),
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: _reads(),
     Code.GET_BROKER_HA_STATUS: _reads(),
+    Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _reads(),
+    Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: _reads(),
+    Code.GET_BROKER_EPOCH_CACHE: _reads(),
     Code.GET_COLD_DATA_FLOW_CTR_INFO: _reads(),
     # Operators who change something.
     Code.UPDATE_AND_CREATE_TOPIC: _OPERATOR,
@@ -150,6 +153,8 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _OPERATOR,
     Code.SET_COMMITLOG_READ_MODE: _OPERATOR,
     Code.VERIFY_LOG: _OPERATOR,
+    Code.RESET_MASTER_FLUSH_OFFSET: _OPERATOR,
+    Code.POP_ROLLBACK: _OPERATOR,
     # Brokers of the group.
     Code.GET_ALL_TOPIC_CONFIG: _TABLES,
     Code.GET_ALL_MESSAGE_REQUEST_MODE: _TABLES,
@@ -160,6 +165,8 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.GET_TIMER_METRICS: _TABLES,
     Code.GET_LOG_DIGESTS: _TABLES,
     Code.EXCHANGE_BROKER_HA_INFO: _GROUP_MEMBER,
+    Code.NOTIFY_MIN_BROKER_ID_CHANGE: _GROUP_MEMBER,
+    Code.NOTIFY_BROKER_ROLE_CHANGED: _GROUP_MEMBER,
     Code.ANNOUNCE_HA_LINK: _GROUP_MEMBER,
     Code.GET_ACL_FILES: _SECRET,
     # Users and ACLs of 5.x.

@@ -1,11 +1,11 @@
-"""BrokerOuterAPI: requests to the name servers (103 to 106, 322) and to the other brokers of the
-group (21, 43, 45, 201).
+"""BrokerOuterAPI: requests to the name servers (103 to 106, 322, 901, 904) and to the other brokers
+of the group (21, 43, 45, 201).
 
 Called by the scheduled executor and admin threads. A call to the name servers goes to all of them
 in parallel and returns when all have responded or the timeout expires; a failing one is logged and
 does not affect the others. It makes no decisions: when to register, and how to react to a response,
-is in broker_registration, slave_synchronize, group_members, returning_master. Follows
-BrokerOuterAPI of RocketMQ.
+is in broker_registration, slave_synchronize, group_members, returning_master, acting_master. Long
+because each of these requests has a method. Follows BrokerOuterAPI of RocketMQ.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from remoting.body.broker_member_group import GetBrokerMemberGroupResponseBody
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.register_broker import RegisterBrokerBody, body_crc32
@@ -24,6 +25,8 @@ from remoting.body.topic_config import TopicConfigSerializeWrapper
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RemotingError, RequestError
 from remoting.headers.broker import (
+    BrokerHeartbeatRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
@@ -45,6 +48,14 @@ CLUSTER_INFO_TIMEOUT_MS: Final = 2_000
 """Short, since unknown peers of the HA port wait for this response."""
 _GRACE_MS: Final = 500
 """Extra time for a call to report its timeout."""
+_EVERY_SECOND: Final = frozenset(
+    {
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_BROKER_MEMBER_GROUP,
+        RequestCode.QUERY_DATA_VERSION,
+    }
+)
+"""With enableSlaveActingMaster: only the first failure is logged as a warning."""
 
 
 NOTHING_THERE: Final = frozenset(
@@ -81,6 +92,10 @@ class OutgoingClient(Protocol):
         """Call a peer; the callback runs once."""
         ...
 
+    def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        """Send to a peer without an answer. Raises RemotingError."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
@@ -91,6 +106,8 @@ class BrokerIdentity:
     broker_id: int
     broker_addr: str
     ha_server_addr: str
+    not_active_timeout_ms: int | None = None
+    """With enableSlaveActingMaster: silence after which name servers drop this broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +183,8 @@ class BrokerOuterAPI:
                 broker_id=identity.broker_id,
                 compressed=compressed,
                 body_crc32=body_crc32(body),
+                heartbeat_timeout_millis=identity.not_active_timeout_ms,
+                enable_acting_master=None if identity.not_active_timeout_ms is None else True,
             )
         )
         code = RequestCode.REGISTER_BROKER
@@ -233,6 +252,40 @@ class BrokerOuterAPI:
             except RequestError as error:
                 self._failed(code, name_server, error)
         return infos
+
+    def send_heartbeat(self, identity: BrokerIdentity, timeout_ms: int) -> None:
+        """904 to every name server, oneway."""
+        header = BrokerHeartbeatRequestHeader(
+            cluster_name=identity.cluster_name,
+            broker_addr=identity.broker_addr,
+            broker_name=identity.broker_name,
+            broker_id=identity.broker_id,
+        )
+        code = RequestCode.BROKER_HEARTBEAT
+        for name_server in self._name_servers:
+            command = RemotingCommand.request(code, encode_header(header))
+            try:
+                self._client.invoke_oneway(name_server, command, timeout_ms)
+            except RemotingError as error:
+                self._failed(code, name_server, error)
+
+    def get_broker_member_groups(
+        self, identity: BrokerIdentity, timeout_ms: int
+    ) -> list[Mapping[int, str]]:
+        """901 to every name server: broker id to address in this broker's group, as each one that
+        responded says."""
+        header = GetBrokerMemberGroupRequestHeader(
+            cluster_name=identity.cluster_name, broker_name=identity.broker_name
+        )
+        code = RequestCode.GET_BROKER_MEMBER_GROUP
+        groups: list[Mapping[int, str]] = []
+        for name_server, response in self._ask_all(code, encode_header(header), b"", timeout_ms):
+            try:
+                body = GetBrokerMemberGroupResponseBody.from_json_bytes(response.body)
+                groups.append(body.broker_member_group.broker_addrs)
+            except RequestError as error:
+                self._failed(code, name_server, error)
+        return groups
 
     def get_topic_route(self, topic: str, timeout_ms: int) -> TopicRouteData | None:
         """105 to the name servers, one after the other until one knows the topic; None: none."""
@@ -313,8 +366,10 @@ class BrokerOuterAPI:
         return successes
 
     def _failed(self, code: RequestCode, name_server: str, error: object) -> None:
+        again = (code, name_server) in self._failing
         self._failing.add((code, name_server))
-        log.warning("name server %s: %s failed: %s", name_server, code.name, error)
+        level = logging.DEBUG if again and code in _EVERY_SECOND else logging.WARNING
+        log.log(level, "name server %s: %s failed: %s", name_server, code.name, error)
 
     def _succeeded(self, code: RequestCode, name_server: str) -> None:
         if (code, name_server) in self._failing:

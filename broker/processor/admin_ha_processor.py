@@ -1,4 +1,4 @@
-"""AdminHAProcessor: replication for operators and for the group's brokers (906, 907, 28906).
+"""AdminHAProcessor: replication for operators and for the group's brokers (905 to 908, 28906).
 
 Runs in the `admin` pool: 907 and announcements wait for process `ha`. Only that process knows the
 state of the HA port; this processor converts its response into RocketMQ's body and adds the state
@@ -21,14 +21,17 @@ from remoting.address_patterns import ip_of
 from remoting.body.ha_runtime_info import HARuntimeInfo, SlaveSyncInfo
 from remoting.command_custom_header import camel_case, decode_header, encode_header
 from remoting.errors import RequestError
+from remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
 from remoting.headers.ha import (
     AnnounceHALinkRequestHeader,
     ExchangeHAInfoRequestHeader,
     ExchangeHAInfoResponseHeader,
+    ResetMasterFlushOffsetHeader,
 )
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.requester import describe_requester
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -55,8 +58,31 @@ class HaIdentity:
     initial_max_offset: int
 
 
+class FlushedOffset(Protocol):
+    """The part of MasterFlushedOffset used here."""
+
+    @property
+    def value(self) -> int:
+        """As it was set last."""
+
+    def reset(self, offset: int, requester: str) -> None:
+        """Set it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterNews:
+    """What a peer ("ip:port") says about this slave's master in 906."""
+
+    peer: str
+    ha_address: str
+    """To be followed."""
+    address: str | None
+    """To copy metadata from."""
+    flush_offset: int | None
+
+
 class AdminHAProcessor(TableProcessor):
-    """Codes 906, 907 and ANNOUNCE_HA_LINK."""
+    """Codes 905 to 908 and ANNOUNCE_HA_LINK."""
 
     def __init__(
         self,
@@ -64,13 +90,17 @@ class AdminHAProcessor(TableProcessor):
         *,
         ha: HaCommands,
         slave_sync: Callable[[], Mapping[SyncKind, SyncStatus]],
-        update_master: Callable[[str, str, str | None], None],
+        update_master: Callable[[MasterNews], None],
+        min_broker_id_changed: Callable[[str], None],
+        flushed: FlushedOffset,
     ) -> None:
         """`identity` is called for each request. `slave_sync`: SlaveSynchronize.status, called on a
-        slave only. `update_master`: on a slave, called when a peer ("ip:port") announces the
-        master's HA address, to be followed, and its remoting address, to copy metadata from."""
+        slave only. `update_master`: called on a slave only. `min_broker_id_changed`: called with
+        the peer ("ip:port") that sent 905. `flushed`: changed on a slave only."""
         super().__init__(
             {
+                RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.notify_min_broker_id_change,
+                RequestCode.RESET_MASTER_FLUSH_OFFSET: self.reset_master_flush_offset,
                 RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange_broker_ha_info,
                 RequestCode.GET_BROKER_HA_STATUS: self.get_broker_ha_status,
                 RequestCode.ANNOUNCE_HA_LINK: self.announce_ha_link,
@@ -80,6 +110,33 @@ class AdminHAProcessor(TableProcessor):
         self._ha = ha
         self._slave_sync = slave_sync
         self._update_master = update_master
+        self._min_broker_id_changed = min_broker_id_changed
+        self._flushed = flushed
+
+    def notify_min_broker_id_change(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """905: a name server says that the smallest id of a group has changed. The name servers are
+        asked what is true."""
+        decode_header(NotifyMinBrokerIdChangeRequestHeader, request.ext_fields)
+        self._min_broker_id_changed(connection.remote_address)
+        return request.response(ResponseCode.SUCCESS)
+
+    def reset_master_flush_offset(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """908: sets a slave's masterFlushedOffset; a success without effect on a master and without
+        an offset, as in RocketMQ."""
+        header = decode_header(ResetMasterFlushOffsetHeader, request.ext_fields)
+        offset = header.master_flush_offset
+        if self._identity().broker_id != 0 and offset is not None:
+            if offset < 0:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"masterFlushOffset {offset} is not a position in a log: give 0 or more",
+                )
+            self._flushed.reset(offset, describe_requester(connection, request))
+        return request.response(ResponseCode.SUCCESS)
 
     def exchange_broker_ha_info(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -110,7 +167,12 @@ class AdminHAProcessor(TableProcessor):
                 connection.remote_address,
             )
             self._update_master(
-                connection.remote_address, header.master_ha_address, header.master_address
+                MasterNews(
+                    peer=connection.remote_address,
+                    ha_address=header.master_ha_address,
+                    address=header.master_address,
+                    flush_offset=header.master_flush_offset,
+                )
             )
         return request.response(ResponseCode.SUCCESS, None, encode_header(answer))
 
@@ -128,7 +190,8 @@ class AdminHAProcessor(TableProcessor):
         if not info.master:
             kinds = self._slave_sync().items()
             sync = {camel_case(kind.label): _sync_info(status) for kind, status in kinds}
-            info = replace(info, slave_sync=sync)
+            client = replace(info.ha_client_runtime_info, master_flush_offset=self._flushed.value)
+            info = replace(info, slave_sync=sync, ha_client_runtime_info=client)
         return request.response(ResponseCode.SUCCESS, body=info.to_json_bytes())
 
     def announce_ha_link(

@@ -115,6 +115,8 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     short_polling_time_ms: int
     slave_read_enable: bool
     is_slave: bool
+    commits_offsets: bool = True
+    """Of pulls; a slave only where slaves act as master."""
     offset_check_in_slave: bool
     bytes_in_memory: int
     count_in_memory: int
@@ -280,7 +282,7 @@ class PullMessageProcessor:
         self._answer(request, read, group)
 
     def _commit(self, connection: Connection, header: PullHeader) -> None:
-        if header.sysFlag & FLAG_COMMIT_OFFSET and not self._settings.is_slave:
+        if header.sysFlag & FLAG_COMMIT_OFFSET and self._settings.commits_offsets:
             place = header.consumerGroup, header.topic, header.queueId
             self._commit_offset(connection.remote_address, *place, header.commitOffset)
 

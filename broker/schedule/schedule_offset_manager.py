@@ -49,6 +49,20 @@ class ScheduleOffsetManager(JsonConfigManager):
                 self._table = dict(table)
                 self.mark_changed()
 
+    def raise_to(self, table: dict[int, int]) -> int:
+        """Adopt the larger offsets of a slave that has delivered in this broker's place; returns
+        how many changed. The delivery limits them to the ends of its queues."""
+        with self._lock:
+            larger = {
+                level: offset
+                for level, offset in table.items()
+                if offset > self._table.get(level, 0)
+            }
+            if larger:
+                self._table.update(larger)
+                self.mark_changed()
+            return len(larger)
+
     def decode(self, value: dict[str, Any]) -> None:
         """Replace the table by the file's."""
         table = parse_delay_offset_table(value)

@@ -303,6 +303,50 @@ class BrokerConfig:
         ge=100,
         changeable=AFTER_RESTART,
     )
+    # A slave that acts as master (docs/replication.md).
+    enable_slave_acting_master: bool = setting(
+        False,
+        "of all brokers of a group, where name servers support it: while the group has no master, "
+        "its slave with the smallest brokerId is read, locked and asked in its place",
+        important=True,
+    )
+    enable_remote_escape: bool = setting(
+        False,
+        "with enableSlaveActingMaster: an acting slave delivers due delayed messages (messages of "
+        "a delay level) to other masters of the cluster; false: they wait for the master",
+    )
+    broker_not_active_timeout_millis: int = setting(
+        10_000,
+        "with enableSlaveActingMaster: name servers drop this broker when it is silent for longer",
+        unit="ms",
+        ge=1,
+    )
+    broker_heartbeat_interval: int = setting(
+        1000,
+        "with enableSlaveActingMaster: pause between heartbeats to the name servers",
+        unit="ms",
+        ge=100,
+    )
+    send_heartbeat_timeout_millis: int = setting(
+        1000, "timeout of such a heartbeat", unit="ms", ge=1
+    )
+    sync_broker_member_group_period: int = setting(
+        1000,
+        "with enableSlaveActingMaster: pause between a slave's questions for its group's members",
+        unit="ms",
+        ge=100,
+    )
+    compatible_with_old_name_srv: bool = setting(
+        True,
+        "heartbeats and these questions are requests that 4.9 name servers know, too (322, 106); "
+        "false: those of 5.x (904, 901)",
+    )
+    support_acting_master: bool = setting(
+        False, "of the embedded name server: show an acting slave as its group's id 0 in routes"
+    )
+    notify_min_broker_id_changed: bool = setting(
+        False, "of the embedded name server: tell brokers when their group's smallest id changes"
+    )
     # Pop consumption.
     revive_queue_num: int = setting(
         8, "queues of the topic of pop's check points and acks", ge=1, le=998

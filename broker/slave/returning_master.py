@@ -24,6 +24,10 @@ from typing import Final
 from broker.json_config_manager import parse_object
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
 from broker.out.broker_outer_api import BrokerAnswerError
+from broker.schedule.schedule_offset_manager import (
+    ScheduleOffsetManager,
+    parse_delay_offset_table,
+)
 from broker.slave.group_members import MemberAddress
 from broker.slave.slave_synchronize import TableSource
 from ipc.scheduled_executor import ScheduledExecutor
@@ -48,16 +52,21 @@ class ReturningMaster:
         max_offset: Callable[[str, int], int],
         *,
         is_slave: Callable[[str], bool],
+        delay_offsets: ScheduleOffsetManager | None = None,
     ) -> None:
         """`members`: the other members of the group (GroupMembers); `max_offset(topic, queue_id)`:
-        the end of a queue, 0 if unknown. `is_slave(ip)`: whether a slave of ours is there."""
+        the end of a queue, 0 if unknown. `is_slave(ip)`: whether a slave of ours is there.
+        `delay_offsets`: adopted, too, where slaves deliver in the master's place."""
         self._members = members
         self._api = api
         self._offsets = offsets
         self._max_offset = max_offset
         self._is_slave = is_slave
+        self._delay_offsets = delay_offsets
         self._lock = threading.Lock()
         self._answered: set[str] = set()
+        self._has_begun = False
+        """The first round is over: from then on the master delivers delayed messages itself."""
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Schedule the later rounds; the first one is
@@ -82,6 +91,7 @@ class ReturningMaster:
                 and self._may_ask(member)
             ]
             if not slaves:
+                self._has_begun = True
                 return
             with ThreadPoolExecutor(len(slaves), "AskSlaves") as pool:
                 tables = list(pool.map(self._ask, slaves))
@@ -90,6 +100,11 @@ class ReturningMaster:
                     self._answered.add(slave)
                     self._take(slave, table)
             self._offsets.save_if_changed()
+            if self._delay_offsets is not None and not self._has_begun:
+                for slave in slaves:
+                    self._adopt_progress(slave, self._delay_offsets)
+                self._delay_offsets.save_if_changed()
+            self._has_begun = True
 
     def _may_ask(self, member: MemberAddress) -> bool:
         if self._is_slave(member.ip):
@@ -109,6 +124,17 @@ class ReturningMaster:
         except (RemotingError, BrokerAnswerError, ValueError) as error:
             log.warning("slave %s: skipped, cannot get its consumer offsets: %s", slave, error)
             return None
+
+    def _adopt_progress(self, slave: str, delay_offsets: ScheduleOffsetManager) -> None:
+        """What a slave that acted as master has delivered of the delayed messages (45)."""
+        try:
+            body = self._api.get_table(slave, RequestCode.GET_ALL_DELAY_OFFSET, ASK_TIMEOUT_MS)
+            table = {} if body is None else parse_delay_offset_table(parse_object(body))
+        except (RemotingError, BrokerAnswerError, ValueError) as error:
+            log.warning("slave %s: skipped, cannot get its delay offsets: %s", slave, error)
+            return
+        raised = delay_offsets.raise_to(table)
+        log.info("slave %s: adopted its progress of %s delay levels", slave, raised)
 
     def _take(self, slave: str, table: dict[str, dict[int, int]]) -> None:
         raised = self._offsets.raise_to(table, self._max_offset)

@@ -17,6 +17,7 @@ from broker.topic.system_topics import (
     PERM_READ_WRITE,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    member_topic,
     reply_topic,
     revive_topic,
 )
@@ -50,5 +51,8 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
     if config.trace_topic_enable:
         topics.append(topic(config.msg_trace_topic_name, 1))
     topics.append(topic(revive_topic(config.broker_cluster_name), config.revive_queue_num))
+    if config.enable_slave_acting_master:
+        # In its route Java brokers of the group look for the members, by default.
+        topics.append(topic(member_topic(config.broker_name), 1, PERM_INHERIT))
     topics.append(topic(reply_topic(config.broker_cluster_name), 1))
     return topics

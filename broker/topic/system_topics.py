@@ -111,6 +111,11 @@ def revive_topic(cluster_name: str) -> str:
     return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster_name}"
 
 
+def member_topic(broker_name: str) -> str:
+    """The topic whose route shows the members of a broker's group."""
+    return f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker_name}"
+
+
 def retry_topic(group: str) -> str:
     """The topic for messages that a group sent back, until they are delivered again."""
     return RETRY_GROUP_TOPIC_PREFIX + group

@@ -93,6 +93,7 @@ class MessageServices:
         self.reply = self._make_reply()
         self._clock_steps = ClockSteps(self._clock, self._options.store.delay_clock_path)
         self._schedule = self._make_schedule()
+        self._delays_started = False
         self._transactions = self._make_transactions()
         self.end_transaction = self._transactions.processor
         self.offset_moved = OffsetMovedEvents(
@@ -116,10 +117,20 @@ class MessageServices:
     # -- life (loop thread) --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin what runs by itself; the log is open (never on a slave)."""
-        self._schedule.start(self._loop)
+        """Begin what runs by itself; the log is open (never on a slave). Where a slave may have
+        delivered in this broker's place, delayed messages wait for `registered`."""
+        if not self._options.broker.enable_remote_escape:
+            self._schedule.start(self._loop)
+            self._delays_started = True
         self.timers.start(self._loop)
         self._transactions.start(self._calls)
+
+    def registered(self) -> None:
+        """The slaves were asked what they have delivered, and the name servers have been told that
+        this broker is back. Loop thread."""
+        if not self._options.store.is_slave and not self._delays_started:
+            self._schedule.start(self._loop)
+            self._delays_started = True
 
     def follow(self) -> None:
         """This is a slave: nothing here runs by itself."""
@@ -132,6 +143,7 @@ class MessageServices:
 
     def stop(self) -> None:
         """Begin nothing new; idempotent."""
+        self._delays_started = True  # Also by a registration that ends later.
         self._schedule.stop()
         self.timers.stop()
 

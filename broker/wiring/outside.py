@@ -13,6 +13,7 @@ from typing import Final
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.out.broker_registration import BrokerRegistration
+from broker.out.escape_bridge import EscapeBridge
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
 from broker.out.top_addressing import (
@@ -28,6 +29,8 @@ from broker.processor.query_assignment_processor import (
 )
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.startup_options import StartupOptions
+from broker.slave.acting_master import ActingMaster
+from broker.slave.delayed_escape_service import DelayedEscapeService
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
@@ -90,6 +93,13 @@ class Outside:
                 is_slave=lambda: options.store.is_slave,
             ),
         )
+        self.acting: Final = ActingMaster(
+            options.broker,
+            self.identity,
+            api,
+            lambda: tables.topics.data_version,
+            lambda: self.registration.register_all(check_order=True, force=True),
+        )
         self.replication: Final = Replication(
             resources,
             self.identity,
@@ -98,7 +108,21 @@ class Outside:
             store,
             tables,
             acl,
+            min_broker_id_changed=self.acting.notified,
             on_failure=on_failure,
+        )
+        self._escape: Final = (
+            DelayedEscapeService(
+                lambda: self.acting.is_acting,
+                options.store.delay_level_ms,
+                store.access,
+                tables.schedule_offsets,
+                EscapeBridge(self.identity, api, self._client, resources.clock),
+                resources.clock,
+                on_failure=on_failure,
+            )
+            if options.store.is_slave and options.broker.enable_remote_escape
+            else None
         )
         self.registration: Final = BrokerRegistration(
             options.broker,
@@ -117,6 +141,9 @@ class Outside:
         """Replicate and register. on_ready(): the name servers have answered or failed."""
         self._tables.topics.add_listener(self.registration.on_topic_change)
         self.replication.start(self._executor)
+        self.acting.schedule_on(self._executor)
+        if self._escape is not None:
+            self._escape.start()
         self.registration.start(on_ready, before_first=self._before_first_registration)
         if self._lookup is not None:
             self._lookup.start(self._executor, self._register_anew)
@@ -128,6 +155,12 @@ class Outside:
 
     def _register_anew(self) -> None:
         self.registration.register_all(check_order=True, force=True)
+
+    def stop(self) -> None:
+        """End what works by itself, before the tables are saved."""
+        self.replication.shutdown()
+        if self._escape is not None:
+            self._escape.shutdown()
 
     def close(self) -> None:
         """After everything that asks."""
@@ -155,4 +188,7 @@ def broker_identity(options: StartupOptions) -> BrokerIdentity:
         broker_id=broker.broker_id,
         broker_addr=f"{broker.broker_ip1}:{options.server.listen_port}",
         ha_server_addr=f"{broker.broker_ip2}:{options.ha.ha_listen_port}",
+        not_active_timeout_ms=(
+            broker.broker_not_active_timeout_millis if broker.enable_slave_acting_master else None
+        ),
     )

@@ -52,6 +52,7 @@ def pull_settings(options: StartupOptions, memory_limit: int) -> PullSettings:
         short_polling_time_ms=broker.short_polling_time_mills,
         slave_read_enable=broker.slave_read_enable,
         is_slave=store.is_slave,
+        commits_offsets=not store.is_slave or broker.enable_slave_acting_master,
         offset_check_in_slave=store.offset_check_in_slave,
         bytes_in_memory=store.max_transfer_bytes_on_message_in_memory,
         count_in_memory=store.max_transfer_count_on_message_in_memory,

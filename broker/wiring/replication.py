@@ -16,9 +16,10 @@ from typing import Final
 from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
-from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
+from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
+from broker.slave.master_flushed_offset import MasterFlushedOffset
 from broker.slave.master_inspector import MasterInspector
 from broker.slave.message_request_mode_synchronize import MessageRequestModeSynchronize
 from broker.slave.promotion import TICK_MS, ReplicaJournal
@@ -51,7 +52,10 @@ _PASS_TIMEOUT_MS: Final = 3_000
 
 
 class Replication:
-    """See the module. Owned by: the main thread of process `remoting`."""
+    """See the module. Owned by: the main thread of process `remoting`.
+
+    Many methods because each part is built by one and each request of process `ha` served by one.
+    """
 
     def __init__(
         self,
@@ -63,9 +67,11 @@ class Replication:
         tables: BrokerTables,
         acl: PlainPermissionManager | None,
         *,
+        min_broker_id_changed: Callable[[str], None],
         on_failure: FailureHandler,
     ) -> None:
-        """acl: None when aclEnable is false. on_failure: of the thread that answers process ha."""
+        """acl: None when aclEnable is false. min_broker_id_changed: ActingMaster.notified.
+        on_failure: of the thread that answers process ha."""
         options, page, clock = resources.options, resources.page, resources.clock
         self._options = options
         self._page = page
@@ -124,13 +130,7 @@ class Replication:
             store.claim_queue_offsets,
             on_failure=on_failure,
         )
-        self._returning = ReturningMaster(
-            self._members.fetch_member_ips,
-            self._api,
-            self._tables.offsets,
-            lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
-            is_slave=self._is_slave_of_ours,
-        )
+        self._returning = self._build_returning()
         handlers = {
             "inspect_master": self._inspector.handle,
             "group_members": self._group_members,
@@ -140,11 +140,16 @@ class Replication:
         self._requests = HaRequestService(
             resources.channels["remoting<-ha"], handlers, self._clock, on_failure=on_failure
         )
+        self._flushed = MasterFlushedOffset(
+            page.counters, taken_at_startup=options.store.sync_master_flush_offset_when_startup
+        )
         self.processor: Final = AdminHAProcessor(
             self._ha_identity,
             ha=self._ha,
             slave_sync=self._synchronize.status,
             update_master=self._on_master_from_peer,
+            min_broker_id_changed=min_broker_id_changed,
+            flushed=self._flushed,
         )
 
     def _is_proved(self, member: MemberAddress) -> bool:
@@ -167,6 +172,17 @@ class Replication:
             self._clock,
             own_addresses=(self._identity.broker_addr, self._identity.ha_server_addr),
             on_result=self._inspected,
+        )
+
+    def _build_returning(self) -> ReturningMaster:
+        escapes = self._options.broker.enable_remote_escape
+        return ReturningMaster(
+            self._members.fetch_member_ips,
+            self._api,
+            self._tables.offsets,
+            lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
+            is_slave=self._is_slave_of_ours,
+            delay_offsets=self._tables.schedule_offsets if escapes else None,
         )
 
     def _build_synchronize(self) -> SlaveSynchronize:
@@ -247,10 +263,10 @@ class Replication:
             self._ignored_master = ha_addr
         return True
 
-    def _on_master_from_peer(self, remote: str, ha_addr: str, master_addr: str | None) -> None:
+    def _on_master_from_peer(self, news: MasterNews) -> None:
         """906: only a trusted peer may name our master, and an address fixed by the operator is
         kept. Whether that master is one to take anything from is decided as for every other."""
-        ip = remote.rpartition(":")[0]
+        ip, ha_addr = news.peer.rpartition(":")[0], news.ha_address
         if self._options.ha.ha_master_address:
             log.warning("ignoring master %s reported by %s: haMasterAddress is set", ha_addr, ip)
         elif not self._trust.is_peer(ip):
@@ -260,7 +276,8 @@ class Replication:
                 ip,
             )
         else:
-            self.on_master(master_addr, ha_addr)
+            self._flushed.offer(news.flush_offset)
+            self.on_master(news.address, ha_addr)
 
     def _is_slave_of_ours(self, ip: str) -> bool:
         """Whether a replica was linked from this IP, lately or before this start: it was let in."""

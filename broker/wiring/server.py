@@ -16,6 +16,7 @@ from broker.processor.ack_message_processor import ACK_PREFIX
 from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_auth_processor import AdminAuthProcessor
 from broker.processor.admin_cold_data_processor import AdminColdDataProcessor
+from broker.processor.admin_mode_processor import AdminModeProcessor
 from broker.processor.pop_message_processor import POP_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -111,6 +112,7 @@ class ServerBuilder:
                 AdminAclProcessor(self._access.manager, self._outside.identity),
                 AdminAuthProcessor(self._auth.users, self._auth.acls),
                 self._outside.assignments,
+                AdminModeProcessor(),
                 *self._pop.processors,
             ),
         )

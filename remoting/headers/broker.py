@@ -1,4 +1,5 @@
-"""Headers between broker and name server, and of a broker's own settings: 103, 104, 322, 26.
+"""Headers between broker and name server, and of a broker's own settings: 103, 104, 322, 26, and
+901, 904, 905 of 5.x.
 
 Pure data, any thread.
 """
@@ -58,6 +59,36 @@ class QueryDataVersionResponseHeader(CommandCustomHeader):
     """Answer to 322."""
 
     changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetBrokerMemberGroupRequestHeader(CommandCustomHeader):
+    """GET_BROKER_MEMBER_GROUP (901, 5.x)."""
+
+    cluster_name: str
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeatRequestHeader(CommandCustomHeader):
+    """BROKER_HEARTBEAT (904, 5.x); without the fields that only a controller needs."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: Int64 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyMinBrokerIdChangeRequestHeader(CommandCustomHeader):
+    """NOTIFY_MIN_BROKER_ID_CHANGE (905, 5.x), oneway from a name server. `offline_broker_addr`: the
+    broker that has gone; `ha_broker_addr`: the HA port of the one that has come."""
+
+    min_broker_id: Int64
+    broker_name: str | None = None
+    min_broker_addr: str | None = None
+    offline_broker_addr: str | None = None
+    ha_broker_addr: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

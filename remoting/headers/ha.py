@@ -1,4 +1,4 @@
-"""Headers of replication: 906, and our own announcement of a link. Pure data, any thread."""
+"""Headers of replication: 906, 908, and our own announcement of a link. Pure data, any thread."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ class ExchangeHAInfoResponseHeader(CommandCustomHeader):
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
     master_address: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetMasterFlushOffsetHeader(CommandCustomHeader):
+    """RESET_MASTER_FLUSH_OFFSET (908)."""
+
+    master_flush_offset: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,35 +85,10 @@ GAPS_498: Final[tuple[Gap, ...]] = ()
 
 GAPS_533: Final = (
     Gap(
-        "pop",
-        frozenset({200056}),
-        "Only RocketMQ's variant of pop that keeps its state in RocksDB has it "
-        "(popConsumerKVServiceEnable, off by default).",
-    ),
-    Gap(
         "static topics",
         frozenset({513}),
         "Static (logical) topics are 5.x's. mqadmin updateStaticTopic and remappingStaticTopic "
         "show code 3.",
-    ),
-    Gap(
-        "acting master",
-        frozenset({905, 908}),
-        "A slave that acts as master, and the flush offset it is told of, are 5.x's. 905 is "
-        "oneway and comes only from a 5.x name server with notifyMinBrokerIdChanged=true: it is "
-        "dropped. mqadmin resetMasterFlushOffset (908) shows code 3.",
-    ),
-    Gap(
-        "controller",
-        frozenset({1007, 1008}),
-        "There is no controller: an operator makes a slave the master (docs/replication.md). "
-        "mqadmin getBrokerEpoch (1007) shows code 3; no program sends 1008 to a broker that is in "
-        "no controller's table.",
-    ),
-    Gap(
-        "RocksDB",
-        frozenset({354, 355}),
-        "There is the file store only. mqadmin's rocksDB commands show code 3.",
     ),
 )
 
@@ -133,11 +108,18 @@ NOTES: Final[dict[int, str]] = {
     351: "for mqadmin and proxies of 5.x, with attributes",
     352: "for mqadmin and proxies of 5.x",
     353: "topic by topic; read permission only, as there (docs/access.md)",
+    354: "as a default 5.3.3 broker: a check is said to go on; there is no RocksDB to check",
+    355: "as a default 5.3.3 broker: export done., and nothing is written: tables are JSON files",
     361: "a 5.x lite pull consumer's 11",
+    905: "the name servers are asked what is true (docs/replication.md)",
     906: "docs/replication.md",
     907: "for mqadmin haStatus",
     3001: "3001 to 3010: docs/users_and_acls.md",
     **dict.fromkeys(range(2001, 2005), "docs/cold_data.md"),
+    908: "for mqadmin resetMasterFlushOffset; kept in the checkpoint, shown by 907",
+    1007: "as a default 5.3.3 broker: code 1, there is no controller mode",
+    1008: "as a default 5.3.3 broker: taken, no role changes, there is no controller mode",
+    200056: "as a default 5.3.3 broker: success, pop's state is in the file store",
     28906: "between brokers of ours (docs/replication.md)",
     28907: "between brokers of ours (docs/access.md)",
     28910: "for mqadmin verifyReplica (docs/operations.md)",

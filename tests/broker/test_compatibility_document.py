@@ -66,9 +66,9 @@ def test_a_code_that_ours_no_longer_answers_is_a_fault(ours: Served) -> None:
 def test_a_code_that_ours_answers_now_is_a_fault_while_the_facts_say_why_not(
     ours: Served,
 ) -> None:
-    richer = replace(ours, broker=ours.broker | {354}, vip=ours.vip | {354})
-    assert faults(richer) == ["a reason is given, but there is no gap at 5.3.3: 354"]
-    assert "| 354 | CHECK_ROCKSDB_CQ_WRITE_PROGRESS | yes | – | yes | |" in document(richer)
+    richer = replace(ours, broker=ours.broker | {513}, vip=ours.vip | {513})
+    assert faults(richer) == ["a reason is given, but there is no gap at 5.3.3: 513"]
+    assert "| 513 | " in document(richer)
 
 
 def test_a_code_that_nobody_knows_is_a_fault(ours: Served) -> None:

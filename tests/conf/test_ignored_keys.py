@@ -12,7 +12,13 @@ from broker import broker_startup
 from broker.container import container_startup
 from conf.config_fields import field_specs
 from conf.config_loader import KeySpace, build, describe
-from conf.ignored_keys import ALIASES, IGNORED_BROKER_KEYS, IGNORED_NAMESRV_KEYS, REFUSED
+from conf.ignored_keys import (
+    ALIASES,
+    IGNORED_BROKER_KEYS,
+    IGNORED_CONTAINER_KEYS,
+    IGNORED_NAMESRV_KEYS,
+    REFUSED,
+)
 from namesrv import namesrv_startup
 
 
@@ -45,7 +51,8 @@ def test_no_declared_key_is_on_the_list(space: KeySpace) -> None:
 def test_aliases_lead_to_declared_keys_and_refusals_to_ignored_ones() -> None:
     declared = {spec.key for cls in broker_startup.KEYS.classes for spec in field_specs(cls)}
     assert set(ALIASES.values()) <= declared
-    assert set(REFUSED) <= IGNORED_BROKER_KEYS | IGNORED_NAMESRV_KEYS
+    ignored = IGNORED_BROKER_KEYS | IGNORED_NAMESRV_KEYS | IGNORED_CONTAINER_KEYS
+    assert set(REFUSED) <= ignored
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=list(SPACES))

@@ -187,12 +187,107 @@ def test_filter_servers_appear_in_routes_and_go_with_an_empty_list() -> None:
     assert route.filter_server_table == {}
 
 
-def test_zone_and_acting_master_are_kept_for_display_only() -> None:
+def test_zone_and_acting_master_are_shown() -> None:
     manager = registered(registration(enable_acting_master=True, zone_name="z1"))
     route = manager.pickup_topic_route_data("T")
     assert route is not None
     (data,) = route.broker_datas
     assert (data.enable_acting_master, data.zone_name) == (True, "z1")
+
+
+# -- slaves that act as master -----------------------------------------------------------------
+
+
+def group(*broker_ids: int, acting: bool | None = True, **changes: Any) -> RouteInfoManager:
+    return registered(
+        *(registration(broker_id=i, enable_acting_master=acting, **changes) for i in broker_ids)
+    )
+
+
+def shown(manager: RouteInfoManager, topic: str = "T", *, supports: bool = True) -> dict[int, str]:
+    route = manager.pickup_topic_route_data(topic, supports_acting=supports)
+    assert route is not None
+    return dict(route.broker_datas[0].broker_addrs)
+
+
+def test_without_a_master_the_smallest_slave_is_shown_in_its_place() -> None:
+    manager = group(0, 2, 3)
+    assert shown(manager)[0] == "broker-a-0:10911"
+    unregister(manager)
+    assert perms(manager, "T") == {"broker-a": 4}
+    assert shown(manager) == {0: "broker-a-2:10911", 3: "broker-a-3:10911"}
+    assert shown(manager, supports=False) == {2: "broker-a-2:10911", 3: "broker-a-3:10911"}
+    manager.register_broker(registration(enable_acting_master=True), CONN_A, 1)
+    assert perms(manager, "T") == {"broker-a": 6}
+    assert shown(manager)[0] == "broker-a-0:10911"
+
+
+def test_a_group_without_acting_stays_as_it_is() -> None:
+    manager = group(0, 2, acting=None)
+    unregister(manager)
+    assert perms(manager, "T") == {"broker-a": 6}
+    assert shown(manager) == {2: "broker-a-2:10911"}
+
+
+def test_routes_that_show_the_members_show_them_as_they_are() -> None:
+    topic = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
+    manager = group(2, topic_configs=topics(topic, perm=1))
+    assert shown(manager, topic) == {2: "broker-a-2:10911"}
+
+
+@pytest.mark.parametrize(("acting", "perm"), [(True, 4), (False, 6)])
+def test_a_smallest_slave_of_5x_decides_on_topics(acting: bool, perm: int) -> None:
+    manager = group(1, acting=acting)
+    assert perms(manager, "T") == {"broker-a": perm}
+    later = registration(broker_id=2, enable_acting_master=acting, topic_configs=topics("U"))
+    manager.register_broker(later, CONN_A, 1)
+    assert manager.get_all_topic_list() == ["T"]
+    again = registration(
+        broker_id=1, enable_acting_master=acting, topic_configs=topics("T", "U", perm=2)
+    )
+    manager.register_broker(again, CONN_A, 2)  # The version is the same: only what is not there.
+    assert perms(manager, "T") == {"broker-a": perm}
+    assert perms(manager, "U") == {"broker-a": 2 & ~(2 if acting else 0)}
+
+
+def changes_of(*broker_ids: int, acting: bool | None = True) -> tuple[RouteInfoManager, list[Any]]:
+    told: list[Any] = []
+    manager = RouteInfoManager(
+        on_min_broker_id_change=lambda c: told.append(
+            (c.min_broker_id, c.offline_broker_addr, c.ha_broker_addr, sorted(c.to_notify))
+        )
+    )
+    for broker_id in broker_ids:
+        item = registration(broker_id=broker_id, enable_acting_master=acting)
+        manager.register_broker(item, CONN_A, 0)
+    return manager, told
+
+
+def test_who_is_told_that_the_smallest_id_has_changed() -> None:
+    a = {i: f"broker-a-{i}:10911" for i in range(4)}
+    manager, told = changes_of(0, 2, 3)
+    assert told == []
+    manager.unregister_broker("broker-a", a[3])
+    assert told == []
+    manager.register_broker(registration(broker_id=3, enable_acting_master=True), CONN_A, 0)
+    manager.unregister_broker("broker-a", a[0])
+    assert told.pop() == (2, a[0], None, [a[2], a[3]])
+    manager.register_broker(registration(broker_id=1, enable_acting_master=True), CONN_A, 0)
+    assert told.pop() == (1, None, "broker-a-1:10912", [a[2], a[3]])
+    for broker_id in (1, 2):
+        manager.unregister_broker("broker-a", a[broker_id])
+    assert told == [(2, a[1], None, [a[2], a[3]]), (3, a[2], None, [a[3]])]
+    manager.unregister_broker("broker-a", a[3])
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("acting", [False, None])
+def test_of_a_group_without_acting_only_newcomers_are_told(acting: bool | None) -> None:
+    manager, told = changes_of(0, 2, acting=acting)
+    manager.unregister_broker("broker-a", "broker-a-0:10911")
+    assert told == []
+    manager.register_broker(registration(enable_acting_master=acting), CONN_A, 0)
+    assert told == [(0, None, "broker-a-0:10912", ["broker-a-2:10911"])]
 
 
 # -- data versions and signs of life -----------------------------------------------------------

@@ -236,3 +236,21 @@ def test_a_failed_flush_reaches_the_dispatch(
     service._join_flushing(10)
     with pytest.raises(FlushFailedError):
         service.dispatch(batch(4, 1)[0])
+
+
+def test_a_file_closed_while_it_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = IndexFile.flush
+
+    def flush_and_close(self: IndexFile) -> None:
+        flush(self)
+        self.close()
+
+    service, flushed = open_service(tmp_path, units=8)
+    failed: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    service.dispatch(batch(0, 3)[0])
+    monkeypatch.setattr(IndexFile, "flush", flush_and_close)
+    service.dispatch(batch(3, 1)[0])
+    service._join_flushing(10)
+    assert not failed
+    assert flushed == [START + 3000]

@@ -29,6 +29,7 @@ def test_fields_of_later_versions_are_kept(tmp_path: Path) -> None:
     path.write_bytes(struct.pack(">qqqqq", 1, 2, 3, 4, 5) + bytes(4056))
     found = StoreCheckpoint.load(path)
     found.index_msg_timestamp = 9
+    assert found.master_flushed_offset == 4
     found.flush()
     assert path.read_bytes() == struct.pack(">qqqqq", 1, 2, 9, 4, 5) + bytes(4056)
 
@@ -66,3 +67,14 @@ def test_min_timestamp_has_a_margin(tmp_path: Path) -> None:
     assert found.min_timestamp(with_index=True) == 500
     found.logics_msg_timestamp = 2_999
     assert found.min_timestamp() == 0
+
+
+@pytest.mark.parametrize(("offset", "read"), [(1 << 40, 1 << 40), (-1, 0)])
+def test_the_masters_flushed_offset(tmp_path: Path, offset: int, read: int) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(struct.pack(">qqqqq", 1, 2, 3, offset, 5) + bytes(4056))
+    found = StoreCheckpoint.load(path)
+    assert found.master_flushed_offset == read
+    found.master_flushed_offset = 7
+    found.flush()
+    assert path.read_bytes() == struct.pack(">qqqqq", 1, 2, 3, 7, 5) + bytes(4056)

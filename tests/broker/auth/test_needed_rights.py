@@ -135,7 +135,7 @@ ONLY_OURS: Final[dict[int, list[str]]] = {
 }
 """RocketMQ asks for no right."""
 
-OPEN: Final = frozenset({26, 28, 52, 305, 907, 21, 43, 45, 60, 61, 201, 402, 28911})
+OPEN: Final = frozenset({26, 28, 52, 305, 907, 1007, 2003, 21, 43, 45, 60, 61, 201, 402, 28911})
 """Nothing but a user, as in RocketMQ. A new code does not get here by itself."""
 
 

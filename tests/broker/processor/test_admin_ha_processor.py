@@ -1,8 +1,10 @@
-"""broker.processor.admin_ha_processor: 906, 907 and announcements, with process ha played."""
+"""broker.processor.admin_ha_processor: 905 to 908 and announcements, with process ha played."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from tests.broker.broker_fakes import FakeConnection, request_of
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "default-modes-5.3.3.json"
 MASTER_STATUS: dict[str, Any] = {
     "master": True,
     "masterCommitLogMaxOffset": 5000,
@@ -61,6 +64,15 @@ SYNC = {
 }
 
 
+class Flushed:
+    """masterFlushedOffset."""
+
+    value = 3
+
+    def reset(self, offset: int, _requester: str) -> None:
+        self.value = offset
+
+
 class World:
     """One broker; `calls` is what process ha was asked, `told` which masters were given."""
 
@@ -69,11 +81,15 @@ class World:
         self.status: dict[str, Any] | CommandError = MASTER_STATUS
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.told: list[tuple[str, str | None]] = []
+        self.changes: list[str] = []
+        self.flushed = Flushed()
         self.processor = AdminHAProcessor(
             self.identity,
             ha=self,
             slave_sync=self.slave_sync,
-            update_master=lambda remote, ha, master: self.told.append((ha, master)),
+            update_master=lambda news: self.told.append((news.ha_address, news.address)),
+            min_broker_id_changed=self.changes.append,
+            flushed=self.flushed,
         )
 
     def identity(self) -> HaIdentity:
@@ -132,6 +148,7 @@ def test_status_of_a_slave_tells_of_its_metadata() -> None:
     info = HARuntimeInfo.from_json_bytes(world.ask(request_of(907)).body)
     assert not info.master
     assert info.ha_client_runtime_info.max_offset == 4000
+    assert info.ha_client_runtime_info.master_flush_offset == 3
     assert info.slave_sync == {
         "topics": SlaveSyncInfo(
             last_success_timestamp=5, failures=1, last_error="timeout", last_error_timestamp=4
@@ -219,3 +236,37 @@ def test_nobody_names_the_links_of_another_host(remote: str) -> None:
     for words in ("10.0.0.1:4711", remote, "same network"):
         assert words in answer.remark
     assert world.calls == []
+
+
+@pytest.mark.parametrize(("broker_id", "role"), [(0, "master"), (1, "slave")])
+@pytest.mark.parametrize("code", [905, 908])
+def test_the_answers_to_905_and_908_are_javas(code: int, broker_id: int, role: str) -> None:
+    golden = json.loads(GOLDEN.read_text())[role]
+    rows = [row for row in golden if row["request"] == code]
+    assert len(rows) == 3
+    for row in rows:
+        answer = World(broker_id).ask(request_of(code, **row["fields"]))
+        if "x" in row["fields"].values():
+            assert answer.code == 1  # Refused here: no number.
+        elif "Exception" in (row["remark"] or ""):
+            assert (answer.code, "minBrokerId" in str(answer.remark)) == (row["code"], True)
+        else:
+            assert (answer.code, answer.remark) == (row["code"], row["remark"])
+
+
+def test_a_notice_only_makes_us_ask() -> None:
+    world = World(broker_id=1)
+    fields = {"minBrokerId": 1, "haBrokerAddr": "6.6.6.6:10912", "minBrokerAddr": "6.6.6.6:10911"}
+    assert world.ask(request_of(905, **fields)).code == ResponseCode.SUCCESS
+    assert world.changes == ["10.0.0.1:50111"]
+    assert world.told == []
+
+
+def test_an_operator_sets_the_flushed_offset_of_a_slave() -> None:
+    slave, master = World(broker_id=1), World()
+    for world in (slave, master):
+        assert world.ask(request_of(908, masterFlushOffset=77)).code == ResponseCode.SUCCESS
+    assert (slave.flushed.value, master.flushed.value) == (77, 3)
+    refused = slave.ask(request_of(908, masterFlushOffset=-1))
+    assert (refused.code, "-1" in str(refused.remark)) == (ResponseCode.SYSTEM_ERROR, True)
+    assert slave.flushed.value == 77

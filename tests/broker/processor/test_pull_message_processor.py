@@ -646,9 +646,15 @@ def test_the_commit_offset_is_stored_with_flag_1_only(world: HotPathWorld, clien
 
 
 def test_a_slave_stores_no_offset(tmp_path: Path) -> None:
-    world = make_world(tmp_path, pull={"is_slave": True})
+    world = make_world(tmp_path, pull={"is_slave": True, "commits_offsets": False})
     world.client().call(pull_request(sysFlag=5, commitOffset=6))
     assert world.commits.seen == []
+
+
+def test_a_slave_of_a_group_whose_slaves_act_as_master_stores_offsets(tmp_path: Path) -> None:
+    world = make_world(tmp_path, pull={"is_slave": True})
+    world.client().call(pull_request(sysFlag=5, commitOffset=6))
+    assert world.commits.seen == [("G", "T", 0, 6)]
 
 
 def test_a_held_pull_commits_once(world: HotPathWorld, client: Client) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
+from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.slave.group_members import MemberAddress
 from broker.slave.returning_master import ReturningMaster
 from ipc.scheduled_executor import ScheduledExecutor
@@ -168,3 +169,54 @@ def test_a_stranger_is_not_asked(world: World, caplog: pytest.LogCaptureFixture)
     world.strangers.clear()
     world.returning.ask_slaves()
     assert world.offset() == 99
+
+
+class DelayedWorld(World):
+    """Slaves answer 45, too, in whose place they delivered."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.delayed: dict[str, bytes | Exception | None] = {}
+        self.progress = ScheduleOffsetManager(root / "delayOffset.json")
+        self.progress.load()
+        self.progress.update_offset(1, 5)
+        self.progress.update_offset(2, 9)
+        self.returning = ReturningMaster(
+            lambda: self.members,
+            self,
+            self.offsets,
+            lambda *queue: ENDS.get(queue, 0),
+            is_slave=lambda ip: ip not in self.strangers,
+            delay_offsets=self.progress,
+        )
+
+    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
+        if code != 45:
+            return super().get_table(broker, code, timeout_ms)
+        outcome = self.delayed[broker]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def test_what_slaves_delivered_is_not_delivered_again(tmp_path: Path) -> None:
+    world = DelayedWorld(tmp_path)
+    world.slaves(a=None, b=None, c=None)
+    world.delayed = {
+        "a": b'{"offsetTable":{1:7,2:3},"dataVersion":{"counter":1}}',
+        "b": BrokerAnswerError("no table"),
+        "c": b'{"offsetTable":{4:2}}',
+    }
+    world.returning.ask_slaves()
+    assert world.progress.offsets() == {1: 7, 2: 9, 4: 2}
+    assert json_of((tmp_path / "delayOffset.json").read_bytes())["offsetTable"]
+
+
+def test_from_then_on_the_master_delivers_itself(tmp_path: Path) -> None:
+    world = DelayedWorld(tmp_path)
+    world.members = None
+    world.returning.ask_slaves()
+    world.slaves(a=None)
+    world.delayed = {"a": b'{"offsetTable":{1:7}}'}
+    world.returning.ask_slaves()
+    assert world.progress.offsets() == {1: 5, 2: 9}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.out.broker_outer_api import BrokerIdentity, TimerCheckPointAnswer
+from broker.processor.admin_ha_processor import MasterNews
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SyncKind
 from broker.wiring.process_resources import ProcessResources
@@ -88,6 +89,7 @@ class World:
                 request_modes=None,
             ),
             None,
+            min_broker_id_changed=lambda _peer: None,
             on_failure=lambda _service, _error: None,
         )
 
@@ -127,7 +129,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def tell(world: World, remote: str, ha: str, master: str | None) -> None:
-    world.replication._on_master_from_peer(remote, ha, master)
+    world.replication._on_master_from_peer(
+        MasterNews(peer=remote, ha_address=ha, address=master, flush_offset=None)
+    )
 
 
 def test_a_new_ha_address_reaches_process_ha_once(world: World) -> None:

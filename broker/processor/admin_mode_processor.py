@@ -1,0 +1,104 @@
+"""AdminModeProcessor: requests about modes that this broker does not have (354, 355, 1007, 1008,
+200056).
+
+Runs in the `admin` pool, stateless. A 5.3.3 broker takes these codes in every mode: RocksDB for
+consumequeues (354) and tables (355), the epochs and roles of a controller (1007, 1008), pop's state
+in RocksDB (200056). This one answers what that broker answers with its default settings, word for
+word (tests/golden/default-modes-5.3.3.json). Nothing is exported, checked, moved or changed.
+Follows AdminBrokerProcessor of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from broker.processor.table_processor import TableProcessor
+from remoting.body.sync_state_set import SyncStateSet
+from remoting.command_custom_header import decode_header
+from remoting.errors import RequestError
+from remoting.headers.modes import (
+    ExportRocksDBConfigToJsonRequestHeader,
+    NotifyBrokerRoleChangedRequestHeader,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+
+log = logging.getLogger(__name__)
+
+NO_REMARK: Final = "not set any response code"
+"""What Java leaves as the remark of a success that sets none."""
+_IN_PROGRESS: Final = b'{"checkStatus":2}'
+"""CheckRocksdbCqWriteResult: the check, which needs rocksdbCQDoubleWriteEnable, would go on."""
+_CONFIG_TYPES: Final = frozenset({"topics", "subscriptiongroups", "consumeroffsets"})
+
+
+class AdminModeProcessor(TableProcessor):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: self.check_rocksdb_cq_write_progress,
+                RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: self.export_rocksdb_config_to_json,
+                RequestCode.GET_BROKER_EPOCH_CACHE: self.get_broker_epoch_cache,
+                RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self.notify_broker_role_changed,
+                RequestCode.POP_ROLLBACK: self.pop_rollback,
+            }
+        )
+
+    def check_rocksdb_cq_write_progress(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """354: answered before the header is read; what is found goes to the log only."""
+        log.info(
+            "check of RocksDB's consumequeues, asked by %s: not made, there are only files",
+            connection.remote_address,
+        )
+        return request.response(ResponseCode.SUCCESS, NO_REMARK, body=_IN_PROGRESS)
+
+    def export_rocksdb_config_to_json(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """355: the tables are JSON files already. Raises RequestError for another table's name."""
+        header = decode_header(ExportRocksDBConfigToJsonRequestHeader, request.ext_fields)
+        for name in filter(None, header.config_type.split(";")):
+            if name.strip().lower() not in _CONFIG_TYPES:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Unknown config type: {name:.80}. It is one of topics, subscriptionGroups, "
+                    "consumerOffsets",
+                )
+        return request.response(ResponseCode.SUCCESS, "export done.")
+
+    def get_broker_epoch_cache(
+        self, _connection: ConnectionLike, _request: RemotingCommand
+    ) -> RemotingCommand:
+        """1007. Raises RequestError: there are no epochs without a controller."""
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+
+    def notify_broker_role_changed(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """1008: taken, and no role changes without a controller. Raises RequestError for a body
+        that cannot be read."""
+        header = decode_header(NotifyBrokerRoleChangedRequestHeader, request.ext_fields)
+        if request.body:
+            SyncStateSet.from_json_bytes(request.body)
+        log.warning(
+            "role change (master %s at %s, epoch %s) sent by %s: ignored, there is no controller "
+            "mode here; an operator changes roles (docs/replication.md)",
+            header.master_broker_id,
+            header.master_address,
+            header.master_epoch,
+            connection.remote_address,
+        )
+        return request.response(ResponseCode.SUCCESS)
+
+    def pop_rollback(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """200056: pop's state is in the file store already."""
+        return request.response(ResponseCode.SUCCESS, NO_REMARK)

@@ -1,0 +1,159 @@
+"""A slave acts as master, as real processes: what clients find there, and what it delivers.
+
+The slave runs the name server, so that it outlives the master; a second group takes what the acting
+slave must not write. tests/interop/test_acting_master.py has the same with RocketMQ's peers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.processes import free_port
+from tests.support.broker_group import ASYNC_MASTER, SLAVE, Group
+from tests.support.deadline import wait_until
+from tests.support.our_broker import FrameClient, OurBroker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+TOPIC = "T"
+COUNT = 20
+ACTING = {"enableSlaveActingMaster": "true", "enableRemoteEscape": "true"}
+DELAYS = {"messageDelayLevel": "6s 1h"}
+
+
+class World:
+    """broker-a: `master` and `slave` with the name server; `other`: the master of broker-b."""
+
+    def __init__(self, root: Path) -> None:
+        self.group = Group(root)
+        self.slave, self.master = self.group.first, self.group.second
+        self.namesrv = self.slave.settings["embeddedNamesrvPort"]
+        self.other = OurBroker(
+            root / "other",
+            brokerName="broker-b",
+            listenPort=free_port(-2, 1),
+            namesrvAddr=f"127.0.0.1:{self.namesrv}",
+        )
+
+    def start(self) -> None:
+        own = {"supportActingMaster": "true", "notifyMinBrokerIdChanged": "true"}
+        self.group.start(self.slave, SLAVE, **ACTING, **DELAYS, **own)
+        self.other.start()
+        self.start_master()
+
+    def start_master(self) -> None:
+        self.group.start(self.master, ASYNC_MASTER, **ACTING, **DELAYS)
+
+    def id_0(self) -> object:
+        """Who is shown as the master of broker-a."""
+        with FrameClient(("127.0.0.1", int(str(self.namesrv)))) as client:
+            answer = client.call(105, {"topic": TOPIC, "acceptStandardJsonOnly": "true"})
+        groups = json.loads(answer.body)["brokerDatas"] if answer.code == 0 else ()
+        return next((g["brokerAddrs"].get("0") for g in groups if g["brokerName"] == "broker-a"), 0)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    with world.group.running():
+        try:
+            world.start()
+            yield world
+        finally:
+            world.other.crash()
+
+
+def address(broker: OurBroker) -> str:
+    return f"127.0.0.1:{broker.ports['main']}"
+
+
+def bodies(broker: OurBroker, queues: int = 8) -> list[bytes]:
+    found: list[bytes] = []
+    with broker.client() as client:
+        for queue_id in range(queues):
+            end, offset = client.offset(30, TOPIC, queue_id), 0
+            while offset < end:
+                messages = client.pull(TOPIC, queue_id, offset).messages
+                found += [message.body for message in messages]
+                offset += len(messages)
+    return found
+
+
+def call(broker: OurBroker, code: int, body: bytes = b"", **fields: object) -> tuple[int, bytes]:
+    with broker.client() as client:
+        answer = client.call(code, fields, body)
+    return answer.code, answer.body or json.dumps(dict(answer.ext_fields)).encode()
+
+
+def commit(broker: OurBroker, offset: int) -> None:
+    queue = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0}
+    assert call(broker, 15, **queue, commitOffset=offset)[0] == 0
+
+
+def committed(broker: OurBroker) -> int:
+    queue = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0}
+    code, body = call(broker, 14, **queue)
+    return int(json.loads(body)["offset"]) if code == 0 else -1
+
+
+def lock(broker: OurBroker, client_id: str) -> int:
+    """How many of one queue the client holds now."""
+    queue = {"topic": TOPIC, "brokerName": "broker-a", "queueId": 0}
+    asked = {"consumerGroup": "g", "clientId": client_id, "mqSet": [queue]}
+    code, body = call(broker, 41, json.dumps(asked).encode())
+    assert code == 0
+    return len(json.loads(body)["lockOKMQSet"])
+
+
+def test_the_slave_stands_in_for_its_master(world: World) -> None:
+    delayed = [b"delayed-%d" % number for number in range(COUNT)]
+    with world.other.client() as client:
+        assert client.send(TOPIC, 0, b"at once, elsewhere").code == 0
+    with world.master.client() as client:
+        assert client.send(TOPIC, 0, b"at once").code == 0
+        for body in delayed:
+            assert client.send(TOPIC, 0, body, "k\x02DELAY\x011").code == 0
+    assert world.id_0() == address(world.master)
+    with world.slave.client() as client:
+        wait_until(lambda: client.offset(30, "SCHEDULE_TOPIC_XXXX", 0) == COUNT, 30)
+    wait_until(lambda: call(world.slave, 351, topic=TOPIC)[0] == 0, 30)
+    world.master.crash()
+
+    # Clients are sent to the slave: they read, lock queues and commit offsets there.
+    wait_until(lambda: world.id_0() == address(world.slave), 30)
+    wait_until(lambda: "this slave acts as master" in world.slave.log("remoting"), 30)
+    assert b"at once" in bodies(world.slave)
+    assert (lock(world.slave, "c1"), lock(world.slave, "c2")) == (1, 0)
+    commit(world.slave, 1)
+    with world.slave.client() as client:
+        assert client.send(TOPIC, 0, b"refused").code == 14
+
+    # What is due goes to the other group.
+    own = set(bodies(world.slave))
+    wait_until(lambda: {*bodies(world.other), *own} >= set(delayed), 60)
+
+    # The master takes over what happened meanwhile.
+    world.start_master()
+    wait_until(lambda: world.id_0() == address(world.master), 30)
+    assert committed(world.master) == 1
+    assert b"{1:%d}" % COUNT in call(world.master, 45)[1]
+    both = bodies(world.master) + bodies(world.other)
+    assert sorted(body for body in both if body in delayed) == sorted(delayed)
+
+
+def test_the_flushed_offset_that_an_operator_sets_lasts(world: World) -> None:
+    def shown(broker: OurBroker) -> int:
+        info = json.loads(call(broker, 907)[1])["haClientRuntimeInfo"]
+        return int(info["masterFlushOffset"])
+
+    assert call(world.slave, 908, masterFlushOffset=77)[0] == 0
+    assert shown(world.slave) == 77
+    assert world.slave.terminate() == 0
+    world.group.start(world.slave, SLAVE, **ACTING, **DELAYS)
+    assert shown(world.slave) == 77
+    assert call(world.master, 908, masterFlushOffset=77)[0] == 0
+    assert shown(world.master) == 0
