@@ -144,7 +144,12 @@ class BrokerController:
             self._auth,
             self._cold.pulls.ctr,
         )
-        routes = builder.routes(self._responses, self._waiters.__len__, self._use_options)
+        routes = builder.routes(
+            self._responses,
+            self._waiters.__len__,
+            self._use_options,
+            self.loop.call_soon_threadsafe,
+        )
         return routes, builder.server(self.loop, routes, self._responses)
 
     # -- life ----------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ _BROKER = _keys(
     enableNetWorkFlowControl enableRegisterProducer
     enableSingleTopicRegister enableSplitRegistration estimateAccumulation
     filterServerNums
-    flushConsumerOffsetHistoryInterval forwardTimeout highSpeedMode
+    flushConsumerOffsetHistoryInterval highSpeedMode
     loadBalancePollNameServerInterval maxDelayTime
     maxStatsIdleTimeInMinutes messageStorePlugIn metricGrpcExporterIntervalInMills
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType

@@ -400,4 +400,5 @@ def _registration(
         timeout_ms=timeout_ms if timeout_ms > 0 else BROKER_CHANNEL_EXPIRED_MS,
         enable_acting_master=header.enable_acting_master,
         zone_name=request.ext_fields.get(_ZONE_NAME),
+        topic_queue_mappings=wrapper.topic_queue_mapping_info_map or {},
     )

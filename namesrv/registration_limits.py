@@ -23,12 +23,15 @@ MAX_BROKERS: Final = 2_000
 MAX_BROKERS_OF_A_CONNECTION: Final = 100
 """A broker registers itself alone; a broker container of 5.x its dozens over one connection."""
 MAX_FILTER_SERVERS: Final = 100
+MAX_LOGIC_QUEUES: Final = 100_000
+"""Of the static topics of a registration."""
 LONGEST_NAME: Final = 255
 """Characters of each name and address. RocketMQ's brokers create no topic of more than 127."""
 
 
 def check_size(registration: BrokerRegistration) -> None:
-    """Raises RequestError for names that are too long, and for too many filter servers."""
+    """Raises RequestError for names that are too long, and for too many filter servers or logic
+    queues."""
     servers = registration.filter_servers
     texts = [
         registration.cluster_name,
@@ -39,10 +42,15 @@ def check_size(registration: BrokerRegistration) -> None:
         *servers,
         *registration.topic_configs,
     ]
+    for info in registration.topic_queue_mappings.values():
+        texts += (info.topic, info.scope, info.bname)
     texts += [config.topic_name or "" for config in registration.topic_configs.values()]
     longest = max(map(len, texts))
     if longest > LONGEST_NAME:
         refuse(registration, f"a name of {longest} characters, over the limit of {LONGEST_NAME}")
+    logic_queues = sum(len(info.curr_id_map) for info in registration.topic_queue_mappings.values())
+    if logic_queues > MAX_LOGIC_QUEUES:
+        refuse(registration, f"{logic_queues} logic queues, over the limit of {MAX_LOGIC_QUEUES}")
     if len(servers) > MAX_FILTER_SERVERS:
         refuse(
             registration, f"{len(servers)} filter servers, over the limit of {MAX_FILTER_SERVERS}"

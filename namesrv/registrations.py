@@ -7,11 +7,12 @@ and no table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfig
+from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 from remoting.request_processor import ConnectionLike
 
 BROKER_CHANNEL_EXPIRED_MS: Final = 120_000
@@ -34,6 +35,8 @@ class BrokerRegistration:
     enable_acting_master: bool | None = None
     """None: a broker of 4.9, whose slaves decide on no topics."""
     zone_name: str | None = None
+    topic_queue_mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
+    """Of its static topics."""
 
     def __str__(self) -> str:
         return (

@@ -1,12 +1,12 @@
-"""RouteInfoManager: the five tables of the name server (Java: RouteInfoManager of 4.9.8).
+"""RouteInfoManager: the tables of the name server (Java: RouteInfoManager of 4.9.8).
 
 No I/O: no socket, no file, no clock; the time is an argument, and connections are only stored and
 returned. Methods may be called from any thread: one lock guards all tables, and results are copies.
 The master (id 0) of a broker name determines which topics it serves. From 5.3.3: rejection of an
-older stateVersion, heartbeatTimeoutMillis, zone, and slaves that act as master: while a broker name
-has no master, its smallest id, if it is a broker of 5.x, determines the topics, for reading only
-where acting is enabled; routes show it as id 0 where `supports_acting` says so. Static topics are
-not stored. Long because every request about routes reads or changes the same tables under one lock.
+older stateVersion, heartbeatTimeoutMillis, zone, static topics, and slaves that act as master:
+while a broker name has no master, its smallest id, if it is a broker of 5.x, determines the topics,
+for reading only where acting is enabled; routes show it as id 0 where `supports_acting` says so.
+Long because every request about routes reads or changes the same tables under one lock.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from namesrv.registrations import (
     MinBrokerIdChange,
     RegisterBrokerResult,
 )
+from namesrv.topic_queue_mapping_table import TopicQueueMappingTable
 from namesrv.topic_queue_table import TopicQueueTable
 from remoting.body.data_version import DataVersion
 from remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
@@ -72,6 +73,7 @@ class RouteInfoManager:
         """Not told yet."""
         self._lock = threading.Lock()
         self._topic_queue_table: Final = TopicQueueTable(max_topics)
+        self._topic_queue_mapping_table: Final = TopicQueueMappingTable()
         self._broker_addr_table: dict[str, _BrokerName] = {}
         self._cluster_addr_table: dict[str, set[str]] = {}
         self._broker_live_table: dict[str, BrokerLiveInfo] = {}
@@ -131,6 +133,12 @@ class RouteInfoManager:
         if old_address != address:
             log.info("%s (was %s)", registration, old_address)
         self._topic_queue_table.update(name, topics)
+        if topics:
+            self._topic_queue_mapping_table.update(
+                name,
+                registration.topic_queue_mappings,
+                lambda topic: name in (self._topic_queue_table.find(topic) or ()),
+            )
         self._refresh(registration, connection, now_ms)
         if registration.broker_id < least_before:
             self._changes.append(
@@ -316,6 +324,7 @@ class RouteInfoManager:
             if not names:
                 del self._cluster_addr_table[cluster]
         self._topic_queue_table.remove_broker_names(broker_names)
+        self._topic_queue_mapping_table.remove_broker_names(broker_names)
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -325,9 +334,11 @@ class RouteInfoManager:
             self._revision += 1
             if cluster_name is None:
                 self._topic_queue_table.delete(topic)
+                self._topic_queue_mapping_table.delete(topic)
             else:
                 names = self._cluster_addr_table.get(cluster_name, set())
                 self._topic_queue_table.remove(topic, names)
+                self._topic_queue_mapping_table.remove(topic, names)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
         """REGISTER_TOPIC_IN_NAMESRV (217, 5.x). False, and no change: an unknown broker name."""
@@ -375,6 +386,7 @@ class RouteInfoManager:
                 queue_datas=list(by_name.values()),
                 broker_datas=broker_datas,
                 filter_server_table=self._filter_servers_of(broker_datas),
+                topic_queue_mapping_by_broker=self._topic_queue_mapping_table.find(topic),
             )
 
     def _broker_data(self, broker_name: str, *, acting: bool = False) -> BrokerData:

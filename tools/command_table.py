@@ -22,6 +22,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "deleteTopic": Entry("topic_admin", "Delete topic from broker and name servers (asks)"),
     "updateTopicPerm": Entry("topic_admin", "Update the permissions of a topic"),
     "updateOrderConf": Entry("topic_admin", "Show, set or delete an order conf (asks)"),
+    "updateStaticTopic": Entry("static_topic", "Create a static topic or add queues to it"),
+    "remappingStaticTopic": Entry("static_topic", "Share a static topic's queues among brokers"),
     "updateSubGroup": Entry("group_admin", "Update or create subscription group"),
     "updateSubGroupList": Entry("config_lists", "Update or create the groups of a file"),
     "setConsumeMode": Entry("pop", "Have a group pull queues of its own, or pop"),

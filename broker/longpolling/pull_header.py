@@ -8,6 +8,7 @@ import msgspec
 
 from broker.filter.message_filter import MessageFilter
 from remoting.connection import Connection
+from remoting.logic_queue import LogicPull
 from remoting.remoting_command import SerializeType
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -65,6 +66,8 @@ class PullRequest(msgspec.Struct, frozen=True, gc=False):
     code: int
     """11 or 361."""
     header: PullHeader
+    mapped: LogicPull | None = None
+    """Of a static topic: `header` names the physical queue and offset then."""
 
 
 Wanted = tuple[frozenset[int] | None, MessageFilter | None]

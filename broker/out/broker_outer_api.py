@@ -171,8 +171,9 @@ class BrokerOuterAPI:
         """103 to every name server; returns the successful responses, in order of arrival.
 
         wait_for_failing=False: also sent to name servers whose last call failed, but without
-        waiting for them.
+        waiting for them. A body with static topics is never compressed.
         """
+        compressed = compressed and not topics.topic_queue_mapping_info_map
         body = RegisterBrokerBody(topic_config_serialize_wrapper=topics).encode(compressed)
         ext_fields = encode_header(
             RegisterBrokerRequestHeader(

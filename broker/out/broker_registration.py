@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container, Mapping
+from dataclasses import replace
 from typing import Final
 
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, RegisterBrokerResult
@@ -26,6 +27,7 @@ from broker.topic.system_topics import PERM_READ_WRITE
 from broker.topic.topic_config_manager import TopicChange, TopicConfigManager
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
+from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,9 @@ MasterListener = Callable[[str | None, str | None], None]
 registration that a name server has answered, changed or not; (None, None) if no master is
 registered."""
 
+MappingInfos = Callable[[Container[str]], Mapping[str, TopicQueueMappingInfo]]
+"""What is registered about those topics that are static (TopicQueueMappingManager.infos)."""
+
 
 class BrokerRegistration:
     """Keeps this broker registered. Guarded by: `_lock`."""
@@ -53,6 +58,7 @@ class BrokerRegistration:
         executor: ScheduledExecutor,
         *,
         on_master: MasterListener | None = None,
+        mapping_infos: MappingInfos = lambda _topics: {},
     ) -> None:
         self.config = config
         """Replaced as a whole when a setting changes."""
@@ -61,6 +67,7 @@ class BrokerRegistration:
         self._topics = topics
         self._executor = executor
         self._on_master = on_master
+        self._mapping_infos = mapping_infos
         self._lock = threading.Lock()
         self._new_topics_lock = threading.Lock()
         self._stopped = False
@@ -247,9 +254,12 @@ class BrokerRegistration:
     def _register(
         self, wrapper: TopicConfigSerializeWrapper, *, wait_for_failing: bool = True
     ) -> list[RegisterBrokerResult]:
+        shown = masked_by_permission(wrapper, self.config.broker_permission)
+        if mappings := self._mapping_infos(wrapper.topic_config_table):
+            shown = replace(shown, topic_queue_mapping_info_map=dict(mappings))
         return self._api.register_broker_all(
             self.identity,
-            masked_by_permission(wrapper, self.config.broker_permission),
+            shown,
             timeout_ms=self.config.register_broker_timeout_mills,
             compressed=self.config.compressed_register,
             wait_for_failing=wait_for_failing,

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from ipc.clock import Clock
 from remoting.body.message_queue import MessageQueue
 from remoting.body.route import TopicRouteData
+from remoting.logic_queue import mock_broker_name
 
 FRESH_MS: Final = 30_000
 _ASK_AGAIN_MS: Final = 1_000
@@ -82,7 +83,17 @@ def _is_old(since_ms: int | None, now_ms: int, limit_ms: int) -> bool:
 
 
 def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """In the order in which RocketMQ sorts queues."""
+    """In the order in which RocketMQ sorts queues; of a static topic its logic queues."""
+    mappings = (route.topic_queue_mapping_by_broker or {}).values()
+    if mappings:
+        totals: dict[str, int] = {}
+        for info in mappings:
+            totals[info.scope] = max(info.total_queues, totals.get(info.scope, 0))
+        return [
+            MessageQueue(topic=topic, broker_name=mock_broker_name(scope), queue_id=queue_id)
+            for scope in sorted(totals)
+            for queue_id in range(totals[scope])
+        ]
     return [
         MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)

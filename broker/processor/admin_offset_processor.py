@@ -8,7 +8,7 @@ because it answers twelve request codes, with little in each, from the same tabl
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -92,6 +92,7 @@ class AdminOffsetProcessor(TableProcessor):
         stats: BrokerStatsManager,
         broker_addr: Callable[[], str],
         find_filter: Callable[[str, str], ConsumerFilter | None],
+        static_topics: Container[str] = (),
     ) -> None:
         """find_filter: a group's filter for a topic, dead or alive: (topic, group)."""
         super().__init__(
@@ -124,6 +125,7 @@ class AdminOffsetProcessor(TableProcessor):
         self._stats = stats
         self._broker_addr = broker_addr
         self._find_filter = find_filter
+        self._static_topics = static_topics
 
     # -- one queue ------------------------------------------------------------------------------
 
@@ -371,7 +373,10 @@ class AdminOffsetProcessor(TableProcessor):
     ) -> OffsetWrapper:
         """Progress in one queue. 5.x shows pullOffset - consumerOffset as "in flight"."""
         _, broker_offset = self._queue_offsets.offsets(topic, queue_id)
-        consumer_offset = max(0, self._consumer_offsets.query_offset(group, topic, queue_id) or 0)
+        stored = self._consumer_offsets.query_offset(group, topic, queue_id)
+        # -1 for a static topic: whether the group has come to this physical queue counts there.
+        least = -1 if topic in self._static_topics else 0
+        consumer_offset = max(least, least if stored is None else stored)
         last_ms = self._times.store_timestamp(topic, queue_id, consumer_offset - 1)
         pulled = self._consumer_offsets.query_pull_offset(group, topic, queue_id) or 0
         return OffsetWrapper(

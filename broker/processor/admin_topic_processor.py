@@ -27,15 +27,18 @@ from broker.store_access.store_protocols import QueueOffsets, StoreCommands
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics
 from broker.topic.topic_attributes import check_message_type, parse_changes
 from broker.topic.topic_config_manager import TopicConfigManager
+from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from remoting.body.client_connection import GroupList
 from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import TopicOffset, TopicStatsTable
 from remoting.body.topic_config import (
     CreateTopicListRequestBody,
     TopicConfig,
+    TopicConfigAndQueueMapping,
     TopicFilterType,
     TopicList,
 )
+from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.command_custom_header import decode_header
 from remoting.errors import HeaderError, RequestError
 from remoting.headers.topic import (
@@ -56,13 +59,14 @@ log = logging.getLogger(__name__)
 
 
 class AdminTopicProcessor(TableProcessor):
-    """Codes 17, 21, 202, 215, 300, 305, 316 and, for mqadmin of 5.x, 18 and 351."""
+    """Codes 17, 21, 202, 215, 300, 305, 316 and, for mqadmin of 5.x, 18, 351 and 513."""
 
     def __init__(
         self,
         config: BrokerConfig,
         *,
         topics: TopicConfigManager,
+        mappings: TopicQueueMappingManager,
         system_topics: SystemTopics,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
@@ -83,11 +87,13 @@ class AdminTopicProcessor(TableProcessor):
                 RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topic_list,
                 RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topic,
                 RequestCode.GET_TOPIC_CONFIG: self.get_topic_config,
+                RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_and_create_static_topic,
             }
         )
         self.config = config
         """Replaced whole when a setting changes."""
         self._topics = topics
+        self._mappings = mappings
         self._system_topics = system_topics
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
@@ -106,24 +112,42 @@ class AdminTopicProcessor(TableProcessor):
 
         The success response carries the same odd remark as RocketMQ's.
         """
+        header = self._create_header(connection, request)
+        config = replace(_config_of(header), attributes=parse_changes(header.attributes))
+        self._check_message_types(config)
+        with self._change_lock:
+            require_saved(self._topics.update(config), f"topic {header.topic}")
+        return request.response(ResponseCode.SUCCESS, "not set any response code")
+
+    def _create_header(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> CreateTopicRequestHeader:
         refuse_on_slave(self._is_slave())
         header = decode_header(CreateTopicRequestHeader, request.ext_fields)
         log.info("topic %s: update requested by %s", header.topic, connection.remote_address)
         validate_topic(header.topic)
         self._system_topics.check_not_system(header.topic)
-        config = TopicConfig(
-            topic_name=header.topic,
-            read_queue_nums=header.read_queue_nums,
-            write_queue_nums=header.write_queue_nums,
-            perm=header.perm,
-            topic_filter_type=_filter_type(header.topic_filter_type),
-            topic_sys_flag=header.topic_sys_flag or 0,
-            attributes=parse_changes(header.attributes),
-        )
-        self._check_message_types(config)
+        return header
+
+    def update_and_create_static_topic(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """513 (5.x): as 17, for a static topic, whose queues on this broker the body maps.
+
+        A mapping that is refused changes nothing. (RocketMQ has changed the topic's settings then.)
+        """
+        header = self._create_header(connection, request)
+        detail = TopicQueueMappingDetail.from_json_bytes(request.body)
+        if detail.topic != header.topic:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the mapping is of topic {detail.topic!r:.160}, the request names {header.topic}",
+            )
         with self._change_lock:
-            require_saved(self._topics.update(config), f"topic {header.topic}")
-        return request.response(ResponseCode.SUCCESS, "not set any response code")
+            saved = self._mappings.update(detail, force=bool(header.force))
+            saved = self._topics.update(_config_of(header)) and saved
+        require_saved(saved, f"topic {header.topic}")
+        return request.response(ResponseCode.SUCCESS)
 
     def update_and_create_topic_list(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -150,8 +174,8 @@ class AdminTopicProcessor(TableProcessor):
             )
 
     def delete_topic(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
-        """215: delete the topic, its consume queues and its consumer offsets. mqadmin tells the
-        name servers (216).
+        """215: delete the topic, its mapping, its consume queues and its consumer offsets. mqadmin
+        tells the name servers (216).
         """
         refuse_on_slave(self._is_slave())
         topic = decode_header(DeleteTopicRequestHeader, request.ext_fields).topic
@@ -160,6 +184,7 @@ class AdminTopicProcessor(TableProcessor):
         self._system_topics.check_not_system(topic)
         with self._change_lock:
             saved = self._topics.delete(topic)
+            saved = self._mappings.delete(topic) and saved
             self._store.delete_topic_queues(topic)
             self._consumer_offsets.remove_topic(topic)
             saved = self._consumer_offsets.save_if_changed() and saved
@@ -181,21 +206,26 @@ class AdminTopicProcessor(TableProcessor):
     def get_all_topic_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """21: the whole table."""
-        return request.response(ResponseCode.SUCCESS, None, {}, self._topics.encode())
+        """21: the whole table, with the mappings of static topics."""
+        wrapper = self._mappings.with_mappings(self._topics.wrapper())
+        return request.response(ResponseCode.SUCCESS, None, {}, wrapper.to_json_bytes())
 
     def get_topic_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """351 (5.x): one topic; mqadmin of 5.x sends this before topicStatus and
-        consumerProgress."""
-        topic = decode_header(GetTopicConfigRequestHeader, request.ext_fields).topic
+        """351 (5.x): one topic, with lo=true its mapping; mqadmin of 5.x sends this before
+        topicStatus and consumerProgress."""
+        header = decode_header(GetTopicConfigRequestHeader, request.ext_fields)
+        topic = header.topic
         config = self._topics.find(topic)
         if config is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}"
             )
-        return request.response(ResponseCode.SUCCESS, body=config.to_json_bytes())
+        body: TopicConfig = config
+        if header.lo and (detail := self._mappings.table.get(topic)) is not None:
+            body = TopicConfigAndQueueMapping.of(config, detail)
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def get_topic_stats_info(
         self, _connection: ConnectionLike, request: RemotingCommand
@@ -247,6 +277,18 @@ class AdminTopicProcessor(TableProcessor):
         """305: names of the system topics."""
         body = TopicList(topic_list=self._system_topics.names())
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+
+def _config_of(header: CreateTopicRequestHeader) -> TopicConfig:
+    """`order` is left out, as by RocketMQ."""
+    return TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=_filter_type(header.topic_filter_type),
+        topic_sys_flag=header.topic_sys_flag or 0,
+    )
 
 
 def _filter_type(text: str) -> TopicFilterType:

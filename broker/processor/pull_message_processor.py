@@ -10,7 +10,7 @@ through shared state, whose hot loop is written out plainly (docs/STYLE.md, 12).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final, Protocol
 
 import msgspec
@@ -22,7 +22,6 @@ from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUSPEND,
-    PULL_NUMBERS,
     HeldPull,
     PullFrame,
     PullHeader,
@@ -32,7 +31,8 @@ from broker.longpolling.pull_header import (
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from broker.offset.broadcast_offset_manager import BroadcastClient
 from broker.processor.cold_pulls import ColdPulls
-from broker.processor.header_numbers import plain_numbers
+from broker.processor.pull_answer import answer_head, pull_header_of
+from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PullStart
 from broker.processor.pull_subscription import (
     IsReadable,
@@ -47,10 +47,10 @@ from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.connection import Buffer, Connection
-from remoting.errors import HeaderError, RequestError
+from remoting.errors import RequestError
 from remoting.frame import JsonAnswer
 from remoting.headers.pull_message import ForbiddenType
-from remoting.remoting_codec import encode_header
+from remoting.logic_queue import LogicPull, PullPlace
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
@@ -107,27 +107,6 @@ class PullStats(Protocol):
         """`count` messages of `size` bytes were given to `group`."""
 
 
-class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of this processor."""
-
-    readable: bool
-    long_polling_enable: bool
-    short_polling_time_ms: int
-    slave_read_enable: bool
-    is_slave: bool
-    commits_offsets: bool = True
-    """Of pulls; a slave only where slaves act as master."""
-    offset_check_in_slave: bool
-    bytes_in_memory: int
-    count_in_memory: int
-    bytes_in_disk: int
-    count_in_disk: int
-    memory_limit: int
-    """Messages further than this (bytes) behind the log's end count as "on disk"."""
-    enable_property_filter: bool
-    filter_support_retry: bool
-
-
 class _Read(msgspec.Struct, frozen=True, gc=False):
     """What one look at a queue gave."""
 
@@ -166,11 +145,14 @@ class PullMessageProcessor:
         start: PullStart | None = None,
         *,
         note_pull: NotePull,
+        static_topics: Container[str] = (),
         cold: ColdPulls | None = None,
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
-        start: None where no pull is ever told to begin elsewhere. cold: flow control, if any."""
+        start: None where no pull is ever told to begin elsewhere. static_topics: false while there
+        are none; their pulls come to `pull`, already mapped. cold: flow control, if any."""
         self._start = start
+        self._static_topics = static_topics
         self._cold = cold
         self._settings = settings
         self._counters = page.counters
@@ -213,7 +195,7 @@ class PullMessageProcessor:
             frame = _decode_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
-        if frame.flag:
+        if frame.flag or (self._static_topics and frame.extFields.topic in self._static_topics):
             return False
         request = PullRequest(
             connection, frame.opaque, SerializeType.JSON, frame.code, frame.extFields
@@ -232,19 +214,23 @@ class PullMessageProcessor:
         assert isinstance(connection, Connection)
         if request.is_oneway:
             return None
-        for field in PullHeader.__struct_fields__[:8]:
-            if field not in request.ext_fields:
-                raise HeaderError("PullMessageRequestHeader", field, "is missing")
-        fields = plain_numbers("PullMessageRequestHeader", request.ext_fields, PULL_NUMBERS)
-        try:
-            header = msgspec.convert(fields, PullHeader, strict=False)
-        except msgspec.ValidationError as error:
-            field = str(error).rpartition("$.")[2].strip("`")
-            raise HeaderError("PullMessageRequestHeader", field, str(error)) from error
-        self._pull(
-            PullRequest(connection, request.opaque, request.serialize_type, request.code, header)
-        )
+        self.pull(connection, request, pull_header_of(request))
         return None
+
+    def pull(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: PullHeader,
+        mapped: LogicPull | None = None,
+    ) -> None:
+        """Answer a pull, now or later. mapped: of a static topic, whose place `header` names.
+        Raises RequestError."""
+        self._pull(
+            PullRequest(
+                connection, request.opaque, request.serialize_type, request.code, header, mapped
+            )
+        )
 
     # -- one pull ------------------------------------------------------------------------------
 
@@ -265,7 +251,11 @@ class PullMessageProcessor:
             is_moved = read.code == ResponseCode.PULL_OFFSET_MOVED
             start.note(header, client, read.next_offset if is_moved else header.queueOffset)
         self._commit(connection, header)
-        if read.code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & FLAG_SUSPEND:
+        if (
+            read.code == ResponseCode.PULL_NOT_FOUND
+            and header.sysFlag & FLAG_SUSPEND
+            and (request.mapped is None or request.mapped.waits(header.queueOffset, _place(read)))
+        ):
             now_ms = self._monotonic_ms()
             held = HeldPull(
                 request=request,
@@ -550,7 +540,7 @@ class PullMessageProcessor:
 
     def _answer(self, request: PullRequest, read: _Read, group: SubscriptionGroupConfig) -> None:
         header = request.header
-        if read.code == ResponseCode.PULL_OFFSET_MOVED:
+        if read.code == ResponseCode.PULL_OFFSET_MOVED and request.mapped is None:
             self._note_moved(
                 header.consumerGroup,
                 header.topic,
@@ -563,7 +553,7 @@ class PullMessageProcessor:
             suggested = group.which_broker_when_consume_slowly if read.slow else group.broker_id
         self._stats.add_get(header.consumerGroup, header.topic, read.count, read.size)
         self._note_pull(header.consumerGroup, header.topic, header.queueId, read.next_offset)
-        if request.serialize_type == SerializeType.JSON:
+        if request.serialize_type == SerializeType.JSON and request.mapped is None:
             values = (
                 read.code,
                 suggested,
@@ -575,25 +565,13 @@ class PullMessageProcessor:
             )
             head = _ANSWER.render(values, read.size)
         else:
-            head = _binary_head(request.opaque, read, suggested)
+            status = read.status.decode()
+            head = answer_head(request, _place(read), suggested, status, read.size)
         request.connection.write_many([head, *read.pieces], len(head) + read.size)
 
 
-def _binary_head(opaque: int, read: _Read, suggested: int) -> bytes:
-    command = RemotingCommand(
-        int(read.code),
-        opaque=opaque,
-        flag=RESPONSE_FLAG,
-        remark=read.status.decode(),
-        ext_fields={
-            "suggestWhichBrokerId": str(suggested),
-            "nextBeginOffset": str(read.next_offset),
-            "minOffset": str(read.min_offset),
-            "maxOffset": str(read.max_offset),
-        },
-        serialize_type=SerializeType.ROCKETMQ,
-    )
-    return encode_header(command, read.size)
+def _place(read: _Read) -> PullPlace:
+    return PullPlace(read.code, read.next_offset, read.min_offset, read.max_offset)
 
 
 def _refuse(request: PullRequest, error: RequestError) -> None:

@@ -1,14 +1,20 @@
 """The header of a send: its short wire names, its JSON frame, and the long names of code 10.
 
-Pure data and one decoder, used by SendMessageProcessor on the loop thread of `remoting`. Follows
+Pure data and its decoders, used by SendMessageProcessor on the loop thread of `remoting`. Follows
 SendMessageRequestHeader and SendMessageRequestHeaderV2 of RocketMQ.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
+
+from broker.processor.header_numbers import plain_numbers
+from remoting.errors import HeaderError
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
 
 V1_NAMES: Final = {
     "producerGroup": "a",
@@ -60,3 +66,21 @@ class SendFrame(msgspec.Struct, gc=False):
 
 
 decode_send_frame: Final = msgspec.json.Decoder(SendFrame, strict=False).decode
+
+
+def send_header_of(request: RemotingCommand) -> SendHeader:
+    """The header of any form of a send. Raises HeaderError."""
+    fields: Mapping[str, Any] = request.ext_fields
+    if request.code == RequestCode.SEND_MESSAGE:
+        fields = {V1_NAMES.get(name, name): value for name, value in fields.items()}
+    for name in "abcdefgh":
+        if name not in fields:
+            raise HeaderError("SendMessageRequestHeader", V2_NAMES[name], "is missing")
+    known = {name: value for name, value in fields.items() if name in V2_NAMES}
+    fields = plain_numbers("SendMessageRequestHeader", known, SEND_NUMBERS, shown=V2_NAMES)
+    try:
+        return msgspec.convert(fields, SendHeader, strict=False)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("$.")[2].strip("`")
+        name = V2_NAMES.get(field, field)
+        raise HeaderError("SendMessageRequestHeader", name, str(error)) from error

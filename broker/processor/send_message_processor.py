@@ -18,7 +18,8 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import msgspec
 
@@ -28,14 +29,8 @@ from broker.append.diverted_messages import TIMER_MARK, is_half
 from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
 from broker.metrics.hot_path_stats import SendCounts
-from broker.processor.header_numbers import plain_numbers
-from broker.processor.send_header import (
-    SEND_NUMBERS,
-    V1_NAMES,
-    V2_NAMES,
-    SendHeader,
-    decode_send_frame,
-)
+from broker.processor.mapped_send import MappedSend, map_send
+from broker.processor.send_header import SendHeader, decode_send_frame, send_header_of
 from broker.processor.send_records import (
     FIFO_PROPERTY,
     HOST_BITS,
@@ -51,8 +46,9 @@ from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
 from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
 from remoting.body.topic_config import TopicConfig
+from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
-from remoting.errors import HeaderError, RequestError
+from remoting.errors import RequestError
 from remoting.frame import JsonAnswer
 from remoting.headers.durability import asks_for_durability
 from remoting.remoting_command import RemotingCommand
@@ -129,6 +125,7 @@ class _SendAppend:
     came_ns: int = 0
     """When it began to wait for its topic or for the next file; 0: it arrived in this turn and
     has not waited."""
+    mapped: MappedSend | None = None
 
     @property
     def topic(self) -> TopicLog:
@@ -199,8 +196,11 @@ class SendMessageProcessor:
         new_topics: HeldForTopics,
         durability: AchievedDurability,
         timers: TimerHook,
+        mappings: Mapping[str, TopicQueueMappingDetail] = MappingProxyType({}),
     ) -> None:
+        """mappings: of static topics."""
         self._durability = durability
+        self._mappings = mappings
         self._settings = settings
         self._log = commit_log
         self._dispatches_lmq = commit_log.lmq is not None
@@ -371,7 +371,8 @@ class SendMessageProcessor:
     ) -> RemotingCommand | None:
         """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
-            header = self._header(request)
+            header = send_header_of(request)
+            mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
             stored = self._records.of(request, header, topic, _peer_of(connection))
             topics = (header.b, stored.topic.name)
@@ -381,10 +382,10 @@ class SendMessageProcessor:
             return request.response(error.code, error.remark, self._region())
         except StoreError as error:
             return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
-        if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            # These do not take the fast path, which does not check groups.
+        if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX) and header.b not in self._mappings:
+            # These do not take the fast path, which does not check groups and maps no queues.
             self._topics[header.b] = topic
-        append = _SendAppend(self, connection, request, header, stored, came_ns)
+        append = _SendAppend(self, connection, request, header, stored, came_ns, mapped)
         self._append_queue.append(append, fails_fast=True)
         if self._held and not came_ns:
             append.came_ns = self._stats.now_ns()
@@ -412,22 +413,6 @@ class SendMessageProcessor:
         if not request.is_oneway:
             connection.send_command(response)
         self._stats.add_timed_answer(request.code, response.code, came_ns, oneway=request.is_oneway)
-
-    def _header(self, request: RemotingCommand) -> SendHeader:
-        fields: Mapping[str, Any] = request.ext_fields
-        if request.code == RequestCode.SEND_MESSAGE:
-            fields = {V1_NAMES.get(name, name): value for name, value in fields.items()}
-        for name in "abcdefgh":
-            if name not in fields:
-                raise HeaderError("SendMessageRequestHeader", V2_NAMES[name], "is missing")
-        known = {name: value for name, value in fields.items() if name in V2_NAMES}
-        fields = plain_numbers("SendMessageRequestHeader", known, SEND_NUMBERS, shown=V2_NAMES)
-        try:
-            return msgspec.convert(fields, SendHeader, strict=False)
-        except msgspec.ValidationError as error:
-            field = str(error).rpartition("$.")[2].strip("`")
-            name = V2_NAMES.get(field, field)
-            raise HeaderError("SendMessageRequestHeader", name, str(error)) from error
 
     def _check(
         self, connection: Connection, request: RemotingCommand, header: SendHeader
@@ -520,7 +505,10 @@ class SendMessageProcessor:
     def _answer_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
         request = send.request
         ids = ",".join(self._message_id(phy_offset) for phy_offset, _ in places)
-        fields = self._fields(send.stored.queue_id, places[0][1], ids)
+        queue_id, queue_offset = send.stored.queue_id, places[0][1]
+        if send.mapped is not None:
+            queue_id, queue_offset = send.mapped.place(queue_offset)
+        fields = self._fields(queue_id, queue_offset, ids)
         unique_key = find_unique_key(send.header.i)
         if unique_key:
             fields["transactionId"] = unique_key

@@ -441,6 +441,13 @@ class BrokerConfig:
     broadcast_offset_expire_max_second: int = setting(
         300, "the same for one that is online", unit="s", ge=1
     )
+    forward_timeout: int = setting(
+        3000,
+        "how long to wait for the other broker when it keeps what is asked about a static topic",
+        unit="ms",
+        ge=1,
+        changeable=AFTER_RESTART,
+    )
     use_server_side_reset_offset: bool = setting(
         False,
         "a reset of a group's offsets (222) is stored here and told to the next pulls, as 5.3 does "

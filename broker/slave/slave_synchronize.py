@@ -1,10 +1,10 @@
 """SlaveSynchronize: a slave copies its master's tables, every slaveSyncInterval.
 
-Topics (21), consumer offsets (43), delay offsets (45), consumer groups (201), in this order, each
-saved right after it changed. A failed kind is counted, reported by `status` and retried in the next
-round, independently of the others. Runs in process `remoting` of a slave, on one thread of the
-scheduled executor; `set_master_address` and `status` may be called by any thread. Follows
-SlaveSynchronize of RocketMQ, except for these rules:
+Topics with the mappings of static ones (21), consumer offsets (43), delay offsets (45), consumer
+groups (201), in this order, each saved right after it changed. A failed kind is counted, reported
+by `status` and retried in the next round, independently of the others. Runs in process `remoting`
+of a slave, on one thread of the scheduled executor; `set_master_address` and `status` may be called
+by any thread. Follows SlaveSynchronize of RocketMQ, except for these rules:
 
 - A table is replaced in one step, its data version copied exactly; contents are compared, not only
   data versions.
@@ -43,6 +43,7 @@ from broker.slave.remote_log import read_bounds
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.topic_config_manager import TopicConfigManager
+from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from ipc.clock import Clock
 from ipc.command_channel import CommandError
 from ipc.control_page import ControlPage
@@ -137,6 +138,7 @@ class SlaveSynchronize:
         api: TableSource,
         *,
         topics: TopicConfigManager,
+        mappings: TopicQueueMappingManager,
         offsets: ConsumerOffsetManager,
         delay_offsets: ScheduleOffsetManager,
         groups: SubscriptionGroupManager,
@@ -157,6 +159,7 @@ class SlaveSynchronize:
         self._own_address = own_address
         self._api = api
         self._topics = topics
+        self._mappings = mappings
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._groups = groups
@@ -328,11 +331,16 @@ class SlaveSynchronize:
         # the next run logs that the master does not have them.
         problems = self._delete_queues(master)
         self._save(self._topics)
+        self._save(self._mappings)
         if problems:
             raise SlaveSyncError(f"queues of deleted topics still exist: {'; '.join(problems)}")
 
     def _take_topics(self, wrapper: TopicConfigSerializeWrapper) -> None:
         vanished = self._topics.replace_all(wrapper)
+        # Java's slave takes over the version of the mappings, not the mappings.
+        self._mappings.replace_all(
+            wrapper.topic_queue_mapping_detail_map or {}, wrapper.mapping_data_version
+        )
         names = set(wrapper.topic_config_table)
         counter = wrapper.data_version.counter
         deleted = self._known_topics.take(names, counter, vanished, "topics")

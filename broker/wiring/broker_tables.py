@@ -28,6 +28,7 @@ from broker.subscription.subscription_group_manager import SubscriptionGroupMana
 from broker.topic.lmq_topic_config_manager import LmqTopicConfigManager
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
+from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from broker.wiring.lost_tables import restore_lacking_topics, restore_lost_tables
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
@@ -51,6 +52,9 @@ class BrokerTables:
         lmq = options.store.enable_lmq
         self.topics: Final = (LmqTopicConfigManager if lmq else TopicConfigManager)(
             path / "topics.json", broker, clock, self.system_topics
+        )
+        self.mappings: Final = TopicQueueMappingManager(
+            path / "topicQueueMapping.json", broker.broker_name, clock
         )
         self.groups: Final = (LmqSubscriptionGroupManager if lmq else SubscriptionGroupManager)(
             path / "subscriptionGroup.json", broker, clock
@@ -83,6 +87,7 @@ class BrokerTables:
         self._delay_interval_ms: Final = options.store.flush_delay_offset_interval
         self._managers: Final[tuple[JsonConfigManager, ...]] = (
             self.topics,
+            self.mappings,
             self.groups,
             self.offsets,
             self.filters,

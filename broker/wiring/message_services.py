@@ -195,6 +195,7 @@ class MessageServices:
             self.new_topics,
             AchievedDurability(self._page.counters, self._options.ha.in_sync_replicas),
             self.timers.hook,
+            self._tables.mappings.table,
         )
 
     def _make_send_back(self) -> ConsumerSendMsgBackProcessor:

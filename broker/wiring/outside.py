@@ -6,6 +6,7 @@ threads of requests, never on the loop.
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import Callable
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.out.broker_registration import BrokerRegistration
+from broker.out.broker_rpc import BrokerRpc
 from broker.out.escape_bridge import EscapeBridge
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
@@ -21,6 +23,7 @@ from broker.out.top_addressing import (
     fetch_name_servers,
     resolve_name_servers,
 )
+from broker.out.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
 from broker.out.topic_route_info_manager import TopicRouteInfoManager
 from broker.processor.query_assignment_processor import (
     AssignmentParts,
@@ -78,6 +81,17 @@ class Outside:
             if look_up
             else None
         )
+        self.brokers: Final = BrokerRpc(
+            self._client, api, resources.clock, timeout_ms=options.broker.forward_timeout
+        )
+        self._cleaner: Final = TopicQueueMappingCleanService(
+            tables.mappings,
+            self.brokers,
+            api.get_topic_route,
+            options.store.delete_hours,
+            lambda: datetime.datetime.fromtimestamp(resources.clock.now_ms() / 1000).hour,
+        )
+        self._is_slave: Final = options.store.is_slave
         self.assignments: Final = QueryAssignmentProcessor(
             AssignmentSettings(
                 options.broker.server_load_balancer_enable,
@@ -131,6 +145,7 @@ class Outside:
             tables.topics,
             executor,
             on_master=self.replication.on_master,
+            mapping_infos=tables.mappings.infos,
         )
 
     def open(self) -> None:
@@ -144,6 +159,8 @@ class Outside:
         self.acting.schedule_on(self._executor)
         if self._escape is not None:
             self._escape.start()
+        if not self._is_slave:
+            self._cleaner.schedule_on(self._executor)
         self.registration.start(on_ready, before_first=self._before_first_registration)
         if self._lookup is not None:
             self._lookup.start(self._executor, self._register_anew)

@@ -46,6 +46,7 @@ def pull_processor(
         offset_moved.add,
         _pull_start(resources, store, tables),
         note_pull=tables.offsets.commit_pull_offset,
+        static_topics=tables.mappings.table,
         cold=cold,
     )
 

@@ -190,6 +190,7 @@ class Replication:
             self._identity.broker_addr,
             self._api,
             topics=self._tables.topics,
+            mappings=self._tables.mappings,
             offsets=self._tables.offsets,
             delay_offsets=self._tables.schedule_offsets,
             groups=self._tables.groups,

@@ -8,7 +8,7 @@ with REQUEST_CODE_NOT_SUPPORTED.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +34,7 @@ from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.message_services import MessageServices
+from broker.wiring.static_topics import STATIC_TOPIC_POOL, static_topic_pool
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from ipc.clock import Clock
@@ -115,6 +116,10 @@ _POOLS: Final = {
 _NOT_ON_VIP: Final = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 
 
+Processors = Mapping[int, RequestProcessor]
+"""By request code."""
+
+
 @dataclass(frozen=True, slots=True)
 class Routes:
     """The tables of the two ports and the pools they name."""
@@ -169,14 +174,20 @@ class RouteTable:
         runtime: RuntimeInfoSource,
         configs: BrokerConfigUpdate,
         others: Sequence[TableProcessor],
+        before: Callable[[Processors], Processors],
     ) -> Routes:
-        """Every request code that this broker serves. others: processors built elsewhere."""
+        """Every request code that this broker serves. others: processors built elsewhere. before:
+        puts those of static topics in front."""
         main: dict[int, Route] = {}
-        for code, processor in self._processors(runtime, configs, others).items():
+        for code, processor in before(self._processors(runtime, configs, others)).items():
             main[code] = Route(processor, _executor_of(code))
         vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
         code = Code.GET_ALL_TOPIC_CONFIG
-        vip[code] = Route(SlaveTopicsProcessor(self._tables.topics.wrapper), _executor_of(code))
+        tables = self._tables
+        vip[code] = Route(
+            SlaveTopicsProcessor(lambda: tables.mappings.with_mappings(tables.topics.wrapper())),
+            _executor_of(code),
+        )
         return Routes(main, vip, executors)
 
     def _processors(
@@ -255,6 +266,7 @@ class RouteTable:
             AdminTopicProcessor(
                 broker,
                 topics=tables.topics,
+                mappings=tables.mappings,
                 system_topics=tables.system_topics,
                 consumers=tables.consumers,
                 consumer_offsets=tables.offsets,
@@ -278,6 +290,7 @@ class RouteTable:
                 stats=stats,
                 broker_addr=lambda: address,
                 find_filter=tables.filters.find,
+                static_topics=tables.mappings.table,
             ),
             AdminGroupProcessor(
                 broker,
@@ -348,4 +361,5 @@ def request_executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
             LOAD_BALANCE_POOL, _LOAD_BALANCE_THREADS, _LOAD_BALANCE_CAPACITY
         ),
         REPLY_POOL: RequestExecutor(REPLY_POOL, REPLY_THREADS, _REPLY_CAPACITY),
+        STATIC_TOPIC_POOL: static_topic_pool(),
     }

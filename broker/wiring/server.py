@@ -34,6 +34,7 @@ from broker.wiring.pop_services import PopServices
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.routes import Routes, RouteTable, request_executors
 from broker.wiring.runtime_source import RuntimeSource
+from broker.wiring.static_topics import STATIC_TOPIC_POOL, OnLoop, before_processors
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from remoting.remoting_server import RemotingServer, RequestExecutor
@@ -77,11 +78,13 @@ class ServerBuilder:
         responses: ResponseTable,
         waiting_sends: Callable[[], int],
         use_on_loop: Callable[[StartupOptions], None],
+        on_loop: OnLoop,
     ) -> Routes:
         """Every code of both ports, and the pools.
 
         responses: where answers of clients to our calls arrive. waiting_sends: how many answers
         wait for flush or replicas. use_on_loop: the loop's processors follow changed settings.
+        on_loop: runs a function on the loop, later.
         """
         executors = request_executors(self._options.broker)
         table = RouteTable(
@@ -114,6 +117,15 @@ class ServerBuilder:
                 self._outside.assignments,
                 AdminModeProcessor(),
                 *self._pop.processors,
+            ),
+            before=lambda ordinary: before_processors(
+                ordinary,
+                self._pull,
+                self._tables.mappings.table,
+                self._outside.brokers,
+                executors[STATIC_TOPIC_POOL],
+                self._statistics.remoting,
+                on_loop,
             ),
         )
 

@@ -4,8 +4,9 @@ Compressed: a zlib stream of
     int32 length | DataVersion as JSON
     int32 number of topics | per topic: int32 length | "name read write perm filterType"
     int32 length | list of filter servers as JSON
-5.x adds a sixth word, the attributes as JSON, to each topic, and a section of static topics at the
-end, which is ignored here. order and topicSysFlag are lost in this format.
+5.x adds a sixth word, the attributes as JSON, to each topic, and at the end
+    int32 number of static topics | per topic: int32 length | its TopicQueueMappingInfo as JSON
+order and topicSysFlag are lost in this format.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any, Final
 from remoting.body.data_version import DataVersion
 from remoting.body.json_bean import JsonBean
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper, TopicFilterType
+from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 from remoting.errors import BodyError
-from remoting.mq_version import V3_0_11
+from remoting.mq_version import V3_0_11, V5_0_0
 from remoting.remoting_serializable import JsonError, dumps_java, loads_lenient
 
 MAX_INFLATED: Final = 32 * 1024 * 1024
@@ -46,7 +48,8 @@ class RegisterBrokerBody(JsonBean):
     filter_server_list: list[str] = field(default_factory=list)
 
     def encode(self, compressed: bool = False) -> bytes:
-        """The body as sent; the compressed form is that of 4.9.8, with five words per topic."""
+        """The body as sent; the compressed form is that of 4.9.8, with five words per topic, so it
+        cannot hold static topics."""
         if not compressed:
             return self.to_json_bytes()
         wrapper = self.topic_config_serialize_wrapper
@@ -73,7 +76,7 @@ def decode_register_broker_body(
     if not compressed:
         return RegisterBrokerBody.from_json_bytes(body)
     try:
-        return _decode_inflated(_Blocks(_inflate(body)))
+        return _decode_inflated(_Blocks(_inflate(body)), has_mappings=version >= V5_0_0)
     except JsonError as error:
         raise BodyError("RegisterBrokerBody", f"invalid JSON: {error}") from error
     except (ValueError, zlib.error) as error:
@@ -110,6 +113,10 @@ class _Blocks:
         self._data = data
         self._position = 0
 
+    @property
+    def at_end(self) -> bool:
+        return self._position == len(self._data)
+
     def next_int(self) -> int:
         if len(self._data) - self._position < INT32.size:
             raise ValueError(f"ends at byte {self._position}")
@@ -128,14 +135,25 @@ class _Blocks:
         return self._data[start : self._position]
 
 
-def _decode_inflated(blocks: _Blocks) -> RegisterBrokerBody:
+def _decode_inflated(blocks: _Blocks, *, has_mappings: bool) -> RegisterBrokerBody:
     data_version = DataVersion.from_json(loads_lenient(blocks.next_block()))
     topics = (_read_topic(blocks.next_block()) for _ in range(blocks.next_int()))
     table = {topic.topic_name: topic for topic in topics}
     servers = loads_lenient(blocks.next_block())
     if not isinstance(servers, list):
         raise ValueError("the filter servers are not a list")
-    wrapper = TopicConfigSerializeWrapper(data_version=data_version, topic_config_table=table)
+    mappings = None
+    if has_mappings and not blocks.at_end:
+        infos = (
+            TopicQueueMappingInfo.from_json(loads_lenient(blocks.next_block()))
+            for _ in range(blocks.next_int())
+        )
+        mappings = {info.topic: info for info in infos} or None
+    wrapper = TopicConfigSerializeWrapper(
+        data_version=data_version,
+        topic_config_table=table,
+        topic_queue_mapping_info_map=mappings,
+    )
     body = RegisterBrokerBody.from_json({"filterServerList": servers})
     return replace(body, topic_config_serialize_wrapper=wrapper)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from remoting.body.json_bean import JsonBean
+from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 from remoting.command_custom_header import Int32, Int64
 from remoting.remoting_serializable import dumps_standard
 
@@ -33,12 +34,13 @@ class QueueData(JsonBean):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRouteData(JsonBean):
-    """Answer to GET_ROUTEINFO_BY_TOPIC (105)."""
+    """Answer to GET_ROUTEINFO_BY_TOPIC (105). The last one: of a static topic, by broker name."""
 
     queue_datas: list[QueueData] = field(default_factory=list)
     broker_datas: list[BrokerData] = field(default_factory=list)
     filter_server_table: dict[str, list[str]] | None = field(default_factory=dict)
     order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 
     def to_standard_json_bytes(self) -> bytes:
         """The format for requesters of version 401 and up, or with acceptStandardJsonOnly."""

@@ -1,15 +1,16 @@
-"""Topic configuration: body of 18 and 21, part of 103, file config/topics.json; topic lists.
+"""Topic configuration: body of 18, 21 and 351, part of 103, file config/topics.json; topic lists.
 
 Pure data, any thread.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from remoting.body.data_version import DataVersion
 from remoting.body.json_bean import JsonBean
+from remoting.body.topic_queue_mapping import TopicQueueMappingDetail, TopicQueueMappingInfo
 from remoting.command_custom_header import Int32
 
 
@@ -35,11 +36,31 @@ class TopicConfig(JsonBean):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigAndQueueMapping(TopicConfig):
+    """Answer to GET_TOPIC_CONFIG (351); with the mapping of a static topic if lo=true was asked."""
+
+    mapping_detail: TopicQueueMappingDetail | None = None
+
+    @classmethod
+    def of(cls, config: TopicConfig, detail: TopicQueueMappingDetail) -> TopicConfigAndQueueMapping:
+        """A topic with its mapping."""
+        members = {each.name: getattr(config, each.name) for each in fields(config)}
+        return cls(**members, mapping_detail=detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigSerializeWrapper(JsonBean):
-    """Body of GET_ALL_TOPIC_CONFIG (21) and config/topics.json. 5.x mapping members are ignored."""
+    """Body of GET_ALL_TOPIC_CONFIG (21), part of 103, and config/topics.json.
+
+    The last three are of static topics (5.x): the infos go with 103, the details and their version
+    with 21 (Java: TopicConfigAndMappingSerializeWrapper).
+    """
 
     data_version: DataVersion = field(default_factory=DataVersion)
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] | None = None
+    topic_queue_mapping_detail_map: dict[str, TopicQueueMappingDetail] | None = None
+    mapping_data_version: DataVersion | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,17 +205,16 @@ def _shares(server: str, ours: Set[int], at_498: Set[int], at_533: Set[int]) -> 
 
 def _gaps() -> str:
     rows = [f"| {gap.name} | {_ranges(gap.codes)} | {gap.reason} |" for gap in GAPS_498 + GAPS_533]
-    head = "None at 4.9.8." if not GAPS_498 else "At 4.9.8 as well as at 5.3.3:"
-    lines = (
-        "## Gaps, and what a 5.3.3 peer makes of code 3",
-        "",
-        head,
-        "",
-        "| gap | codes | why, and what happens |",
-        "|---|---|---|",
-        *rows,
-    )
-    return "\n".join(lines)
+    if not rows:
+        return (
+            "## Gaps\n\n"
+            "None: each of these codes is answered. What an answer leaves out or refuses stands in "
+            "the notes above and in\n[decisions.md](decisions.md); codes of modes that are not "
+            "available (controller, RocksDB) get the answer of a\n5.3.3 broker that has them off."
+        )
+    head = "At 4.9.8 as well as at 5.3.3:" if GAPS_498 else "None at 4.9.8."
+    table = ("| gap | codes | why, and what happens |", "|---|---|---|", *rows)
+    return "\n".join(("## Gaps, and what a 5.3.3 peer makes of code 3", "", head, "", *table))
 
 
 def _namesrv(ours: Served) -> str:

@@ -83,14 +83,8 @@ class Gap:
 GAPS_498: Final[tuple[Gap, ...]] = ()
 """None: every code that a 4.9.8 broker or name server answers is answered."""
 
-GAPS_533: Final = (
-    Gap(
-        "static topics",
-        frozenset({513}),
-        "Static (logical) topics are 5.x's. mqadmin updateStaticTopic and remappingStaticTopic "
-        "show code 3.",
-    ),
-)
+GAPS_533: Final[tuple[Gap, ...]] = ()
+"""None: every code that a 5.3.3 broker or name server answers is answered."""
 
 NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",

@@ -27,13 +27,14 @@ from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
     PullMessageProcessor,
-    PullSettings,
 )
+from broker.processor.pull_settings import PullSettings
 from broker.processor.send_message_processor import (
     SEND_V2_PREFIX,
     SendMessageProcessor,
     SendSettings,
 )
+from broker.processor.static_topic_entry import StaticPullEntry
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
@@ -50,6 +51,7 @@ from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.topic_config import TopicConfig
+from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
 from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import encode_command
@@ -365,7 +367,13 @@ class HotPathWorld:
             for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
         }
         for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
-            routes[code] = Route(self.pull_processor)
+            routes[code] = Route(
+                StaticPullEntry(
+                    self.mappings,
+                    self.pull_processor,
+                    lambda _connection, request: self.handed_over.append(request),
+                )
+            )
         fast_routes = (
             (SEND_V2_PREFIX, self.send_processor.process_fast),
             (PULL_PREFIX, self.pull_processor.process_fast),
@@ -451,6 +459,10 @@ class HotPathWorld:
             capacity=4,
             start=self.rounds.append,
         )
+        self.mappings: dict[str, TopicQueueMappingDetail] = {}
+        """Of static topics."""
+        self.handed_over: list[RemotingCommand] = []
+        """What would ask another broker."""
         self.in_slot: dict[int, int] = {}
         """Timer messages by slot time."""
         self.timers = TimerHook(
@@ -468,6 +480,7 @@ class HotPathWorld:
             self.new_topics,
             AchievedDurability(self.page.counters, 2),
             self.timers,
+            self.mappings,
         )
         pull_settings = PullSettings(
             readable=True,
@@ -508,6 +521,7 @@ class HotPathWorld:
                 self.log, self.append_queue, "broker-a", is_slave=bool(pull.get("is_slave", False))
             ).add,
             note_pull=self.commits.note_pull,
+            static_topics=self.mappings,
         )
         self.hold = self.pull_processor.hold_service
         self.bell_fd = Bell.create()

@@ -26,6 +26,7 @@ from broker.subscription.subscription_group_manager import SubscriptionGroupMana
 from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
+from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from remoting.body.heartbeat import HeartbeatData, ProducerData
 from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
@@ -49,12 +50,18 @@ class World:
         self.topics = TopicConfigManager(
             tmp_path / "topics.json", config, self.clock, self.system_topics
         )
+        self.mappings = TopicQueueMappingManager(
+            tmp_path / "topicQueueMapping.json", config.broker_name, self.clock
+        )
         self.groups = SubscriptionGroupManager(
             tmp_path / "subscriptionGroup.json", config, self.clock
         )
         self.offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json")
         self.schedule_offsets = ScheduleOffsetManager(tmp_path / "delayOffset.json")
-        for manager in (self.topics, self.groups, self.offsets, self.schedule_offsets):
+        for manager in (
+            *(self.topics, self.mappings, self.groups, self.offsets),
+            self.schedule_offsets,
+        ):
             manager.load()
         self.rounds: list[Callable[[], None]] = []
         self.registered: list[set[str]] = []
@@ -106,6 +113,7 @@ class World:
         return AdminTopicProcessor(
             self.config,
             topics=self.topics,
+            mappings=self.mappings,
             system_topics=self.system_topics,
             consumers=self.consumers,
             consumer_offsets=self.offsets,
@@ -144,6 +152,7 @@ class World:
             find_filter=(
                 filters or ConsumerFilterManager(self._no_file, self.config, self.clock)
             ).find,
+            static_topics=self.mappings.table,
         )
 
     def admin_relay(self) -> AdminRelayProcessor:

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 
 from remoting.request_code import RequestCode
-from tests.broker.compatibility_facts import GAPS_533, NOT_ON_VIP, UNUSED
+from tests.broker.compatibility_facts import NOT_ON_VIP, UNUSED
 from tests.support.our_broker import OurBroker
 
 WORD = struct.Struct(">I")
 BINARY = struct.Struct(">hBhii")
-OF_5_X = sorted(code for gap in GAPS_533 for code in gap.codes)
 OF_NOBODY = [*sorted(code for codes, _ in UNUSED for code in codes), 0, -1, 999, 32_767, 2**31 - 1]
 KNOWN = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
 JAVA, V5_3_3, ONEWAY = 0, 479, 2
@@ -116,7 +115,7 @@ def refusal(code: int, opaque: int) -> dict[str, Any]:
 @pytest.mark.parametrize("listener", ["main", "vip", "namesrv"])
 def test_a_json_request_is_told_that_it_is_not_supported(broker: OurBroker, listener: str) -> None:
     with connected(broker, listener) as peer:
-        for opaque, code in enumerate([*OF_5_X, *OF_NOBODY], 1):
+        for opaque, code in enumerate(OF_NOBODY, 1):
             peer.ask_json(code, opaque)
             answer = peer.take_json()
             assert answer.pop("language")
@@ -127,7 +126,7 @@ def test_a_json_request_is_told_that_it_is_not_supported(broker: OurBroker, list
 @pytest.mark.parametrize("listener", ["main", "vip", "namesrv"])
 def test_so_is_one_with_a_binary_header(broker: OurBroker, listener: str) -> None:
     with connected(broker, listener) as peer:
-        for opaque, code in enumerate([*OF_5_X, *OF_NOBODY], 1):
+        for opaque, code in enumerate(OF_NOBODY, 1):
             if -32_768 <= code <= 32_767:
                 peer.ask_binary(code, opaque)
                 remark = f" request type {code} not supported"
@@ -143,7 +142,7 @@ def test_pulls_are_not_for_the_vip_port(broker: OurBroker) -> None:
 
 def test_nobody_answers_a_oneway_one_and_the_connection_lives(broker: OurBroker) -> None:
     with connected(broker, "main") as peer:
-        for opaque, code in enumerate([905, *OF_5_X, *OF_NOBODY], 1):
+        for opaque, code in enumerate([905, *OF_NOBODY], 1):
             peer.ask_json(code, opaque, ONEWAY)
         peer.ask_json(KNOWN, 1_000)
         _, header, body = peer.take()

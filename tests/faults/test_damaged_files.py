@@ -35,6 +35,7 @@ from tests.support.our_broker import SMALL_FILES, OurBroker
 
 TABLES: Final = {
     "topics.json": '{"topicConfigTable":{"T":{"topicName":"T","perm":6}},"dataVersion":{}}',
+    "topicQueueMapping.json": '{"topicQueueMappingInfoMap":{"T":{"topic":"T","totalQueues":1}}}',
     "subscriptionGroup.json": '{"subscriptionGroupTable":{"G":{"groupName":"G"}}}',
     "consumerOffset.json": '{"offsetTable":{"T@G":{0:5}}}',
     "delayOffset.json": '{"offsetTable":{1:5}}',
@@ -78,8 +79,11 @@ def table_of(root: Path, name: str) -> JsonConfigManager:
     )
     (root / "config").mkdir(exist_ok=True)
     tables = BrokerTables(options, SystemClock())
-    managers = (tables.topics, tables.groups, tables.offsets, tables.schedule_offsets)
-    return next(each for each in (*managers, tables.filters) if each.path.name == name)
+    managers = (
+        *(tables.topics, tables.mappings, tables.groups, tables.offsets),
+        *(tables.schedule_offsets, tables.filters),
+    )
+    return next(each for each in managers if each.path.name == name)
 
 
 @pytest.mark.fault(27)

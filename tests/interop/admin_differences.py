@@ -52,7 +52,6 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
 
 _CONTAINER: Final = "broker containers: [one](container.md) takes them, a broker does not"
 _CONTROLLER: Final = "the controller"
-_STATIC: Final = "static topics"
 NOTHING_FOR: Final[Mapping[str, str]] = {
     "addBroker": _CONTAINER,
     "removeBroker": _CONTAINER,
@@ -62,8 +61,6 @@ NOTHING_FOR: Final[Mapping[str, str]] = {
     "updateControllerConfig": _CONTROLLER,
     "electMaster": _CONTROLLER,
     "cleanBrokerMetadata": _CONTROLLER,
-    "updateStaticTopic": _STATIC,
-    "remappingStaticTopic": _STATIC,
 }
 """Command of 5.3.3 to what it is for, that a 4.9 broker has not: it ends with a refusal."""
 
@@ -71,6 +68,8 @@ _USERS: Final = "The authenticationMetadataProvider is not configured"
 _ACLS: Final = "The authorizationMetadataProvider is not configured"
 ANSWERED: Final = {
     "setConsumeMode": "set consume mode to .* success",
+    "updateStaticTopic": "The new mapping data is written to file",
+    "remappingStaticTopic": "Mapping info should not be null in broker broker-a",
     "exportPopRecord": "Export broker records, brokerName=",
     "getBrokerEpoch": "this request only for controllerMode",
     "resetMasterFlushOffset": "reset master flush offset to 0 success",
@@ -94,11 +93,6 @@ SAME_WORDS: Final = (
 )
 """Those of these commands to which a Java broker (without a controller) says the same."""
 REFUSAL: Final = r"request type \d+ not supported"
-REFUSED_BY_THE_TOOL: Final = {
-    "remappingStaticTopic": "Mapping info should not be null in broker broker-a",
-}
-"""Instead of REFUSAL, where the tool asks nothing that a 4.9 broker does not know."""
-
 LOCAL: Final = ("dumpCompactionLog", "exportMetadataInRocksDB")
 """Commands of 5.3.3 that read files and ask nobody."""
 

@@ -158,13 +158,17 @@ class Driver(CommandProcess):
     def mqadmin(self, *arguments: str) -> str:
         """What the mqadmin of its release prints, within this JVM: one of its own would take a
         second of both cores. Raises DriverError when it does not end."""
+        return self.mqadmin_texts(*arguments)[0]
+
+    def mqadmin_texts(self, *arguments: str) -> tuple[str, str]:
+        """The same, and what it prints to stderr."""
         home = self._directory / "mqadmin"
         (home / "conf").mkdir(parents=True, exist_ok=True)
         (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
         answer = self.call("mqadmin", home=home, args=arguments, lines=0, limit_ms=_MQADMIN_MS)
         if not answer["ended"]:
             raise DriverError(f"mqadmin {arguments} does not end: {answer['out']}{answer['err']}")
-        return str(answer["out"])
+        return str(answer["out"]), str(answer["err"])
 
 
 class Producer:

@@ -100,11 +100,14 @@ def test_attributes_of_a_topic(client: Client, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "command"),
     [
-        (3001, "createUser -b {address} -u somebody -p secret-1"),
+        (902, "addBroker -c {address} -b broker.conf"),
+        (903, "removeBroker -c {address} -b DefaultCluster:broker:0"),
     ],
     ids=lambda value: str(value).partition(" ")[0],
 )
-def test_what_only_5x_has_is_named(client: Client, tmp_path: Path, code: int, command: str) -> None:
+def test_what_a_container_answers_is_named(
+    client: Client, tmp_path: Path, code: int, command: str
+) -> None:
     broker = client.cluster.broker
     words = command.format(address=broker.address, name=broker.name).split()
     told = mqadmin(client, tmp_path, *words, "-n", client.namesrv)

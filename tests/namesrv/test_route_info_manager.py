@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +23,7 @@ from namesrv.topic_queue_table import TopicQueueTable
 from remoting.body.data_version import DataVersion
 from remoting.body.route import QueueData
 from remoting.body.topic_config import TopicConfig
+from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 from remoting.errors import RequestError
 
 CONN_A: Any = SimpleNamespace(connection_id=1)
@@ -744,3 +745,65 @@ def test_all_brokers_of_a_connection_are_dropped_in_one_walk(
     assert walks == [50]
     assert set(perms(manager, "T")) == {"stays"}
     assert manager.get_all_cluster_info().cluster_addr_table == {"C": ["stays"]}
+
+
+# -- static topics -----------------------------------------------------------------------------
+
+
+def mapped(name: str, version: int = 1, *names: str, led: int = 0) -> BrokerRegistration:
+    """A registration of `name` with static topics."""
+    infos = {
+        topic: TopicQueueMappingInfo(
+            topic=topic, total_queues=2, bname=name, epoch=5, curr_id_map={led: 0}
+        )
+        for topic in names
+    }
+    return registration(
+        name,
+        data_version=DataVersion(counter=version, timestamp=1),
+        topic_configs=topics("T", "S"),
+        topic_queue_mappings=infos,
+    )
+
+
+def leaders(manager: RouteInfoManager, topic: str) -> dict[str, list[int]] | None:
+    route = manager.pickup_topic_route_data(topic)
+    assert route is not None
+    mappings = route.topic_queue_mapping_by_broker
+    return mappings and {name: list(info.curr_id_map) for name, info in mappings.items()}
+
+
+def test_the_route_of_a_static_topic_has_the_mapping_of_every_broker_name() -> None:
+    manager = registered(
+        mapped("broker-a", 1, "S"), mapped("broker-b", 1, "S", led=1), connection=CONN_A
+    )
+    assert leaders(manager, "S") == {"broker-a": [0], "broker-b": [1]}
+    assert leaders(manager, "T") is None
+    manager.register_broker(mapped("broker-a", 1, "S", led=9), CONN_A, 0)
+    assert leaders(manager, "S") == {"broker-a": [0], "broker-b": [1]}, "the version is the same"
+    manager.register_broker(mapped("broker-a", 2, "S", led=9), CONN_A, 0)
+    assert leaders(manager, "S") == {"broker-a": [9], "broker-b": [1]}
+    manager.unregister_broker("broker-b", "broker-b-0:10911")
+    assert leaders(manager, "S") == {"broker-a": [9]}
+
+
+def test_a_mapping_goes_with_its_topic() -> None:
+    manager = registered(mapped("broker-a", 1, "S", "T"))
+    manager.delete_topic("S")
+    manager.delete_topic("T", "C")
+    manager.register_broker(mapped("broker-a", 2), CONN_A, 0)
+    assert leaders(manager, "S") is leaders(manager, "T") is None, "ordinary topics now"
+
+
+def test_a_mapping_of_a_topic_or_broker_that_is_not_registered_is_ignored() -> None:
+    stranger = mapped("broker-a", 1, "unknown", "S")
+    other = replace(stranger.topic_queue_mappings["S"], bname="broker-b")
+    mappings = {**stranger.topic_queue_mappings, "S": other}
+    manager = registered(replace(stranger, topic_queue_mappings=mappings))
+    assert leaders(manager, "S") is None
+    too_long = {"S": replace(other, scope="s" * 256)}
+    with pytest.raises(RequestError, match="a name of 256 characters"):
+        registered(replace(stranger, topic_queue_mappings=too_long))
+    too_many = {"S": replace(other, curr_id_map=dict.fromkeys(range(100_001), 0))}
+    with pytest.raises(RequestError, match="100001 logic queues, over the limit of 100000"):
+        registered(replace(stranger, topic_queue_mappings=too_many))

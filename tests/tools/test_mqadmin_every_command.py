@@ -34,6 +34,7 @@ from tests.tools.test_message_trace import KEY, pub
 from tests.tools.test_mqadmin_acl import VERSIONS
 from tests.tools.test_mqadmin_sending import store
 from tools.command_table import COMMANDS
+from tools.static_topic_plan import create_plan
 
 ADDRESS = "ADDRESS"
 """Stands for the cluster's own address."""
@@ -53,6 +54,8 @@ RUNS: dict[str, list[str]] = {
     "deleteTopic": ["-c", "GoldenCluster", "-t", "T", "--yes"],
     "updateTopicPerm": ["-b", ADDRESS, "-t", "GTopic", "-p", "4"],
     "updateOrderConf": ["-t", "T", "-m", "put", "-v", "a:1"],
+    "updateStaticTopic": ["-b", "broker-g", "-t", "Static", "-qn", "2"],
+    "remappingStaticTopic": ["-b", "broker-g", "-t", "Static"],
     "updateSubGroup": ["-b", ADDRESS, "-g", "g"],
     "updateSubGroupList": ["-b", ADDRESS, "-f", LIST],
     "setConsumeMode": ["-b", ADDRESS, "-g", "g", "-t", "T", "-m", "POP"],
@@ -149,7 +152,7 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """A cluster that does whatever it is asked; every topic lies at broker-g."""
     monkeypatch.chdir(tmp_path)
     Path(LIST).write_text('[{"topicName": "T", "groupName": "g"}]')
-    for code in (18, 225, 355, 401, 1009, 1011, 2001, 2002, 2004, 200056):
+    for code in (18, 225, 355, 401, 513, 1009, 1011, 2001, 2002, 2004, 200056):
         cluster.always(RequestCode(code))
     for code in (15, 17, 25, 50, 51, 53, 100, 102, 200, 207, 215, 216, 222, 306, 316, 318, 329):
         cluster.always(RequestCode(code))
@@ -209,6 +212,9 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     cluster.always(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=replicas.to_json_bytes())
     cluster.always(RequestCode.GET_BROKER_EPOCH_CACHE, body=EpochEntryCache().to_json_bytes())
     cluster.always(RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, body=b'{"checkStatus":2}')
+    cluster.always(RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC)
+    mapped = create_plan("Static", 1, {"broker-g"}, {}, 1)["broker-g"]
+    cluster.always(RequestCode.GET_TOPIC_CONFIG, body=mapped.to_json_bytes())
     return cluster
 
 

@@ -17,6 +17,7 @@ from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.register_broker import RegisterBrokerBody
 from remoting.body.topic_config import TopicConfig
+from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 from remoting.remoting_command import RemotingCommand
 from tests.broker.broker_fakes import CONFIG, FakeClock
 from tests.broker.out.test_broker_outer_api import (
@@ -46,6 +47,7 @@ class World:
         )
         self.topics.load()
         self.masters: list[tuple[str | None, str | None]] = []
+        self.mappings: dict[str, TopicQueueMappingInfo] = {}
         self.registration = BrokerRegistration(
             config,
             replace(IDENTITY, broker_id=broker_id),
@@ -53,6 +55,9 @@ class World:
             self.topics,
             self.executor,
             on_master=lambda master, ha: self.masters.append((master, ha)),
+            mapping_infos=lambda topics: {
+                topic: info for topic, info in self.mappings.items() if topic in topics
+            },
         )
         self.topics.add_listener(self.registration.on_topic_change)
         new_topics = NewTopics(
@@ -433,3 +438,19 @@ class TestANameServerThatLostUs:
         world.registration.unregister()
         self.lost(world, "n")
         assert world.wait(20_000) == []
+
+
+def test_static_topics_are_registered_with_their_mapping(tmp_path: Path) -> None:
+    """Uncompressed: 4.9's compressed form, which ours is, cannot hold them."""
+    world = World(tmp_path, replace(CONFIG, compressed_register=True))
+    info = TopicQueueMappingInfo(topic="T", total_queues=1, bname="broker-g", curr_id_map={0: 0})
+    world.mappings = {"T": info, "gone": info}
+    world.topics.update(TopicConfig(topic_name="U"))
+    world.topics.update(TopicConfig(topic_name="T"))
+    world.registration.register_all(check_order=False, force=True)
+    headers = [command.ext_fields["compressed"] for _, command in world.client.calls]
+    assert headers == ["true", "false", "false"]
+    for _, command in world.client.calls[1:]:
+        body = RegisterBrokerBody.from_json_bytes(command.body)
+        mappings = body.topic_config_serialize_wrapper.topic_queue_mapping_info_map
+        assert mappings == {"T": info}

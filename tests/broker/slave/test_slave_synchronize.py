@@ -18,6 +18,7 @@ from ipc.command_channel import CommandError
 from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.kv_table import KVTable
+from remoting.body.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
 from remoting.errors import RemotingConnectError
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_config import RemotingClientConfig
@@ -55,7 +56,9 @@ class Tables(ProcessorWorld):
         self.topics.prepare_for_send(topic, "TBW102", 4, unit_mode=False, remote="r")
 
     def body(self, code: int) -> bytes:
-        managers = {21: self.topics, 43: self.offsets, 45: self.schedule_offsets, 201: self.groups}
+        if code == RequestCode.GET_ALL_TOPIC_CONFIG:
+            return self.mappings.with_mappings(self.topics.wrapper()).to_json_bytes()
+        managers = {43: self.offsets, 45: self.schedule_offsets, 201: self.groups}
         return managers[code].encode()
 
 
@@ -148,6 +151,7 @@ def sync_of(
         OWN,
         api,
         topics=slave.topics,
+        mappings=slave.mappings,
         offsets=slave.offsets,
         delay_offsets=slave.schedule_offsets,
         groups=slave.groups,
@@ -922,3 +926,25 @@ def test_a_master_that_hangs_costs_its_timeouts_only(
         sync.sync_all()
     assert [status.failures for status in sync.status().values()] == [1, 1, 1, 1]
     close_page(page)
+
+
+# -- static topics -------------------------------------------------------------------------------
+
+
+def test_the_mappings_of_static_topics_come_with_the_topics(world: World) -> None:
+    """Java's slave takes over their version only."""
+    detail = TopicQueueMappingDetail(
+        topic="static",
+        total_queues=1,
+        bname=CONFIG.broker_name,
+        hosted_queues={0: [LogicQueueMappingItem(bname=CONFIG.broker_name)]},
+    )
+    world.master.topic("static", 1)
+    world.master.mappings.update(detail, force=False)
+    world.round()
+    assert world.slave.mappings.table == {"static": detail}
+    assert world.slave.mappings.data_version == world.master.mappings.data_version
+    assert "static" in str(world.saved("topicQueueMapping.json"))
+    world.master.mappings.delete("static")
+    world.round()
+    assert world.slave.mappings.table == {}

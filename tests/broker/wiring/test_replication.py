@@ -83,6 +83,7 @@ class World:
             ),
             SimpleNamespace(  # type: ignore[arg-type]
                 topics=None,
+                mappings=None,
                 groups=None,
                 offsets=None,
                 schedule_offsets=None,
@@ -200,7 +201,7 @@ class Tables:
     def __init__(self, world: World) -> None:
         self.asked: list[str] = []
         world.replication._synchronize._api = self
-        for kind in ("_topics", "_offsets", "_delay_offsets", "_groups"):
+        for kind in ("_topics", "_mappings", "_offsets", "_delay_offsets", "_groups"):
             saved = SimpleNamespace(save_if_changed=lambda: True)
             setattr(world.replication._synchronize, kind, saved)
 

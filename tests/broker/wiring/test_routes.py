@@ -10,6 +10,7 @@ from broker.acl.access_table import ACCESS_TABLE
 from broker.broker_controller import BrokerController
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.send_message_processor import SendMessageProcessor
+from broker.processor.static_topic_entry import StaticPullEntry
 from broker.wiring.routes import (
     ADMIN_POOL,
     CONSUMER_POOL,
@@ -19,6 +20,7 @@ from broker.wiring.routes import (
     REPLY_POOL,
     SEND_BACK_POOL,
 )
+from broker.wiring.static_topics import STATIC_TOPIC_POOL
 from remoting.request_code import RequestCode as Code
 from tests.broker.route_world import built_controller
 
@@ -66,7 +68,7 @@ def test_where_a_code_runs(controller: BrokerController, code: Code, pool: str |
 def test_every_pool_that_is_named_exists(controller: BrokerController) -> None:
     routes = controller._routes
     named = {route.executor for route in routes.main.values()} - {None}
-    assert named == set(routes.executors)
+    assert named | {STATIC_TOPIC_POOL} == set(routes.executors)
 
 
 def test_the_vip_port_serves_everything_but_pulls(controller: BrokerController) -> None:
@@ -81,7 +83,9 @@ def test_the_hot_codes_go_to_their_processors(controller: BrokerController) -> N
     sends = {main[code].processor for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2)}
     assert len(sends) == 1
     assert isinstance(sends.pop(), SendMessageProcessor)
-    assert isinstance(main[Code.PULL_MESSAGE].processor, PullMessageProcessor)
+    entry = main[Code.PULL_MESSAGE].processor
+    assert isinstance(entry, StaticPullEntry)
+    assert isinstance(entry._pull, PullMessageProcessor)
 
 
 def test_no_code_of_the_name_server_is_served(controller: BrokerController) -> None:

@@ -1,0 +1,64 @@
+"""The header of a pull in any form, and of its answer in all forms but the fast one.
+
+Pure, used by PullMessageProcessor on the loop thread and by StaticTopicProcessor in its pool. The
+answer to a pull of a static topic has the offsets that its client sees, and `offsetDelta`, which
+the client adds to those of the messages.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.longpolling.pull_header import PULL_NUMBERS, PullHeader, PullRequest
+from broker.processor.header_numbers import plain_numbers
+from remoting.body.topic_queue_mapping import LogicQueueMappingItem
+from remoting.errors import HeaderError
+from remoting.logic_queue import PullPlace
+from remoting.remoting_codec import encode_header
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+
+
+def pull_header_of(request: RemotingCommand) -> PullHeader:
+    """Raises HeaderError."""
+    for field in PullHeader.__struct_fields__[:8]:
+        if field not in request.ext_fields:
+            raise HeaderError("PullMessageRequestHeader", field, "is missing")
+    fields = plain_numbers("PullMessageRequestHeader", request.ext_fields, PULL_NUMBERS)
+    try:
+        return msgspec.convert(fields, PullHeader, strict=False)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("$.")[2].strip("`")
+        raise HeaderError("PullMessageRequestHeader", field, str(error)) from error
+
+
+def answer_head(
+    request: PullRequest, place: PullPlace, suggested: int, status: str, size: int
+) -> bytes:
+    """The head of the answer's frame. place: what was found in the physical queue."""
+    fields = {"suggestWhichBrokerId": str(suggested)}
+    if request.mapped is None:
+        fields |= offset_fields(place)
+    else:
+        place, item = request.mapped.translate(request.header.queueOffset, place)
+        fields |= offset_fields(place, item)
+    command = RemotingCommand(
+        int(place.code),
+        opaque=request.opaque,
+        flag=RESPONSE_FLAG,
+        remark=status,
+        ext_fields=fields,
+        serialize_type=request.serialize_type,
+    )
+    return encode_header(command, size)
+
+
+def offset_fields(place: PullPlace, item: LogicQueueMappingItem | None = None) -> dict[str, str]:
+    """The offsets of an answer. item: of a static topic."""
+    fields = {
+        "nextBeginOffset": str(place.next_offset),
+        "minOffset": str(place.min_offset),
+        "maxOffset": str(place.max_offset),
+    }
+    if item is not None:
+        fields["offsetDelta"] = str(item.offset_delta)
+    return fields

@@ -1,0 +1,78 @@
+"""broker.out.broker_rpc: the masters of other broker names are found and asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.out.broker_rpc import FRESH_MS, BrokerRpc
+from remoting.body.route import BrokerData, ClusterInfo
+from remoting.errors import RemotingConnectError, RequestError
+from remoting.remoting_command import RemotingCommand
+from tests.broker.broker_fakes import FakeClock
+
+
+class World:
+    """A name server, and brokers that answer with their address."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.masters = {"broker-b": "b:1"}
+        self.is_up = True
+        self.asked = 0
+        self.rpc = BrokerRpc(self, self, self.clock, timeout_ms=3_000)
+
+    def get_broker_cluster_info(self) -> list[ClusterInfo]:
+        self.asked += 1
+        if not self.is_up:
+            return []
+        table = {
+            name: BrokerData(broker_name=name, broker_addrs={0: address, 1: "slave:1"})
+            for name, address in self.masters.items()
+        }
+        table["only-a-slave"] = BrokerData(broker_name="only-a-slave", broker_addrs={1: "s:1"})
+        return [ClusterInfo(broker_addr_table=table)]
+
+    def invoke_sync(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> RemotingCommand:
+        assert timeout_ms == 3_000
+        if address == "down:1":
+            raise RemotingConnectError(address, "refused")
+        return command.response(0, address, command.ext_fields)
+
+    def ask(self, broker: str = "broker-b") -> str | None:
+        return self.rpc.ask(broker, 30, {"topic": "T"}).remark
+
+
+def test_the_master_is_looked_up_now_and_then() -> None:
+    world = World()
+    assert [world.ask(), world.ask()] == ["b:1", "b:1"]
+    assert world.asked == 1
+    world.masters["broker-b"] = "b:2"
+    world.clock.advance(FRESH_MS)
+    assert world.ask() == "b:2"
+    world.is_up = False
+    world.clock.advance(FRESH_MS)
+    assert world.ask() == "b:2", "what was known last"
+
+
+@pytest.mark.parametrize("broker", ["broker-c", "only-a-slave"])
+def test_an_unknown_broker_is_asked_for_once_a_second(broker: str) -> None:
+    world = World()
+    for _ in range(3):
+        with pytest.raises(RequestError) as error:
+            world.ask(broker)
+        assert error.value.remark == f"cannot find addr for broker {broker}"
+    assert world.asked == 1
+    world.masters["broker-c"] = "c:1"
+    world.clock.advance(1_000)
+    assert world.ask("broker-c") == "c:1"
+
+
+def test_a_broker_that_does_not_answer_may_have_moved() -> None:
+    world = World()
+    world.masters["broker-b"] = "down:1"
+    with pytest.raises(RequestError, match="broker broker-b does not answer: down:1: refused"):
+        world.ask()
+    world.masters["broker-b"] = "b:2"
+    assert world.ask() == "b:2"
