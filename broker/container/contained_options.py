@@ -165,7 +165,10 @@ def claims_of(contained: ContainedOptions) -> list[Claim]:
         Claim(owner, "haListenPort", options.ha.ha_listen_port, address),
         Claim(owner, "metricsPort", options.supervisor.metrics_port, exporter),
         Claim(owner, "storePathRootDir", directory=options.store.root.resolve()),
-        Claim(owner, "storePathCommitLog", directory=options.store.commit_log_path.resolve()),
+        *(
+            Claim(owner, "storePathCommitLog", directory=path.resolve())
+            for path in options.store.log_directories
+        ),
     ]
 
 

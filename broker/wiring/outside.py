@@ -67,17 +67,12 @@ class Outside:
         named = parse_name_servers(options.broker.namesrv_addr)
         look_up = _look_up(options.broker, named)
         api = BrokerOuterAPI(self._client, [] if look_up else named)
+        broker = options.broker
+        period_ms = (
+            broker.update_name_server_addr_period if named else broker.fetch_namesrv_addr_interval
+        )
         self._lookup: Final = (
-            NameServerLookup(
-                look_up,
-                api,
-                resources.clock.monotonic_ms,
-                period_ms=(
-                    options.broker.update_name_server_addr_period
-                    if named
-                    else options.broker.fetch_namesrv_addr_interval
-                ),
-            )
+            NameServerLookup(look_up, api, resources.clock.monotonic_ms, period_ms=period_ms)
             if look_up
             else None
         )

@@ -177,6 +177,14 @@ def test_ports_that_the_system_chooses_do_not_clash(files: Files) -> None:
             broker("b", 10921, storePathCommitLog="/s/a/commitlog"),
             "storePathCommitLog = /s/a/commitlog is already storePathCommitLog of",
         ),
+        (
+            broker("b", 10921, storePathCommitLog="/s/b/commitlog,/s/a/commitlog"),
+            "storePathCommitLog = /s/a/commitlog is already storePathCommitLog of",
+        ),
+        (
+            broker("b", 10921, readOnlyCommitLogStorePaths="/s/a/commitlog"),
+            "storePathCommitLog = /s/a/commitlog is already storePathCommitLog of",
+        ),
     ],
 )
 def test_what_two_brokers_cannot_share(files: Files, second: str, words: str) -> None:
