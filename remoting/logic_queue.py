@@ -68,6 +68,18 @@ def find_next(items: Items, current: LogicQueueMappingItem) -> LogicQueueMapping
     return None
 
 
+def end_of(items: Items, item: LogicQueueMappingItem) -> int:
+    """The physical offset behind the last one that clients see as the item's: its end, or where
+    the next item begins for them; MAX_OFFSET: it is open.
+
+    (RocketMQ knows only the end, which nobody sets. Messages that reach an old queue late can fill
+    more than the room that its new leader left: at the offsets behind it, the new leader counts.)
+    """
+    end = item.end_offset if item.is_end_decided else MAX_OFFSET
+    following = find_next(items, item)
+    return end if following is None else min(end, item.physical_offset(following.logic_offset))
+
+
 def led_items(
     detail: TopicQueueMappingDetail, topic: str, global_id: int, remark: str = NOT_LEADER
 ) -> Items:
@@ -119,9 +131,7 @@ class LogicPull:
         item = self.current
         if place.code != ResponseCode.SUCCESS:
             place, item = self._moved(asked_offset, place)
-        next_offset = place.next_offset
-        if item.is_end_decided:
-            next_offset = min(next_offset, item.end_offset)
+        next_offset = min(place.next_offset, end_of(self.items, item))
         return (
             PullPlace(
                 place.code,
@@ -131,6 +141,10 @@ class LogicPull:
             ),
             item,
         )
+
+    def limited_count(self, asked_offset: int, count: int) -> int:
+        """maxMsgNums of a pull from the item: not beyond its end. asked_offset: physical."""
+        return min(max(end_of(self.items, self.current) - asked_offset, 1), count)
 
     def waits(self, asked_offset: int, place: PullPlace) -> bool:
         """Whether a pull that found nothing stays where it is; at an old item's end it does not."""

@@ -14,7 +14,7 @@ from typing import Final
 from broker.longpolling.pull_header import FLAG_COMMIT_OFFSET, PullHeader
 from broker.processor.pull_answer import pull_header_of
 from broker.processor.pull_message_processor import PullMessageProcessor
-from broker.processor.static_topic_processor import Mappings, find_mapping, limited_count
+from broker.processor.static_topic_processor import Mappings, find_mapping
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
 from remoting.logic_queue import (
@@ -105,7 +105,7 @@ def _make_physical(header: PullHeader, mapped: LogicPull) -> None:
     item = mapped.current
     header.queueId = item.queue_id
     header.queueOffset = item.physical_offset(header.queueOffset)
-    header.maxMsgNums = limited_count(item, header.maxMsgNums)
+    header.maxMsgNums = mapped.limited_count(header.queueOffset, header.maxMsgNums)
     if header.sysFlag & FLAG_COMMIT_OFFSET:
         if _holds(mapped.items, item.gen, header.commitOffset):
             offset = item.physical_offset(header.commitOffset)

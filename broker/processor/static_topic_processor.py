@@ -43,6 +43,7 @@ from remoting.logic_queue import (
     Items,
     LogicPull,
     PullPlace,
+    end_of,
     item_of,
     led_items,
 )
@@ -169,6 +170,7 @@ class StaticTopicProcessor(TableProcessor):
                 continue
             _require_success(answer, item)
             found = decode_header(QueryConsumerOffsetResponseHeader, answer.ext_fields).offset
+            found = min(found, end_of(items, item))
             return _offset_answer(request, item.static_offset(found))
         return request.response(
             ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first", {}
@@ -222,7 +224,8 @@ class StaticTopicProcessor(TableProcessor):
         else:
             item = decided[-1]
         answer = self._ask(connection, request, items[-1], item)
-        return _offset_answer(request, item.static_offset(max(_offset_of(answer, item), 0)))
+        found = min(max(_offset_of(answer, item), 0), end_of(items, item))
+        return _offset_answer(request, item.static_offset(found))
 
     def _newest_ms(
         self,
@@ -253,6 +256,7 @@ class StaticTopicProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY, f"topic[{header.topic}] was remapped, pull again"
             )
+        mapped = LogicPull(detail, items, item)
         asked_offset = item.physical_offset(header.queueOffset)
         answer = self._brokers.ask(
             item.bname,
@@ -261,7 +265,7 @@ class StaticTopicProcessor(TableProcessor):
                 **request.ext_fields,
                 "queueId": str(item.queue_id),
                 "queueOffset": str(asked_offset),
-                "maxMsgNums": str(limited_count(item, header.maxMsgNums)),
+                "maxMsgNums": str(mapped.limited_count(asked_offset, header.maxMsgNums)),
                 "sysFlag": str(header.sysFlag & ~(FLAG_SUSPEND | FLAG_COMMIT_OFFSET)),
                 "lo": "false",
                 "bname": item.bname,
@@ -271,14 +275,9 @@ class StaticTopicProcessor(TableProcessor):
             raise _unexpected(answer, item)
         found = decode_header(PullMessageResponseHeader, answer.ext_fields)
         place = PullPlace(answer.code, found.next_begin_offset, found.min_offset, found.max_offset)
-        place, shown = LogicPull(detail, items, item).translate(asked_offset, place)
+        place, shown = mapped.translate(asked_offset, place)
         fields = {**answer.ext_fields, **offset_fields(place, shown)}
         return request.response(place.code, answer.remark, fields, answer.body)
-
-
-def limited_count(item: LogicQueueMappingItem, count: int) -> int:
-    """maxMsgNums of a pull from an item: not beyond its end."""
-    return min(item.end_offset - item.start_offset, count) if item.is_end_decided else count
 
 
 def _offset_answer(request: RemotingCommand, offset: int) -> RemotingCommand:

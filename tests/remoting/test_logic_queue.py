@@ -15,6 +15,7 @@ from remoting.logic_queue import (
     PullPlace,
     block_seq_round_up,
     check_items,
+    end_of,
     find_item,
     find_next,
     item_of,
@@ -96,6 +97,9 @@ def test_only_the_leader_serves() -> None:
         (OLD, 20, (NOT_FOUND, 20, 0, 20), RETRY, 10_000, 10_000),
         (MIDDLE, 20, (NOT_FOUND, 20, 0, 20), RETRY, 20_000, 20_000),
         (OLD, 30, (MOVED, 20, 0, 20), RETRY, 10_000, 10_000),
+        # Messages that came late have filled more than the room that was left: the next one counts.
+        (OLD, 9_990, (FOUND, 10_020, 0, 12_000), FOUND, 10_000, 0),
+        (MIDDLE, 9_000, (RETRY, 10_700, 0, 12_000), RETRY, 20_000, 10_000),
         # What was deleted: the beginning of all, or of an item between.
         (OLD, 1, (MOVED, 5, 5, 20), MOVED, 5, 0),
         (MIDDLE, 1, (MOVED, 5, 5, 20), RETRY, 10_005, 10_000),
@@ -133,6 +137,17 @@ def test_the_end_of_an_item_and_a_next_one_that_is_not_decided() -> None:
     pull = LogicPull(detail, [ended, UNDECIDED], ended)
     assert pull.translate(5, PullPlace(FOUND, 13, 0, 20))[0].next_offset == 10
     assert pull.waits(20, PullPlace(NOT_FOUND, 20, 0, 20))
+
+
+def test_a_pull_does_not_read_beyond_where_the_next_item_begins() -> None:
+    detail = TopicQueueMappingDetail(topic="T", bname="a", hosted_queues={0: ITEMS})
+    assert [end_of(ITEMS, item) for item in ITEMS] == [10_000, 10_000, MAX_OFFSET]
+    assert end_of([OLD, UNDECIDED], OLD) == MAX_OFFSET
+    pull = LogicPull(detail, ITEMS, OLD)
+    assert [pull.limited_count(asked, 32) for asked in (0, 9_968, 9_990)] == [32, 32, 10]
+    assert LogicPull(detail, ITEMS, LEADER).limited_count(50_000, 32) == 32
+    ended = [replace(OLD, end_offset=10), MIDDLE]
+    assert LogicPull(detail, ended, ended[0]).limited_count(4, 32) == 6
 
 
 @pytest.mark.parametrize(
