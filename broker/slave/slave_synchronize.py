@@ -330,17 +330,18 @@ class SlaveSynchronize:
         # In this order: after a crash in between, the file still lists the deleted topics, and
         # the next run logs that the master does not have them.
         problems = self._delete_queues(master)
-        self._save(self._topics)
+        # The mappings first: a static topic without its mapping would be read as an ordinary one.
         self._save(self._mappings)
+        self._save(self._topics)
         if problems:
             raise SlaveSyncError(f"queues of deleted topics still exist: {'; '.join(problems)}")
 
     def _take_topics(self, wrapper: TopicConfigSerializeWrapper) -> None:
-        vanished = self._topics.replace_all(wrapper)
         # Java's slave takes over the version of the mappings, not the mappings.
         self._mappings.replace_all(
             wrapper.topic_queue_mapping_detail_map or {}, wrapper.mapping_data_version
         )
+        vanished = self._topics.replace_all(wrapper)
         names = set(wrapper.topic_config_table)
         counter = wrapper.data_version.counter
         deleted = self._known_topics.take(names, counter, vanished, "topics")

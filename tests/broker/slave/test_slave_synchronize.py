@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -931,7 +932,23 @@ def test_a_master_that_hangs_costs_its_timeouts_only(
 # -- static topics -------------------------------------------------------------------------------
 
 
-def test_the_mappings_of_static_topics_come_with_the_topics(world: World) -> None:
+def note_calls(
+    monkeypatch: pytest.MonkeyPatch, table: object, names: tuple[str, ...], seen: list[str]
+) -> None:
+    """Add each call of these methods to `seen`."""
+    for name in names:
+        method = getattr(table, name)
+
+        def noted(*arguments: Any, name: str = name, method: Any = method) -> Any:
+            seen.append(f"{type(table).__name__}.{name}")
+            return method(*arguments)
+
+        monkeypatch.setattr(table, name, noted)
+
+
+def test_the_mappings_of_static_topics_come_with_the_topics(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Java's slave takes over their version only."""
     detail = TopicQueueMappingDetail(
         topic="static",
@@ -941,7 +958,14 @@ def test_the_mappings_of_static_topics_come_with_the_topics(world: World) -> Non
     )
     world.master.topic("static", 1)
     world.master.mappings.update(detail, force=False)
+    steps: list[str] = []
+    for manager in (world.slave.mappings, world.slave.topics):
+        note_calls(monkeypatch, manager, ("replace_all", "save_if_changed"), steps)
     world.round()
+    name, topics = "TopicQueueMappingManager", "TopicConfigManager"
+    assert steps == [f"{name}.replace_all", f"{topics}.replace_all"] + [
+        f"{manager}.save_if_changed" for manager in (name, topics)
+    ], "never the topic without its mapping: it would be read as an ordinary one"
     assert world.slave.mappings.table == {"static": detail}
     assert world.slave.mappings.data_version == world.master.mappings.data_version
     assert "static" in str(world.saved("topicQueueMapping.json"))
