@@ -2,7 +2,8 @@
 
 Called by pool threads; waits forwardTimeout for an answer. Who the master of a broker name is, the
 name servers say (106); that is asked again when it is older than half a minute, and for a name that
-is not known. Follows RpcClientImpl of RocketMQ 5.3.3.
+is not known: by one thread at a time, for which only those wait that know no master. Follows
+RpcClientImpl of RocketMQ 5.3.3.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class ClusterSource(Protocol):
 
 
 class BrokerRpc:
-    """See the module. Guarded by: `_lock`, which is not held while anybody is asked."""
+    """See the module. Guarded by: `_lock`, which is not held while anybody is asked; `_asking` is,
+    by who asks the name servers."""
 
     def __init__(
         self, client: CallsBrokers, source: ClusterSource, clock: Clock, *, timeout_ms: int
@@ -51,8 +53,10 @@ class BrokerRpc:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._masters: Mapping[str, str] = {}
         self._asked_ms: int | None = None
+        self._rounds = 0
 
     def ask(self, broker_name: str, code: int, ext_fields: Mapping[str, str]) -> RemotingCommand:
         """The answer of the master of `broker_name`, whatever its code. Raises RequestError
@@ -77,11 +81,23 @@ class BrokerRpc:
         with self._lock:
             found = self._masters.get(broker_name)
             limit_ms = _ASK_AGAIN_MS if found is None else FRESH_MS
-            asks = self._asked_ms is None or now_ms - self._asked_ms >= limit_ms
-            if asks:
-                self._asked_ms = now_ms
-        if not asks:
+            if self._asked_ms is not None and now_ms - self._asked_ms < limit_ms:
+                return found
+            known_round = self._rounds
+        if not self._asking.acquire(blocking=found is None):
             return found
+        try:
+            return self._asked_anew(broker_name, known_round)
+        finally:
+            self._asking.release()
+
+    def _asked_anew(self, broker_name: str, known_round: int) -> str | None:
+        """The master after `known_round` rounds of questions to the name servers and one more,
+        which may have been another thread's."""
+        with self._lock:
+            if self._rounds != known_round:
+                return self._masters.get(broker_name)
+        asked_ms = self._clock.monotonic_ms()
         infos = self._source.get_broker_cluster_info()
         masters = {
             name: data.broker_addrs[_MASTER_ID]
@@ -90,6 +106,8 @@ class BrokerRpc:
             if _MASTER_ID in data.broker_addrs
         }
         with self._lock:
+            self._rounds += 1
+            self._asked_ms = asked_ms
             if infos:
                 self._masters = masters
             return self._masters.get(broker_name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from broker.out.broker_rpc import FRESH_MS, BrokerRpc
@@ -9,6 +12,7 @@ from remoting.body.route import BrokerData, ClusterInfo
 from remoting.errors import RemotingConnectError, RequestError
 from remoting.remoting_command import RemotingCommand
 from tests.broker.broker_fakes import FakeClock
+from tests.support.deadline import wait_until
 
 
 class World:
@@ -19,10 +23,13 @@ class World:
         self.masters = {"broker-b": "b:1"}
         self.is_up = True
         self.asked = 0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         self.rpc = BrokerRpc(self, self, self.clock, timeout_ms=3_000)
 
     def get_broker_cluster_info(self) -> list[ClusterInfo]:
         self.asked += 1
+        assert self.may_answer.wait(30)
         if not self.is_up:
             return []
         table = {
@@ -76,3 +83,17 @@ def test_a_broker_that_does_not_answer_may_have_moved() -> None:
         world.ask()
     world.masters["broker-b"] = "b:2"
     assert world.ask() == "b:2"
+
+
+def test_who_asks_while_the_name_servers_are_asked_waits_for_their_answer() -> None:
+    """The first requests come together; none of them is told that there is no such broker."""
+    world = World()
+    world.may_answer.clear()
+    with ThreadPoolExecutor(3) as pool:
+        asking = [pool.submit(world.ask) for _ in range(3)]
+        try:
+            wait_until(lambda: world.asked and all(each.running() for each in asking), 30)
+        finally:
+            world.may_answer.set()
+        assert [each.result(30) for each in asking] == ["b:1"] * 3
+    assert world.asked == 1
