@@ -7,7 +7,8 @@ Every five minutes in the hours of deleteWhen, on the scheduled executor of a ma
 - The items of a queue that was passed on by the broker it had been passed on to go when the broker
   that leads it now has them.
 
-Both ask other brokers, and change nothing when one does not answer. Follows
+Both ask other brokers, and change nothing when one does not answer; that one is not asked again
+before the next run, so that a run does not hold its thread for long. Follows
 TopicQueueMappingCleanService of RocketMQ 5.3.3; unlike there, an earliest item stays while the next
 one's place is not decided.
 """
@@ -66,6 +67,8 @@ class TopicQueueMappingCleanService:
         self._find_route = find_route
         self._delete_hours = delete_hours
         self._local_hour = local_hour
+        self._silent: dict[str, RequestError] = {}
+        """Who did not answer in this run."""
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Begin to look."""
@@ -77,6 +80,7 @@ class TopicQueueMappingCleanService:
         """Look at every static topic, if it is the hour."""
         if not self._mappings.table or self._local_hour() not in self._delete_hours:
             return
+        self._silent.clear()
         for topic in list(self._mappings.table):
             for clean in (self._without_empty_items, self._without_passed_on):
                 detail = self._mappings.table.get(topic)
@@ -160,7 +164,13 @@ class TopicQueueMappingCleanService:
 
     def _ask(self, broker: str, code: RequestCode, topic: str, *, lo: bool) -> bytes:
         fields = {"topic": topic, "lo": "true" if lo else "false", "bname": broker}
-        answer = self._brokers.ask(broker, code, fields)
+        if broker in self._silent:
+            raise self._silent[broker]
+        try:
+            answer = self._brokers.ask(broker, code, fields)
+        except RequestError as error:
+            self._silent[broker] = error
+            raise
         if answer.code != ResponseCode.SUCCESS:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,

@@ -45,6 +45,7 @@ class World:
         self.mappings.update(detail_of("a", q0=[OLD, LEADER], q1=PASSED_ON), force=False)
         self.hour = 4
         self.bounds: tuple[int, int] | None = (7, 9)
+        self.asked_for_bounds = 0
         self.theirs = detail_of("c", q1=ALL)
         self.leader_of_1 = self.theirs
         self.service = TopicQueueMappingCleanService(
@@ -58,6 +59,7 @@ class World:
             body = TopicConfigAndQueueMapping.of(config, self.theirs).to_json_bytes()
             return RemotingCommand(0, body=body)
         assert (broker_name, code, ext_fields["lo"]) == ("b", 202, "false")
+        self.asked_for_bounds += 1
         if self.bounds is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "is down")
         queue = MessageQueue(topic="T", broker_name="b", queue_id=5)
@@ -128,3 +130,14 @@ def test_a_next_leader_that_still_leads_keeps_the_items(world: World) -> None:
 def test_a_broker_that_does_not_answer_stops_nothing_else(world: World) -> None:
     world.bounds = None
     assert world.after() == {0: [OLD, LEADER]}
+
+
+def test_a_broker_that_does_not_answer_is_asked_once_a_run(world: World) -> None:
+    for topic in ("U", "V"):
+        detail = replace(detail_of("a", q0=[OLD, LEADER]), topic=topic)
+        world.mappings.update(detail, force=False)
+    world.bounds = None
+    world.after()
+    assert world.asked_for_bounds == 1
+    world.bounds = (9, 9)
+    assert world.after()[0] == [LEADER], "it is asked again in the next run"
