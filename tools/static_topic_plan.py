@@ -225,6 +225,22 @@ def with_every_broker(
     return completed
 
 
+def with_decided(configs: Configs, found: Configs) -> dict[str, TopicConfigAndQueueMapping]:
+    """A plan, with the logic offsets that new leaders have by now: consumers may have seen them, so
+    they are not decided again. found: what the brokers have."""
+    decided = dict(configs)
+    for broker, config in configs.items():
+        for global_id, items in mapping_of(broker, config).hosted_queues.items():
+            if not items or items[-1].is_decided:
+                continue
+            theirs = found.get(items[-1].bname)
+            detail = None if theirs is None else theirs.mapping_detail
+            for item in () if detail is None else detail.hosted_queues.get(global_id, ()):
+                if item.is_decided and replace(item, logic_offset=-1) == items[-1]:
+                    decided[broker] = _hosting(decided[broker], global_id, [*items[:-1], item])
+    return decided
+
+
 def decide_offsets(
     broker: str, topic: str, stats: TopicStatsTable, configs: Configs
 ) -> dict[str, TopicConfigAndQueueMapping]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from remoting.request_code import RequestCode
 from tests.tools.fake_cluster import FakeCluster, running_cluster
 from tests.tools.mqadmin_bench import Bench
 from tests.tools.test_mqadmin_settings import two_masters
+from tools.static_topic_plan import mapping_of
 
 
 class Brokers:
@@ -86,6 +88,35 @@ def test_create_remap_and_send_a_plan_again(mqadmin: Bench, brokers: Brokers) ->
     assert mqadmin.run("remappingStaticTopic", *arguments).code == 0
     assert brokers.topics == whole
     assert brokers.sent[-1] == ("b", True)
+
+
+def test_a_plan_that_is_sent_again_moves_no_queue_that_has_begun(
+    mqadmin: Bench, brokers: Brokers, cluster: FakeCluster
+) -> None:
+    """It ended after queue 0 had its offset. Queue 1 gets one now; that of 0 stays, though messages
+    reached the old queue late."""
+    mqadmin.run_json("updateStaticTopic", "-t", "T", "-b", "a", "-qn", "2")
+    outcome = mqadmin.run("remappingStaticTopic", "-t", "T", "-b", "b")
+    after = outcome.out.splitlines()[1].rpartition(" ")[2]
+    config = brokers.topics["b"]
+    assert config is not None
+    detail = mapping_of("b", config)
+    old, new = detail.hosted_queues[1]
+    hosted = {**detail.hosted_queues, 1: [old, replace(new, logic_offset=-1)]}
+    brokers.topics["b"] = replace(config, mapping_detail=replace(detail, hosted_queues=hosted))
+    queue = MessageQueue(topic="T", broker_name="a", queue_id=0)
+    offsets = {
+        queue: TopicOffset(max_offset=7_000),
+        replace(queue, queue_id=1): TopicOffset(max_offset=7_000),
+    }
+    stats = TopicStatsTable(offset_table=offsets)
+    cluster.always(RequestCode.GET_TOPIC_STATS_INFO, body=stats.to_json_bytes())
+    again = mqadmin.run_json("remappingStaticTopic", "-t", "T", "-mf", after)
+    assert [row["logicOffset"] for row in again["queues"]] == [10_000, 20_000]
+    assert [name for name, _ in brokers.sent[-3:]] == ["b", "a", "b"]
+    refused = mqadmin.run("updateStaticTopic", "-t", "T", "-mf", after)
+    assert refused.code != 0
+    assert f"{after} is a plan of remappingStaticTopic" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from tools.static_topic_plan import (
     led_queues,
     mapping_of,
     remap_plan,
+    with_decided,
     with_every_broker,
 )
 
@@ -90,6 +91,8 @@ def update_static_topic(
     info = admin.cluster_info()
     if map_file is not None:
         plan = _read_plan(topic, map_file)
+        if plan.broker_to_map_in:
+            raise AdminError(f"{map_file} is a plan of remappingStaticTopic")
         return _create(admin, info, plan, [], force=force)
     if queue_num is None:
         raise click.UsageError("-qn NUMBER is needed")
@@ -119,7 +122,9 @@ def remapping_static_topic(
     validate_topic(topic)
     info = admin.cluster_info()
     if map_file is not None:
-        return _remap(admin, info, _read_plan(topic, map_file), [], force=force)
+        plan = _read_plan(topic, map_file)
+        configs = with_decided(plan.broker_config_map, _ask_all(admin, info, topic))
+        return _remap(admin, info, replace(plan, broker_config_map=configs), [], force=force)
     targets = _targets(info, brokers, clusters)
     before = _ask_all(admin, info, topic)
     if not before:
