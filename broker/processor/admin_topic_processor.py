@@ -143,9 +143,10 @@ class AdminTopicProcessor(TableProcessor):
                 ResponseCode.SYSTEM_ERROR,
                 f"the mapping is of topic {detail.topic!r:.160}, the request names {header.topic}",
             )
+        config = _config_of(header)
         with self._change_lock:
             saved = self._mappings.update(detail, force=bool(header.force))
-            saved = self._topics.update(_config_of(header)) and saved
+            saved = self._topics.update(config) and saved
         require_saved(saved, f"topic {header.topic}")
         return request.response(ResponseCode.SUCCESS)
 

@@ -123,6 +123,8 @@ def test_an_offset_is_read_from_the_newest_item_that_has_one(world: StaticWorld)
     world.other_says(14, offset=42)
     assert world.offset(14, consumerGroup="g", queueId=0) == 42
     assert world.brokers.asked[0][2]["setZeroIfNotFound"] == "false"
+    world.other_says(14, offset=12_000)
+    assert world.offset(14, consumerGroup="g", queueId=0) == 10_000, "as far as the item is seen"
     world.offsets.commit_offset("x", "g", "T", 1, 7)
     assert world.offset(14, consumerGroup="g", queueId=0) == 10_007
     world.other_says(14, answer=22)
@@ -278,6 +280,9 @@ def test_a_mapping_comes_with_the_topics_settings(world: StaticWorld) -> None:
     answer = world.ask(admin, create(replace(MAPPING, epoch=1), readQueueNums=4))
     assert (answer.code, answer.remark) == (1, "Can't accept data with small epoch 1 < 2")
     assert world.topics.find("T") == found, "refused whole"
+    answer = world.ask(admin, create(replace(MAPPING, epoch=9), topicFilterType="NONE"))
+    assert answer.code != 0
+    assert world.mappings.table["T"] == newer, "refused whole"
     assert world.ask(admin, create(replace(MAPPING, epoch=1), force="true")).code == 0
     answer = world.ask(admin, create(replace(MAPPING, topic="U", epoch=3)))
     assert answer.code == 1
@@ -373,6 +378,28 @@ def test_a_pull_of_an_item_here(hot: HotPathWorld, serialize: SerializeType) -> 
     refused = client.call(pull_request(queueId=2))
     assert refused.code == 501
     assert str(refused.remark).startswith("T-2 cannot find mapping item in request process")
+
+
+def test_a_pull_stops_where_the_next_item_begins(hot: HotPathWorld) -> None:
+    """Four messages lie in an old queue that had room for two: nothing of the new one is skipped,
+    and no offset is seen twice. (RocketMQ goes on at 4, after two of the new one's messages.)"""
+    old = replace(FIRST, bname="broker-a")
+    leader = replace(LEADER, bname="broker-a", logic_offset=2)
+    hot.mappings["T"] = replace(hot.mappings["T"], hosted_queues={0: [old, leader]})
+    client = hot.client()
+    for _ in range(4):
+        late = send_request(queue_id=2)
+        late.ext_fields["lo"] = "false"
+        client.call(late)
+    client.call(send_request(queue_id=0))
+    hot.dispatch()
+    records = hot.raw_records()
+    first = client.call(pull_request(queueId=0, queueOffset=0))
+    assert (first.code, first.ext_fields["nextBeginOffset"]) == (0, "2")
+    assert first.body == b"".join(records[:2])
+    second = client.call(pull_request(queueId=0, queueOffset=2))
+    assert (second.code, second.ext_fields["nextBeginOffset"]) == (0, "3")
+    assert second.body == records[4]
 
 
 def test_a_pull_that_waits_is_woken_by_its_physical_queue(hot: HotPathWorld) -> None:
