@@ -72,7 +72,8 @@ def send_header_of(request: RemotingCommand) -> SendHeader:
     """The header of any form of a send. Raises HeaderError."""
     fields: Mapping[str, Any] = request.ext_fields
     if request.code == RequestCode.SEND_MESSAGE:
-        fields = {V1_NAMES.get(name, name): value for name, value in fields.items()}
+        # Letters count for nothing here: RequestGuard judged the long names.
+        fields = {V1_NAMES[name]: text for name, text in fields.items() if name in V1_NAMES}
     for name in "abcdefgh":
         if name not in fields:
             raise HeaderError("SendMessageRequestHeader", V2_NAMES[name], "is missing")

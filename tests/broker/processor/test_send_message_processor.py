@@ -870,6 +870,21 @@ def test_a_missing_field_is_named(world: HotPathWorld, name: str, v1: bool) -> N
     refused(world, request, 1, f"SendMessageRequestHeader.{long}: is missing")
 
 
+@pytest.mark.parametrize("serialize", [JSON, BINARY])
+def test_long_names_are_the_only_ones_of_code_10(
+    world: HotPathWorld, client: Client, serialize: SerializeType
+) -> None:
+    """The guard judged `topic`; `b` behind it must not send the message elsewhere."""
+    client.call(send_request())
+    request = as_v1(send_request(serialize=serialize))
+    world.topic("U")
+    request.ext_fields["b"] = "U"
+    assert client.call(request).code == 0
+    assert {message.topic for message in world.records()} == {"T"}
+    del request.ext_fields["topic"]
+    refused(world, request, 1, "SendMessageRequestHeader.topic: is missing")
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
