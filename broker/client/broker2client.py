@@ -42,6 +42,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.response_table import ResponseFuture, ResponseTable
+from remoting.signature import ACCESS_KEY, SIGNATURE
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,7 @@ class Broker2Client:
         self, code: RequestCode, group: str, client_id: str, request: RemotingCommand
     ) -> RemotingCommand:
         """Send the fields and body of `request` to one consumer as `code`; return its response.
+        Without account and signature, which would let it speak as the operator.
 
         Raises RequestError: SYSTEM_ERROR (not online, too old, gone), CONSUME_MSG_TIMEOUT,
         SYSTEM_BUSY.
@@ -122,7 +124,12 @@ class Broker2Client:
                 f"The Consumer <{client_id}> Version <{version_name(info.version)}> too low to "
                 "finish, please upgrade it to V3_1_8_SNAPSHOT",
             )
-        passed_on = RemotingCommand.request(code, request.ext_fields, request.body)
+        fields = {
+            name: text
+            for name, text in request.ext_fields.items()
+            if name not in (ACCESS_KEY, SIGNATURE)
+        }
+        passed_on = RemotingCommand.request(code, fields, request.body)
         try:
             return self.call_client(info.connection, passed_on)
         except RemotingTimeoutError as error:

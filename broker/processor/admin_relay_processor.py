@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from broker.client.broker2client import Broker2Client
+from broker.processor.stored_rights import StoredRights, everybody, to_read
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import MessageReader
 from remoting.body.reset_offset import GetConsumerStatusBody
@@ -25,7 +26,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.errors import StoreError
-from store.message_codec import decode_message_id
+from store.message_codec import decode_message_id, decode_record
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,13 @@ log = logging.getLogger(__name__)
 class AdminRelayProcessor(TableProcessor):
     """Codes 223, 307 and 309."""
 
-    def __init__(self, broker_name: str, clients: Broker2Client, reader: MessageReader) -> None:
+    def __init__(
+        self,
+        broker_name: str,
+        clients: Broker2Client,
+        reader: MessageReader,
+        rights: StoredRights = everybody,
+    ) -> None:
         super().__init__(
             {
                 RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.get_consumer_status,
@@ -44,6 +51,7 @@ class AdminRelayProcessor(TableProcessor):
         self._broker_name = broker_name
         self._clients = clients
         self._reader = reader
+        self._rights = rights
 
     def get_consumer_status(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -82,8 +90,11 @@ class AdminRelayProcessor(TableProcessor):
             group,
             connection.remote_address,
         )
+        record = self._record(header.msg_id or "")
+        # The topic of the request is what the sender says: a client gets the message to read.
+        self._rights(connection, request, to_read(decode_record(record, 0)[0]))
         request.ext_fields["brokerName"] = self._broker_name
-        request.body = self._record(header.msg_id or "")
+        request.body = record
         return self._relay(RequestCode.CONSUME_MESSAGE_DIRECTLY, group, client_id, request)
 
     def _relay(

@@ -301,7 +301,7 @@ class RouteTable:
                 stats=stats,
                 is_slave=self._is_slave,
             ),
-            AdminRelayProcessor(broker.broker_name, self._clients, access),
+            AdminRelayProcessor(broker.broker_name, self._clients, access, self._rights),
             AdminResetProcessor(
                 broker.broker_name,
                 self._clients,

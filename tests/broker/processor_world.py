@@ -19,6 +19,7 @@ from broker.processor.admin_reset_processor import AdminResetProcessor
 from broker.processor.admin_topic_processor import AdminTopicProcessor
 from broker.processor.client_manage_processor import ClientManageProcessor
 from broker.processor.consumer_manage_processor import ConsumerManageProcessor
+from broker.processor.stored_rights import StoredRights, everybody
 from broker.processor.table_processor import TableProcessor
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.broker_config import BrokerConfig
@@ -155,8 +156,8 @@ class World:
             static_topics=self.mappings.table,
         )
 
-    def admin_relay(self) -> AdminRelayProcessor:
-        return AdminRelayProcessor(self.config.broker_name, self.clients, self.store)
+    def admin_relay(self, rights: StoredRights = everybody) -> AdminRelayProcessor:
+        return AdminRelayProcessor(self.config.broker_name, self.clients, self.store, rights)
 
     def admin_reset(self) -> AdminResetProcessor:
         return AdminResetProcessor(

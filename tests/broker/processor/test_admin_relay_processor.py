@@ -6,16 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from broker.acl.access_resources import Resources
+from broker.acl.permission import Permission
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import GetConsumerStatusBody
+from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
+from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.message_codec import encode_host, encode_message_id
+from remoting.signature import RequestSigner
+from store.message import Message
+from store.message_codec import encode_host, encode_message_id, encode_record
 from tests.broker.broker_fakes import FakeConnection, json_of, request_of
 from tests.broker.client.test_broker2client import Answer, AnsweringConnection
 from tests.broker.processor_world import World
 
-MESSAGE_ID = encode_message_id(encode_host("127.0.0.2", 20911), 4711)
+HOST = encode_host("127.0.0.2", 20911)
+MESSAGE_ID = encode_message_id(HOST, 4711)
+RECORD = encode_record(
+    Message(topic="t", queue_id=0, phy_offset=4711, body=b"1", born_host=HOST, store_host=HOST)
+)
 
 
 def client_of(world: World, answer: Answer) -> FakeConnection:
@@ -53,13 +63,13 @@ def test_a_client_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_message_goes_to_the_client(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.store.records[4711] = b"record"
+    world.store.records[4711] = RECORD
     client = client_of(world, lambda request: request.response(0, body=b"{result}"))
     request = request_of(309, consumerGroup="g", clientId="c", msgId=MESSAGE_ID, topic="t")
     answer = world.ask(world.admin_relay(), request)
     assert (answer.code, answer.body) == (0, b"{result}")
     (sent,) = client.sent
-    assert (sent.code, sent.body) == (309, b"record")
+    assert (sent.code, sent.body) == (309, RECORD)
     assert sent.ext_fields == {
         "consumerGroup": "g",
         "clientId": "c",
@@ -69,9 +79,39 @@ def test_a_message_goes_to_the_client(tmp_path: Path) -> None:
     }
 
 
+def test_a_message_goes_to_nobody_who_may_not_read_its_topic(tmp_path: Path) -> None:
+    """Whatever topic the request names."""
+    world = World(tmp_path)
+    world.store.records[4711] = RECORD
+    client = client_of(world, lambda request: request.response(0))
+    asked: list[Resources] = []
+
+    def refuse(_connection: ConnectionLike, _request: RemotingCommand, needed: Resources) -> None:
+        asked.append(needed)
+        raise RequestError(ResponseCode.NO_PERMISSION, "no")
+
+    request = request_of(309, consumerGroup="g", clientId="c", msgId=MESSAGE_ID, topic="mine")
+    answer = world.ask(world.admin_relay(refuse), request)
+    assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "no")
+    assert asked == [{"t": Permission.SUB}]
+    assert client.sent == []
+
+
+def test_a_client_never_gets_the_operators_signature(tmp_path: Path) -> None:
+    """It covers no code: with it the client could send another request as the operator."""
+    world = World(tmp_path)
+    world.store.records[4711] = RECORD
+    client = client_of(world, lambda request: request.response(0))
+    for code in (307, 309):
+        request = request_of(code, consumerGroup="g", clientId="c", msgId=MESSAGE_ID)
+        RequestSigner("root", "root-secret").sign(request)
+        assert world.ask(world.admin_relay(), request).code == 0
+    assert [set(sent.ext_fields) & {"AccessKey", "Signature"} for sent in client.sent] == [set()] * 2
+
+
 def test_a_silent_client_is_a_timeout(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.store.records[4711] = b"record"
+    world.store.records[4711] = RECORD
     client_of(world, lambda _: None)
     request = request_of(309, consumerGroup="g", clientId="c", msgId=MESSAGE_ID)
     assert world.ask(world.admin_relay(), request).code == ResponseCode.CONSUME_MSG_TIMEOUT
@@ -99,7 +139,7 @@ def test_a_message_that_is_not_there(tmp_path: Path, fields: dict[str, str], rem
 
 def test_no_client_is_named(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.store.records[4711] = b"record"
+    world.store.records[4711] = RECORD
     answer = world.ask(world.admin_relay(), request_of(309, consumerGroup="g", msgId=MESSAGE_ID))
     assert (answer.code, answer.remark) == (1, "The Consumer <g> <> not online")
 
