@@ -43,9 +43,8 @@ class AclSource(Protocol):
 class AuthChecks(Protocol):
     """Access control of 5.x (AuthGuard)."""
 
-    @property
-    def authenticates(self) -> bool:
-        """Whether the sender is known to be who it says."""
+    def knows_sender(self, request: RemotingCommand) -> bool:
+        """Whether the sender of a request that passed is who it says."""
         ...
 
     def check(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
@@ -119,7 +118,9 @@ class RequestGuard:
     def _check_address(self, connection: ConnectionLike, request: RemotingCommand, ip: str) -> None:
         """Where an operator's request may come from."""
         named = f"request {request.code} ({request_code_name(request.code)})"
-        if self._acl is not None or (self._auth is not None and self._auth.authenticates):
+        if self._acl is not None or (
+            self._auth is not None and self._auth.knows_sender(request)
+        ):
             if not self._acl_admins.include(connection):
                 raise RequestError(
                     ResponseCode.NO_PERMISSION,

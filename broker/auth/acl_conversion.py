@@ -2,7 +2,7 @@
 
 Java: AclConverter, and validate of AuthorizationMetadataManagerImpl, whose words the refusals have.
 Refused beyond it: an action or policy type that is no word of RocketMQ's, which there is left out,
-or taken as Custom.
+or taken as Custom; and an empty list of sources, which there means everywhere.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ def _entry(info: PolicyEntryInfo) -> PolicyEntry:
         raise AuthError("The actions is empty.")
     if Action.ANY in entry_actions:
         raise AuthError("The actions can not be Any.")
+    if info.source_ips is not None and not info.source_ips:
+        # RocketMQ: no list at all, from everywhere. [null] is read as an empty one here.
+        raise AuthError("The source ip is empty.")
     for source in info.source_ips or ():
         if not source.strip():
             raise AuthError("The source ip is empty.")

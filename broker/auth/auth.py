@@ -41,13 +41,15 @@ class Auth:
             if config.keeps_acls and self.users is not None
             else None
         )
-        self.guard: Final = (
-            AuthGuard(config, options.broker.broker_cluster_name, self.users, self.acls)
-            if config.is_on and self.users is not None
-            else None
-        )
+        self.guard: Final = self._new_guard(options) if config.is_on else None
         credentials = config.inner_credentials()
         self.signer: Final = None if credentials is None else RequestSigner(*credentials)
+
+    def _new_guard(self, options: StartupOptions) -> AuthGuard:
+        if self.users is None:
+            # Never without checks what was meant to have some.
+            raise ValueError("authenticationEnabled and authorizationEnabled need a table of users")
+        return AuthGuard(self._config, options.broker.broker_cluster_name, self.users, self.acls)
 
     def load(self) -> None:
         """Read the tables, and create the users that the settings name. Raises ConfigFileError: a
@@ -63,7 +65,7 @@ class Auth:
         if self.guard is not None and self.users is not None and not self.users.list_users():
             log.warning(
                 "users: there is none, so all requests are denied; set initAuthenticationUser "
-                "(docs/access.md)"
+                "(docs/users_and_acls.md)"
             )
 
     def _create_first(self) -> None:

@@ -49,18 +49,24 @@ class AuthGuard:
     def __init__(
         self, config: AuthConfig, cluster: str, users: UserSource, acls: AclSource | None
     ) -> None:
-        """`config` was checked (AuthConfig.problems_of); `acls`: needed with
-        authorizationEnabled."""
+        """`config` was checked (AuthConfig.problems_of). Raises ValueError for authorizationEnabled
+        without `acls`, which would let everybody do everything."""
+        if config.authorization_enabled and acls is None:
+            raise ValueError("authorizationEnabled needs a table of ACLs")
         self._cluster = cluster
         self._users = users
         self._acls = acls if config.authorization_enabled else None
         self._unsigned = config.whitelist(config.authentication_whitelist)
         self._unjudged = config.whitelist(config.authorization_whitelist)
-        self.authenticates: Final = config.authentication_enabled
+        self._authenticates = config.authentication_enabled
+
+    def knows_sender(self, request: RemotingCommand) -> bool:
+        """Whether `check` looks at the signature of this request."""
+        return self._authenticates and request.code not in self._unsigned
 
     def check(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
         """Raises AuthError, and RequestError for a body that cannot be read."""
-        if self.authenticates and request.code not in self._unsigned:
+        if self.knows_sender(request):
             self._authenticate(request)
         if self._acls is not None and request.code not in self._unjudged:
             self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))

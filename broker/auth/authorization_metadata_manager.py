@@ -120,7 +120,7 @@ class AuthorizationMetadataManager(JsonConfigManager):
             self._replace(left)
 
     def forget_user(self, username: str) -> None:
-        """The user is about to be deleted. Raises RequestError."""
+        """The user is about to be deleted, or is deleted. Raises RequestError."""
         with self._changes:
             if username in self._acls:
                 self._replace({n: acl for n, acl in self._acls.items() if n != username})

@@ -196,6 +196,14 @@ def _cluster(action: Action) -> NeededOf:
     return needed
 
 
+def _checked_again(request: RemotingCommand, cluster: str) -> Iterable[Needed]:
+    """323: a client of 4.9 names no topic, and its message may be of any."""
+    topic = request.ext_fields.get("topic", "")
+    if not topic.strip():
+        return (Needed(Resource(ResourceType.CLUSTER, cluster), _UPDATE),)
+    return (Needed(topic_or_group(topic), _UPDATE),)
+
+
 def _popped(action: Action) -> NeededOf:
     """Group and topic; a pop retry topic stands for the topic that it is of (RocketMQ: for a group
     named like both, which nobody has rights on)."""
@@ -262,7 +270,7 @@ NEEDED: Final[Mapping[int, NeededOf]] = {
     Code.GET_EARLIEST_MSG_STORETIME: _fields(Action.GET, "Topic topic"),
     Code.QUERY_CONSUME_QUEUE: _fields(Action.GET, "Topic topic", "Group consumerGroup"),
     Code.CONSUME_MESSAGE_DIRECTLY: _fields(Action.SUB, *_CONSUMER),
-    Code.RESUME_CHECK_HALF_MESSAGE: _fields(Action.UPDATE, "Topic topic"),
+    Code.RESUME_CHECK_HALF_MESSAGE: _checked_again,
     Code.POP_MESSAGE: _popped(Action.SUB),
     Code.ACK_MESSAGE: _popped(Action.SUB),
     Code.CHANGE_MESSAGE_INVISIBLETIME: _popped(Action.SUB),

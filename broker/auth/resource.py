@@ -73,7 +73,8 @@ class Resource:
 
 def parse_resource(key: str | None) -> Resource | None:
     """Read a key; None for a blank one and an unknown kind, as Resource.of. A name that ends with
-    an asterisk ends at its first one."""
+    an asterisk ends at its first one. "Any:x" and "Topic:**" become what their keys say, "*" and
+    "Topic:*" (RocketMQ: only once they are sent or copied), or a restart would change them."""
     if key is None or not key.strip():
         return None
     if key == _STAR:
@@ -82,10 +83,13 @@ def parse_resource(key: str | None) -> Resource | None:
     resource_type = find_word(ResourceType, kind)
     if resource_type is None:
         return None
-    if name == _STAR:
+    if resource_type is ResourceType.ANY:
         return Resource(resource_type, None, ResourcePattern.ANY)
     if name.endswith(_STAR):
-        return Resource(resource_type, name.partition(_STAR)[0], ResourcePattern.PREFIXED)
+        prefix = name.partition(_STAR)[0]
+        if not prefix:
+            return Resource(resource_type, None, ResourcePattern.ANY)
+        return Resource(resource_type, prefix, ResourcePattern.PREFIXED)
     return Resource(resource_type, name)
 
 

@@ -94,7 +94,7 @@ class AclTable(Protocol):
         """Delete one entry, or all."""
 
     def forget_user(self, username: str) -> None:
-        """Before a user is deleted."""
+        """Before and after a user is deleted."""
 
 
 class AdminAuthProcessor(TableProcessor):
@@ -157,6 +157,9 @@ class AdminAuthProcessor(TableProcessor):
             if self._acls is not None:
                 self._acls.forget_user(username)
             users.delete_user(username)
+            if self._acls is not None:
+                # Another thread may have given it rights in between: the next of this name has none.
+                self._acls.forget_user(username)
             log.info("user %s: deleted, requested by %s", username, connection.remote_address)
         return request.response(ResponseCode.SUCCESS)
 

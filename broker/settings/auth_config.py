@@ -21,7 +21,7 @@ _AUTHORIZATION: Final = "org.apache.rocketmq.auth.authorization."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthConfig:
-    """The keys of AuthConfig that this broker honours (docs/access.md)."""
+    """The keys of AuthConfig that this broker honours (docs/users_and_acls.md)."""
 
     authentication_enabled: bool = setting(
         False, "require signatures of users (access control of 5.x)", important=True

@@ -240,12 +240,14 @@ def update_acl(admin: AdminClient, **options: Any) -> Report:
 def _change_acl(
     admin: AdminClient, code: RequestCode, verb: str, options: dict[str, Any]
 ) -> Report:
-    sources = options["sources"]
+    sources = None if options["sources"] is None else _words(options["sources"])
+    if sources is not None and not sources:
+        raise click.UsageError("-i names no address; leave it out to allow all")
     entries = [
         PolicyEntryInfo(
             resource=resource,
             actions=_words(options["actions"]),
-            source_ips=None if sources is None else _words(sources),
+            source_ips=sources,
             decision=options["decision"].strip(),
         )
         for resource in _words(options["resources"])

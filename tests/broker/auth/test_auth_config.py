@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from broker.auth.auth import Auth
 from broker.broker_startup import load_startup_options
 from broker.settings.auth_config import AuthConfig
 from broker.settings.startup_options import StartupOptions
@@ -109,6 +111,13 @@ def test_what_a_broker_does_not_start_with(
     assert words in text
     assert "broker.conf:" in text
     assert "hidden" not in text
+
+
+def test_settings_that_were_not_checked_do_not_open_the_broker(tmp_path: Path) -> None:
+    for changed in ({"authentication_enabled": True}, {"authorization_enabled": True}):
+        options = dataclasses.replace(start(tmp_path), auth=AuthConfig(**changed))
+        with pytest.raises(ValueError, match="need a table of users"):
+            Auth(options)
 
 
 def test_defaults_are_off() -> None:

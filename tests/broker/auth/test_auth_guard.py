@@ -188,6 +188,20 @@ def test_whitelists() -> None:
     assert refusal(one, 215) == "username cannot be null."
 
 
+def test_operators_who_need_not_sign_have_addresses() -> None:
+    """authenticationWhitelist: nobody knows who they are."""
+    one = guard(authorization=False, authentication_whitelist="25")
+    assert "adminAllowedAddresses" in str(refusal(one, 25))
+    assert "adminAllowedAddresses" in str(refusal(one, 25, "root", "wrong"))
+    assert refusal(one, 17, "root") is None
+
+
+def test_authorization_without_lists_is_no_guard() -> None:
+    config = AuthConfig(authorization_enabled=True)
+    with pytest.raises(ValueError, match="needs a table of ACLs"):
+        AuthGuard(config, "Cluster1", Tables(), None)
+
+
 def test_without_authentication_the_name_is_believed_but_operators_have_addresses() -> None:
     one = guard(authentication=False)
     assert refusal(one, 310, "app", "wrong", b="T") is None

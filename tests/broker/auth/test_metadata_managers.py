@@ -232,3 +232,15 @@ def test_an_entry_that_cannot_be_read_is_not_left_out(tmp_path: Path, entry: Any
     (tmp_path / "acls.json").write_text(json.dumps(tree))
     with pytest.raises(ConfigFileError, match=r"acls\.json: User:bob: The "):
         acls_at(tmp_path, users_at(tmp_path))
+
+
+@pytest.mark.parametrize(("key", "kept"), [("Topic:**", "Topic:*"), ("Any:x", "*"), ("any:*", "*")])
+def test_an_entry_means_the_same_after_a_restart(tmp_path: Path, key: str, kept: str) -> None:
+    users = users_at(tmp_path)
+    users.create_user(User(username="bob", password="bob-1"))
+    acls = acls_at(tmp_path, users)
+    acls.update_acl(acl((key, "Deny")))
+    before = acls.find_acl("bob")
+    assert before is not None
+    assert before.policies[0].entries[0].resource.key == kept
+    assert acls_at(tmp_path, users).find_acl("bob") == before

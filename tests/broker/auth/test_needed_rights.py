@@ -211,6 +211,8 @@ def test_what_a_request_does_not_name() -> None:
     assert shown(37, {}) == []
     assert shown(35, {}) == []
     assert shown(33, {}) == []
+    assert shown(323, {}) == CLUSTER_UPDATE
+    assert shown(323, {"topic": " "}) == CLUSTER_UPDATE
     assert shown(310, {}) == ["Topic:null Pub"]
 
 

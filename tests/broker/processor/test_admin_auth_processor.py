@@ -191,3 +191,27 @@ def test_changes_are_logged_without_passwords(
     assert "user ann: created, requested by 127.0.0.1:40000" in caplog.text
     assert "user ann: updated" in caplog.text
     assert "hush" not in caplog.text
+
+
+@pytest.mark.parametrize("sources", [[], [None], [" "], ["10.0.0.1", ""]])
+def test_a_list_of_sources_that_names_none_is_not_everywhere(bench: Bench, sources: Any) -> None:
+    refused = bench.refusal(
+        3006, acl_of("User:bob", {**ALLOW_T, "sourceIps": sources}), subject="User:bob"
+    )
+    assert refused == (ResponseCode.NO_PERMISSION, "The source ip is empty.")
+    assert bench.acls.find_acl("bob") is None
+
+
+def test_rights_given_while_a_user_is_deleted_do_not_outlive_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = bench.users.delete_user
+
+    def delete_late(username: str) -> None:
+        bench.ask(3006, acl_of("User:bob", ALLOW_T), subject="User:bob")  # another thread
+        delete(username)
+
+    monkeypatch.setattr(bench.users, "delete_user", delete_late)
+    bench.ask(3003, username="bob")
+    bench.ask(3001, {"password": "bob-2"}, username="bob")
+    assert bench.acls.find_acl("bob") is None
