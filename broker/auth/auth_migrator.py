@@ -67,6 +67,9 @@ def migrate(accounts: Iterable[PlainAccessConfig], users: UserTable, acls: AclTa
             log.error("account %s: not taken over from plain_acl.yml: %s", name, error.remark)
             continue
         log.info("account %s: taken over from plain_acl.yml as a %s user", name, user_type)
+        for text in (*account.topic_perms, *account.group_perms):
+            if _named(text, group=False) is None:
+                log.warning("account %s: %s is no right on one name, it is left out", name, text)
         if account.white_remote_address:
             log.warning("account %s: its whiteRemoteAddress counts no longer", name)
 
@@ -91,9 +94,10 @@ def acl_policies(account: PlainAccessConfig) -> tuple[Policy, ...]:
 
 
 def _named(text: str, *, group: bool) -> PolicyEntry | None:
-    """ "orders=PUB|SUB"; None for another form."""
+    """ "orders=PUB|SUB"; None for another form, and for a name with an asterisk: 4.9 takes it as
+    the name of one topic, which no topic can have, an ACL that is read again as a prefix."""
     parts = [part for part in text.split("=") if part]
-    if len(parts) != 2:
+    if len(parts) != 2 or "*" in parts[0]:
         return None
     name, permission = (part.strip() for part in parts)
     return _entry(group_resource(name) if group else topic_resource(name), permission)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from remoting.body.auth import UserInfo
 from remoting.errors import RemotingTimeoutError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -215,3 +216,35 @@ class TestAccount:
         home = self.home(tmp_path, "accessKey: [\n")
         with pytest.raises(AdminError, match=r"tools\.yml"):
             find_signer(str(home))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("createAcl", "-s", "User:a", "-r", "Topic:t", "-a", "Pub", "-d", "Allow", "-i", " ,"),
+            "-i names no address",
+        ),
+        (("updateUser", "-u", "a", "-p", " "), "-p is blank"),
+    ],
+)
+def test_an_empty_word_is_not_taken_as_none(
+    mqadmin: Bench, arguments: tuple[str, ...], words: str
+) -> None:
+    """As of a variable of the shell that is not set: it would give more than was meant."""
+    outcome = mqadmin.run(*arguments, "-b", mqadmin.cluster.address)
+    assert outcome.code != 0
+    assert words in outcome.err
+    assert mqadmin.cluster.requests == []
+
+
+def test_a_password_is_the_same_made_or_changed(mqadmin: Bench, cluster: FakeCluster) -> None:
+    """As in RocketMQ, without the spaces around it."""
+    for code, command in ((3001, "createUser"), (3002, "updateUser")):
+        cluster.always(RequestCode(code))
+        user = ("-u", " a ", "-p", " x y ", "-t", " Super ")
+        assert mqadmin.run(command, "-b", cluster.address, *user).code == 0
+        (request,) = cluster.asked(RequestCode(code))
+        assert UserInfo.from_json_bytes(request.body) == UserInfo(
+            username="a", password="x y", user_type="Super"
+        )

@@ -73,7 +73,9 @@ def create_user(
     user_type: str | None,
 ) -> Report:
     """Create a user at one broker or at all brokers of a cluster."""
-    info = UserInfo(username=username.strip(), password=password.strip(), user_type=user_type)
+    info = UserInfo(
+        username=username.strip(), password=password.strip(), user_type=_stripped(user_type)
+    )
     return _change_user(admin, RequestCode.AUTH_CREATE_USER, "create", address, cluster, info)
 
 
@@ -96,8 +98,13 @@ def update_user(
     """Change password, type or status of a user at one broker or at all brokers of a cluster."""
     if password is None and user_type is None and user_status is None:
         raise click.UsageError("one of -p PASSWORD, -t TYPE and -s STATUS is needed")
+    if password is not None and not password.strip():
+        raise click.UsageError("-p is blank; leave it out to keep the password")
     info = UserInfo(
-        username=username.strip(), password=password, user_type=user_type, user_status=user_status
+        username=username.strip(),
+        password=_stripped(password),
+        user_type=_stripped(user_type),
+        user_status=_stripped(user_status),
     )
     return _change_user(admin, RequestCode.AUTH_UPDATE_USER, "update", address, cluster, info)
 
@@ -393,6 +400,10 @@ def _copied(what: str, names: Sequence[str], source: str, target: str) -> Report
         safe_line(f"copy {what} of {name} from {source} to {target} success.") for name in names
     ]
     return Report("\n".join(lines or [f"no {what} to copy"]), {"copied": list(names)})
+
+
+def _stripped(text: str | None) -> str | None:
+    return None if text is None else text.strip()
 
 
 def _words(text: str) -> list[str]:

@@ -25,7 +25,7 @@ accounts:
   whiteRemoteAddress: 10.1.1.1
   defaultTopicPerm: DENY
   defaultGroupPerm: SUB
-  topicPerms: [orders=PUB|SUB, closed=DENY, sent= PUB, odd=Read, broken]
+  topicPerms: [orders=PUB|SUB, closed=DENY, sent= PUB, odd=Read, broken, "*=PUB|SUB", "or*=SUB"]
   groupPerms: [g=SUB]
 - accessKey: operator
   secretKey: operator-secret
@@ -53,7 +53,7 @@ def entries(account: PlainAccessConfig) -> list[str]:
     ]
 
 
-def test_accounts_become_users_once(tmp_path: Path) -> None:
+def test_accounts_become_users_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
     first = auth(tmp_path, migrate_auth_from_v1_enabled=True)
@@ -79,6 +79,10 @@ def test_accounts_become_users_once(tmp_path: Path) -> None:
         "Custom Group:g Sub Allow",
         "Default Topic:* All Deny",
         "Default Group:* Sub Allow",
+    ]
+    assert [text for text in caplog.messages if "left out" in text] == [
+        f"account application: {text} is no right on one name, it is left out"
+        for text in ("broken", "*=PUB|SUB", "or*=SUB")
     ]
     assert first.acls.find_acl("operator") is None
     # What changed since is not undone by the next start.

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import pytest
 
+from broker.processor.send_header import V2_NAMES
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.signature import RequestSigner
-from tests.broker.acl.test_acl_served import SignedClient, client
+from tests.broker.acl.test_acl_served import SignedClient, client, sent
 from tests.broker.auth.test_auth_config import ACLS, USERS
+from tests.broker.hot_path_world import send_fields
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group, log_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
@@ -77,9 +79,26 @@ def test_users_and_rights_hold_on_all_ways_in(group: Group, tmp_path: Path) -> N
         assert config.code == ResponseCode.NO_PERMISSION
         # A right that is taken away is missed by the next request.
         with client(broker, ROOT) as operator:
+            others_topic_stays_shut(application, operator)
             ask(operator, 3008, subject="User:app", resource=f"Topic:{TOPIC}")
         assert application.send(TOPIC, 0, b"lost").code == ResponseCode.NO_PERMISSION
     changes_survive_a_kill_and_secrets_stay_inside(group, broker, tmp_path)
+
+
+def others_topic_stays_shut(application: SignedClient, operator: SignedClient) -> None:
+    """Not by a second topic in the request, nor by the place of a message (33, 309)."""
+    secret = sent(operator, "Other")
+    long_names = {V2_NAMES[name]: text for name, text in send_fields(topic=TOPIC).items()}
+    two_topics = application.call(RequestCode.SEND_MESSAGE, {**long_names, "b": "Other"}, b"own")
+    assert two_topics.code == ResponseCode.SUCCESS
+    wait_until(lambda: application.offset(30, TOPIC, 0) == 2)
+    place = str(int(secret.ext_fields["msgId"][-16:], 16))
+    looked = application.call(RequestCode.VIEW_MESSAGE_BY_ID, {"topic": TOPIC, "offset": place})
+    direct = {"consumerGroup": "g", "clientId": "c", "msgId": secret.ext_fields["msgId"]}
+    pushed = application.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, {**direct, "topic": TOPIC})
+    for answer in (looked, pushed):
+        assert (answer.code, answer.body) == (ResponseCode.NO_PERMISSION, b"")
+        assert "Topic:Other" in (answer.remark or "")
 
 
 def changes_survive_a_kill_and_secrets_stay_inside(
