@@ -275,6 +275,9 @@ def _secret_files(options: StartupOptions, sources: Mapping[str, str]) -> list[P
     found = [*password_files(sources, sorted(SECRET_KEYS)), *options.tls.private_keys()]
     if options.ha.ha_tls_enable and options.ha.ha_tls_private_key:
         found.append(Path(options.ha.ha_tls_private_key))
+    if options.auth.keeps_users:
+        for name in ("users.json", "acls.json"):
+            found += [options.store.config_path / name, options.store.config_path / f"{name}.bak"]
     if options.broker.rocketmq_home is not None:
         conf = Path(options.broker.rocketmq_home, "conf")
         if find_credentials(conf) is not None:

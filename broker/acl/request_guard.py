@@ -118,9 +118,7 @@ class RequestGuard:
     def _check_address(self, connection: ConnectionLike, request: RemotingCommand, ip: str) -> None:
         """Where an operator's request may come from."""
         named = f"request {request.code} ({request_code_name(request.code)})"
-        if self._acl is not None or (
-            self._auth is not None and self._auth.knows_sender(request)
-        ):
+        if self._acl is not None or (self._auth is not None and self._auth.knows_sender(request)):
             if not self._acl_admins.include(connection):
                 raise RequestError(
                     ResponseCode.NO_PERMISSION,
@@ -129,9 +127,14 @@ class RequestGuard:
                     "setting of this broker and restart it",
                 )
         elif not self._operators.include(connection):
+            without, instead = (
+                ("without ACL", "set aclEnable=true and sign as an admin")
+                if self._auth is None
+                else ("without authentication", "set authenticationEnabled=true and sign")
+            )
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"{named} is not accepted from {ip}: without ACL it is for operators at "
+                f"{named} is not accepted from {ip}: {without} it is for operators at "
                 f"adminAllowedAddresses (now {self._operators}); add the address to that setting "
-                "of this broker and restart it, or set aclEnable=true and sign as an admin",
+                f"of this broker and restart it, or {instead}",
             )

@@ -10,6 +10,7 @@ table, tests/interop/test_auth.py compares it with a 5.3.3 broker):
 
 - an entry for a kind goes before one for `*`, a shorter prefix before a longer one, and an entry
   that allows before an ANY that denies;
+- of 32 and more matching entries Java sorts in another way (and may refuse to): not followed;
 - LITERAL against PREFIXED, and one of both that denies against an ANY that allows, have no order:
   the comparator calls each the smaller one, so the entry that was added later decides.
 """

@@ -1,4 +1,4 @@
-"""The rights that a request needs on a message which it names by its place in the log (33, 36, 37, 309).
+"""The rights that a request needs on a message that it names by its place (33, 36, 37, 309).
 
 Such a request does not say whose message it is, or could lie, so the request guard cannot judge it:
 the processor reads the message and then asks. Any thread. A message that waits in a topic of the

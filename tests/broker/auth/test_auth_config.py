@@ -76,6 +76,19 @@ def test_a_settings_file_that_everybody_may_read_is_named(tmp_path: Path) -> Non
     assert any("broker.conf holds secrets and has mode 0644" in text for text in warnings)
 
 
+def test_tables_that_everybody_may_read_are_named(tmp_path: Path) -> None:
+    """As of a copy that was put back; a change gives them their mode again."""
+    directory = tmp_path / "store" / "config"
+    directory.mkdir(parents=True)
+    root = {"storePathRootDir": str(tmp_path / "store")}
+    for name in ("users.json", "acls.json.bak"):
+        (directory / name).touch()
+        (directory / name).chmod(0o644)
+        warnings = start(tmp_path, **WHOLE, **root).warnings
+        assert any(f"{name} holds secrets and has mode 0644" in text for text in warnings)
+    assert not any("users.json" in text for text in start(tmp_path, **root).warnings)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

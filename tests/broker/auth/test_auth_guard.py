@@ -207,7 +207,9 @@ def test_without_authentication_the_name_is_believed_but_operators_have_addresse
     assert refusal(one, 310, "app", "wrong", b="T") is None
     assert refusal(one, 310, "app", "wrong", b="U") is not None
     assert refusal(one, 310, b="T") is not None
-    assert "adminAllowedAddresses" in str(refusal(one, 25, "root", "wrong"))
+    words = str(refusal(one, 25, "root", "wrong"))
+    assert "without authentication it is for operators at adminAllowedAddresses" in words
+    assert "aclEnable" not in words  # both together end the start
 
 
 def test_operators_may_be_bound_to_addresses() -> None:

@@ -106,7 +106,9 @@ def test_a_client_never_gets_the_operators_signature(tmp_path: Path) -> None:
         request = request_of(code, consumerGroup="g", clientId="c", msgId=MESSAGE_ID)
         RequestSigner("root", "root-secret").sign(request)
         assert world.ask(world.admin_relay(), request).code == 0
-    assert [set(sent.ext_fields) & {"AccessKey", "Signature"} for sent in client.sent] == [set()] * 2
+    assert [set(sent.ext_fields) & {"AccessKey", "Signature"} for sent in client.sent] == [
+        set()
+    ] * 2
 
 
 def test_a_silent_client_is_a_timeout(tmp_path: Path) -> None:
