@@ -158,7 +158,7 @@ class AdminAuthProcessor(TableProcessor):
                 self._acls.forget_user(username)
             users.delete_user(username)
             if self._acls is not None:
-                # Another thread may have given it rights in between; the next of this name has none.
+                # Another thread may have given it rights meanwhile; the next of this name has none.
                 self._acls.forget_user(username)
             log.info("user %s: deleted, requested by %s", username, connection.remote_address)
         return request.response(ResponseCode.SUCCESS)
