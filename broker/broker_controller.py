@@ -209,9 +209,11 @@ class BrokerController:
         def serve() -> None:
             self._page.beat(ProcessIndex.REMOTING)
             self._page.counters[REMOTING_READY] = 1
-            self._messages.registered()
 
         self.loop.call_soon_threadsafe(serve)
+        self._outside.after_handover(
+            lambda: self.loop.call_soon_threadsafe(self._messages.handed_over)
+        )
 
     def _schedule(self) -> None:
         tables, access = self._tables, self._store.access

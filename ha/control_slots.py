@@ -8,6 +8,7 @@ Process `ha` is their only writer. Constants only; any process reads.
     19    highest_sent: the highest offset sent to a slave since the store was opened
     22    replica_flushed_offset: enough of those whose reports mean "on disk" have (our slaves with
           haAckLevel=flushed); 0 where there are not that many
+    23    1 while this slave is linked with its master, else 0
     64+r  replication links refused or closed for reason r (ha/refusals.py)
 """
 
@@ -21,4 +22,5 @@ REPLICATED_OFFSET: Final = claim_slots("replicated_offset", 16)
 REPLICA_COUNT: Final = claim_slots("replica_count", 17)
 HIGHEST_SENT: Final = claim_slots("highest_sent", 19)
 REPLICA_FLUSHED_OFFSET: Final = claim_slots("replica_flushed_offset", 22)
+MASTER_LINKED: Final = claim_slots("master_linked", 23)
 HA_REFUSALS: Final = claim_slots("ha_refusals", 64, 32)

@@ -208,6 +208,19 @@ class BrokerOuterAPI:
     ) -> bool:
         """322 to every name server: whether any of them has a different data version or does not
         respond."""
+        answers = self._compare_data_versions(identity, data_version, timeout_ms)
+        return answers.count(False) < len(self._name_servers)
+
+    def is_different(
+        self, identity: BrokerIdentity, data_version: DataVersion, timeout_ms: int
+    ) -> bool:
+        """322 to every name server: whether any that responded has a different data version."""
+        return any(self._compare_data_versions(identity, data_version, timeout_ms))
+
+    def _compare_data_versions(
+        self, identity: BrokerIdentity, data_version: DataVersion, timeout_ms: int
+    ) -> list[bool]:
+        """Of each name server that responded: whether its data version is another one."""
         ext_fields = encode_header(
             QueryDataVersionRequestHeader(
                 broker_name=identity.broker_name,
@@ -217,15 +230,15 @@ class BrokerOuterAPI:
             )
         )
         code = RequestCode.QUERY_DATA_VERSION
-        unchanged = 0
+        answers: list[bool] = []
         for name_server, response in self._ask_all(
             code, ext_fields, data_version.to_json_bytes(), timeout_ms
         ):
             try:
-                unchanged += not _is_changed(response, data_version)
+                answers.append(_is_changed(response, data_version))
             except RequestError as error:
                 self._failed(code, name_server, error)
-        return unchanged < len(self._name_servers)
+        return answers
 
     def unregister_broker_all(
         self, identity: BrokerIdentity, timeout_ms: int = UNREGISTER_TIMEOUT_MS

@@ -18,7 +18,12 @@ from broker.processes.child import Child, ring_nobody, run_child
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_REOPEN
 from broker.supervisor.process_end import service_guard
-from ha.control_slots import REPLICA_COUNT, REPLICA_FLUSHED_OFFSET, REPLICATED_OFFSET
+from ha.control_slots import (
+    MASTER_LINKED,
+    REPLICA_COUNT,
+    REPLICA_FLUSHED_OFFSET,
+    REPLICATED_OFFSET,
+)
 from ha.ha_config import HaAckLevel
 from ha.ha_service import Bells, HAService
 from ha.handshake import OwnIdentity
@@ -137,11 +142,15 @@ class BrokerProcesses:
 
 
 class LinkReporter(ServiceThread):
-    """Reports the link to the master to process `remoting` from a thread of its own."""
+    """Reports the link to the master to process `remoting` from a thread of its own, and notes in
+    the control page whether there is one."""
 
-    def __init__(self, report: Callable[[MasterLinkReport], None]) -> None:
+    def __init__(
+        self, report: Callable[[MasterLinkReport], None], counters: memoryview[int]
+    ) -> None:
         super().__init__("LinkReporter", on_failure=_FAILED)
         self._report = report
+        self._counters = counters
         self._reported = MasterLinkReport(None, None)
         self.link: Callable[[], MasterLinkReport] = lambda: MasterLinkReport(None, None)
         """The link now. Set before the start."""
@@ -149,6 +158,7 @@ class LinkReporter(ServiceThread):
     def step(self) -> None:
         """Report a change; retried later if it fails."""
         link = self.link()
+        self._counters[MASTER_LINKED] = int(link.local is not None)
         if link != self._reported:
             try:
                 self._report(link)
@@ -163,13 +173,13 @@ def main(child: Child) -> None:
     options = StartupOptions.from_settings(child.boot.settings)
     clock = process_clock()
     counters = child.page.counters
-    for slot in (REPLICA_COUNT, REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET):
+    for slot in (REPLICA_COUNT, REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET, MASTER_LINKED):
         counters[slot] = 0  # A predecessor's word.
     others = BrokerProcesses(child, options, clock)
     if not child.wait_for_store():
         return
     try:
-        reporter = LinkReporter(others.report_link)
+        reporter = LinkReporter(others.report_link, counters)
         service = _build(child, options, others, reporter, clock)
     except (HaTlsError, SharedSecretError, ValueError) as error:
         log.critical("replication cannot start: %s", error)

@@ -3,9 +3,11 @@
 With enableSlaveActingMaster and enableRemoteEscape. While this slave stands in for its master, it
 reads the queues of the delay levels that it has replicated, and sends what is due to another master
 that has the topic (EscapeBridge). A level's progress, in the table of delay offsets, moves past a
-message once that broker has stored it; until then the level waits and tries again. The master that
-returns takes the progress over before it delivers anything itself (ReturningMaster). A message may
-be delivered twice: when an answer is lost, or around the return of the master.
+message once that broker has stored it; until then the level waits and tries again. It also waits
+before a record that is lost or damaged here, since the master may have it. The master that returns
+takes the progress over before it delivers anything itself (ReturningMaster). Messages may be
+delivered twice: what the master has delivered since this slave last copied its progress, and one
+whose answer is lost.
 
 A thread of its own in process `remoting`, on slaves only. Corresponds to what
 ScheduleMessageService does with EscapeBridge in RocketMQ 5.3.3.
@@ -59,7 +61,7 @@ class DelayedEscapeService(ServiceThread):
 
     def __init__(
         self,
-        is_acting: Callable[[], bool],
+        may_deliver: Callable[[], bool],
         delay_level_ms: Mapping[int, int],
         messages: DelayedMessages,
         progress: ScheduleOffsetManager,
@@ -68,9 +70,9 @@ class DelayedEscapeService(ServiceThread):
         *,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """is_acting: ActingMaster. progress: as it came from the master; moved on here."""
+        """may_deliver: ActingMaster. progress: as it came from the master; moved on here."""
         super().__init__("DelayedEscapeService", on_failure=on_failure)
-        self._is_acting = is_acting
+        self._may_deliver = may_deliver
         self._delay_level_ms = delay_level_ms
         self._messages = messages
         self._progress = progress
@@ -83,7 +85,7 @@ class DelayedEscapeService(ServiceThread):
 
     def step(self) -> None:
         """One turn over all levels."""
-        if not self._is_acting():
+        if not self._may_deliver():
             self._end_of_acting()
             self.wait_for_running(LOOK_MS)
             return
@@ -105,7 +107,7 @@ class DelayedEscapeService(ServiceThread):
         low, high = self._messages.offsets(SCHEDULE_TOPIC, queue_id)
         first = max(self._progress.find_offset(level) or 0, low)
         for offset in range(first, min(high, first + _PER_LEVEL)):
-            if self.stopped or not self._is_acting():
+            if self.stopped or not self._may_deliver():
                 return False
             try:
                 if not self._deliver_one(level, queue_id, offset):
@@ -123,14 +125,15 @@ class DelayedEscapeService(ServiceThread):
         """False: it is not due yet. Raises EscapeError, QueueDamagedError."""
         unit = self._messages.unit_at(SCHEDULE_TOPIC, queue_id, offset)
         if unit is None:
-            log.error("delay level %s: skipped offset %s: its record is lost", level, offset)
-            return True
+            raise EscapeError("its record is lost here")
         phy_offset, _size, deliver_ms = unit
         # Further ahead than the level allows: the level's delay or the clock was changed.
         if 0 < deliver_ms - self._clock.now_ms() <= self._delay_level_ms[level]:
             return False
         record = self._messages.record_at(phy_offset)
-        message = None if record is None else read_due_message(record)
+        if record is None:
+            raise EscapeError(f"its record at {phy_offset} cannot be read here")
+        message = read_due_message(record)
         if message is None:
             log.error("delay level %s: skipped offset %s: no delayed message", level, offset)
             return True

@@ -65,8 +65,6 @@ class ReturningMaster:
         self._delay_offsets = delay_offsets
         self._lock = threading.Lock()
         self._answered: set[str] = set()
-        self._has_begun = False
-        """The first round is over: from then on the master delivers delayed messages itself."""
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Schedule the later rounds; the first one is
@@ -83,15 +81,8 @@ class ReturningMaster:
         """One round: query every slave without a response so far, in parallel, for at most
         ASK_TIMEOUT_MS."""
         with self._lock:
-            slaves = [
-                member.address
-                for member in self._members() or ()
-                if member.broker_id > 0
-                and member.address not in self._answered
-                and self._may_ask(member)
-            ]
+            slaves = [slave for slave in self._slaves() if slave not in self._answered]
             if not slaves:
-                self._has_begun = True
                 return
             with ThreadPoolExecutor(len(slaves), "AskSlaves") as pool:
                 tables = list(pool.map(self._ask, slaves))
@@ -100,11 +91,25 @@ class ReturningMaster:
                     self._answered.add(slave)
                     self._take(slave, table)
             self._offsets.save_if_changed()
-            if self._delay_offsets is not None and not self._has_begun:
-                for slave in slaves:
-                    self._adopt_progress(slave, self._delay_offsets)
-                self._delay_offsets.save_if_changed()
-            self._has_begun = True
+
+    def adopt_progress(self) -> None:
+        """Adopt what slaves that acted as master have delivered of the delayed messages (45): before
+        the first registration, since they copy this master's progress from then on, and when they
+        know that it is back, before it delivers itself."""
+        delay_offsets = self._delay_offsets
+        if delay_offsets is None:
+            return
+        with self._lock:
+            for slave in self._slaves():
+                self._adopt_progress(slave, delay_offsets)
+            delay_offsets.save_if_changed()
+
+    def _slaves(self) -> list[str]:
+        return [
+            member.address
+            for member in self._members() or ()
+            if member.broker_id > 0 and self._may_ask(member)
+        ]
 
     def _may_ask(self, member: MemberAddress) -> bool:
         if self._is_slave(member.ip):
@@ -126,7 +131,6 @@ class ReturningMaster:
             return None
 
     def _adopt_progress(self, slave: str, delay_offsets: ScheduleOffsetManager) -> None:
-        """What a slave that acted as master has delivered of the delayed messages (45)."""
         try:
             body = self._api.get_table(slave, RequestCode.GET_ALL_DELAY_OFFSET, ASK_TIMEOUT_MS)
             table = {} if body is None else parse_delay_offset_table(parse_object(body))

@@ -118,16 +118,16 @@ class MessageServices:
 
     def start(self) -> None:
         """Begin what runs by itself; the log is open (never on a slave). Where a slave may have
-        delivered in this broker's place, delayed messages wait for `registered`."""
+        delivered in this broker's place, delayed messages wait for `handed_over`."""
         if not self._options.broker.enable_remote_escape:
             self._schedule.start(self._loop)
             self._delays_started = True
         self.timers.start(self._loop)
         self._transactions.start(self._calls)
 
-    def registered(self) -> None:
-        """The slaves were asked what they have delivered, and the name servers have been told that
-        this broker is back. Loop thread."""
+    def handed_over(self) -> None:
+        """The slaves know that this broker is back, deliver nothing more, and have been asked what
+        they delivered. Loop thread."""
         if not self._options.store.is_slave and not self._delays_started:
             self._schedule.start(self._loop)
             self._delays_started = True
@@ -143,7 +143,7 @@ class MessageServices:
 
     def stop(self) -> None:
         """Begin nothing new; idempotent."""
-        self._delays_started = True  # Also by a registration that ends later.
+        self._delays_started = True  # Also by a handover that ends later.
         self._schedule.stop()
         self.timers.stop()
 

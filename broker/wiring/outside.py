@@ -38,6 +38,7 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
 from broker.wiring.store_side import StoreSide
+from ha.control_slots import MASTER_LINKED
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
 from remoting.signature import RequestSigner
@@ -108,6 +109,7 @@ class Outside:
             api,
             lambda: tables.topics.data_version,
             lambda: self.registration.register_all(check_order=True, force=True),
+            lambda: bool(resources.page.counters[MASTER_LINKED]),
         )
         self.replication: Final = Replication(
             resources,
@@ -122,7 +124,7 @@ class Outside:
         )
         self._escape: Final = (
             DelayedEscapeService(
-                lambda: self.acting.is_acting,
+                lambda: self.acting.may_deliver,
                 options.store.delay_level_ms,
                 store.access,
                 tables.schedule_offsets,
@@ -167,6 +169,26 @@ class Outside:
 
     def _register_anew(self) -> None:
         self.registration.register_all(check_order=True, force=True)
+
+    def after_handover(self, then: Callable[[], None]) -> None:
+        """With enableRemoteEscape, on a master that has registered: call `then` once its slaves
+        have heard of that, and its table of delay offsets says what they have delivered."""
+        broker = self._options.broker
+        if broker.broker_id or not broker.enable_remote_escape:
+            return
+
+        def take_over() -> None:
+            try:
+                self.replication.returning.adopt_progress()
+            finally:
+                then()
+
+        self._executor.schedule(
+            "take-over-delay-offsets",
+            take_over,
+            first_delay_ms=2 * broker.sync_broker_member_group_period,
+            period_ms=None,
+        )
 
     def stop(self) -> None:
         """End what works by itself, before the tables are saved."""

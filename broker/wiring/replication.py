@@ -130,7 +130,7 @@ class Replication:
             store.claim_queue_offsets,
             on_failure=on_failure,
         )
-        self._returning = self._build_returning()
+        self.returning: Final = self._build_returning()
         handlers = {
             "inspect_master": self._inspector.handle,
             "group_members": self._group_members,
@@ -212,15 +212,16 @@ class Replication:
         self._requests.start()
         self.damage_repair.service.start()
         if not self._is_slave:
-            self._returning.schedule_on(executor)
+            self.returning.schedule_on(executor)
             return
         self._synchronize.schedule_on(executor, self._options.broker)
         executor.schedule("follow-master", self._tick, first_delay_ms=TICK_MS, period_ms=TICK_MS)
 
     def before_first_registration(self) -> None:
-        """What must be in order when clients come: a master's consumer offsets."""
+        """What must be in order when clients and slaves come: a master's offsets."""
         if not self._is_slave:
-            self._returning.ask_slaves()
+            self.returning.ask_slaves()
+            self.returning.adopt_progress()
 
     def shutdown(self) -> None:
         """Stop answering process ha; a slave records what it holds."""

@@ -232,6 +232,24 @@ HELD = b'{"counter":3,"timestamp":7}'
 
 
 @pytest.mark.parametrize(
+    ("behaviour", "different"),
+    [
+        (answer(HELD, changed="false"), False),
+        (answer(HELD, changed="true"), True),
+        (answer(b'{"counter":4,"timestamp":7}', changed="false"), True),
+        (answer(b"{", changed="false"), False),
+        (answer(HELD, code=1), False),
+        (fails("n"), False),
+    ],
+)
+def test_only_a_name_server_that_answers_is_different(
+    behaviour: Behaviour, different: bool
+) -> None:
+    api, _client = api_of(same=answer(HELD, changed="false"), n=behaviour)
+    assert api.is_different(IDENTITY, TOPICS.data_version, 1_000) is different
+
+
+@pytest.mark.parametrize(
     ("behaviour", "needed"),
     [
         (answer(HELD, changed="false"), False),

@@ -31,13 +31,14 @@ class NameServers:
     def __init__(self) -> None:
         self.groups: list[dict[int, str]] = []
         self.cluster = "C"
+        self.differs = False
         self.asked: list[int] = []
 
-    def need_register(
+    def is_different(
         self, identity: BrokerIdentity, data_version: DataVersion, timeout_ms: int
     ) -> bool:
         self.asked.append(322)
-        return False
+        return self.differs
 
     def send_heartbeat(self, identity: BrokerIdentity, timeout_ms: int) -> None:
         self.asked.append(904)
@@ -66,11 +67,13 @@ class Executor:
 
     def __init__(self) -> None:
         self.tasks: dict[str, Callable[[], None]] = {}
+        self.submitted = 0
 
     def schedule(self, name: str, function: Callable[[], None], **_when: Any) -> None:
         self.tasks[name] = function
 
     def submit(self, name: str, function: Callable[[], None]) -> None:
+        self.submitted += 1
         self.tasks[name] = function
 
 
@@ -78,15 +81,17 @@ class World:
     def __init__(self, broker_id: int = 1, *, old: bool = False, enabled: bool = True) -> None:
         self.name_servers = NameServers()
         self.registrations = 0
+        self.is_linked = False
         config: BrokerConfig = dataclasses.replace(
             CONFIG, compatible_with_old_name_srv=old, enable_slave_acting_master=enabled
         )
         self.acting = ActingMaster(
             config,
-            dataclasses.replace(IDENTITY, broker_id=broker_id),
+            dataclasses.replace(IDENTITY, broker_id=broker_id, broker_addr=f"h{broker_id}:1"),
             self.name_servers,
             DataVersion,
             self.register,
+            lambda: self.is_linked,
         )
         self.executor: Any = Executor()
 
@@ -134,6 +139,60 @@ def test_without_answers_nothing_changes(caplog: pytest.LogCaptureFixture) -> No
     assert [record.message for record in caplog.records].count(
         "the name servers know no broker b"
     ) == 1
+
+
+def test_two_brokers_with_one_id_do_not_both_act() -> None:
+    world = World()
+    assert not world.look({1: "stranger:1"})
+    assert world.look({1: "h1:1"})
+    assert not world.look({1: "stranger:1"})
+
+
+def test_a_slave_whose_master_replicates_to_it_delivers_nothing() -> None:
+    world = World()
+    world.is_linked = True
+    assert world.look({1: "h1:1"})
+    assert not world.acting.may_deliver
+    world.is_linked = False
+    assert world.acting.may_deliver
+    assert not world.look({0: "h0:1", 1: "h1:1"})
+    assert not world.acting.may_deliver
+
+
+@pytest.mark.parametrize("answers", [[], [{}]])
+def test_a_slave_that_may_be_the_one_that_is_cut_off_delivers_nothing(
+    answers: list[dict[int, str]],
+) -> None:
+    world = World()
+    world.look({1: "h1:1"})
+    world.look(*answers)
+    assert world.acting.is_acting
+    assert not world.acting.may_deliver
+    world.look({1: "h1:1"})
+    assert world.acting.may_deliver
+
+
+def test_many_notifications_are_one_question(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    world = World()
+    world.acting.schedule_on(world.executor)
+    for _ in range(1_000):
+        world.acting.notified("n:1")
+    assert (world.executor.submitted, len(caplog.records)) == (1, 1)
+    world.executor.tasks["sync-broker-member-group-now"]()
+    world.acting.notified("n:1")
+    assert world.executor.submitted == 2
+
+
+def test_a_name_server_to_which_the_heartbeat_is_news_is_registered_with_once() -> None:
+    for broker_id in (0, 1):
+        world = World(broker_id, old=True)
+        seen = []
+        for differs in (False, True, True, False, True):
+            world.name_servers.differs = differs
+            world.acting.send_heartbeat()
+            seen.append(world.registrations)
+        assert seen == [0, 1, 1, 1, 2]
 
 
 def test_a_group_of_another_cluster_is_not_ours() -> None:

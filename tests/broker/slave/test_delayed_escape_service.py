@@ -122,9 +122,20 @@ def test_a_message_waits_for_a_broker_that_takes_it(
 
 def test_what_can_never_be_delivered_is_left_out(world: World) -> None:
     world.add(1, b"homeless", 0, topic=None)
-    world.queues[0].append(None)
-    world.add(1, b"gone", 0)
-    world.records[1] = None
     world.add(1, b"due", 0)
     world.turn()
-    assert (world.delivered, world.offset(1)) == ([("T", b"due")], 4)
+    assert (world.delivered, world.offset(1)) == ([("T", b"due")], 2)
+
+
+@pytest.mark.parametrize("lost", ["unit", "record"])
+def test_what_is_damaged_here_is_left_to_the_master(world: World, lost: str) -> None:
+    for body in (b"whole", b"damaged", b"behind it"):
+        world.add(1, body, 0)
+    world.add(3, b"other level", 0)
+    if lost == "unit":
+        world.queues[0][1] = None
+    else:
+        world.records[1] = None
+    world.turn()
+    assert world.delivered == [("T", b"whole"), ("T", b"other level")]
+    assert (world.offset(1), world.offset(3)) == (1, 1)

@@ -207,16 +207,29 @@ def test_what_slaves_delivered_is_not_delivered_again(tmp_path: Path) -> None:
         "b": BrokerAnswerError("no table"),
         "c": b'{"offsetTable":{4:2}}',
     }
-    world.returning.ask_slaves()
+    world.returning.adopt_progress()
     assert world.progress.offsets() == {1: 7, 2: 9, 4: 2}
     assert json_of((tmp_path / "delayOffset.json").read_bytes())["offsetTable"]
 
 
-def test_from_then_on_the_master_delivers_itself(tmp_path: Path) -> None:
+def test_a_slave_that_has_answered_once_is_asked_for_its_progress_all_the_same(
+    tmp_path: Path,
+) -> None:
     world = DelayedWorld(tmp_path)
-    world.members = None
-    world.returning.ask_slaves()
     world.slaves(a=None)
-    world.delayed = {"a": b'{"offsetTable":{1:7}}'}
     world.returning.ask_slaves()
+    world.delayed = {"a": b'{"offsetTable":{1:7}}'}
+    world.returning.adopt_progress()
+    assert world.progress.offsets() == {1: 7, 2: 9}
+
+
+def test_the_progress_of_a_stranger_is_not_adopted(tmp_path: Path) -> None:
+    world = DelayedWorld(tmp_path)
+    world.members = [MemberAddress(7, "10.0.0.9:10911")]
+    world.delayed = {"10.0.0.9:10911": b'{"offsetTable":{1:7}}'}
+    world.strangers.add("10.0.0.9")
+    world.returning.adopt_progress()
     assert world.progress.offsets() == {1: 5, 2: 9}
+    world.strangers.clear()
+    world.returning.adopt_progress()
+    assert world.progress.offsets() == {1: 7, 2: 9}
