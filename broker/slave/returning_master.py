@@ -93,9 +93,10 @@ class ReturningMaster:
             self._offsets.save_if_changed()
 
     def adopt_progress(self) -> None:
-        """Adopt what slaves that acted as master have delivered of the delayed messages (45): before
-        the first registration, since they copy this master's progress from then on, and when they
-        know that it is back, before it delivers itself."""
+        """Adopt what slaves that acted as master have delivered of the delayed messages (45).
+
+        Before the first registration, since they copy this master's progress from then on; and
+        when they know that it is back, before it delivers itself."""
         delay_offsets = self._delay_offsets
         if delay_offsets is None:
             return
