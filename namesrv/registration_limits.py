@@ -30,8 +30,11 @@ LONGEST_NAME: Final = 255
 
 
 def check_size(registration: BrokerRegistration) -> None:
-    """Raises RequestError for names that are too long, and for too many filter servers or logic
-    queues."""
+    """Raises RequestError for names that are too long, too many filter servers or logic queues, and
+    a broker id below 0: it would be smaller than that of a live master, and decide on its topics.
+    """
+    if registration.broker_id < 0:
+        refuse(registration, f"brokerId {registration.broker_id}: 0 is a master, more a slave")
     servers = registration.filter_servers
     texts = [
         registration.cluster_name,

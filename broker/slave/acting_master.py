@@ -158,6 +158,7 @@ class ActingMaster:
                 broker_id: address
                 for group in reversed(groups)
                 for broker_id, address in sorted(group.items())
+                if broker_id >= MASTER_ID
             }
             self._is_confirmed = bool(members)
             if members:

@@ -251,6 +251,18 @@ def test_a_smallest_slave_of_5x_decides_on_topics(acting: bool, perm: int) -> No
     assert perms(manager, "U") == {"broker-a": 2 & ~(2 if acting else 0)}
 
 
+def test_nobody_is_smaller_than_a_master() -> None:
+    """Such a slave would decide on the topics of a live master."""
+    manager = group(0, 1)
+    stranger = registration(
+        broker_id=-1, broker_addr="s:1", enable_acting_master=True, topic_configs=topics("T", "U")
+    )
+    with pytest.raises(RequestError, match="brokerId -1"):
+        manager.register_broker(stranger, CONN_A, 1)
+    assert perms(manager, "T") == {"broker-a": 6}
+    assert manager.get_all_topic_list() == ["T"]
+
+
 def changes_of(*broker_ids: int, acting: bool | None = True) -> tuple[RouteInfoManager, list[Any]]:
     told: list[Any] = []
     manager = RouteInfoManager(

@@ -141,6 +141,13 @@ def test_without_answers_nothing_changes(caplog: pytest.LogCaptureFixture) -> No
     ) == 1
 
 
+def test_an_id_below_that_of_a_master_is_nobodys() -> None:
+    world = World()
+    assert world.look({-1: "stranger:1", 1: "h1:1"})
+    assert not world.look({-1: "stranger:1", 0: "h0:1", 1: "h1:1"})
+    assert world.acting.min_broker_id == 0
+
+
 def test_two_brokers_with_one_id_do_not_both_act() -> None:
     world = World()
     assert not world.look({1: "stranger:1"})
