@@ -61,6 +61,7 @@ class Outside:
         """signer: of our requests to other brokers. on_failure: of the thread that answers process
         `ha`."""
         options = resources.options
+        self._broker: Final = options.broker
         self._tables: Final = tables
         self._executor: Final = executor
         self._client: Final = outgoing_client(options, signer)
@@ -173,7 +174,7 @@ class Outside:
     def after_handover(self, then: Callable[[], None]) -> None:
         """With enableRemoteEscape, on a master that has registered: call `then` once its slaves
         have heard of that, and its table of delay offsets says what they have delivered."""
-        broker = self._options.broker
+        broker = self._broker
         if broker.broker_id or not broker.enable_remote_escape:
             return
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 TOPIC = "T"
 COUNT = 20
 ACTING = {"enableSlaveActingMaster": "true", "enableRemoteEscape": "true"}
-DELAYS = {"messageDelayLevel": "6s 1h"}
+DELAYS = {"messageDelayLevel": "6s 1s"}
 
 
 class World:
@@ -144,6 +144,9 @@ def test_the_slave_stands_in_for_its_master(world: World) -> None:
     wait_until(lambda: world.id_0() == address(world.master), 30)
     assert committed(world.master) == 1
     wait_until(lambda: b"{1:%d}" % COUNT in call(world.master, 45)[1], 30)
+    with world.master.client() as client:
+        assert client.send(TOPIC, 0, b"anew", "k\x02DELAY\x012").code == 0
+    wait_until(lambda: b"anew" in bodies(world.master), 60)
     both = bodies(world.master) + bodies(world.other)
     assert sorted(body for body in both if body in delayed) == sorted(delayed)
 
