@@ -19,6 +19,7 @@ from typing import Final
 
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import DiskFullError
+from store.known_directories import KnownDirectories
 from store.log_directories import IsFull, LogDirectories
 from store.mapped_file import MappedFile, create_allocated, sync_directory
 from store.running_flags import RunningFlag, RunningFlags
@@ -60,6 +61,7 @@ class AllocateMappedFileService(ServiceThread):
         populates_for: float = math.inf,
         allows: Callable[[int], bool] = lambda size: True,
         is_full: IsFull = lambda path: False,
+        known: KnownDirectories | None = None,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """place: the log's directory, or directories.
@@ -68,10 +70,12 @@ class AllocateMappedFileService(ServiceThread):
         populates_for: bytes/s; a faster writer touches the pages itself. allows: whether so
         many bytes of the disk may be taken now; whoever says no has refused writes already.
         is_full: one of several directories that gets no new file while another has room.
+        known: hears of files made and removed.
         """
         super().__init__("AllocateMappedFileService", on_failure=on_failure)
         self._directories = LogDirectories.of(place)
         self._is_full = is_full
+        self._known = known
         self._file_size = file_size
         self._flags = flags
         self._writer_position = writer_position
@@ -138,7 +142,7 @@ class AllocateMappedFileService(ServiceThread):
         for start in range(end - self._file_size, keep_end - 1, -self._file_size):
             self._publish(start)
             if not _holds_something(self._path(start)):
-                self._path(start).unlink(missing_ok=True)
+                self._remove(start)
         self._directories.sync()
 
     # -- the thread ----------------------------------------------------------------------------
@@ -183,7 +187,7 @@ class AllocateMappedFileService(ServiceThread):
             self._stop_warming()
             self._publish(start)
             for at in files:
-                self._path(at).unlink(missing_ok=True)
+                self._remove(at)
         self._first_start = self._allocated_end = start
         self._populated = phy_offset
 
@@ -220,13 +224,23 @@ class AllocateMappedFileService(ServiceThread):
             try:
                 return self._create_at(place)
             except DiskFullError as error:
+                # That the half-made file is gone survives a power loss: it is not there twice.
+                sync_directory(place.parent)
                 log.warning("%s; the next directory is tried", error)
         return self._create_at(places[-1])
 
     def _create_at(self, path: Path) -> Path:
         create_allocated(path, self._file_size)
         sync_directory(path.parent)
+        if self._known is not None:
+            self._known.remember()
         return path
+
+    def _remove(self, start: int) -> None:
+        path = self._path(start)
+        if self._known is not None:
+            self._known.before_removal(path)
+        path.unlink(missing_ok=True)
 
     # -- populating ----------------------------------------------------------------------------
 

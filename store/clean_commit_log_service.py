@@ -31,6 +31,7 @@ from typing import Final
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.disk_space import DiskUsage, least_used_ratio, used_ratio
+from store.known_directories import KnownDirectories
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_store_config import MessageStoreConfig
 from store.retention_clock import RetentionClock
@@ -170,6 +171,7 @@ class CleanCommitLogService(ServiceThread):
         *,
         keep_from: Callable[[], int],
         publish_min_offset: Callable[[int], None],
+        known: KnownDirectories | None = None,
         usage: DiskUsage = used_ratio,
         first_pass_ms: int = FIRST_PASS_MS,
         on_failure: FailureHandler | None = None,
@@ -177,7 +179,8 @@ class CleanCommitLogService(ServiceThread):
         """keep_from: start of the file that holds the log's last byte, or less.
 
         publish_min_offset: gets the start of the first file that stays, before one is unlinked.
-        usage: used share of a path's partition. first_pass_ms: wait before the first look.
+        known: hears of files that go. usage: used share of a path's partition. first_pass_ms: wait
+        before the first look.
         """
         super().__init__("CleanCommitLogService", on_failure=on_failure)
         self._config = config
@@ -187,6 +190,7 @@ class CleanCommitLogService(ServiceThread):
         self._time = RetentionClock(clock, config.retention_time_path)
         self._keep_from = keep_from
         self._publish_min_offset = publish_min_offset
+        self._known = known
         self._usage = usage
         self._wait_ms = first_pass_ms
         self._manual_passes = 0
@@ -259,6 +263,8 @@ class CleanCommitLogService(ServiceThread):
             if deleted:
                 self._pause()
             self._publish_min_offset(file.start_offset + file.size)
+            if self._known is not None:
+                self._known.before_removal(file.path)
             try:
                 file.path.unlink(missing_ok=True)
             except OSError as error:

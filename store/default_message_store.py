@@ -44,6 +44,7 @@ from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_failure import UNKNOWN, note_flush_failure
 from store.flush_real_time_service import FlushRealTimeService
 from store.group_commit_service import GroupCommitService
+from store.known_directories import KnownDirectories
 from store.log_damage import LogDamage
 from store.log_flusher import LogFlusher
 from store.log_repair import LogRepair
@@ -127,6 +128,7 @@ class DefaultMessageStore:
             publish=functools.partial(page.counters.__setitem__, EMERGENCY_BYTES),
             on_failure=self._on_failure,
         )
+        self._known = KnownDirectories(config.root, config.log_directories)
         self._progress = StoreProgress(
             config, page, ring_readers, ring_for_moves or ring_readers, ring_replicator
         )
@@ -238,6 +240,7 @@ class DefaultMessageStore:
                 [self._progress.keep_from(), *(each.keep_from for each in self._timers)]
             ),
             publish_min_offset=self._progress.publish_min_offset,
+            known=self._known,
             on_failure=self._on_failure,
         )
         self.log_repair = LogRepair(
@@ -376,6 +379,7 @@ class DefaultMessageStore:
             populates_for=_REPLICA_POPULATES_FOR if config.is_slave else math.inf,
             allows=self._emergency.allows_log_file,
             is_full=lambda path: self.clean_commit_log.is_full(path),
+            known=self._known,
             on_failure=self._on_failure,
         )
         if self._has_started():

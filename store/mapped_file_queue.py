@@ -118,12 +118,20 @@ class MappedFileQueue:
     def _check_directories(self) -> None:
         """Report foreign names. Raises StoreError: a file is there twice, a directory missing."""
         seen: dict[str, Path] = {}
+        before: list[Path] = []
         for directory in self.directories:
             if not directory.is_dir():
                 raise StoreError(
                     f"{directory}: the directory is missing, and with it perhaps messages; mount "
                     "it, or take it out of readOnlyCommitLogStorePaths if all in it has expired"
                 )
+            for other in before:
+                if directory.samefile(other):
+                    raise StoreError(
+                        f"{other} and {directory} are one directory; name it once, in both "
+                        "settings by the same name"
+                    )
+            before.append(directory)
             names = sorted(path.name for path in directory.iterdir())
             strangers = [name for name in names if find_start_offset(name) is None]
             if strangers:

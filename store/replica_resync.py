@@ -21,15 +21,18 @@ what points behind the end of the log. config/ is left alone by both.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from store.atomic_write import atomic_write
 from store.clean_exit import remove_clean_exit
 from store.cut_backup import Beat, backup_of, copy_from, make_directory
 from store.errors import StoreError
+from store.known_directories import KnownDirectories
 from store.log_fences import fences_path
 from store.mapped_file import MappedFile, sync_directory, zero_range
 from store.mapped_file_queue import StoreFile, list_store_files
@@ -84,6 +87,7 @@ def perform_request(config: MessageStoreConfig, beat: Beat = lambda: None) -> st
     log.warning("re-sync started (%s): %s", request.action, request.reason)
     make_directory(root / request.backup)
     write_json(root / request.backup / REQUEST_NAME, asdict(request))
+    KnownDirectories(root, config.log_directories).forget()
     if request.action is ResyncAction.START_OVER:
         places = _start_over(config, request, beat)
     else:
@@ -145,9 +149,21 @@ def _take_out(config: MessageStoreConfig, name: str, *files: Path) -> None:
     """Move those of `files` that exist to the backup `name` in the root."""
     for file in files:
         if file.exists():
-            _move(file, config.root / name / file.name)
-    sync_directory(config.root)
-    sync_directory(config.root / name)
+            _move_small(file, config.root / name / file.name)
+    for directory in dict.fromkeys((config.root / name, *(file.parent for file in files))):
+        if directory.is_dir():
+            sync_directory(directory)
+
+
+def _move_small(source: Path, target: Path) -> None:
+    """What lies beside the log may be on another disk than the root."""
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        atomic_write(target, source.read_bytes())
+        source.unlink()
 
 
 def _empty_into(directory: Path, target: Path, beat: Beat) -> None:

@@ -35,7 +35,9 @@ from store.control_slots import (
     StoreState,
 )
 from store.derived_files import DerivedFiles
-from store.log_fences import LogFences
+from store.errors import StoreError
+from store.known_directories import KnownDirectories
+from store.log_fences import LogFences, fences_path
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
@@ -91,16 +93,33 @@ class StoreOpening:
         """
         rejoins = self._counters[STORE_STATE] == StoreState.READY
         repair = CacheRepair(self._config, self._beat)
+        known = KnownDirectories(self._config.root, self._config.log_directories)
         if not rejoins:
             if (self._config.root / REQUEST_NAME).exists():
                 repair.rewrite_files()
             perform_request(self._config, self._beat)
+            known.check()
+            self._check_fences_place()
         self._config.log_directories.make()
         make_directory(self._config.consume_queue_path)
         self._progress.load_checkpoint(rejoins=rejoins)
         flushed = self._rejoin(repair) if rejoins else self._recover(repair)
         repair.finish()
+        known.remember()
         return flushed
+
+    def _check_fences_place(self) -> None:
+        """Raises StoreError: another directory than the first has become the first, and what is
+        known of damage would be lost."""
+        wanted = fences_path(self._config.commit_log_path)
+        for directory in self._config.log_directories:
+            found = fences_path(directory)
+            if found.exists() and not wanted.exists():
+                raise StoreError(
+                    f"{found} tells of damage in the log and belongs beside the directory that "
+                    f"storePathCommitLog names first: name that one first, or move it to {wanted} "
+                    "(with -digests and -scrub.json)"
+                )
 
     def _beat(self) -> None:
         self._page.beat_starting(ProcessIndex.STORE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService
 from store.control_slots import MAX_PHY_OFFSET
 from store.errors import DiskFullError, StoreError
+from store.known_directories import KnownDirectories
 from store.log_directories import LogDirectories
+from store.log_fences import LogFences, new_fence, save_fences
 from store.mapped_file import create_allocated, file_name
 from store.mapped_file_queue import MappedFileQueue, list_store_files
 from store.message_store_config import MessageStoreConfig
@@ -134,6 +137,18 @@ def test_a_file_that_is_there_twice_stops_the_start(tmp_path: Path) -> None:
         MappedFileQueue(found, SIZE).load()
 
 
+def test_one_directory_by_two_names_stops_the_start(tmp_path: Path) -> None:
+    """Its files would seem to be there twice, and be moved away."""
+    create_allocated(two(tmp_path).first / file_name(0), SIZE)
+    (tmp_path / "also b").symlink_to(tmp_path / "b")
+    for found in (
+        LogDirectories((tmp_path / "b", tmp_path / "also b")),
+        LogDirectories((tmp_path / "a", tmp_path / "b"), (tmp_path / "also b",)),
+    ):
+        with pytest.raises(StoreError, match=r"b and .*also b are one directory; name it once"):
+            MappedFileQueue(found, SIZE).load()
+
+
 def test_a_missing_read_only_directory_stops_the_start(tmp_path: Path) -> None:
     found = LogDirectories((tmp_path / "a",), (tmp_path / "not mounted",))
     with pytest.raises(StoreError, match=r"not mounted: .* readOnlyCommitLogStorePaths"):
@@ -194,9 +209,15 @@ def test_a_disk_without_room_passes_its_turn(
 
     monkeypatch.setattr(allocate_mapped_file_service, "create_allocated", create)
     monkeypatch.setattr(allocate_mapped_file_service, "_RETRY_MS", 1)
+    synced: list[str] = []
+    monkeypatch.setattr(
+        allocate_mapped_file_service, "sync_directory", lambda path: synced.append(path.name)
+    )
     allocation = Allocation(two(tmp_path))
     allocation.steps(3)
     assert names(tmp_path) == {"a": [], "b": [0, 1, 2]}
+    # File 0: what was begun in a is gone for good before it is made in b.
+    assert synced[:2] == ["a", "b"]
     assert not allocation.flags.is_set(RunningFlag.DISK_FULL)
     without_room.add("b")
     allocation.position = SIZE
@@ -231,12 +252,11 @@ def test_retention_takes_the_oldest_and_counts_the_emptiest_disk(tmp_path: Path)
     service = CleanCommitLogService(
         config,
         flags,
-        ManualClock(int(os.times().elapsed) * 1000),
+        ManualClock(1_700_000_000_000),
         keep_from=lambda: 4 * SIZE,
         publish_min_offset=lambda offset: None,
         usage=lambda path: used.get(path.name, 0.1),
     )
-    service.execute_delete_files_manually()
     assert service.is_full(tmp_path / "a")
     assert not service.is_full(tmp_path / "b")
     used["b"] = 0.87
@@ -319,6 +339,17 @@ def fill(world: World, first: int, count: int) -> None:
     desk.shutdown()
 
 
+def refusal(world: World) -> str:
+    """What a start says that cannot be."""
+    files = {file.path: file.size for file in list_store_files(world.config.log_directories)}
+    desk = StoreDesk(world.boot())
+    with pytest.raises(StoreError) as caught:
+        desk.open()
+    again = {file.path: file.size for file in list_store_files(world.config.log_directories)}
+    assert again == files, "nothing was touched"
+    return str(caught.value)
+
+
 def where(world: World) -> str:
     """Of each file in turn, the last letter of its directory's name."""
     files = list_store_files(world.config.log_directories)
@@ -383,3 +414,133 @@ def test_what_is_whole_stays_whole_when_another_directory_is_named(
     (place, *_) = found.places_of_new(fifth, config.mapped_file_size_commit_log, is_full)
     # Sorted by name: .../w/c, .../x/a, .../y/b.
     assert place.parent == tmp_path / "x" / "a"
+
+
+# -- what a start misses ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaves_mount_point", [True, False])
+@pytest.mark.parametrize(
+    ("lost", "newest"), [("z/old", 0), ("x/a", 2)], ids=["the oldest file", "the newest file"]
+)
+def test_a_disk_that_is_not_mounted_stops_the_start(
+    world: TwoDirectories, tmp_path: Path, lost: str, newest: int, leaves_mount_point: bool
+) -> None:
+    """Between other files its own would be missed anyway; at an end they are not."""
+    fill(world.boot(), 0, 0)
+    assert where(world) == "dba"
+    missing, elsewhere = tmp_path / lost, tmp_path / "unmounted"
+    missing.rename(elsewhere)
+    if leaves_mount_point:
+        missing.mkdir()
+    name = file_name(newest * world.config.mapped_file_size_commit_log)
+    words = f"{missing}: it held files of the commit log, up to {name}, that are not there now; "
+    assert refusal(world).startswith(f"{words}mount its disk. ")
+    assert missing.exists() is leaves_mount_point, "not made anew on another disk"
+    if leaves_mount_point:
+        missing.rmdir()
+    elsewhere.rename(missing)
+    fill(world.boot(), 150, 10)
+    assert len(list(walk(world, world.counter(MAX_PHY_OFFSET)))) == 160
+
+
+def test_a_directory_that_is_named_no_more_stops_the_start(
+    world: TwoDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(world.boot(), 0, 0)
+    (left_out,) = (tmp_path / "x" / "a").iterdir()
+    config = dataclasses.replace(world.config, store_path_commit_log=f"{tmp_path}/y/b")
+    monkeypatch.setattr(TwoDirectories, "config", config)
+    words = refusal(world)
+    assert words.startswith(
+        f"{tmp_path}/x/a: it held files of the commit log, up to {left_out.name}"
+    )
+    assert "named neither in storePathCommitLog nor in readOnlyCommitLogStorePaths" in words
+    shutil.move(left_out, tmp_path / "y" / "b")
+    fill(world.boot(), 150, 10)
+    assert len(list(walk(world, world.counter(MAX_PHY_OFFSET)))) == 160
+
+
+def test_the_usual_directory_is_not_left_out_when_others_are_named(
+    world: TwoDirectories, tmp_path: Path
+) -> None:
+    plain = World(tmp_path / "plain")
+    fill(plain.boot(), 0, 150)
+    world.close()
+    world.root = tmp_path / "plain"
+    for name in "xyz":
+        shutil.rmtree(tmp_path / name)
+    (tmp_path / "z" / "old").mkdir(parents=True)
+    assert "plain/commitlog: it holds files of the commit log, but" in refusal(world)
+
+
+def test_a_directory_that_retention_has_emptied_is_not_missed(
+    world: TwoDirectories, tmp_path: Path
+) -> None:
+    fill(world.boot(), 0, 0)
+    known = KnownDirectories(world.root, world.config.log_directories)
+    service = CleanCommitLogService(
+        dataclasses.replace(world.config, file_reserved_time=0, delete_commit_log_files_interval=0),
+        RunningFlags(lambda value, reason: None),
+        ManualClock(4_000_000_000_000),
+        keep_from=lambda: world.config.mapped_file_size_commit_log,
+        publish_min_offset=lambda offset: None,
+        known=known,
+    )
+    service.execute_delete_files_manually()
+    assert service.run_once() == 1
+    assert where(world) == "ba"
+    (tmp_path / "z" / "old").rmdir()
+    with pytest.raises(StoreError, match="readOnlyCommitLogStorePaths if all in it has expired"):
+        StoreDesk(world.boot()).open()
+    (tmp_path / "z" / "old").mkdir()
+    StoreDesk(world.boot()).open()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"directories": {"/x": 1}}', '{"directories": []}'])
+def test_a_file_of_directories_that_is_not_valid_is_not_used(
+    world: TwoDirectories, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    fill(world.boot(), 0, 0)
+    (world.root / "log.directories").write_text(text)
+    fill(world.boot(), 0, 0)
+    assert "log.directories: not valid, and not used" in caplog.text
+    KnownDirectories(world.root, world.config.log_directories).check()
+    assert "x/a" in (world.root / "log.directories").read_text()
+
+
+def test_fences_stay_beside_the_first_directory(
+    world: TwoDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(world.boot(), 0, 0)
+    fences = tmp_path / "x" / "a-fences.json"
+    save_fences(fences, LogFences([new_fence(100, 200, "a test")]))
+    config = dataclasses.replace(
+        world.config, store_path_commit_log=f"{tmp_path}/y/b,{tmp_path}/x/a"
+    )
+    monkeypatch.setattr(TwoDirectories, "config", config)
+    assert refusal(world).startswith(f"{fences} tells of damage in the log")
+    fences.rename(tmp_path / "y" / "b-fences.json")
+    StoreDesk(world.boot()).open()
+
+
+def test_fences_on_another_disk_than_the_root_go_with_a_resync(
+    world: TwoDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def rename_on_one_disk(source: Path, target: Path) -> None:
+        if Path(source).relative_to(tmp_path).parts[0] != target.relative_to(tmp_path).parts[0]:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", rename_on_one_disk)
+    fences = tmp_path / "x" / "a-fences.json"
+    fences.write_text("about the old log")
+    write_request(
+        world.root, ResyncRequest(action=ResyncAction.START_OVER, offset=0, reason="a test")
+    )
+    assert "re-sync done" in str(perform_request(world.config))
+    assert not fences.exists()
+    (kept,) = world.root.glob("backup-*/a-fences.json")
+    assert kept.read_text() == "about the old log"
