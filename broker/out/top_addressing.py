@@ -1,12 +1,14 @@
 """TopAddressing: where the name servers are, as an address server or the DNS says.
 
-Called on the scheduled executor; each look-up may take its timeout. It keeps no list and registers
-nowhere. RocketMQ's counterparts: TopAddressing, and BrokerOuterAPI.dnsLookupAddressByDomain of 5.x.
+Called on the scheduled executor; each look-up may take its timeout, one of the DNS the resolver's
+(resolv.conf). It registers nowhere. RocketMQ's counterparts: TopAddressing, and
+BrokerOuterAPI.dnsLookupAddressByDomain of 5.x.
 """
 
 from __future__ import annotations
 
 import http.client
+import logging
 import re
 import socket
 import time
@@ -14,6 +16,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from typing import Final
+
+log = logging.getLogger(__name__)
 
 FETCH_TIMEOUT_MS: Final = 3_000
 _PORT: Final = 8080
@@ -79,15 +83,43 @@ def _is_address(text: str) -> bool:
     return found is not None and 0 < int(found["port"] or found["v6"]) <= _MOST_PORT
 
 
-def resolve_name_servers(domains: Sequence[str]) -> list[str]:
-    """The IPv4 addresses behind each "domain:port", sorted. Raises LookupFailedError: one of them
-    cannot be resolved."""
-    found: list[str] = []
-    for domain in domains:
-        host, _, port = domain.rpartition(":")
-        try:
-            answers = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise LookupFailedError(f"{domain}: {error}") from error
-        found += sorted({f"{answer[4][0]}:{port}" for answer in answers})
-    return list(dict.fromkeys(found))
+class NamedServers:
+    """The names in namesrvAddr, and the addresses that the DNS has for them.
+
+    Owned by: who looks up, one thread at a time.
+    """
+
+    def __init__(self, domains: Sequence[str]) -> None:
+        """domains: each "domain:port"."""
+        self._domains: Final = tuple(domains)
+        self._known: dict[str, list[str]] = {}
+        self._failures: dict[str, str] = {}
+        """Of the last look-up; the same one is not logged as an error again."""
+
+    def look_up(self) -> list[str]:
+        """The IPv4 addresses behind each name, sorted; of a name that the DNS does not know now,
+        those that it had before. Raises LookupFailedError: there are none at all."""
+        for domain in self._domains:
+            try:
+                self._known[domain] = _resolve(domain)
+            except LookupFailedError as error:
+                is_new = self._failures.get(domain) != str(error)
+                level = logging.ERROR if is_new else logging.DEBUG
+                stay = ", ".join(self._known.get(domain, [])) or "none"
+                log.log(level, "name server %s; addresses that stay: %s", error, stay)
+                self._failures[domain] = str(error)
+            else:
+                self._failures.pop(domain, None)
+        found = [address for domain in self._domains for address in self._known.get(domain, [])]
+        if not found:
+            raise LookupFailedError("; ".join(self._failures.values()))
+        return list(dict.fromkeys(found))
+
+
+def _resolve(domain: str) -> list[str]:
+    host, _, port = domain.rpartition(":")
+    try:
+        answers = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise LookupFailedError(f"{domain}: {error}") from error
+    return sorted({f"{answer[4][0]}:{port}" for answer in answers})

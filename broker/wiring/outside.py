@@ -19,9 +19,9 @@ from broker.out.escape_bridge import EscapeBridge
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
 from broker.out.top_addressing import (
+    NamedServers,
     address_server_url,
     fetch_name_servers,
-    resolve_name_servers,
 )
 from broker.out.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
 from broker.out.topic_route_info_manager import TopicRouteInfoManager
@@ -207,7 +207,7 @@ def _look_up(broker: BrokerConfig, named: list[str]) -> LookUp | None:
     if named:
         if not broker.fetch_name_srv_addr_by_dns_lookup:
             return None
-        return functools.partial(resolve_name_servers, named)
+        return NamedServers(named).look_up
     if not broker.fetch_namesrv_addr_by_address_server:
         return None
     url = address_server_url(broker.rmq_address_server_domain, broker.rmq_address_server_sub_group)

@@ -12,9 +12,9 @@ import pytest
 
 from broker.out.top_addressing import (
     LookupFailedError,
+    NamedServers,
     address_server_url,
     fetch_name_servers,
-    resolve_name_servers,
 )
 
 
@@ -162,15 +162,45 @@ def test_no_http_at_all() -> None:
         thread.join()
 
 
-def test_the_dns(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(host: str, port: int, *_kinds: int) -> list[Any]:
-        if host == "gone.example":
+class Resolver:
+    """`gone`: names that it does not know."""
+
+    def __init__(self) -> None:
+        self.gone: set[str] = set()
+
+    def __call__(self, host: str, port: int, *_kinds: int) -> list[Any]:
+        if host in self.gone:
             raise socket.gaierror(-2, "Name or service not known")
         return [(0, 0, 0, "", (ip, port)) for ip in ("10.0.0.2", "10.0.0.1", "10.0.0.2")]
 
-    monkeypatch.setattr(socket, "getaddrinfo", answer)
-    assert resolve_name_servers(["ns.example:9876", "ns.example:1"]) == [
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Resolver:
+    resolver = Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    return resolver
+
+
+def test_the_dns(resolver: Resolver) -> None:
+    assert NamedServers(["ns.example:9876", "ns.example:1"]).look_up() == [
         *("10.0.0.1:9876", "10.0.0.2:9876", "10.0.0.1:1", "10.0.0.2:1"),
     ]
-    with pytest.raises(LookupFailedError, match=r"gone.example:1: .*not known"):
-        resolve_name_servers(["ns.example:9876", "gone.example:1"])
+    resolver.gone = {"ns.example"}
+    with pytest.raises(LookupFailedError, match=r"ns.example:1: .*not known; ns.example:2: "):
+        NamedServers(["ns.example:1", "ns.example:2"]).look_up()
+
+
+def test_one_name_that_the_dns_lacks_takes_no_other_with_it(
+    resolver: Resolver, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = NamedServers(["a.example:1", "b.example:2"])
+    resolver.gone = {"b.example"}
+    for _ in range(2):
+        assert servers.look_up() == ["10.0.0.1:1", "10.0.0.2:1"]
+    (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "b.example:2: " in line.getMessage()
+    resolver.gone = set()
+    both = ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:2", "10.0.0.2:2"]
+    assert servers.look_up() == both
+    resolver.gone = {"a.example"}
+    assert servers.look_up() == both, "what it had before stays"
