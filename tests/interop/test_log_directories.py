@@ -15,7 +15,7 @@ from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Driver, Entry
 from tests.interop.test_store_exchange import Exchange, check_serves
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(240)]
 
 _FILE_SIZE = 1 << 17
 _FIRST = 900
@@ -78,7 +78,7 @@ def send(client: Client, topic: str, first: int, count: int) -> list[Entry]:
 
 @pytest.mark.parametrize(
     "java_first",
-    [False, pytest.param(True, marks=pytest.mark.long)],
+    [False, True],
     ids=["ours-writes-first", "java-writes-first"],
 )
 def test_a_store_changes_hands(
