@@ -186,7 +186,7 @@ class AllocateMappedFileService(ServiceThread):
             log.info("the empty log starts at %s, not at %s", start, self._first_start)
             self._stop_warming()
             self._publish(start)
-            for at in files:
+            for at in reversed(files):
                 self._remove(at)
         self._first_start = self._allocated_end = start
         self._populated = phy_offset
@@ -240,7 +240,7 @@ class AllocateMappedFileService(ServiceThread):
         path = self._path(start)
         if self._known is not None:
             self._known.before_removal(path)
-        path.unlink(missing_ok=True)
+        self._directories.remove(path)
 
     # -- populating ----------------------------------------------------------------------------
 

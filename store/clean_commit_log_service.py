@@ -266,7 +266,7 @@ class CleanCommitLogService(ServiceThread):
             if self._known is not None:
                 self._known.before_removal(file.path)
             try:
-                file.path.unlink(missing_ok=True)
+                self._config.log_directories.remove(file.path)
             except OSError as error:
                 log.error("%s: cannot be deleted: %s", file.path, error.strerror)
                 break

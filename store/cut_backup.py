@@ -139,18 +139,19 @@ def keep_tail(queue: MappedFileQueue, tail: int, beat: Beat) -> Path | None:
         target = backup_of(path.parent, name)
         if copy_from(path, last, tail, target, beat, way):
             targets[target] = None
-    for start in queue.start_offsets:
-        if start > last and _has_data(queue, start, beat):
-            path = queue.path_of(start)
+    # The newest first, those of zeros too: whenever it ends, no file is missing before another.
+    for start in [start for start in reversed(queue.start_offsets) if start > last]:
+        path = queue.path_of(start)
+        if not _has_data(queue, start, beat):
+            queue.directories.remove(path)
+        else:
             target = backup_of(path.parent, name)
             make_directory(target.parent)
             make_directory(target)
             os.rename(path, target / path.name)
+            sync_directory(target)
+            sync_directory(path.parent)
             targets[target] = None
-    for target in targets:
-        sync_directory(target)
-    if targets:
-        queue.directories.sync()
     for target in targets:
         _forget_old_tails(target)
     return next(iter(targets), None)

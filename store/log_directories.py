@@ -79,6 +79,14 @@ class LogDirectories:
         for path in self.writable:
             make_directory(path)
 
+    def remove(self, path: Path) -> None:
+        """Unlink a file. Of several directories it is gone for good then: each disk writes names
+        when it likes, and a power loss must not leave a gap between what stays and what comes
+        back. Raises FlushFailedError, OSError."""
+        path.unlink(missing_ok=True)
+        if len(self.named) > 1 or self.read_only:
+            sync_directory(path.parent)
+
     def sync(self) -> None:
         """fsync each: names created and removed survive a power loss. Raises FlushFailedError,
         OSError."""

@@ -281,7 +281,7 @@ class MappedFileQueue:
             if file is not None:
                 file.close()
             path = self.path_of(start)
-            path.unlink(missing_ok=True)
+            self.directories.remove(path)
             deleted.append(path)
         return deleted
 

@@ -7,11 +7,12 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from store import allocate_mapped_file_service
+from store import allocate_mapped_file_service, log_directories
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService
 from store.control_slots import MAX_PHY_OFFSET
@@ -266,6 +267,94 @@ def test_retention_takes_the_oldest_and_counts_the_emptiest_disk(tmp_path: Path)
     used["b"] = 0.95
     service.run_once()
     assert flags.is_set(RunningFlag.DISK_FULL), "no directory has room; that c has does not count"
+
+
+# -- the order in which files go -------------------------------------------------------------------
+
+
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the directories of which a removal was made to last, in turn."""
+    synced: list[str] = []
+    monkeypatch.setattr(log_directories, "sync_directory", lambda path: synced.append(path.name))
+    return synced
+
+
+def test_each_removal_lasts_before_the_next(tmp_path: Path, gone: list[str]) -> None:
+    """Two disks write names in no common order: file 4 of one must not come back without 3."""
+    allocation = Allocation(two(tmp_path))
+    allocation.steps(3)
+    allocation.service.begin_at(10 * SIZE)
+    allocation.steps(1)
+    assert gone == ["a", "b", "a"]
+    gone.clear()
+    queue = MappedFileQueue(two(tmp_path / "other"), SIZE)
+    for n in range(4):
+        create_allocated(tmp_path / "other" / "ab"[n % 2] / file_name(n * SIZE), SIZE)
+    queue.load()
+    queue.delete_from(SIZE)
+    assert gone == ["b", "a", "b"]
+    gone.clear()
+    config = MessageStoreConfig(
+        store_path_root_dir=str(tmp_path / "store"),
+        store_path_commit_log=f"{tmp_path}/c,{tmp_path}/d",
+        delete_commit_log_files_interval=0,
+        file_reserved_time=0,
+    )
+    for n in range(3):
+        (tmp_path / "cd"[n % 2]).mkdir(exist_ok=True)
+        create_allocated(tmp_path / "cd"[n % 2] / file_name(n * SIZE), SIZE)
+    service = CleanCommitLogService(
+        config,
+        RunningFlags(lambda value, reason: None),
+        ManualClock(4_000_000_000_000),
+        keep_from=lambda: 2 * SIZE,
+        publish_min_offset=lambda offset: None,
+    )
+    service.execute_delete_files_manually()
+    assert service.run_once() == 2
+    assert gone == ["c", "d"]
+
+
+def test_one_directory_needs_no_such_order(tmp_path: Path, gone: list[str]) -> None:
+    create_allocated(tmp_path / file_name(0), SIZE)
+    LogDirectories.of(tmp_path).remove(tmp_path / file_name(0))
+    assert not list(tmp_path.iterdir())
+    assert gone == []
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_cut_that_ends_half_way_leaves_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
+) -> None:
+    """Behind the end: data, zeros, data."""
+    log = PlainLog(tmp_path / "plain")
+    log.append(b"x" * 300)
+    for n, data in ((1, b"left"), (2, b""), (3, b"over")):
+        (log.directory / file_name(n * FILE_SIZE)).write_bytes(data.ljust(FILE_SIZE, b"\0"))
+    rename, calls = os.rename, []
+
+    def rename_until(source: Path, target: Path) -> None:
+        calls.append(source)
+        if len(calls) == fails_at:
+            raise OSError(errno.EIO, "killed here")
+        rename(source, target)
+
+    for attempt in range(2):
+        queue = MappedFileQueue(log.directory, FILE_SIZE)
+        queue.load()
+        with monkeypatch.context() as patch:
+            if attempt == 0:
+                patch.setattr(os, "rename", rename_until)
+            expectation = pytest.raises(OSError, match="killed") if attempt == 0 else nullcontext()
+            with expectation:
+                recover_commit_log(
+                    queue, StoreCheckpoint(tmp_path / "checkpoint"), RecoveryMode.ABNORMAL
+                )
+        queue.close()
+    kept = sorted(path.read_bytes()[:4] for path in tmp_path.glob("tail-*/*/*"))
+    assert kept == [b"left", b"over"]
+    assert [file.start_offset for file in list_store_files(log.directory)] == [0]
 
 
 # -- recovery and re-sync --------------------------------------------------------------------------
