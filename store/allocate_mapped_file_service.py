@@ -220,17 +220,18 @@ class AllocateMappedFileService(ServiceThread):
         places = [path]
         if not path.exists():
             places = self._directories.places_of_new(start, self._file_size, self._is_full)
-        for place in places[:-1]:
+        for place in places:
             try:
-                return self._create_at(place)
+                create_allocated(place, self._file_size)
             except DiskFullError as error:
+                if place is places[-1]:
+                    raise
+                log.warning("%s; the next directory is tried", error)
                 # That the half-made file is gone survives a power loss: it is not there twice.
                 sync_directory(place.parent)
-                log.warning("%s; the next directory is tried", error)
-        return self._create_at(places[-1])
-
-    def _create_at(self, path: Path) -> Path:
-        create_allocated(path, self._file_size)
+            else:
+                path = place
+                break
         sync_directory(path.parent)
         if self._known is not None:
             self._known.remember()

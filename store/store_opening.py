@@ -99,7 +99,7 @@ class StoreOpening:
                 repair.rewrite_files()
             perform_request(self._config, self._beat)
             known.check()
-            self._check_fences_place()
+            _check_fences_place(self._config)
         self._config.log_directories.make()
         make_directory(self._config.consume_queue_path)
         self._progress.load_checkpoint(rejoins=rejoins)
@@ -107,19 +107,6 @@ class StoreOpening:
         repair.finish()
         known.remember()
         return flushed
-
-    def _check_fences_place(self) -> None:
-        """Raises StoreError: another directory than the first has become the first, and what is
-        known of damage would be lost."""
-        wanted = fences_path(self._config.commit_log_path)
-        for directory in self._config.log_directories:
-            found = fences_path(directory)
-            if found.exists() and not wanted.exists():
-                raise StoreError(
-                    f"{found} tells of damage in the log and belongs beside the directory that "
-                    f"storePathCommitLog names first: name that one first, or move it to {wanted} "
-                    "(with -digests and -scrub.json)"
-                )
 
     def _beat(self) -> None:
         self._page.beat_starting(ProcessIndex.STORE)
@@ -389,3 +376,17 @@ class StoreOpening:
                 log.info("recovery: %s: %s of %s", what, done, total)
 
         return report
+
+
+def _check_fences_place(config: MessageStoreConfig) -> None:
+    """Raises StoreError: another directory than the first has become the first, and what is
+    known of damage would be lost."""
+    wanted = fences_path(config.commit_log_path)
+    for directory in config.log_directories:
+        found = fences_path(directory)
+        if found.exists() and not wanted.exists():
+            raise StoreError(
+                f"{found} tells of damage in the log and belongs beside the directory that "
+                f"storePathCommitLog names first: name that one first, or move it to {wanted} "
+                "(with -digests and -scrub.json)"
+            )
