@@ -31,7 +31,6 @@ from broker.container.contained_options import (
 )
 from broker.container.container_startup import ContainerOptions
 from broker.container.core_pairs import cores_of_slot, usable_cores
-from conf.logging_setup import log_directory
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 
@@ -108,6 +107,8 @@ class BrokerContainer:
 
         Raises RequestError: SYSTEM_ERROR with what is wrong. Nothing of the broker is left then.
         """
+        if self.is_stopping:
+            raise _system_error("start broker failed, the broker container stops")
         there = [broker.contained for broker in self.brokers()]
         try:
             contained = self._load(path)
@@ -132,7 +133,7 @@ class BrokerContainer:
         try:
             broker = ContainedBroker(
                 contained,
-                log_dir=log_directory(contained.options.logging) / identity.canonical_name,
+                log_dir=contained.log_dir,
                 slot=slot,
                 cores=cores_of_slot(usable_cores(), slot) if self._is_pinning() else (),
                 life_fd=self._life_fd,

@@ -23,6 +23,7 @@ from broker.container.container_startup import ContainerOptions
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.listening_sockets import VIP_DISTANCE
 from conf.errors import ConfigError, StartupExitError
+from conf.logging_setup import log_directory
 from conf.setting import Setting
 from conf.settings_file import read_settings_file
 
@@ -48,6 +49,11 @@ class ContainedOptions:
     identity: BrokerIdentity
     options: StartupOptions
 
+    @property
+    def log_dir(self) -> Path:
+        """The directory of its log files."""
+        return log_directory(self.options.logging) / self.identity.canonical_name
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -58,15 +64,20 @@ class Claim:
     port: int = 0
     address: str = _EVERYWHERE
     directory: Path | None = None
+    is_closed: bool = False
+    """Whether whatever is inside the directory, at any depth, is the owner's."""
 
     def conflicts_with(self, other: Claim) -> bool:
-        """Whether both want the same port or the same directory."""
-        if self.directory is not None:
-            return self.directory == other.directory
-        return (
-            self.port == other.port != 0
-            and other.directory is None
-            and (self.address == other.address or _EVERYWHERE in (self.address, other.address))
+        """Whether both want the same port or the same directory, or one what is inside the
+        other's."""
+        if self.directory is not None and other.directory is not None:
+            return (
+                self.directory == other.directory
+                or (self.is_closed and other.directory.is_relative_to(self.directory))
+                or (other.is_closed and self.directory.is_relative_to(other.directory))
+            )
+        return self.port == other.port != 0 and (
+            self.address == other.address or _EVERYWHERE in (self.address, other.address)
         )
 
     def __str__(self) -> str:
@@ -81,10 +92,7 @@ def load_contained_options(
     namesrv_addr: the name servers of the container's brokers, separated by ';'. Raises
     BrokerSettingsError.
     """
-    try:
-        file = read_settings_file(path)
-    except ConfigError as error:
-        raise UnreadableSettingsError(str(error)) from error
+    file = _read(path)
     try:
         _check_slave(file)
         _check_replicas(file)
@@ -103,11 +111,44 @@ def load_contained_options(
     except ConfigError as error:
         raise BrokerSettingsError(str(error)) from error
     except StartupExitError as error:
-        raise BrokerSettingsError(f"{path}: {error.text}") from error
+        place = "" if str(path) in error.text else f"{path}: "
+        raise BrokerSettingsError(f"{place}{error.text}") from error
     warnings = (*_overruled(file, forced), *options.warnings)
     broker = options.broker
     identity = BrokerIdentity(broker.broker_cluster_name, broker.broker_name, broker.broker_id)
+    _check_names(path, identity)
     return ContainedOptions(identity, dataclasses.replace(options, warnings=warnings))
+
+
+def _read(path: Path) -> list[Setting]:
+    """Raises UnreadableSettingsError. A pipe would hold the container's one request thread, and
+    with it the container's stop, until somebody writes into it; a device may have no end."""
+    try:
+        if path.exists() and not path.is_file():
+            raise UnreadableSettingsError(f"{path}: cannot read the settings file: no plain file")
+        file = read_settings_file(path)
+    except ConfigError as error:
+        raise UnreadableSettingsError(str(error)) from error
+    except (OSError, ValueError) as error:  # no right to look there; a NUL in the path
+        raise UnreadableSettingsError(f"{str(path)!r}: {error}") from error
+    for setting in file:
+        if "\0" in setting.text:
+            raise UnreadableSettingsError(f"{setting.source}: {setting.key} has a NUL character")
+    return file
+
+
+def _check_names(path: Path, identity: BrokerIdentity) -> None:
+    """The identity names a directory of log files, in logDir and nowhere else. Raises
+    BrokerSettingsError."""
+    for key, name in (
+        ("brokerClusterName", identity.cluster_name),
+        ("brokerName", identity.broker_name),
+    ):
+        if "/" in name:
+            raise BrokerSettingsError(
+                f"{path}: {key} = {name}: a name with '/' cannot be used in a broker container, "
+                "where it is part of the name of the directory of the log files"
+            )
 
 
 def _metrics_port(file: Sequence[Setting]) -> dict[str, str]:
@@ -156,6 +197,7 @@ def _overruled(file: Sequence[Setting], forced: Sequence[Setting]) -> Iterable[s
 def claims_of(contained: ContainedOptions) -> list[Claim]:
     """The ports and directories of a broker that no other broker may have."""
     options, owner = contained.options, contained.identity.canonical_name
+    store = options.store
     address = options.server.bind_address
     listen_port = options.server.listen_port
     exporter = options.supervisor.metrics_address or address
@@ -164,11 +206,16 @@ def claims_of(contained: ContainedOptions) -> list[Claim]:
         Claim(owner, "listenPort - 2", max(listen_port - VIP_DISTANCE, 0), address),
         Claim(owner, "haListenPort", options.ha.ha_listen_port, address),
         Claim(owner, "metricsPort", options.supervisor.metrics_port, exporter),
-        Claim(owner, "storePathRootDir", directory=options.store.root.resolve()),
+        Claim(owner, "storePathRootDir", directory=store.root.resolve()),
         *(
-            Claim(owner, "storePathCommitLog", directory=path.resolve())
-            for path in options.store.log_directories
+            Claim(owner, "storePathCommitLog", directory=path.resolve(), is_closed=True)
+            for path in store.log_directories
         ),
+        *(
+            Claim(owner, f"storePathRootDir/{path.name}", directory=path.resolve(), is_closed=True)
+            for path in (store.consume_queue_path, store.index_path, store.config_path)
+        ),
+        Claim(owner, "log directory", directory=contained.log_dir.resolve()),
     ]
 
 
@@ -190,7 +237,11 @@ def check_claims(contained: ContainedOptions, taken: Iterable[Claim]) -> None:
     for other in taken:
         for claim in wanted:
             if claim.conflicts_with(other):
+                is_same = claim.directory == other.directory
+                relation = (
+                    f"is already {other.key}" if is_same else f"and {other} overlap, which is"
+                )
                 raise BrokerSettingsError(
-                    f"{claim.owner}: {claim} is already {other.key} of {other.owner}; each broker "
-                    "of a container needs ports and directories of its own"
+                    f"{claim.owner}: {claim} {relation} of {other.owner}; each broker of a "
+                    "container needs ports and directories of its own"
                 )

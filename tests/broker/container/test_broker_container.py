@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.container.broker_container import BrokerContainer
+from broker.container.container_startup import load_container_options
+from remoting.errors import RequestError
 from tests.broker.container.container_world import (
     CLUSTER,
     START_S,
@@ -17,6 +20,7 @@ from tests.broker.container.container_world import (
     our_container,
 )
 from tests.support.deadline import wait_until
+from tests.support.our_broker import HOME
 from tools.chaos.processes import is_running, titled_children
 
 pytestmark = pytest.mark.timeout(240)
@@ -77,7 +81,9 @@ def _refused_without_a_trace(container: OurContainer, root: Path, first: Path) -
     before = container.all_pids()
     port = dict(line.split("=") for line in first.read_text().split())["listenPort"]
     taken = fixed_port()
+    os.mkfifo(root / "pipe")
     refused = {
+        root / "pipe": "addBroker properties empty: ",
         root / "nowhere.conf": "addBroker properties empty: ",
         first: f"{CLUSTER}_a_0 has already been added to current broker container",
         broker_file(root, "c", listenPort=port): f"start broker failed, {CLUSTER}_c_0: listenPort",
@@ -129,6 +135,17 @@ def _supervisor_is_stopped_by_its_operator(container: OurContainer, path: Path) 
     wait_until(lambda: f"{CLUSTER}_b_0: ended with code 0" in container.output(), START_S)
     assert str(path) in container.output()
     container.wait_registered("a")
+
+
+def test_a_container_that_stops_starts_no_broker(tmp_path: Path) -> None:
+    options = load_container_options([], {"ROCKETMQ_HOME": str(HOME)})
+    container = BrokerContainer(
+        options, "", {}, life_fd=-1, is_pinning=lambda: False, say=lambda _line: None
+    )
+    container.stop_starting()
+    with pytest.raises(RequestError, match="start broker failed, the broker container stops"):
+        container.add_broker(broker_file(tmp_path, "a"))
+    assert container.brokers() == []
 
 
 def test_a_container_that_cannot_start_all_its_brokers_starts_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,33 @@ def test_a_file_that_cannot_be_read(files: Files) -> None:
         load_contained_options(files.root / "nowhere.conf", options, NAMESRV, HOME)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+def test_what_is_no_plain_file_is_not_opened(files: Files, kind: str) -> None:
+    """A pipe without a writer would hold the container's request thread, and its stop."""
+    os.mkfifo(files.root / "pipe")
+    path = {"pipe": files.root / "pipe", "device": Path("/dev/zero"), "directory": files.root}[kind]
+    options = load_container_options([], HOME)
+    with pytest.raises(UnreadableSettingsError, match="no plain file"):
+        load_contained_options(path, options, NAMESRV, HOME)
+
+
+def test_a_nul_is_refused_with_its_place(files: Files) -> None:
+    options = load_container_options([], HOME)
+    with pytest.raises(UnreadableSettingsError, match=r"'/x\\x00y': embedded null byte"):
+        load_contained_options(Path("/x\0y"), options, NAMESRV, HOME)
+    with pytest.raises(
+        UnreadableSettingsError, match=r"broker\.conf:1: storePathRootDir has a NUL"
+    ):
+        files.load("storePathRootDir=/s\0\n")
+
+
+@pytest.mark.parametrize("key", ["brokerName", "brokerClusterName"])
+def test_no_name_leads_out_of_the_log_directory(files: Files, key: str) -> None:
+    with pytest.raises(BrokerSettingsError, match=rf"broker\.conf: {key} = \.\./\.\./etc: a name"):
+        files.load(f"{key}=../../etc\n")
+
+
 def test_brokers_beside_each_other(files: Files) -> None:
     """A master and a slave of one group may be in one container."""
     slave = broker("b", 10931, storePathRootDir="/s/b-1", brokerId=1, brokerRole="SLAVE")
@@ -185,12 +213,33 @@ def test_ports_that_the_system_chooses_do_not_clash(files: Files) -> None:
             broker("b", 10921, readOnlyCommitLogStorePaths="/s/a/commitlog"),
             "storePathCommitLog = /s/a/commitlog is already storePathCommitLog of",
         ),
+        (
+            broker("b", 10921, storePathRootDir="/s/a/consumequeue/b"),
+            "storePathRootDir = /s/a/consumequeue/b and storePathRootDir/consumequeue = /s/a/cons",
+        ),
+        (
+            broker("b", 10921, storePathCommitLog="/s"),
+            "storePathCommitLog = /s and storePathRootDir = /s/a overlap, which is of DefaultC",
+        ),
     ],
 )
 def test_what_two_brokers_cannot_share(files: Files, second: str, words: str) -> None:
     with pytest.raises(BrokerSettingsError) as caught:
         files.configured(broker("a", 10911), second)
     assert words in str(caught.value)
+
+
+def test_two_identities_with_one_log_directory(files: Files) -> None:
+    first = broker("b_c", 10911, brokerClusterName="a")
+    second = broker("c", 10921, brokerClusterName="a_b")
+    with pytest.raises(BrokerSettingsError, match="/l/a_b_c_0 is already log directory of a_b_c_0"):
+        files.configured(first + "logDir=/l\n", second + "logDir=/l\n")
+    assert files.configured(first + "logDir=/l\n", second + "logDir=/m\n")
+
+
+def test_one_store_beside_another_inside_a_root(files: Files) -> None:
+    """Operators do this; a store leaves alone what it does not know in its root."""
+    assert files.configured(broker("a", 10911), broker("b", 10921, storePathRootDir="/s/a/b"))
 
 
 def test_the_same_port_at_two_addresses(files: Files) -> None:
