@@ -58,6 +58,12 @@ class BrokerContainerConfig:
     embedded_namesrv_port: int = setting(
         9876, "port of the embedded name server; 0: any free port", ge=0, le=65535
     )
+    support_acting_master: bool = setting(
+        False, "of the embedded name server: show an acting slave as its group's id 0 in routes"
+    )
+    notify_min_broker_id_changed: bool = setting(
+        False, "of the embedded name server: tell brokers when their group's smallest id changes"
+    )
     process_hang_timeout_millis: int = setting(
         30_000,
         "an embedded name server without a heartbeat for this long is restarted",

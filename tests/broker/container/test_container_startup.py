@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from broker import broker_startup
+from broker.container import container_startup
 from broker.container.container_startup import load_container_options
+from conf.config_fields import field_specs
+from conf.config_loader import build
 from conf.errors import StartupExitError
+from namesrv.namesrv_config import NamesrvConfig
 
 HOME = {"ROCKETMQ_HOME": str(Path(__file__).parents[3])}
 
@@ -56,6 +61,24 @@ def test_what_holds_for_every_broker(tmp_path: Path) -> None:
     shared = {setting.key: setting.text for setting in options.transport}
     assert shared == {"bindAddress": "127.0.0.1", "useTLS": "false"}
     assert options.fallbacks == {"logLevel": "WARN"}
+
+
+def test_its_name_server_has_the_settings_of_an_embedded_one(tmp_path: Path) -> None:
+    """Whatever bin/mqbroker may say of the name server that it brings, a container may, too."""
+    of_broker, of_namesrv, own = (
+        {spec.key for cls in classes for spec in field_specs(cls)}
+        for classes in (
+            broker_startup.KEYS.classes,
+            (NamesrvConfig,),
+            container_startup.KEYS.classes,
+        )
+    )
+    assert of_broker & of_namesrv <= own
+    text = "supportActingMaster=true\nnotifyMinBrokerIdChanged=true\n"
+    options = load_container_options(["-c", conf(tmp_path, text)], HOME)
+    namesrv = build(NamesrvConfig, options.settings())
+    assert namesrv.support_acting_master
+    assert namesrv.notify_min_broker_id_changed
 
 
 def test_printed_settings() -> None:
