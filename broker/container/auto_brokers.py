@@ -2,7 +2,8 @@
 
 Runs once in the container's start. The brokers are ordinary ones with a settings file each, in
 autoBrokerDirectory. A file that is there is taken as it is, so that what the operator changes
-stays, and a host with fewer cores than before still starts every broker that has messages.
+stays, and a host with fewer cores than before still starts every broker that has messages. A link
+counts as a file that is there, too: if it leads to a disk that is not mounted, the start fails.
 
     broker   file              listenPort  HA     VIP    metricsPort  storePathRootDir
     first    broker-a.conf     10911       10912  10909  5557         broker-a/
@@ -12,6 +13,7 @@ stays, and a host with fewer cores than before still starts every broker that ha
 
 from __future__ import annotations
 
+import os
 import string
 from itertools import product
 from pathlib import Path
@@ -40,7 +42,7 @@ def prepare_auto_brokers(directory: Path, count: int) -> list[Path]:
     files = []
     for number, name in enumerate(NAMES):
         path = directory / f"{name}.conf"
-        is_there = path.exists()
+        is_there = os.path.lexists(path)
         if not is_there and number < count:
             write_atomic(path, _settings_text(directory, number, name).encode(ENCODING))
         if is_there or number < count:

@@ -41,6 +41,17 @@ def test_missing_files_are_written_and_others_kept(tmp_path: Path) -> None:
     assert len(prepare_auto_brokers(tmp_path, 40)) == 40
 
 
+def test_a_link_to_a_disk_that_is_not_mounted_is_not_written_over(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    directory = tmp_path / "brokers"
+    directory.mkdir()
+    link = directory / "broker-a.conf"
+    link.symlink_to(disk / "broker-a.conf")
+    assert prepare_auto_brokers(directory, 1) == [link]
+    assert link.is_symlink()
+    assert not disk.exists()
+
+
 def test_the_brokers_of_a_large_host_share_nothing(tmp_path: Path) -> None:
     files = prepare_auto_brokers(tmp_path, 32)
     container = load_container_options(["-n", "127.0.0.1:9876"], HOME)
