@@ -47,6 +47,8 @@ def test_a_broker_that_is_not_there(mqadmin: Bench, cluster: FakeCluster) -> Non
     [
         ("c:b", "'c:b' is not clusterName:brokerName:brokerId"),
         ("c:b:x", "'c:b:x' is not clusterName:brokerName:brokerId"),
+        ("c:b:--1", "'c:b:--1' is not clusterName:brokerName:brokerId"),
+        ("c:b:" + "9" * 20, "is not clusterName:brokerName:brokerId"),
         ("c:b:-1", "brokerId can't be negative"),
     ],
 )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import click
@@ -21,6 +22,7 @@ _TIMEOUT_MS: Final = 60_000
 """A container answers when the broker serves, or has stopped."""
 _BROKER_NOT_EXIST: Final = 211
 """A container is of 5.x, where this number has another name than in 4.x."""
+_BROKER_ID: Final = re.compile(r"-?[0-9]{1,18}")
 
 _CONTAINER = click.option(
     "-c", "--brokerContainerAddr", "container", required=True, help="Container, host:port."
@@ -73,7 +75,7 @@ def remove_broker(admin: AdminClient, container: str, identity: str) -> Report:
 def _parse_identity(text: str) -> RemoveBrokerRequestHeader:
     """Raises AdminError."""
     parts = [part.strip() for part in text.split(":")]
-    if len(parts) != 3 or not parts[2].lstrip("-").isdecimal():
+    if len(parts) != 3 or not _BROKER_ID.fullmatch(parts[2]):
         raise AdminError(f"{text!r} is not clusterName:brokerName:brokerId")
     if int(parts[2]) < 0:
         raise AdminError("brokerId can't be negative")
