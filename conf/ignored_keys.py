@@ -38,7 +38,10 @@ def _only(harmless: str, reason: str) -> Refusal:
     return Refusal(frozenset({harmless}), f"{reason}; {way_out}")
 
 
-_EACH_BROKER = "a container looks no name servers up; name them, or have each broker's file say so"
+_EACH_BROKER = (
+    "a container looks no name servers up; name them, or set embeddedNamesrvEnable=false, and this "
+    "in each broker's file"
+)
 REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNamesrvAddrByAddressServer": _only("false", _EACH_BROKER),
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
