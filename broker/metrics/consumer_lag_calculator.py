@@ -4,7 +4,9 @@ Called on the scheduled executor of `remoting`, every few seconds; reads tables 
 Follows ConsumerLagCalculator of RocketMQ 5.x: no retry topics, but what of a topic comes again to
 a group that pops (`is_retry`); a group without an offset in a queue has no lag there. Groups that
 pull or are pushed to: from their committed offset, in flight is what lies between that and their
-next pull. Groups that pop: in flight is what they have to acknowledge. Knows no metric.
+next pull. Groups that pop: in flight is what they have to acknowledge. Who pops is seen by the pops:
+clients that do so call themselves push consumers in their heartbeats, and behind a proxy they send
+none (5.3.3 takes the former for ones that pull). Knows no metric.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ LatestOffset = Callable[[str, str, int], int | None]
 InFlight = Callable[[str, str, int], int]
 """(topic, group, queue id) -> messages that were popped and are not acknowledged
 (PopInflightMessageCounter.count)."""
+Popping = Callable[[], set[tuple[str, str]]]
+"""(group, topic) of the pops of late (PopBufferMergeService.popping)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class LagSources:
     queues: QueueTimes
     pop_offset: LatestOffset
     pop_in_flight: InFlight
+    popping: Popping
     enable_retry_topic_v2: bool
     retrieve_message_from_pop_retry_topic_v1: bool
 
@@ -92,7 +97,7 @@ class ConsumerLagCalculator:
         self._from: Final = sources
 
     def all_progress(self) -> Iterator[Progress]:
-        """Each group that is online in each topic that it subscribes to."""
+        """Each group that is online in each topic that it subscribes to, and each that pops."""
         for group, is_pop, topic in self._subscriptions():
             yield self._progress(group, topic, topic, is_pop=is_pop)
             if is_pop:
@@ -101,16 +106,23 @@ class ConsumerLagCalculator:
 
     def _subscriptions(self) -> Iterator[tuple[str, bool, str]]:
         known = self._from
+        popping = known.popping()
         for group in known.consumers.group_names():
             info = known.consumers.find_group(group)
             if info is None:
                 continue
             is_pop = info.consume_type == ConsumeType.CONSUME_POP
             for topic in list(info.subscriptions):
-                if known.topics.find(topic) is not None and not topic.startswith(
-                    RETRY_GROUP_TOPIC_PREFIX
-                ):
-                    yield group, is_pop, topic
+                if self._is_shown(topic):
+                    yield group, is_pop or (group, topic) in popping, topic
+        for group, topic in popping:
+            if known.consumers.find_group(group) is None and self._is_shown(topic):
+                yield group, True, topic
+
+    def _is_shown(self, topic: str) -> bool:
+        return self._from.topics.find(topic) is not None and not topic.startswith(
+            RETRY_GROUP_TOPIC_PREFIX
+        )
 
     def _retry_topic(self, topic: str, group: str) -> str | None:
         """The topic from which the group gets messages of `topic` again; None before the first."""
@@ -152,16 +164,17 @@ class ConsumerLagCalculator:
         in_flight = 0
         if pulled is not None and stored is not None:
             in_flight = max(pulled - committed, 0)
-        next_pull = max(high if pulled is None else pulled, low)
+        # What is committed was got, whoever gave it: a slave, or this broker before its start.
+        next_pull = high if pulled is None else max(pulled, stored or 0, low)
         return _Queue(
             max(high - committed, 0), committed, in_flight, max(high - next_pull, 0), next_pull
         )
 
     def _popped(self, group: str, topic: str, queue_id: int, low: int, high: int) -> _Queue:
-        next_pop = self._from.pop_offset(topic, group, queue_id)
-        if next_pop is None:
-            next_pop = self._from.offsets.query_offset(group, topic, queue_id)
-        next_pop = high if next_pop is None else max(next_pop, low)
+        decided = self._from.pop_offset(topic, group, queue_id)
+        stored = self._from.offsets.query_offset(group, topic, queue_id)
+        found = [offset for offset in (decided, stored) if offset is not None]
+        next_pop = max(*found, low) if found else high
         in_flight = self._from.pop_in_flight(topic, group, queue_id)
         ready = max(high - next_pop, 0)
         return _Queue(ready + in_flight, next_pop - in_flight, in_flight, ready, next_pop)

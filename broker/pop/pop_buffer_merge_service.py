@@ -130,6 +130,10 @@ class PopBufferMergeService:
         queue = self._queues.get((topic, group, queue_id))
         return None if queue is None else queue.latest
 
+    def popping(self) -> set[tuple[str, str]]:
+        """(group, topic) of the pops of late. Any thread."""
+        return {(group, topic) for topic, group, _ in list(self._queues)}
+
     def use(self, settings: BufferSettings) -> None:
         """Follow other settings from now on."""
         self._settings = settings

@@ -74,6 +74,7 @@ class Statistics:
             queues=store.access,
             pop_offset=pop.buffer.latest_offset,
             pop_in_flight=pop.inflight.count,
+            popping=pop.buffer.popping,
             enable_retry_topic_v2=broker.enable_retry_topic_v2,
             retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
         )

@@ -51,6 +51,7 @@ class World:
         self.queues = Queues()
         self.popped: dict[tuple[str, int], int] = {}
         self.in_flight: dict[tuple[str, int], int] = {}
+        self.popping: set[tuple[str, str]] = set()
         system = SystemTopics()
         self.topics = TopicConfigManager(root / "topics.json", CONFIG, self.clock, system)
         self.groups = SubscriptionGroupManager(root / "groups.json", CONFIG, self.clock)
@@ -81,6 +82,7 @@ class World:
                     pop_in_flight=lambda topic, group, queue_id: self.in_flight.get(
                         (topic, queue_id), 0
                     ),
+                    popping=lambda: self.popping,
                     enable_retry_topic_v2=False,
                     retrieve_message_from_pop_retry_topic_v1=True,
                 )
@@ -167,7 +169,9 @@ def test_consumer_lag(world: World, committed: int | None, behind: int, age_ms: 
         (3, None, 0, 0, 0),
         (None, 4, 0, 6, 5000),
         (3, 7, 4, 3, 2000),
-        (8, 6, 0, 4, 3000),
+        # Another broker gave it what lies between.
+        (8, 6, 0, 2, 1000),
+        (10, 2, 0, 0, 0),
         (10, 10, 0, 0, 0),
     ],
 )
@@ -207,6 +211,23 @@ def test_a_group_that_pops(world: World) -> None:
     assert world.sample(table.CONSUMER_READY_MESSAGES) == {own: 4, retried: 2}
     assert world.sample(table.CONSUMER_LAG_LATENCY) == {own: 6000, retried: 9000}
     assert world.sample(table.CONSUMER_QUEUEING_LATENCY) == {own: 3000, retried: 9000}
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_who_pops_is_seen_by_the_pops(world: World, beats: bool) -> None:
+    """Java's push consumers that pop say PASSIVELY; behind a proxy a group sends no heartbeat."""
+    if beats:
+        world.consumers.register_consumer(data_of("G", "T"), world.client("c"), notify=False)
+    world.offsets.commit_offset("test", "G", "T", 0, 2)
+    world.popped["T", 0], world.in_flight["T", 0] = 6, 3
+    world.popping |= {("G", "T"), ("G", "%RETRY%G_T"), ("G", "deleted")}
+    own, retried = ("G", "T", "false", "false"), ("G", "T", "true", "false")
+    assert world.sample(table.CONSUMER_LAG_MESSAGES) == {own: 4 + 3, retried: 0}
+    assert world.sample(table.CONSUMER_INFLIGHT_MESSAGES) == {own: 3, retried: 0}
+    assert world.sample(table.CONSUMER_READY_MESSAGES) == {own: 4, retried: 0}
+    # Somebody skips what lies between: the next pop begins there.
+    world.offsets.commit_offset("test", "G", "T", 0, 9)
+    assert world.sample(table.CONSUMER_READY_MESSAGES) == {own: 1, retried: 0}
 
 
 def test_lag_of_a_group_that_left_is_not_shown(world: World) -> None:
