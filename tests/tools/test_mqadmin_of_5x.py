@@ -234,7 +234,9 @@ class TestController:
     def test_cleaning_asks_and_checks(self, mqadmin: Bench, controller: FakeCluster) -> None:
         controller.always(RequestCode.CLEAN_BROKER_DATA)
         options = ["-a", controller.address, "-bn", "a"]
-        for wrong in (["-b", "1;x", "-l"], []):
+        # Without -b all are forgotten: one that names none must not mean that.
+        none = (["-c", "c", "-b", ""], ["-c", "c", "-b", " ; "])
+        for wrong in (["-b", "1;x", "-l"], [], *none):
             assert mqadmin.run("cleanBrokerMetadata", *options, *wrong, "--yes").code == 2
         asked = mqadmin.run("cleanBrokerMetadata", *options, "-c", "c", "-b", "1;2")
         assert (asked.code, controller.requests) == (1, [])
@@ -335,7 +337,9 @@ def test_a_setting_of_slaves_too(mqadmin: Bench, cluster: FakeCluster) -> None:
 
 def test_the_body_in_a_charset(mqadmin: Bench, cluster: FakeCluster) -> None:
     options = ["-t", "GTopic", "-b", "broker-g", "-i", "0", "-o", "0"]
-    assert mqadmin.run("queryMsgByOffset", *options, "-f", "no-such").code == 2
+    for wrong in ("no-such", "hex", "idna", "punycode", "undefined"):
+        outcome = mqadmin.run("queryMsgByOffset", *options, "-f", wrong)
+        assert (outcome.code, "there is no charset" in outcome.err) == (2, True), outcome.err
 
 
 def test_json_of_lists_is_json(mqadmin: Bench, controller: FakeCluster) -> None:

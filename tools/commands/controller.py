@@ -263,6 +263,16 @@ def elect_master(
     return Report("\n".join(lines), data)
 
 
+def _ids(text: str | None) -> list[str]:
+    """None without -b, which means all; so a -b that names none is refused."""
+    if text is None:
+        return []
+    ids = [part.strip() for part in text.split(";") if part.strip()]
+    if not ids or any(not each.isascii() or not each.isdigit() for each in ids):
+        raise click.UsageError("-b needs ids with semicolons between them: 1;2;3")
+    return ids
+
+
 def _question(
     controller: str, broker_ids: str | None, broker_name: str, cluster: str | None, living: bool
 ) -> str:
@@ -286,9 +296,7 @@ def clean_broker_metadata(
     living: bool,
 ) -> Reports:
     """Have the controller forget brokers of a group."""
-    ids = [part.strip() for part in (broker_ids or "").split(";") if part.strip()]
-    if any(not each.isascii() or not each.isdigit() for each in ids):
-        raise click.UsageError("-b needs ids with semicolons between them: 1;2;3")
+    ids = _ids(broker_ids)
     if not living and not cluster:
         raise click.UsageError("without -l, -c CLUSTER is needed")
     header = CleanControllerBrokerDataRequestHeader(

@@ -6,7 +6,6 @@ QueryMsgByOffsetSubCommand.)
 
 from __future__ import annotations
 
-import codecs
 import secrets
 from collections.abc import Iterator
 from typing import Final
@@ -96,9 +95,10 @@ def _by_ids(
 
 
 def _check_charset(charset: str | None) -> None:
+    """Python's codecs are more than charsets: hex, idna and others do not take any bytes."""
     try:
-        codecs.lookup(charset or "utf-8")
-    except LookupError as error:
+        b"\xff0".decode(charset or "utf-8", "replace")
+    except (LookupError, ValueError) as error:
         raise click.UsageError(f"-f: there is no charset {charset}") from error
 
 
