@@ -2,7 +2,7 @@
 
 One object a process, for one metric: in `store` for those that are entered (thread of
 TimerMessageStore), in `remoting` for those that are delivered (loop thread). It remembers the slot
-of each topic, so `forget` has to be called before series are hidden.
+of each topic, so nobody else may hide these series. `store` knows no topics and hides none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bodies of the answers of a controller of 5.x, and of brokers that have one: 1002, 1006, 1007; of
 354.
 
-Pure data, any thread. This broker answers none of them; mqadmin asks Java's.
+Pure data, any thread. Of mqadmin, for Java's; this broker refuses the first two.
 """
 
 from __future__ import annotations

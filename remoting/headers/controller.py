@@ -1,6 +1,6 @@
 """Headers of the requests to a controller of 5.x: 1002, 1005, 1011; of RocksDB: 354, 355.
 
-Pure data, any thread. This broker answers none of them; mqadmin asks Java's.
+Pure data, any thread. Of mqadmin, for Java's; this broker refuses those to a controller.
 """
 
 from __future__ import annotations
