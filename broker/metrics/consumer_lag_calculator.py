@@ -4,9 +4,9 @@ Called on the scheduled executor of `remoting`, every few seconds; reads tables 
 Follows ConsumerLagCalculator of RocketMQ 5.x: no retry topics, but what of a topic comes again to
 a group that pops (`is_retry`); a group without an offset in a queue has no lag there. Groups that
 pull or are pushed to: from their committed offset, in flight is what lies between that and their
-next pull. Groups that pop: in flight is what they have to acknowledge. Who pops is seen by the pops:
-clients that do so call themselves push consumers in their heartbeats, and behind a proxy they send
-none (5.3.3 takes the former for ones that pull). Knows no metric.
+next pull. Groups that pop: in flight is what they have to acknowledge. Who pops is seen by the
+pops: clients that do so call themselves push consumers in their heartbeats, and behind a proxy they
+send none (5.3.3 takes the former for ones that pull). Knows no metric.
 """
 
 from __future__ import annotations

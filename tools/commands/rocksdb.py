@@ -1,8 +1,8 @@
 """What 5.x keeps in RocksDB: rocksDBConfigToJson, exportMetadataInRocksDB,
 checkRocksdbCqWriteProgress.
 
-The requests are for Java brokers; ours has no RocksDB, and answers as a Java broker without it. Files
-of RocksDB cannot be read here: that needs RocketMQ's own tool. (Java: RocksDBConfigToJsonCommand,
+The requests are for Java brokers; ours has no RocksDB, and answers as a Java broker without it.
+Files of RocksDB cannot be read here: that needs RocketMQ's own tool. (Java: RocksDBConfigToJsonCommand,
 ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteProgressCommand.)
 """
 
