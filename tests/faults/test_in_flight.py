@@ -1,5 +1,5 @@
-"""Messages in flight against what clients count: of a group that pops, and of one that pulls, before
-and after remoting was killed."""
+"""Messages in flight against what clients count: of a group that pops, and of one that pulls, also
+after remoting was killed."""
 
 from __future__ import annotations
 

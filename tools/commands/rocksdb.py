@@ -2,8 +2,8 @@
 checkRocksdbCqWriteProgress.
 
 The requests are for Java brokers; ours has no RocksDB, and answers as a Java broker without it.
-Files of RocksDB cannot be read here: that needs RocketMQ's own tool. (Java: RocksDBConfigToJsonCommand,
-ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteProgressCommand.)
+Files of RocksDB cannot be read here: that needs RocketMQ's own tool. (Java:
+RocksDBConfigToJsonCommand, ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteProgressCommand.)
 """
 
 from __future__ import annotations
