@@ -128,6 +128,7 @@ class BrokerController:
             self._waiters,
             self._stats,
             sends_wait_for_file=lambda: self._send.holds_sends,
+            now_ms=self._messages.clock_steps.now_ms,
         )
 
     def _build_server(self) -> tuple[Routes, RemotingServer]:

@@ -1,16 +1,22 @@
-"""ClockSteps: what was done to the wall clock while delayed messages wait.
+"""ClockSteps: the store timestamp of a turn of the loop, and what was done to the wall clock while
+delayed messages wait.
 
-A delayed message's due time is its store time plus its delay, by the wall clock of the moment in
-which it was stored. When that clock is set, everything that waits would come early or late by the
-step. So each step is kept with the queue offsets it concerns, and `due_ms` says when a message is
-due by the clock as it is now.
+A delayed message's due time is its store timestamp plus its delay. When the wall clock is set,
+everything that waits would come early or late by the step. So each step is kept with the queue
+offsets of what was stored before it, and `due_ms` says when a message is due by the clock as it is
+now.
+
+All that a turn stores has the store timestamp that `now_ms` has given to the turn, and it is in
+that same reading that a step is looked for: a clock may be set and set right again at any moment,
+for a moment, and it is known of each message by which clock it was stored. Nothing else may take
+the store timestamp.
 
 A step is a change of the difference between the wall clock and the time since the machine's boot,
 sleep included; below STEP_MS it is none. Steps, and that difference, are kept in a file: {"boot",
-"ahead_ms", "steps": {queue id: [[first, end, before_ms, after_ms, by_ms]]}}, so that a clock that
-is set while nothing runs is noticed within the same boot of the machine. Over a boot the wall clock
-is believed. Owned by the loop thread; the file is written at a step only. (RocketMQ believes the
-wall clock always.)
+"ahead_ms", "steps": {queue id: [[end, by_ms]]}}, written before anything is stored by the new
+clock; so a clock that is set while nothing runs is noticed within the same boot of the machine.
+Over a boot the wall clock is believed. Owned by the loop thread. (RocketMQ believes the wall clock
+always.)
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
@@ -30,30 +36,18 @@ from store.clean_exit import boot_id
 log = logging.getLogger(__name__)
 
 STEP_MS: Final = 500
-_LOOK_MS: Final = 20
 _MOST_STEPS: Final = 64
-"""Of a queue."""
+"""Of a queue: steps between which messages were stored, while its oldest one waits."""
+Waiting = Callable[[], Mapping[int, range]]
+"""By queue id, the queue offsets of the messages that may wait, up to the last one stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The clock was set by `by_ms`, from about `before_ms` to `after_ms`.
+    """The clock was set by `by_ms` after the message before queue offset `end` was stored."""
 
-    Messages before queue offset `first` were stored earlier, from `end` on later, those in between
-    by the one or the other clock.
-    """
-
-    first: int
     end: int
-    before_ms: int
-    after_ms: int
     by_ms: int
-
-    def concerns(self, queue_offset: int, stored_ms: int) -> bool:
-        """Whether a message was stored by the clock before this step."""
-        if self.first <= queue_offset < self.end:
-            return abs(stored_ms - self.before_ms) <= abs(stored_ms - self.after_ms)
-        return queue_offset < self.first
 
 
 class ClockSteps:
@@ -64,23 +58,22 @@ class ClockSteps:
         self._clock = clock
         self._path = path
         self._steps: dict[int, list[_Step]] = {}
-        self._ends: dict[int, int] = {}
-        self._seen_ms = 0
-        self._wall_ms = 0
+        self._waiting: Waiting | None = None
         self._ahead_ms = 0
         """Wall clock minus time since boot, as of the last step."""
 
-    def start(self, ends: Mapping[int, int]) -> None:
-        """Before the first delivery. ends: by queue id, the queue offset after its last message."""
+    def start(self, waiting: Waiting) -> None:
+        """Before the first message is stored; the log is open."""
         kept_ms = self._load()
-        wall_ms, boot_ms = self._read()
-        self._ahead_ms = wall_ms - boot_ms if kept_ms is None else kept_ms
-        self._wall_ms, self._seen_ms = wall_ms, boot_ms
-        self._ends = dict(ends)
+        self._waiting = waiting
+        self._forget_what_is_gone(waiting())
         if kept_ms is None:
+            wall_ms, boot_ms = self._read()
+            self._ahead_ms = wall_ms - boot_ms
             self._save()
         else:
-            self._take_step(self._ends, wall_ms, boot_ms)
+            self._ahead_ms = kept_ms
+            self._look()
 
     def forget(self) -> None:
         """This broker is no master: others store now, by their clocks."""
@@ -88,57 +81,67 @@ class ClockSteps:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to `look`: the clock was set, or the last time is a while ago."""
-        seen_ms = self._clock.since_boot_ms()
-        step_ms = self._clock.now_ms() - seen_ms - self._ahead_ms
-        return abs(step_ms) >= STEP_MS or seen_ms - self._seen_ms >= _LOOK_MS
+    def now_ms(self) -> int:
+        """The wall clock, by which the turn that begins stores; a step is noticed and kept."""
+        wall_ms = self._clock.now_ms()
+        if self._waiting is None:
+            return wall_ms
+        off_ms = wall_ms - self._clock.since_boot_ms() - self._ahead_ms
+        return wall_ms if -STEP_MS < off_ms < STEP_MS else self._look()
 
-    def look(self, ends: Mapping[int, int], turn_ms: int) -> None:
-        """Notice a step. ends: as for `start`, now. turn_ms: the wall clock by which this turn of
-        the loop stores; set since, the next turn will notice."""
-        wall_ms, boot_ms = self._read()
-        if abs(wall_ms - turn_ms) >= STEP_MS:
-            return
-        self._take_step(ends, wall_ms, boot_ms)
-        self._wall_ms, self._seen_ms = wall_ms, boot_ms
-        self._ends = dict(ends)
-
-    def due_ms(self, queue_id: int, queue_offset: int, deliver_ms: int, delay_ms: int) -> int:
+    def due_ms(self, queue_id: int, queue_offset: int, deliver_ms: int) -> int:
         """When a message is due by the wall clock of now. deliver_ms: by that of its storing."""
         steps = self._steps.get(queue_id)
         if not steps or steps[-1].end <= queue_offset:
             return deliver_ms
-        stored_ms = deliver_ms - delay_ms
-        by_ms = sum(step.by_ms for step in steps if step.concerns(queue_offset, stored_ms))
-        return deliver_ms + by_ms
+        return deliver_ms + sum(step.by_ms for step in steps if queue_offset < step.end)
+
+    def _look(self) -> int:
+        """The wall clock; what it was set by is kept."""
+        wall_ms, boot_ms = self._read()
+        by_ms = wall_ms - boot_ms - self._ahead_ms
+        if abs(by_ms) >= STEP_MS:
+            self._take_step(by_ms)
+        return wall_ms
 
     def _read(self) -> tuple[int, int]:
-        """The wall clock and the time since boot, of one moment. All that is concluded follows from
-        one reading: the clock may be set between two. This thread may lose the processor between
-        its halves, which looks like a step: then it reads again."""
+        """The wall clock and the time since boot, of one moment. This thread may lose the processor
+        between its halves, which looks like a step: then it reads again."""
         while True:
             before_ms = self._clock.since_boot_ms()
             wall_ms, boot_ms = self._clock.now_ms(), self._clock.since_boot_ms()
             if boot_ms - before_ms < STEP_MS // 2:
                 return wall_ms, boot_ms
 
-    def _take_step(self, ends: Mapping[int, int], wall_ms: int, boot_ms: int) -> None:
-        difference_ms = wall_ms - boot_ms
-        by_ms = difference_ms - self._ahead_ms
-        if abs(by_ms) < STEP_MS:
-            return
-        self._ahead_ms = difference_ms
-        for queue_id, end in ends.items():
-            if end:
-                first = self._ends.get(queue_id, 0)
-                step = _Step(first, end, self._wall_ms, wall_ms, by_ms)
-                self._steps[queue_id] = [*self._steps.get(queue_id, ()), step][-_MOST_STEPS:]
+    def _take_step(self, by_ms: int) -> None:
+        assert self._waiting is not None
+        self._ahead_ms += by_ms
+        waiting = self._waiting()
+        self._forget_what_is_gone(waiting)
+        for queue_id, waits in waiting.items():
+            if waits:
+                steps = self._steps.setdefault(queue_id, [])
+                if steps and steps[-1].end == waits.stop:
+                    by_all_ms = steps.pop().by_ms + by_ms
+                else:
+                    by_all_ms = by_ms
+                steps.append(_Step(waits.stop, by_all_ms))
+                del steps[:-_MOST_STEPS]
         log.warning(
             "the wall clock was set by %s ms: delayed messages that wait keep their delays", by_ms
         )
         self._save()
+
+    def _forget_what_is_gone(self, waiting: Mapping[int, range]) -> None:
+        """No step concerns messages that were delivered, nor those that were cut off the log, whose
+        queue offsets are given again."""
+        for queue_id, steps in list(self._steps.items()):
+            waits = waiting.get(queue_id, range(0))
+            self._steps[queue_id] = [
+                _Step(min(step.end, waits.stop), step.by_ms)
+                for step in steps
+                if waits and step.end > waits.start
+            ]
 
     # -- the file --------------------------------------------------------------------------------
 
@@ -164,7 +167,7 @@ class ClockSteps:
     def _save(self) -> None:
         if self._path is None:
             return
-        steps = {key: [astuple(step) for step in kept] for key, kept in self._steps.items()}
+        steps = {key: [astuple(step) for step in kept] for key, kept in self._steps.items() if kept}
         found = {"boot": boot_id(), "ahead_ms": self._ahead_ms, "steps": steps}
         try:
             atomic_write(self._path, json.dumps(found).encode())

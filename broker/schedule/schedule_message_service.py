@@ -156,7 +156,6 @@ class ScheduleMessageService:
         """Correct the stored offsets and start delivering after a second. The log must be open."""
         for level, delay_ms in self._delay_level_ms.items():
             self._levels.append(_Level(level, delay_ms, self._first_offset(level)))
-        self._parts.clock_steps.start(self._ends())
         self._loop = loop
         self._running = True
         loop.call_later(FIRST_DELAY_MS, self._look)
@@ -200,8 +199,13 @@ class ScheduleMessageService:
         _low, high = self._parts.table.offsets(SCHEDULE_TOPIC, queue_id)
         return max(high, self._log.next_offset(SCHEDULE_TOPIC, queue_id) or 0)
 
-    def _ends(self) -> dict[int, int]:
-        return {level.queue_id: self._end(level.queue_id) for level in self._levels}
+    def waiting(self) -> dict[int, range]:
+        """By queue id, the queue offsets of the messages that may have to be delivered still."""
+        find_offset = self._parts.offsets.find_offset
+        return {
+            level - 1: range(find_offset(level) or 0, self._end(level - 1))
+            for level in self._delay_level_ms
+        }
 
     # -- delivering -------------------------------------------------------------------------------
 
@@ -219,8 +223,6 @@ class ScheduleMessageService:
         """Deliver due messages within the limits of a turn; returns ms until the next poll, 0 for
         the next turn."""
         self._record_progress()
-        if self._parts.clock_steps.is_due:
-            self._parts.clock_steps.look(self._ends(), self._log.now_ms)
         began_ns = self._parts.clock.monotonic_ns()
         wait_ms = _EMPTY_LOOK_MS
         left = _PER_TURN
@@ -256,9 +258,7 @@ class ScheduleMessageService:
         if size == PRE_BLANK_SIZE:
             self._skip(level, 1, "its record is lost")
             return 0
-        due_ms = self._parts.clock_steps.due_ms(
-            level.queue_id, level.next_offset, deliver_ms, level.delay_ms
-        )
+        due_ms = self._parts.clock_steps.due_ms(level.queue_id, level.next_offset, deliver_ms)
         left_ms: int = due_ms - self._log.now_ms
         if 0 < left_ms <= level.delay_ms:
             return min(left_ms, _LOOK_MS)

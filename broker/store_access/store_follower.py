@@ -37,10 +37,12 @@ class StoreFollower:
         held: HeldRequests,
         clock: Clock,
         *,
+        now_ms: Callable[[], int],
         replicas_needed: int,
         sends_wait_for_file: Callable[[], bool] = lambda: False,
         publish_counts: Callable[[], None] = lambda: None,
     ) -> None:
+        """now_ms: the wall clock, by which the turn that begins stores."""
         self._counters = page.counters
         self._bell = bell
         self._table = table
@@ -48,6 +50,7 @@ class StoreFollower:
         self._waiters = waiters
         self._hold = held
         self._clock = clock
+        self._now_ms = now_ms
         self._replicas_needed = replicas_needed
         self._sends_wait_for_file = sends_wait_for_file
         self._publish_counts = publish_counts
@@ -71,7 +74,7 @@ class StoreFollower:
     def after_sleep(self) -> None:
         """SleepHooks: take up what the other processes have published."""
         self._bell.announce_awake()
-        self._log.now_ms = self._clock.now_ms()
+        self._log.now_ms = self._now_ms()
         if self._hold.is_empty:
             self._table.skip_moves()
         elif self._table.has_moves():

@@ -91,7 +91,7 @@ class MessageServices:
         self.send = self._make_send()
         self.send_back = self._make_send_back()
         self.reply = self._make_reply()
-        self._clock_steps = ClockSteps(self._clock, self._options.store.delay_clock_path)
+        self.clock_steps = ClockSteps(self._clock, self._options.store.delay_clock_path)
         self._schedule = self._make_schedule()
         self._delays_started = False
         self._transactions = self._make_transactions()
@@ -119,6 +119,7 @@ class MessageServices:
     def start(self) -> None:
         """Begin what runs by itself; the log is open (never on a slave). Where a slave may have
         delivered in this broker's place, delayed messages wait for `handed_over`."""
+        self.clock_steps.start(self._schedule.waiting)
         if not self._options.broker.enable_remote_escape:
             self._schedule.start(self._loop)
             self._delays_started = True
@@ -134,7 +135,7 @@ class MessageServices:
 
     def follow(self) -> None:
         """This is a slave: nothing here runs by itself."""
-        self._clock_steps.forget()
+        self.clock_steps.forget()
         self.timers.follow()
 
     def stop_checks(self) -> None:
@@ -246,7 +247,7 @@ class MessageServices:
                 offsets=self._tables.schedule_offsets,
                 stats=self._stats,
                 clock=self._clock,
-                clock_steps=self._clock_steps,
+                clock_steps=self.clock_steps,
                 flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
             self._options.store.delay_level_ms,

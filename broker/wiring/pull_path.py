@@ -86,6 +86,7 @@ def store_follower(
     waiters: DurabilityWaiters,
     stats: HotPathStats,
     sends_wait_for_file: Callable[[], bool],
+    now_ms: Callable[[], int],
 ) -> StoreFollower:
     """The hooks of the loop's sleep: what the other processes have done meanwhile."""
     return StoreFollower(
@@ -96,6 +97,7 @@ def store_follower(
         waiters,
         held,
         resources.clock,
+        now_ms=now_ms,
         replicas_needed=resources.options.ha.in_sync_replicas - 1,
         sends_wait_for_file=sends_wait_for_file,
         publish_counts=stats.publish,

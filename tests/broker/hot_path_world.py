@@ -534,6 +534,7 @@ class HotPathWorld:
             self.waiters,
             self.hold,
             self.clock,
+            now_ms=lambda: self.clock_steps.now_ms(),
             replicas_needed=1,
             publish_counts=self.stats.publish,
         )
@@ -541,6 +542,7 @@ class HotPathWorld:
     def _build_services(self, root: Path) -> None:
         self.schedule_offsets = ScheduleOffsetManager(root / "config" / "delayOffset.json")
         self.schedule_offsets.load()
+        self.clock_steps = ClockSteps(self.clock)
         self.schedule = ScheduleMessageService(
             ScheduleParts(
                 commit_log=self.log,
@@ -552,7 +554,7 @@ class HotPathWorld:
                 offsets=self.schedule_offsets,
                 stats=self.stats,
                 clock=self.clock,
-                clock_steps=ClockSteps(self.clock),
+                clock_steps=self.clock_steps,
                 flushed_offset=lambda: self.counters[FLUSHED_OFFSET],
             ),
             self.delay_level_ms,

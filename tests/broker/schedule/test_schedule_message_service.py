@@ -50,6 +50,7 @@ class Delays:
         self.world.topic()
         self.client: Client = self.world.client()
         self.loop = Loop()
+        self.world.clock_steps.start(self.world.schedule.waiting)
         self.world.schedule.start(self.loop)
 
     @property
@@ -111,6 +112,29 @@ def test_a_message_is_delivered_when_its_time_has_come(delays: Delays) -> None:
     size = delays.world.counters[MAX_PHY_OFFSET] - message.phy_offset
     assert delays.world.stats.scheduled_gets == [(0, size)]
     assert delays.world.stats.puts["T"] == (1, size)
+
+
+@pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000, 86_400_000])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_clock_that_is_set_for_a_moment(delays: Delays, by_ms: int, *, is_first: bool) -> None:
+    """It is right again before due messages are looked for (mqchaos, seed 29031: what was stored
+    meanwhile came early)."""
+    clock, turn = delays.world.clock, delays.world.turn
+    if not is_first:
+        delays.send(2, b"before")
+        assert delays.step() == 100
+    clock.now += by_ms
+    turn()
+    delays.send(2, b"meanwhile")
+    clock.now -= by_ms
+    turn()
+    delays.send(2, b"after")
+    delays.step()
+    delays.step(4_999)
+    assert delays.delivered() == []
+    delays.step(1)
+    bodies = [b"meanwhile", b"after"] if is_first else [b"before", b"meanwhile", b"after"]
+    assert [message.body for message in delays.delivered()] == bodies
 
 
 def test_a_delayed_send_is_counted_where_it_is_stored(delays: Delays) -> None:
