@@ -74,8 +74,8 @@ class WaitingRequest(Protocol):
         """What it asks for."""
 
     @property
-    def born_ms(self) -> int:
-        """Wall clock: when it was sent."""
+    def sent_ms(self) -> int:
+        """Monotonic clock: when it was sent."""
 
 
 R = TypeVar("R", bound=WaitingRequest)
@@ -113,15 +113,15 @@ class PopLongPollingService(Generic[R]):
         self,
         run_again: Callable[[R], None],
         limits: PollingLimits,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
         *,
         notify_last: bool = False,
     ) -> None:
-        """run_again: answers the request, or lets it wait again. now_ms: wall clock. notify_last:
-        wake the request with the latest deadline first."""
+        """run_again: answers the request, or lets it wait again. notify_last: wake the request with
+        the latest deadline first."""
         self._run_again = run_again
         self._limits = limits
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._notify_last = notify_last
         self._waiting: dict[Key, list[_Waiter[R]]] = {}
         self._groups: dict[str, dict[tuple[str, str], set[int]]] = {}
@@ -150,12 +150,12 @@ class PopLongPollingService(Generic[R]):
     def polling(self, request: R) -> PollingResult:
         """Let a request wait, to be run again."""
         header = request.header
-        deadline_ms = request.born_ms + header.pollTime - _EARLY_MS
+        deadline_ms = request.sent_ms + header.pollTime - _EARLY_MS
         if header.pollTime <= 0 or self._stopped:
             return PollingResult.POLLING_TIMEOUT
         if self._count >= self._limits.requests:
             return PollingResult.POLLING_FULL
-        if self._now_ms() > deadline_ms:
+        if self._monotonic_ms() > deadline_ms:
             return PollingResult.POLLING_TIMEOUT
         key = (header.topic, header.consumerGroup, header.queueId)
         waiting = self._waiting.get(key)
@@ -247,7 +247,7 @@ class PopLongPollingService(Generic[R]):
         if self.polling_num(*key) > count and len(self._ready) > others:
             # It waits again, though it says that there is more.
             while len(self._ready) > others:
-                self._later.setdefault(self._ready.pop(), self._now_ms() + _AGAIN_MS)
+                self._later.setdefault(self._ready.pop(), self._monotonic_ms() + _AGAIN_MS)
 
     def _take(self, key: Key) -> _Waiter[R] | None:
         """The next of a key whose connection is open."""
@@ -262,7 +262,7 @@ class PopLongPollingService(Generic[R]):
 
     def scan(self) -> None:
         """Called every SCAN_PERIOD_MS: run those whose time is over."""
-        now_ms, deadlines = self._now_ms(), self._deadlines
+        now_ms, deadlines = self._monotonic_ms(), self._deadlines
         while deadlines and (deadlines[0].deadline_ms < now_ms or not deadlines[0].waits):
             waiter = heapq.heappop(deadlines)
             if waiter.waits:

@@ -41,13 +41,13 @@ class PopHeader(msgspec.Struct, gc=False):
 
 
 class PopRequest(msgspec.Struct, frozen=True):
-    """Who asks for what. born_ms: when it was sent, by the peer's clock or ours."""
+    """Who asks for what. sent_ms: when, by our monotonic clock (RequestClock)."""
 
     connection: Connection
     opaque: int
     header: PopHeader
     wanted: Wanted
-    born_ms: int
+    sent_ms: int
 
 
 class PollingResult(enum.Enum):

@@ -8,13 +8,13 @@ but looks at the retry topic every time, last: for it the order makes no differe
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from broker.pop.pop_long_polling_service import PollingLimits, PopLongPollingService
 from broker.pop.pop_names import UNSET_REMARK
 from broker.pop.pop_request import OrderInfo, PollingResult
+from broker.pop.request_clock import RequestClock
 from broker.processor.peeking_check import PeekingCheck, queues_from
 from broker.processor.table_processor import TableProcessor
 from remoting.command_custom_header import decode_header, encode_header
@@ -48,12 +48,12 @@ class NotificationHeader:
 
 @dataclass(frozen=True, slots=True)
 class NotificationRequest:
-    """Who asks. born_ms: when it was sent, by the peer's clock or ours."""
+    """Who asks. sent_ms: when, by our monotonic clock (RequestClock)."""
 
     connection: Connection
     request: RemotingCommand
     header: NotificationHeader
-    born_ms: int
+    sent_ms: int
 
 
 class NotificationProcessor(TableProcessor):
@@ -65,15 +65,15 @@ class NotificationProcessor(TableProcessor):
         order: OrderInfo,
         stats: NotificationStats,
         limits: PollingLimits,
-        now_ms: Callable[[], int],
+        clock: RequestClock,
     ) -> None:
         super().__init__({RequestCode.NOTIFICATION: self.notification})
         self._check = check
         self._order = order
         self._stats = stats
-        self._now_ms = now_ms
+        self._clock = clock
         self.waiters = PopLongPollingService[NotificationRequest](
-            self._run_again, limits, now_ms, notify_last=True
+            self._run_again, limits, clock.monotonic_ms, notify_last=True
         )
 
     def notification(
@@ -93,7 +93,7 @@ class NotificationProcessor(TableProcessor):
                 bool(header.order),
                 header.attempt_id,
             ),
-            header.born_time or self._now_ms(),
+            self._clock.sent_ms(header.born_time),
         )
         return self._run(asked)
 

@@ -27,6 +27,7 @@ from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_message_reader import PopMessageReader, QueueRead, ReadStatus, Wanted
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import OrderInfo, PollingResult, PopHeader, PopRequest, PopWaiters
+from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topic
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
@@ -147,8 +148,7 @@ class PopParts:
     waiters: PopWaiters | None
     """None: nothing waits."""
     stats: PopStats
-    now_ms: Callable[[], int]
-    """Wall clock."""
+    clock: RequestClock
     log_end: Callable[[], int]
     """Of the published log."""
     is_in_memory: Callable[[str, int, int], bool]
@@ -224,7 +224,7 @@ class PopMessageProcessor(TableProcessor):
     def run_again(self, request: PopRequest) -> None:
         """A request that waited: there may be something now, or its time is over."""
         try:
-            self._check(request.connection, request.header, request.born_ms)
+            self._check(request.connection, request.header, request.sent_ms)
         except RequestError as error:
             self._refuse(request.connection, request.opaque, error)
         else:
@@ -239,13 +239,13 @@ class PopMessageProcessor(TableProcessor):
     # -- checks (in RocketMQ's order) -----------------------------------------------------------
 
     def _pop(self, connection: Connection, opaque: int, header: PopHeader) -> None:
-        born_ms = header.bornTime or self._parts.now_ms()
-        self._check(connection, header, born_ms)
+        sent_ms = self._parts.clock.sent_ms(header.bornTime)
+        self._check(connection, header, sent_ms)
         wanted = self._wanted(header)
-        self._run(PopRequest(connection, opaque, header, wanted, born_ms))
+        self._run(PopRequest(connection, opaque, header, wanted, sent_ms))
 
-    def _check(self, connection: Connection, header: PopHeader, born_ms: int) -> None:
-        self._check_broker(header, born_ms)
+    def _check(self, connection: Connection, header: PopHeader, sent_ms: int) -> None:
+        self._check_broker(header, sent_ms)
         topic = self._parts.find_topic(header.topic)
         if topic is None:
             raise RequestError(
@@ -278,10 +278,10 @@ class PopMessageProcessor(TableProcessor):
         if header.is_order and self._parts.order is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "this broker has no ordered pops")
 
-    def _check_broker(self, header: PopHeader, born_ms: int) -> None:
+    def _check_broker(self, header: PopHeader, sent_ms: int) -> None:
         settings = self._settings
         broker = f"the broker[{settings.broker_ip}]"
-        if self._parts.now_ms() - born_ms - header.pollTime > _LATE_MS:
+        if self._parts.clock.age_ms(sent_ms) - header.pollTime > _LATE_MS:
             raise RequestError(POLLING_TIMEOUT, f"{broker} pop message is timeout too much")
         if not settings.is_readable or settings.is_slave:
             raise RequestError(ResponseCode.NO_PERMISSION, f"{broker} pop message is forbidden")
@@ -328,7 +328,7 @@ class PopMessageProcessor(TableProcessor):
             if header.is_order
             else next(self._check_points) % settings.revive_queue_num
         )
-        answer = _Answer(self._parts.now_ms(), revive_queue_id)
+        answer = _Answer(self._parts.clock.now_ms(), revive_queue_id)
         retry = None if header.is_order else self._retry_topic(header, chance)
         retry_first = chance < settings.pop_from_retry_probability
         if retry is not None and retry_first:

@@ -16,6 +16,7 @@ from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal, read_boot_id
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_request import OrderInfo, PopWaiters
+from broker.pop.request_clock import RequestClock
 from broker.pop.revive_records import ReviveRecords
 from broker.processor.ack_message_processor import AckMessageProcessor
 from broker.processor.change_invisible_time_processor import ChangeInvisibleTimeProcessor
@@ -53,6 +54,7 @@ class PopPath:
         self.metrics: Final = PopMetrics(resources.metric_slots)
         self._options = resources.options
         self._page = resources.page
+        self._clock = resources.clock
         self._store = store
         self._tables = tables
         self._stats = stats
@@ -153,7 +155,7 @@ class PopPath:
                 order=order,
                 waiters=waiters,
                 stats=self._stats,
-                now_ms=self._now_ms,
+                clock=RequestClock(self._now_ms, self._clock.monotonic_ms),
                 log_end=self._log_end,
                 is_in_memory=self._is_in_memory,
             ),

@@ -22,6 +22,7 @@ from broker.pop.pop_long_polling_service import (
 )
 from broker.pop.pop_request import PopRequest
 from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
+from broker.pop.request_clock import RequestClock
 from broker.pop.revive_progress import ReviveProgress
 from broker.processor.notification_processor import NotificationProcessor
 from broker.processor.peek_message_processor import PeekMessageProcessor
@@ -62,7 +63,7 @@ class PopServices:
         self._waiters = PopLongPollingService[PopRequest](
             lambda request: self.path.pop.run_again(request),
             _polling_limits(self._options),
-            self._clock.now_ms,
+            self._clock.monotonic_ms,
         )
         self.path: Final = PopPath(
             resources, store, tables, messages, stats, tables.order_info, self._waiters
@@ -79,7 +80,7 @@ class PopServices:
             tables.order_info,
             stats,
             _polling_limits(self._options),
-            self._clock.now_ms,
+            RequestClock(self._clock.now_ms, self._clock.monotonic_ms),
         )
         self._peek = PeekMessageProcessor(
             self._check, self.path.reader, lambda: self._page.counters[MAX_PHY_OFFSET], stats
