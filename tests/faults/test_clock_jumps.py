@@ -79,10 +79,9 @@ def held_pop_s(client: FrameClient, jump_s: int, clock: Clock) -> float:
     """The same of a pop, which says itself when it was sent; the clock is right again at the
     end."""
     pops = PopClient(client, "popping", "broker")
-    place = {"consumerGroup": pops.group, "topic": DELAYED, "queueId": 1}
     began = time.monotonic()
     poll = pops.post_pop(DELAYED, queueId=1, pollTime=HOLD_MS, bornTime=int(time.time() * 1000))
-    wait_until(lambda: client.call(200055, place).ext_fields["pollingNum"] == "1")
+    assert client.offset(30, DELAYED, 1) == 0  # so that the pop was read before
     clock.jump(jump_s)
     assert pops.take_pop(poll, DELAYED).code == POLLING_TIMEOUT
     clock.jump(0)
