@@ -183,7 +183,8 @@ SECTIONS: Final = {
     "Time": {
         33: (
             "the clock jumps by −1 h, +1 h, +1 day under load",
-            "Timeouts do not notice. Delayed messages come once, by the clock that says when. "
+            "Timeouts and long polls do not notice. Delayed messages come once, after their delay, "
+            "however short the clock is wrong. "
             "Retention deletes nothing because of the jump.",
         ),
     },
