@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.our_broker import is_running, stands_still
+from tests.support.program import ForkedProgram, start_program
 from tests.support.stolen_time import OwnTime
 
 _POLL_S = 0.02
@@ -163,7 +164,7 @@ class ServerProcess:
         self._command = list(command)
         self._ready = re.compile(ready)
         self._env = {**os.environ, **(env or {})}
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._popen: ForkedProgram | subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int:
@@ -176,13 +177,11 @@ class ServerProcess:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             begin = log.tell()
-            self._popen = subprocess.Popen(
+            self._popen = start_program(
                 self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._env,
-                start_new_session=True,
+                environment=self._env,
+                output=log.fileno(),
+                directory=Path.cwd(),
             )
         _LIVING.add(self)
         found: list[re.Match[str]] = []

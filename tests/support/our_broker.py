@@ -33,6 +33,7 @@ from store.message_codec import decode_message_id, decode_record
 from store.store_checker import check_store
 from tests.support.deadline import wait_until
 from tests.support.frame_decoder import FrameDecoder
+from tests.support.program import ForkedProgram, start_program
 from tools.chaos.processes import children_of, is_running, stat_fields, titled_children
 
 HOME: Final = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ class OurBroker:
             **SMALL_FILES,
             **settings,
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProgram | subprocess.Popen[bytes] | None = None
         self._output_from = 0
 
     # -- life ----------------------------------------------------------------------------------
@@ -89,14 +90,10 @@ class OurBroker:
         self._conf.write_text(text)
         with self._output.open("ab") as output:
             self._output_from = output.tell()
-            self._process = subprocess.Popen(
+            self._process = start_program(
                 [sys.executable, "-m", "broker", "-c", str(self._conf)],
-                cwd=HOME,
-                env={**os.environ, "ROCKETMQ_HOME": str(HOME), **self.env},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                environment={**os.environ, "ROCKETMQ_HOME": str(HOME), **self.env},
+                output=output.fileno(),
             )
         _LIVING.add(self)
         if wait:

@@ -1,0 +1,156 @@
+"""Starting programs of ours, as `python -m` does, without the second that an interpreter imports.
+
+`start_program` has a server fork them (tests/support/program_server.py), one for each process of
+the tests, started at the first use. A program that is to have an environment, limits, a umask or
+namespaces that only a new process takes over whole, such as a library to be loaded first, gets an
+interpreter of its own. So do those that tests start through bin/, from the wheel, the Dockerfile or
+mqchaos, which prove the start itself. Any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.support.program_server import END, MOST, PROGRAMS, Request
+from tools.chaos.processes import is_running
+
+_HOME: Final = Path(__file__).parents[2]
+_OF_A_PROGRAM: Final = {"HOME", "ROCKETMQ_HOME", "ROCKETMQ_RUN_DIR", "PYTEST_CURRENT_TEST"}
+"""Variables that are read when a program runs, and by nobody before."""
+
+_LIMITS: Final = 16
+"""Kinds of resource limits that Linux has."""
+_LOOK_S: Final = 0.1
+
+
+class ForkedProgram:
+    """As much of subprocess.Popen as tests use. Any thread."""
+
+    def __init__(self, told: int) -> None:
+        """told: where the server tells its pid and its end; closed when that was read."""
+        self._told = told
+        self._lock = threading.Lock()
+        self.returncode: int | None = None
+        """The exit code; a signal's number, negative; None while it was not seen to have ended."""
+        self.pid: Final = self._read()
+
+    def poll(self) -> int | None:
+        """The exit code if it has ended, without waiting."""
+        with self._lock:
+            # One that has ended is told of a moment later than /proc shows it.
+            if self.returncode is None and self._is_told(0 if is_running(self.pid) else None):
+                self.returncode = self._read()
+                os.close(self._told)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        # Without the lock, for a moment each: another thread may see the end meanwhile.
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+            left_s = _LOOK_S if deadline is None else deadline - time.monotonic()
+            self._is_told(max(0.0, min(left_s, _LOOK_S)))
+        return code
+
+    def _is_told(self, timeout_s: float | None) -> bool:
+        """Not select, which knows the first 1,024 descriptors only."""
+        poll = select.poll()
+        poll.register(self._told, select.POLLIN)
+        return bool(poll.poll(None if timeout_s is None else timeout_s * 1_000))
+
+    def _read(self) -> int:
+        data = os.read(self._told, END.size)
+        if len(data) != END.size:
+            raise OSError("the server of programs has ended: see the output of the tests")
+        return int(END.unpack(data)[0])
+
+
+class _Server:
+    """Owned by: whoever holds the lock."""
+
+    def __init__(self) -> None:
+        self.lock: Final = threading.Lock()
+        self._asking: socket.socket | None = None
+        self._inherited: object = None
+
+    def start(self, request: Request, output: int) -> ForkedProgram | None:
+        """None: it has to have an interpreter of its own."""
+        inherited = _inherited(request.environment)
+        with self.lock:
+            if self._asking is None:
+                self._inherited = _inherited(os.environ)
+                self._asking = _start_server()
+            if inherited != self._inherited:
+                return None
+            told, telling = os.pipe()
+            try:
+                socket.send_fds(self._asking, [request.packet()], [output, telling])
+            finally:
+                os.close(telling)
+        return ForkedProgram(told)
+
+
+def _start_server() -> socket.socket:
+    asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    asking.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MOST)
+    with asked:
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.support.program_server", str(asked.fileno())],
+            cwd=_HOME,
+            # numpy's threads would keep it from forking.
+            env={**os.environ, "PYTHONPATH": str(_HOME), "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[asked.fileno()],
+            start_new_session=True,
+        )
+    return asking
+
+
+def _inherited(environment: Mapping[str, str]) -> object:
+    """What a program has from its start on and cannot be given later."""
+    variables = {k: v for k, v in environment.items() if k not in _OF_A_PROGRAM}
+    if variables.get("PYTHONPATH", str(_HOME)) == str(_HOME):
+        variables.pop("PYTHONPATH", None)
+    umask = re.search(r"^Umask:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert umask is not None
+    limits = [resource.getrlimit(kind) for kind in range(_LIMITS)]
+    share = (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))
+    namespaces = sorted(os.readlink(entry) for entry in Path("/proc/self/ns").iterdir())
+    return variables, limits, umask[1], share, namespaces
+
+
+_SERVER: Final = _Server()
+
+
+def start_program(
+    command: Sequence[str], *, output: int, environment: Mapping[str, str], directory: Path = _HOME
+) -> ForkedProgram | subprocess.Popen[bytes]:
+    """`command` in a session of its own, without input; all that it prints goes to the descriptor
+    `output`. Forked if it is this interpreter with `-m` and one of PROGRAMS."""
+    if list(command[:2]) == [sys.executable, "-m"] and command[2] in PROGRAMS:
+        request = Request(command[2], list(command[3:]), dict(environment), str(directory))
+        program = _SERVER.start(request, output)
+        if program is not None:
+            return program
+    return subprocess.Popen(
+        command,
+        cwd=directory,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
