@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import signal
 import subprocess
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from spark.command import command_line
+from spark.command.catch_up import CatchUp
 from spark.command.command_line import main, worst
 from spark.job.java_home import JavaError, find_java
 from tests.spark.dump_lines_builder import T0, Life, every, replica, write_dump
+from tests.spark.local_results import LocalFiles, report
 from tests.support.deadline import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -222,9 +225,23 @@ def test_nights_that_were_missed(tmp_path: Path) -> None:
     assert lines[1].startswith("mqreport: starting Spark on Java ")
     assert all(line.startswith("mqreport: 2026-03-1") for line in lines[2:]), missed.stderr
 
-    nothing = run(*arguments)
-    assert (nothing.returncode, nothing.stdout) == (0, "")
-    assert "nothing to catch up: none of the 30 dates up to 2026-03-12 lacks" in nothing.stderr
+    again = CatchUp(LocalFiles(), [str(dumps)], str(out), datetime.date(2026, 3, 12), 30)
+    assert (again.missing, again.untold) == ([], {})
+
+
+@pytest.mark.long
+@pytest.mark.timeout(MOST_S)
+@pytest.mark.usefixtures("java")
+def test_a_night_without_anything_to_catch_up(tmp_path: Path) -> None:
+    """In every run: what the next night finds, above; that with Spark's files, test_results; what
+    is told, test_report_run."""
+    dumps, out = tmp_path / "dumps", tmp_path / "out"
+    write_day(dumps, 0)
+    report(out, "2026-03-10", exit_code=1)
+    nothing = run("--dumps", dumps, "--out", out, "--date", "2026-03-10", "--catch-up", "30",
+                  "--master", "local[1]", *SETTINGS)  # fmt: skip
+    assert (nothing.returncode, nothing.stdout) == (0, ""), nothing.stderr
+    assert "nothing to catch up: none of the 30 dates up to 2026-03-10 lacks" in nothing.stderr
 
 
 @pytest.mark.long

@@ -10,11 +10,13 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
+from spark.command.catch_up import CatchUp
 from spark.figures.result_tables import TABLES, ddl
 from spark.job import results as results_module
 from spark.job.hadoop_files import FilesError, HadoopFiles
 from spark.job.results import Results, StagedDay
 from tests.spark.dump_lines_builder import DATE
+from tests.spark.local_results import dumps, report
 
 pytestmark = pytest.mark.slow
 D, YESTERDAY = str(DATE), str(DATE - datetime.timedelta(days=1))
@@ -239,6 +241,27 @@ def test_which_paths_are_local(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(spark)
     assert files.local_directory(f"file://{tmp_path}/a b") == tmp_path / "a b"
     assert files.local_directory("relative") == Path.cwd() / "relative"
+
+
+def test_what_is_there_to_catch_up(spark: SparkSession, tmp_path: Path) -> None:
+    """The other cases, with files of this machine: tests/spark/command/test_catch_up.py."""
+    paths, out, last = [dumps(tmp_path / "d", "2026-03-08")], tmp_path / "o", DATE
+
+    def look() -> tuple[CatchUp, list[str], dict[str, int]]:
+        found = CatchUp(HadoopFiles(spark), paths, str(out), last, 30)
+        untold = {str(date): code for date, code in found.untold.items()}
+        return found, [str(date) for date in found.missing], untold
+
+    report(out, "2026-03-08")
+    first, missing, untold = look()
+    assert (missing, untold) == (["2026-03-09", "2026-03-10"], {})
+    first.begin()
+    report(out, "2026-03-09", exit_code=1)
+    second, missing, untold = look()
+    assert (missing, untold) == (["2026-03-10"], {"2026-03-09": 1})
+    report(out, "2026-03-10")
+    second.end()
+    assert look()[1:] == ([], {})
 
 
 @pytest.mark.parametrize(
