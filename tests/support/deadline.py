@@ -18,9 +18,16 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> floa
     deadline. Both are of the machine's own time."""
     clock = OwnTime()
     while not condition():
-        assert clock.s() < timeout_s, f"not within {timeout_s} s"
-        _PAUSE.wait(0.002)
+        waited_s = clock.s()
+        assert waited_s < timeout_s, f"not within {timeout_s} s"
+        _PAUSE.wait(pause_s(waited_s))
     return clock.s()
+
+
+def pause_s(waited_s: float) -> float:
+    """Until the next look at a condition that did not hold for so long: a twentieth of it. A look
+    may go through all of /proc, and the processes that are waited for want the processor, too."""
+    return min(max(waited_s / 20, 0.002), 0.02)
 
 
 def within(timeout_s: float, action: Callable[[], _T]) -> _T:
