@@ -133,13 +133,11 @@ _SOCKETS = _keys(
 _POP_AND_TIMER = _keys(
     """
     appendAckAsync appendCkAsync commercialTimerCount
-    compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
     dispatchCqCacheNum enableAsyncReput
-    enableCompaction
     enableNotifyBeforePopCalculateLag enablePopBatchAck
     enablePopLog enableSkipLongAwaitingAck litePullMessageEnable
     lockInStrictMode
-    mapperFileSizeBatchConsumeQueue maxOffsetMapSize
+    mapperFileSizeBatchConsumeQueue
     popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
     popConsumerKVServiceLog
     popLongPollingForceNotifyInterval

@@ -10,7 +10,8 @@ rows says which queues changed, so that a reader with many parked pulls looks at
     8             8           row count
     16            8           ring head: entries ever written to the ring (also QUEUE_MOVES)
     4096          256 KiB     ring: uint32 row, entry n at index n % RING_SIZE
-    +             32 x rows   row: min_offset, max_offset, generation, reserved
+    +             32 x rows   row: min_offset, max_offset, generation, compacted (of a compaction log:
+                              generation << 48 | max_offset; 0: there is none)
     +             ...         directory: uint16 size, topic bytes, int32 queueId, uint32 row
 
 The memory is a sparse memfd: untouched parts cost nothing.
@@ -31,6 +32,8 @@ MAX_QUEUES: Final = 1 << 20
 _RING_AT: Final = 4096
 _ROWS_AT: Final = _RING_AT + 4 * RING_SIZE
 _ROW_WORDS: Final = 4
+_COMPACTED_BITS: Final = 48
+_COMPACTED_MASK: Final = (1 << _COMPACTED_BITS) - 1
 _DIRECTORY_AT: Final = _ROWS_AT + 8 * _ROW_WORDS * MAX_QUEUES
 _DIRECTORY_SIZE: Final = 160 << 20
 TABLE_SIZE: Final = _DIRECTORY_AT + _DIRECTORY_SIZE
@@ -106,6 +109,15 @@ class _SharedTable:
             return 0, 0
         return self.rows[row * _ROW_WORDS], self.rows[row * _ROW_WORDS + 1]
 
+    def compacted(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Generation and max offset of a queue's compaction log; (0, 0): there is none, or it is
+        not open yet."""
+        row = self.find_row(topic, queue_id)
+        if row is None:
+            return 0, 0
+        word = self.rows[row * _ROW_WORDS + 3]
+        return word >> _COMPACTED_BITS, word & _COMPACTED_MASK
+
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
         """(topic, queueId, row) of every queue that was ever seen."""
         self.refresh()
@@ -151,6 +163,12 @@ class QueueTableWriter(_SharedTable):
     def renew(self, row: int) -> None:
         """The queue was rebuilt in other files, or with other bytes: a new generation."""
         self.rows[row * _ROW_WORDS + 2] += 1
+
+    def set_compacted(self, row: int, generation: int, max_offset: int) -> None:
+        """Publish the end of the queue's compaction log. generation: 1 or more, another one when
+        its files were replaced; 0 with max_offset 0: there is none any more."""
+        word = (generation % (1 << 16)) << _COMPACTED_BITS | max_offset
+        self.rows[row * _ROW_WORDS + 3] = word
 
     def _add(self, topic: str, queue_id: int) -> int:
         name = topic.encode()

@@ -61,6 +61,10 @@ class QueueTablePublisher(Protocol):
         """Files opened before may not be its files any more, or hold other units."""
         ...
 
+    def set_compacted(self, row: int, generation: int, max_offset: int) -> None:
+        """Publish the end of a queue's compaction log."""
+        ...
+
 
 class ConsumeQueueTable:
     """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method.
@@ -303,6 +307,16 @@ class ConsumeQueueTable:
         queue.correct_min_offset(min_phy_offset)
         self._renew(queue)
         self._publish(queue)
+
+    def publish_compacted(
+        self, topic: str, queue_id: int, generation: int, max_offset: int
+    ) -> None:
+        """The compaction log of a queue has grown, or has other files (another generation); what
+        waits for the queue looks there again."""
+        with self.lock:
+            row = self._publisher.row(topic, queue_id)
+            self._publisher.set_compacted(row, generation, max_offset)
+            self._publisher.mark_moved(row)
 
     def _renew(self, queue: ConsumeQueue) -> None:
         """Units that readers may have read before were written over."""

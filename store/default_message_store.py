@@ -23,7 +23,10 @@ from ipc.service_thread import FailureHandler, ServiceThread
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService
 from store.clean_consume_queue_service import CleanConsumeQueueService
+from store.clean_exit import machine_went_down
 from store.closed_file_scrubber import ClosedFileScrubber
+from store.compaction.compaction_store import CompactionStore, FindTopics
+from store.compaction.followed_queues import FollowedQueues
 from store.control_slots import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
@@ -97,13 +100,15 @@ class DefaultMessageStore:
         clock: Clock,
         on_failure: FailureHandler,
         *,
+        find_compaction_topics: FindTopics | None = None,
         ring_for_moves: Callable[[], None] | None = None,
         ring_replicator: Callable[[], None] = lambda: None,
         flush_for_replica: bool = False,
         count_timers: CountEntered = lambda topics: None,
     ) -> None:
         """bell: ours. ring_readers: wakes who follows flushed offsets and state; ring_for_moves:
-        who waits for queues to move (without it the same).
+        who waits for queues to move (without it the same). find_compaction_topics: None where
+        there are none.
 
         On a slave, whose log is written by the replicator (process `ha`): ring_replicator wakes
         it when something was flushed or allocated; flush_for_replica: it acknowledges what is on
@@ -135,6 +140,11 @@ class DefaultMessageStore:
         self._derived = DerivedFiles(
             config, page, queue_table_fd, clock, self._progress.index_flushed
         )
+        self._compaction = (
+            None
+            if find_compaction_topics is None or not config.enable_compaction
+            else self._build_compaction(find_compaction_topics)
+        )
         self._services: list[ServiceThread] = []
 
     def open(self) -> None:
@@ -142,10 +152,14 @@ class DefaultMessageStore:
 
         Raises StoreError, OSError.
         """
+        rejoins = self._counters[STORE_STATE] == StoreState.READY
+        may_lack_bytes = not rejoins and machine_went_down(self._config.abort_path)
         opening = StoreOpening(self._config, self._page, self._derived, self._progress, self._clock)
         try:
             self._emergency.open()
             self._build_services(flushed_from=opening.open())
+            if self._compaction is not None:
+                self._compaction.open(check_all=may_lack_bytes)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
@@ -237,7 +251,7 @@ class DefaultMessageStore:
             self._flags,
             self._clock,
             keep_from=lambda: min(
-                [self._progress.keep_from(), *(each.keep_from for each in self._timers)]
+                [self._progress.keep_from(), *(each.keep_from for each in self._followers())]
             ),
             publish_min_offset=self._progress.publish_min_offset,
             known=self._known,
@@ -286,12 +300,35 @@ class DefaultMessageStore:
                 allocated_end=lambda: self._counters[ALLOCATED_END],
                 on_failure=self._on_failure,
             ),
-            *self._timers,
+            *self._followers(),
             self._reput,
         ]
-        self.queue_deletion = QueueDeletion(self._derived.queues, self._page, self._clock)
+        self.queue_deletion = QueueDeletion(
+            self._derived.queues, self._page, self._clock, self._compaction
+        )
         self.log_start = LogStart(
             self._config, self._page, self._clock, self._allocate, self._flusher, self._reput
+        )
+
+    def _followers(self) -> list[TimerMessageStore | CompactionStore]:
+        """What copies records that are dispatched: the log stays until they have."""
+        compaction = [] if self._compaction is None else [self._compaction]
+        return [*self._timers, *compaction]
+
+    def _build_compaction(self, find_topics: FindTopics) -> CompactionStore:
+        config, queue_table = self._config, self._queue_table_fd
+        return CompactionStore(
+            config,
+            self._page,
+            self._derived.queues,
+            QueueTableReader(queue_table),
+            FollowedQueues(config, QueueTableReader(queue_table), self._derived.new_source()),
+            find_topics,
+            lambda *place: self.rebuild.request(*place),
+            self._flags,
+            self._clock,
+            self._progress.ring_for_moves,
+            on_failure=self._on_failure,
         )
 
     def _build_timers(self) -> list[TimerMessageStore]:
@@ -366,6 +403,8 @@ class DefaultMessageStore:
     def _publish_dispatched(self, phy_offset: int) -> None:
         self._progress.publish_dispatched(phy_offset)
         self._allocate.log_grows()
+        if self._compaction is not None and self._compaction.is_active:
+            self._compaction.wakeup()
         self._sleeper.look_for_flush()
 
     def _build_allocate(self) -> AllocateMappedFileService:

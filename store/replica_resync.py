@@ -14,7 +14,8 @@ where it ended, and the request itself goes last. It knows no master and no deci
         commitlog/<20 digits>                     a whole file
         commitlog/<20 digits>.from-<phy_offset>   the bytes of a file from that offset on
 
-start_over moves commit log, consumequeue, index, timers and checkpoint aside: the store is as new.
+start_over moves commit log, consumequeue, index, timers, compaction logs and checkpoint aside: the
+store is as new.
 truncate ends the log at a record's end; consumequeue and index follow in recovery, which drops
 what points behind the end of the log. config/ is left alone by both.
 """
@@ -130,7 +131,7 @@ def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) 
     _take_out(config, name, config.timer_checkpoint_path, config.timer_wheel_path)
     for directory in (
         *(*config.log_directories, config.consume_queue_path, config.index_path),
-        config.timer_log_path,
+        *(config.timer_log_path, config.compaction_path),
     ):
         target = backup_of(directory, name)
         if directory.is_dir():

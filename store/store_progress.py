@@ -42,7 +42,7 @@ class StoreProgress:
         self._config = config
         self._page = page
         self._counters = page.counters
-        self._ring_for_moves = ring_for_moves
+        self.ring_for_moves = ring_for_moves
         self._ring_replicator = ring_replicator
         self.ring_readers = ring_readers
         self.checkpoint = StoreCheckpoint(config.checkpoint_path)
@@ -102,7 +102,7 @@ class StoreProgress:
         """The log is dispatched up to `phy_offset`."""
         self._page.beat(ProcessIndex.STORE)
         self._counters[DISPATCHED_OFFSET] = phy_offset
-        self._ring_for_moves()
+        self.ring_for_moves()
 
     def set_dispatched_timestamp(self, timestamp_ms: int) -> None:
         """Store timestamp of the newest dispatched record."""

@@ -18,6 +18,7 @@ from broker.settings.changeable_keys import CHANGE_RETENTION
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
 from broker.supervisor.process_end import EXIT_FAILED, end_process, service_guard
+from broker.topic.compaction_topics import CompactionTopics
 from conf.config_loader import update
 from ha.ha_config import HaAckLevel
 from ipc.clock import SystemClock, process_clock
@@ -47,6 +48,7 @@ def main(child: Child) -> None:
         readers.ring,
         clock,
         service_guard("store", _exit_code),
+        find_compaction_topics=CompactionTopics(options.store.config_path / "topics.json").find,
         ring_for_moves=readers.ring_for_moves,
         ring_replicator=child.bell("ha").ring if is_slave else ring_nobody,
         flush_for_replica=is_slave and options.ha.ha_ack_level is HaAckLevel.flushed,

@@ -10,7 +10,7 @@ through shared state, whose hot loop is written out plainly (docs/STYLE.md, 12).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -31,6 +31,7 @@ from broker.longpolling.pull_header import (
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from broker.offset.broadcast_offset_manager import BroadcastClient
 from broker.processor.cold_pulls import ColdPulls
+from broker.processor.compaction_pull import CompactionPull
 from broker.processor.pull_answer import answer_head, pull_header_of
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PullStart
@@ -117,7 +118,7 @@ class _Read(msgspec.Struct, frozen=True, gc=False):
     max_offset: int
     slow: bool = False
     """The consumer is so far behind that it reads from the disk."""
-    pieces: list[Buffer] = []
+    pieces: Sequence[Buffer] = ()
     """The records, of `size` bytes together; neighbours in the log are one piece."""
     size: int = 0
     count: int = 0
@@ -147,13 +148,16 @@ class PullMessageProcessor:
         note_pull: NotePull,
         static_topics: Container[str] = (),
         cold: ColdPulls | None = None,
+        compaction: CompactionPull | None = None,
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
         start: None where no pull is ever told to begin elsewhere. static_topics: false while there
-        are none; their pulls come to `pull`, already mapped. cold: flow control, if any."""
+        are none; their pulls come to `pull`, already mapped. cold: flow control, if any.
+        compaction: reads compaction topics, if there may be any."""
         self._start = start
         self._static_topics = static_topics
         self._cold = cold
+        self._compaction = compaction
         self._settings = settings
         self._counters = page.counters
         self._table = table
@@ -344,6 +348,8 @@ class PullMessageProcessor:
         if codes is None or properties is not None:
             return False
         topic, queue_id = pull.request.header.topic, pull.request.header.queueId
+        if self._compaction is not None and self._compaction.serves(topic):
+            return False
         low, high = self._table.offsets(topic, queue_id)
         if not low <= pull.queue_offset < high:
             return False
@@ -400,6 +406,9 @@ class PullMessageProcessor:
     # -- reading -------------------------------------------------------------------------------
 
     def _read(self, header: PullHeader, queue_offset: int, wanted: Wanted) -> _Read:
+        compaction = self._compaction
+        if compaction is not None and compaction.serves(header.topic):
+            return _Read(*compaction.read(header, queue_offset, wanted, self._settings))
         low, high = self._table.offsets(header.topic, header.queueId)
         if low <= queue_offset < high:
             return self._read_found(header, queue_offset, wanted, low, high)

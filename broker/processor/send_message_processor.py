@@ -382,8 +382,12 @@ class SendMessageProcessor:
             return request.response(error.code, error.remark, self._region())
         except StoreError as error:
             return request.response(ResponseCode.MESSAGE_ILLEGAL, str(error), self._region())
-        if not header.b.startswith(RETRY_GROUP_TOPIC_PREFIX) and header.b not in self._mappings:
-            # These do not take the fast path, which does not check groups and maps no queues.
+        if not (
+            header.b.startswith(RETRY_GROUP_TOPIC_PREFIX)
+            or header.b in self._mappings
+            or topic.needs_keys
+        ):
+            # These do not take the fast path, which checks no groups and keys, and maps no queues.
             self._topics[header.b] = topic
         append = _SendAppend(self, connection, request, header, stored, came_ns, mapped)
         self._append_queue.append(append, fails_fast=True)

@@ -42,6 +42,7 @@ from broker.topic.system_topics import (
     dlq_topic,
 )
 from broker.topic.table_protocols import FindGroup, OwnTopics
+from broker.topic.topic_attributes import is_compaction
 from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
@@ -86,13 +87,15 @@ class PeerHost:
 class SendTopic:
     """A topic's data for the hot path; dropped when the topic's configuration changes."""
 
-    __slots__ = ("entry", "multi_tags", "queue_ids", "queues", "write_queues")
+    __slots__ = ("entry", "multi_tags", "needs_keys", "queue_ids", "queues", "write_queues")
 
     def __init__(self, config: TopicConfig, entry: TopicLog) -> None:
         self.entry = entry
         self.queues = max(config.read_queue_nums, config.write_queue_nums)
         self.write_queues = max(config.write_queue_nums, 1)
         self.multi_tags = _MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
+        self.needs_keys = is_compaction(config.attributes)
+        """Its messages are checked for KEYS: not on the fast path."""
         self.queue_ids: dict[str, int] = {}
         """Texts that `find_queue_id` has read: 0.02 us a send instead of 0.12."""
 
@@ -158,7 +161,12 @@ class SendRecords:
         place = Diversion(topic.entry.name, queue_id, sys_flag, "")
         if header.m:
             records = self._batch(request, header, place, peer)
+            if topic.needs_keys:
+                for record in records:
+                    _check_keys(str(record.properties, "utf-8", "replace"))
             return StoredSend(topic.entry, records, message_type, queue_id)
+        if topic.needs_keys:
+            _check_keys(header.i)
         diversion = self._divert(header, place)
         if diversion is None:
             place = place._replace(properties=stored_properties(header.i, self._cluster_pair))
@@ -285,6 +293,13 @@ def _record(
         body=body,
         properties=properties,
     )
+
+
+def _check_keys(properties: str) -> None:
+    """Of a message to a compaction topic. (RocketMQ does not look at those of a batch, which are
+    stored then, and never served.)"""
+    if not (find_property(properties, "KEYS") or "").strip():
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
 
 
 def _text_of(properties: Buffer) -> str:

@@ -2,9 +2,9 @@
 
 Pure, any thread. A change is text like `+message.type=FIFO,-reserve.time`; a topic stores its
 attributes without signs. Rules and remarks are those of AttributeParser, AttributeUtil and
-TopicAttributes of RocketMQ 5.3.3. Two of their values are rejected, because they request features
-that this store does not have. No attribute has an effect here; message.type is used by proxies
-only, as in RocketMQ. Groups have attributes, too, by the same rules, but none is defined.
+TopicAttributes of RocketMQ 5.3.3. One of their values is rejected, because it requests a feature
+that this store does not have. cleanup.policy has an effect (docs/compaction.md); message.type is
+used by proxies only, as in RocketMQ. Groups have attributes, too, by the same rules, but none is defined.
 """
 
 from __future__ import annotations
@@ -19,10 +19,6 @@ from remoting.response_code import ResponseCode
 _LONG: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MAX_LONG: Final = (1 << 63) - 1
 _NOT_SUPPORTED: Final = {
-    ("cleanup.policy", "COMPACTION"): (
-        "COMPACTION cleanup policy is not supported by this broker, which only deletes expired "
-        "messages: omit cleanup.policy or set it to DELETE."
-    ),
     ("queue.type", "BatchCQ"): (
         "BatchCQ queue type is not supported by this broker, which has simple consume queues only: "
         "omit queue.type or set it to SimpleCQ."
@@ -157,6 +153,11 @@ def _alter(
     if refusal is not None:
         raise RequestError(ResponseCode.INVALID_PARAMETER, refusal)
     result[name] = value
+
+
+def is_compaction(attributes: Mapping[str, str] | None) -> bool:
+    """Whether a topic keeps the newest message of each key (cleanup.policy=COMPACTION)."""
+    return attributes is not None and attributes.get("cleanup.policy") == "COMPACTION"
 
 
 def unsupported(attributes: Mapping[str, str] | None) -> list[str]:

@@ -9,6 +9,7 @@ from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.longpolling.notify_message_arriving_listener import HeldRequests
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.cold_pulls import ColdPulls
+from broker.processor.compaction_pull import CompactionPull
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.pull_start import PullStart
 from broker.store_access.store_follower import StoreFollower
@@ -16,6 +17,7 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import pull_settings
 from broker.wiring.store_side import StoreSide
+from store.compaction.compaction_reader import CompactionReader
 from store.control_slots import MAX_PHY_OFFSET
 from store.stored_units import CQ_UNIT
 
@@ -48,7 +50,18 @@ def pull_processor(
         note_pull=tables.offsets.commit_pull_offset,
         static_topics=tables.mappings.table,
         cold=cold,
+        compaction=_compaction_pull(resources, store, tables),
     )
+
+
+def _compaction_pull(
+    resources: ProcessResources, store: StoreSide, tables: BrokerTables
+) -> CompactionPull | None:
+    config = resources.options.store
+    if not config.enable_compaction:
+        return None
+    reader = CompactionReader(config, store.table)
+    return CompactionPull(reader, store.table, tables.topics.find)
 
 
 def _pull_start(

@@ -1,0 +1,64 @@
+"""PositionCheckpoint: up to which queue offset each queue is compacted; one small JSON file.
+
+    {"queueOffsetMap": {"<topic>_<queueId>": <queue offset of the last record that was looked at>}}
+
+Java reads and writes the same file (CompactionPositionMgr). Without it, or an entry, everything is
+looked at again, which changes nothing. Owned by: the thread of CompactionStore.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Final
+
+from store.atomic_write import atomic_write
+from store.mapped_file import make_directory
+
+log = logging.getLogger(__name__)
+
+NOTHING: Final = -1
+
+
+class PositionCheckpoint:
+    """See the module."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._positions: dict[str, int] = {}
+
+    def load(self) -> None:
+        """Read the file, else its .bak. Raises OSError."""
+        for path in (self._path, self._path.with_name(self._path.name + ".bak")):
+            try:
+                table = json.loads(path.read_bytes())["queueOffsetMap"]
+                self._positions = {str(name): int(offset) for name, offset in table.items()}
+            except FileNotFoundError:
+                continue
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                log.warning("%s is not used: %s", path, error)
+                continue
+            return
+
+    def find(self, topic: str, queue_id: int) -> int:
+        """Up to where the queue is compacted; -1: nothing is."""
+        return self._positions.get(f"{topic}_{queue_id}", NOTHING)
+
+    def put(self, topic: str, queue_id: int, position: int) -> None:
+        """Note and write."""
+        self._positions[f"{topic}_{queue_id}"] = position
+        self._write()
+
+    def forget(self, topic: str, queue_id: int) -> None:
+        """The queue's log was deleted."""
+        if self._positions.pop(f"{topic}_{queue_id}", None) is not None:
+            self._write()
+
+    def _write(self) -> None:
+        text = json.dumps({"queueOffsetMap": self._positions}, indent="\t", separators=(",", ":"))
+        try:
+            make_directory(self._path.parent)
+            atomic_write(self._path, text.encode())
+        except OSError as error:
+            log.warning("%s is not written, records will be looked at again: %s", self._path, error)
