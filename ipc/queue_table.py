@@ -10,8 +10,8 @@ rows says which queues changed, so that a reader with many parked pulls looks at
     8             8           row count
     16            8           ring head: entries ever written to the ring (also QUEUE_MOVES)
     4096          256 KiB     ring: uint32 row, entry n at index n % RING_SIZE
-    +             32 x rows   row: min_offset, max_offset, generation, compacted (of a compaction log:
-                              generation << 48 | max_offset; 0: there is none)
+    +             32 x rows   row: min_offset, max_offset, generation, compacted (of a compaction
+                              log: generation << 48 | max_offset; 0: there is none)
     +             ...         directory: uint16 size, topic bytes, int32 queueId, uint32 row
 
 The memory is a sparse memfd: untouched parts cost nothing.

@@ -2,8 +2,8 @@
 
 Statuses, codes and next offsets are those of RocketMQ's CompactionLog.getMessage, with two
 differences. An offset that the queue has reached and its log has not (or will not: records without
-a key) waits, where RocketMQ sends the consumer elsewhere. And the filters of the subscription apply,
-which RocketMQ leaves to the consumer. It knows no connection.
+a key) waits, where RocketMQ sends the consumer elsewhere. And the filters of the subscription
+apply, which RocketMQ leaves to the consumer. It knows no connection.
 """
 
 from __future__ import annotations

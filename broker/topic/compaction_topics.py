@@ -1,8 +1,8 @@
-"""CompactionTopics: which topics are compaction topics, as another process than `remoting` learns it.
+"""CompactionTopics: which topics are compaction topics, as process `store` learns it.
 
-Process `store` reads config/topics.json, which `remoting` saves before it answers that a topic was
-created, and which a store that Java made has, too. The file is read again when it has changed. Used by
-one thread at a time.
+It reads config/topics.json, which `remoting` saves before it answers that a topic was created, and
+which a store that Java made has, too. The file is read again when it has changed. Used by one
+thread at a time.
 """
 
 from __future__ import annotations

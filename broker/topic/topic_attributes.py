@@ -4,7 +4,8 @@ Pure, any thread. A change is text like `+message.type=FIFO,-reserve.time`; a to
 attributes without signs. Rules and remarks are those of AttributeParser, AttributeUtil and
 TopicAttributes of RocketMQ 5.3.3. One of their values is rejected, because it requests a feature
 that this store does not have. cleanup.policy has an effect (docs/compaction.md); message.type is
-used by proxies only, as in RocketMQ. Groups have attributes, too, by the same rules, but none is defined.
+used by proxies only, as in RocketMQ. Groups have attributes, too, by the same rules, but none is
+defined.
 """
 
 from __future__ import annotations

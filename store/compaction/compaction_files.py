@@ -7,11 +7,11 @@
         compacting/<name>                               both: what will replace files
     .../compactionLog/.../compacting/replace.json       ours: the replacement has begun
 
-A replacement is decided by replace.json, which is written when all new files are on disk: without it
-they are discarded, with it the renames are done, by the next start if need be. (RocketMQ renames the
-old files away first: a crash in between leaves a store that it cannot load.) New files go over old
-ones in order, log first, so that a reader that opens files meanwhile finds every record in the first
-file that has its offset. Used by the owner of a CompactionLog.
+A replacement is decided by replace.json, which is written when all new files are on disk: without
+it they are discarded, with it the renames are done, by the next start if need be. (RocketMQ renames
+the old files away first: a crash in between leaves a store that it cannot load.) New files go over
+old ones in order, log first, so that a reader that opens files meanwhile finds every record in the
+first file that has its offset. Used by the owner of a CompactionLog.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def list_starts(directories: CompactionDirectories, sizes: FileSizes) -> list[in
 def _starts(directory: Path, size: int, key: str) -> list[int]:
     found = list_store_files(directory)
     for file in found:
-        if file is found[-1] and file.size < size:
+        if file is found[-1] and not file.size:
             os.truncate(file.path, size)  # It was being made.
         elif file.size != size or file.start_offset < 0:
             raise StoreError(

@@ -186,8 +186,8 @@ class CompactionLog:
     def finish_run(self, run: CompactionRun) -> None:
         """Put its result in place. Raises StoreError, OSError."""
         run.replace()
-        self._positions.put(self.topic, self.queue_id, run.position)
         self.renew()
+        self._positions.put(self.topic, self.queue_id, run.position)
         log.info(
             "%r: compacted up to %s: %s bytes of %s are kept",
             self,

@@ -78,8 +78,8 @@ class CompactionStore(ServiceThread):
         *,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """queues: where it publishes. table, followed: readers of its own. ring: wakes who waits for
-        queues to move."""
+        """queues: where it publishes. table, followed: readers of its own. ring: wakes who waits
+        for queues to move."""
         super().__init__("CompactionStore", on_failure=on_failure)
         self._config = config
         self._root: Path = config.compaction_path
@@ -357,8 +357,8 @@ class CompactionStore(ServiceThread):
 
     def _find_due(self) -> CompactionLog | None:
         now_ms = self._clock.monotonic_ms()
-        due = (each for each in self._logs.values() if each.due_ms <= now_ms)
-        return next(due, None)
+        found = min(self._logs.values(), key=lambda each: each.due_ms, default=None)
+        return found if found is not None and found.due_ms <= now_ms else None
 
     def _begin(self, found: CompactionLog) -> bool:
         run = found.find_run(self._config.max_offset_map_size, self._counters[FLUSHED_OFFSET])

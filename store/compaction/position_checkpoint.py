@@ -1,6 +1,7 @@
 """PositionCheckpoint: up to which queue offset each queue is compacted; one small JSON file.
 
-    {"queueOffsetMap": {"<topic>_<queueId>": <queue offset of the last record that was looked at>}}
+    {"empty": false,
+     "queueOffsetMap": {"<topic>_<queueId>": <queue offset of the last record that was looked at>}}
 
 Java reads and writes the same file (CompactionPositionMgr). Without it, or an entry, everything is
 looked at again, which changes nothing. Owned by: the thread of CompactionStore.
@@ -56,7 +57,8 @@ class PositionCheckpoint:
             self._write()
 
     def _write(self) -> None:
-        text = json.dumps({"queueOffsetMap": self._positions}, indent="\t", separators=(",", ":"))
+        table = {"empty": not self._positions, "queueOffsetMap": self._positions}
+        text = json.dumps(table, indent="\t", separators=(",", ":"), ensure_ascii=False)
         try:
             make_directory(self._path.parent)
             atomic_write(self._path, text.encode())

@@ -113,8 +113,8 @@ class Ledger:
         return {key: (offset, body) for offset, key, body in self.events}
 
     def check(self, found: list[Message], *, compacted_below: int | None = None) -> None:
-        """`found` are messages that were sent, in order, and the newest of each key is there;
-        below `compacted_below` only such, and none without a body."""
+        """`found` are messages that were sent, in order, and the newest of each key is there. Those
+        before `compacted_below` are the newest of each key there, without the deleted ones."""
         sent = {offset: (key, body) for offset, key, body in self.events}
         offsets = [message.queue_offset for message in found]
         assert offsets == sorted(set(offsets))
@@ -125,5 +125,7 @@ class Ledger:
         missing = [key for key, (at, body) in newest.items() if body and at not in there]
         assert not missing, missing
         if compacted_below is not None:
-            kept = {at for at, body in newest.values() if body}
-            assert not {at for at in there if at < compacted_below} - kept
+            before = {key: (at, body) for at, key, body in self.events if at < compacted_below}
+            kept = {at for at, body in before.values() if body}
+            left = {at for at in there if at < compacted_below}
+            assert left == kept, (sorted(left - kept), sorted(kept - left))
