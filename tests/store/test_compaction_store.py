@@ -1,4 +1,4 @@
-"""Compaction logs of a whole store: what follows the queues, what a compaction keeps, what lasts."""
+"""Compaction logs of a whole store: what follows the queues, what is kept, what lasts."""
 
 from __future__ import annotations
 

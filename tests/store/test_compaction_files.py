@@ -1,0 +1,372 @@
+"""The files of one compaction log: crashes while they are replaced, torn ends, damage, sizes."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
+from store.compaction.compaction_files import CompactionDirectories, FileSizes, list_logs
+from store.compaction.compaction_log import CompactionLog
+from store.compaction.compaction_reader import CompactionReader, ReadLimits
+from store.compaction.offset_map import OffsetMap, digest_of
+from store.compaction.partition_log import PartitionLog
+from store.compaction.position_checkpoint import PositionCheckpoint
+from store.errors import RecordDamagedError, StoreError
+from store.mapped_file import file_name
+from store.message import Message
+from store.message_codec import HEAD_SIZE, decode_record, encode_host, encode_record
+from store.message_store_config import MessageStoreConfig
+from tests.support.compaction_client import Ledger
+
+TOPIC = "Compacted"
+QUEUE_SIZE = 46 * 16
+HOST = encode_host("127.0.0.1", 10911)
+LIMITS = ReadLimits(32, 1 << 18, 8, 1 << 16, 1 << 40)
+
+
+class World:
+    """A compaction log that is filled by hand, and a reader of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.config = MessageStoreConfig(
+            store_path_root_dir=str(root),
+            compaction_cq_mapped_file_size=QUEUE_SIZE,
+            compaction_mapped_file_size=QUEUE_SIZE * 6,
+        )
+        self.sizes = FileSizes.of(QUEUE_SIZE * 6, QUEUE_SIZE)
+        self.directories = CompactionDirectories.of(self.config.compaction_path, TOPIC, 0)
+        fd = create_queue_table()
+        self._writer, self.table = QueueTableWriter(fd), QueueTableReader(fd)
+        os.close(fd)
+        self.ledger = Ledger()
+        self.reader = CompactionReader(self.config, self.table)
+        self.log = self.open()
+
+    def open(self, *, check_all: bool = False) -> CompactionLog:
+        """As a start does."""
+        self.positions = PositionCheckpoint(self.config.compaction_path / "position-checkpoint")
+        self.positions.load()
+        generation = self.table.compacted(TOPIC, 0)[0] + 1
+        self.log = CompactionLog(
+            self.directories,
+            self.sizes,
+            TOPIC,
+            0,
+            self.positions,
+            self._publish,
+            generation=generation,
+        )
+        self.log.open(check_all=check_all)
+        self.log.publish()
+        return self.log
+
+    def _publish(self, topic: str, queue_id: int, generation: int, max_offset: int) -> None:
+        self._writer.set_compacted(self._writer.row(topic, queue_id), generation, max_offset)
+
+    def put(self, key: str, body: bytes) -> None:
+        offset = self.log.next_offset
+        message = Message(
+            topic=TOPIC,
+            queue_id=0,
+            flag=0,
+            queue_offset=offset,
+            phy_offset=offset * 1_000,
+            sys_flag=0,
+            born_timestamp=1,
+            born_host=HOST,
+            store_timestamp=1_000 + offset,
+            store_host=HOST,
+            reconsume_times=0,
+            prepared_transaction_offset=0,
+            body=body,
+            properties=f"KEYS\x01{key}".encode(),
+        )
+        assert self.log.take(encode_record(message), offset * 1_000, 0)
+        self.ledger.events.append((offset, key, body))
+
+    def fill(self, count: int, seed: int = 0) -> None:
+        chooser = random.Random(seed)
+        for _ in range(count):
+            body = b"" if chooser.random() < 0.1 else chooser.randbytes(chooser.randrange(1, 150))
+            self.put(f"k{chooser.randrange(20)}", body)
+        self.log.publish()
+        self.log.flush()
+
+    def read_all(self) -> list[Message]:
+        found: list[Message] = []
+        offset, end = 0, self.table.compacted(TOPIC, 0)[1]
+        while offset < end:
+            read = self.reader.read(TOPIC, 0, offset, LIMITS, lambda tags, record: True)
+            found += [decode_record(record, 0)[0] for record in read.records]
+            assert read.looked_at
+            offset = read.next_offset
+        return found
+
+    def compact(self, memory_size: int = 1 << 20) -> bool:
+        run = self.log.find_run(memory_size, 1 << 60)
+        if run is None:
+            return False
+        for _ in run.steps():
+            pass
+        run.decide()
+        self.log.finish_run(run)
+        return True
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+class _CrashError(BaseException):
+    """The process ends here."""
+
+
+def crash_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """The process ends instead of its next change of a directory, after `steps` of them."""
+    left = [steps]
+
+    def guard(name: str) -> None:
+        real: Any = getattr(os, name)
+
+        def changed(*arguments: Any, **keywords: Any) -> Any:
+            if not left[0]:
+                raise _CrashError
+            left[0] -= 1
+            return real(*arguments, **keywords)
+
+        monkeypatch.setattr(os, name, changed)
+
+    for name in ("replace", "unlink", "rmdir", "fsync"):
+        guard(name)
+
+
+def test_a_crash_at_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are the old files or the new ones, never neither; a reader that was there before sees
+    every newest message, too."""
+    World(tmp_path / "first").fill(60)
+    crashed, step = True, -1
+    results = set()
+    while crashed:
+        step += 1
+        root = tmp_path / str(step)
+        shutil.copytree(tmp_path / "first", root)
+        world = World(root)
+        world.ledger = _same_ledger(tmp_path / "first")
+        world.ledger.check(world.read_all())
+        with monkeypatch.context() as patch:
+            crash_after(patch, step)
+            try:
+                world.compact()
+                crashed = False
+            except _CrashError:
+                pass
+        world.ledger.check(world.read_all())
+        world.open()
+        found = world.read_all()
+        world.ledger.check(found)
+        results.add(len(found))
+        assert not list(root.rglob("compacting"))
+        world.compact()
+        world.ledger.check(world.read_all(), compacted_below=_closed_below(world))
+        shutil.rmtree(root)
+    assert step > 20
+    assert len(results) == 2
+
+
+def _same_ledger(root: Path) -> Ledger:
+    found = World(root)
+    messages = found.read_all()
+    keys = [message.find_property("KEYS") or "" for message in messages]
+    return Ledger(
+        [(each.queue_offset, key, each.body) for each, key in zip(messages, keys, strict=True)]
+    )
+
+
+def _closed_below(world: World) -> int:
+    last = max(world.directories.queue.glob("0*"))
+    return int.from_bytes(last.read_bytes()[28:36])
+
+
+def test_a_java_broker_that_died_while_it_replaced_files(world: World) -> None:
+    """It renames the old files away first; its own next start fails then."""
+    world.fill(100)
+    whole = {path: path.read_bytes() for path in world.directories.log.glob("0*")}
+    for path in sorted(whole)[:3]:
+        path.rename(path.with_name(path.name + ".delete"))
+    for directory in world.directories.compacting.both:
+        directory.mkdir()
+        (directory / file_name(0)).write_bytes(bytes(world.sizes.log))
+    world.open()
+    assert {path: path.read_bytes() for path in whole} == whole
+    world.ledger.check(world.read_all())
+
+
+def test_a_torn_end(world: World) -> None:
+    """Units without their records, and what is behind them, go; what comes next takes their
+    place."""
+    world.fill(39)
+    world.put("last", b"body")
+    world.log.publish()
+    last = max(world.directories.queue.glob("0*"))
+    log = world.directories.log / last.name
+    number = sum(unit[8:12] != bytes(4) for unit in _units(last)) - 1
+    (position,) = struct.unpack(">q", _units(last)[number][:8])
+    with log.open("r+b") as file:
+        file.seek(position - int(last.name) + HEAD_SIZE)
+        file.write(b"B")
+    world.open()
+    assert world.log.max_offset == 40, "a body is looked at after a loss of power only"
+    world.open(check_all=True)
+    assert world.log.max_offset == 39
+    world.ledger.events.pop()
+    world.ledger.check(world.read_all())
+    world.fill(30, seed=2)
+    world.ledger.check(world.read_all())
+
+
+def _units(path: Path) -> list[bytes]:
+    data = path.read_bytes()
+    return [data[at : at + 46] for at in range(0, len(data), 46)]
+
+
+def test_a_file_that_was_being_made(world: World) -> None:
+    world.fill(40)
+    following = file_name(max(world.log._files.starts) + world.sizes.log)
+    (world.directories.log / following).write_bytes(bytes(world.sizes.log))
+    world.open()
+    assert not (world.directories.log / following).exists()
+    (world.directories.log / following).touch()
+    (world.directories.queue / following).touch()
+    world.open()
+    assert world.log.max_offset == 40
+    world.fill(30)
+    world.ledger.check(world.read_all())
+
+
+def test_directories_that_do_not_belong_together(world: World) -> None:
+    world.fill(60)
+    first, second = sorted(world.directories.log.glob("0*"))[:2]
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(StoreError, match="do not belong together"):
+        world.open()
+    first.write_bytes(content)
+    (world.directories.queue / first.name).unlink()
+    with pytest.raises(StoreError, match="only one of them has 00000000000000000000"):
+        world.open()
+
+
+def test_a_damaged_record_is_not_compacted(world: World) -> None:
+    """Its files stay as they are."""
+    world.fill(60)
+    path = world.directories.log / file_name(0)
+    with path.open("r+b") as file:
+        file.write(struct.pack(">i", 77))
+    run = world.log.find_run(1 << 20, 1 << 60)
+    assert run is not None
+    with pytest.raises(RecordDamagedError, match="no record at position 0 for queue offset 0"):
+        for _ in run.steps():
+            pass
+    world.log.give_up_run()
+    assert not list(world.directories.log.rglob("compacting"))
+    assert len(list(world.directories.log.glob("0*"))) > 2
+
+
+def test_more_keys_than_the_map_holds(world: World) -> None:
+    """Each compaction goes as far as the map; in the end all are the newest."""
+    for number in range(280):
+        world.put(f"key {number % 130}", b"%d" % number)
+    world.log.publish()
+    world.log.flush()
+    rounds = 0
+    while world.compact(memory_size=0):
+        rounds += 1
+        world.ledger.check(world.read_all())
+    assert rounds > 1
+    newest = {at for at, _ in world.ledger.newest.values()}
+    offsets = [message.queue_offset for message in world.read_all()]
+    assert len(offsets) < 170
+    assert newest <= set(offsets)
+
+
+def test_compaction_waits_for_the_commit_log(world: World) -> None:
+    """What is not flushed there may be lost, and nothing may have gone because of it."""
+    world.fill(40)
+    assert world.log.find_run(1 << 20, 5_000) is None
+    assert world.log.find_run(1 << 20, 40_000) is not None
+
+
+def test_the_offset_map() -> None:
+    """Against a dict, beyond what it keeps as one."""
+    chooser = random.Random(4)
+    found, expected = OffsetMap(1 << 30), {}
+    for offset in range(70_000):
+        key = b"%d" % (offset if offset < 66_000 else chooser.randrange(70_000))
+        assert found.put(digest_of(key), offset)
+        expected[key] = offset
+    keys = [b"%d" % number for number in range(70_000)]
+    offsets = found.newest([digest_of(key) for key in keys])
+    assert offsets.tolist() == [expected.get(key, -1) for key in keys]
+    assert found.last_offset == 69_999
+
+
+def test_a_full_offset_map_takes_known_keys_only() -> None:
+    found = OffsetMap(0)
+    assert all(found.put(digest_of(b"%d" % at), at) for at in range(100))
+    assert not found.put(digest_of(b"new"), 100)
+    assert found.last_offset == 99
+    assert found.put(digest_of(b"7"), 101)
+    assert found.newest([digest_of(b"7"), digest_of(b"new")]).tolist() == [101, -1]
+
+
+@pytest.mark.parametrize(
+    ("log_size", "queue_size", "expected"),
+    [
+        (100 << 20, 10 << 20, (104_857_460, 10_485_746)),
+        (1 << 20, 10 << 20, (52_428_730, 10_485_746)),
+        (46 * 60, 46 * 10, (46 * 70, 46 * 10)),
+        (46 * 64, 46 * 10, (46 * 60, 46 * 10)),
+        (46 * 65, 46 * 10, (46 * 70, 46 * 10)),
+    ],
+)
+def test_file_sizes(log_size: int, queue_size: int, expected: tuple[int, int]) -> None:
+    """RocketMQ's rounding (CompactionLog.getCompactionLogSize)."""
+    sizes = FileSizes.of(log_size, queue_size)
+    assert (sizes.log, sizes.queue) == expected
+
+
+def test_records_larger_than_a_file_are_left_out(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = PartitionLog(world.directories, world.sizes, TOPIC, 0)
+    files.open(check_all=False)
+    assert not files.append(bytes(world.sizes.log), 0, 0, 0)
+    assert "is larger than a file" in caplog.text
+
+
+def test_strange_names_are_left_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.fill(1)
+    (world.directories.log.parent / "seven").mkdir()
+    assert list_logs(world.config.compaction_path) == [(TOPIC, 0)]
+    assert "seven ignored: no queue id" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"queueOffsetMap": 3}', '{"other": {}}'])
+def test_a_bad_position_checkpoint_counts_as_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "position-checkpoint"
+    path.write_text(text)
+    found = PositionCheckpoint(path)
+    found.load()
+    assert found.find("T", 0) == -1
+    found.put("T", 0, 7)
+    again = PositionCheckpoint(path)
+    again.load()
+    assert again.find("T", 0) == 7
