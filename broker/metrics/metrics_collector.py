@@ -27,6 +27,16 @@ from ha.refusals import RefusalReason
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlotsReader
+from store.compaction.compaction_slots import (
+    COMPACTION_BEHIND,
+    COMPACTION_BYTES_AFTER,
+    COMPACTION_BYTES_BEFORE,
+    COMPACTION_ENDED_MS,
+    COMPACTION_KEYLESS,
+    COMPACTION_LOGS,
+    COMPACTIONS,
+    COMPACTIONS_FAILED,
+)
 from store.control_slots import (
     CHANGED_CHUNKS,
     DIFFERING_CHUNKS,
@@ -161,6 +171,7 @@ class BrokerCollector:
             table.STORE_SCRUBBED: lambda: self._counter(SCRUBBED_BYTES),
             table.STORE_SCRUB_PASS: lambda: _time(self._counters[SCRUB_PASS_ENDED_MS]),
             table.STORE_SCRUB_DAMAGE: lambda: self._counter(SCRUB_DAMAGED_RANGES),
+            **self._compaction_sources(),
             table.STORE_REPAIRED: lambda: self._counter(REPAIRED_RANGES),
             table.STORE_CHANGED_CHUNKS: lambda: self._counter(CHANGED_CHUNKS),
             table.STORE_DIFFERING_CHUNKS: lambda: self._counter(DIFFERING_CHUNKS),
@@ -247,6 +258,21 @@ class BrokerCollector:
         """What a ready broker cannot do fully now; empty if there is nothing."""
         queues = self._counters[QUEUES_REBUILDING]
         return f"{queues} consume queues are being rebuilt" if queues else ""
+
+    def _compaction_sources(self) -> dict[Metric, Callable[[], Rows]]:
+        counters = self._counters
+        return {
+            table.COMPACTION_LOGS: lambda: self._counter(COMPACTION_LOGS),
+            table.COMPACTIONS: lambda: [
+                (("ok",), [counters[COMPACTIONS]]),
+                (("failed",), [counters[COMPACTIONS_FAILED]]),
+            ],
+            table.COMPACTION_END: lambda: _time(counters[COMPACTION_ENDED_MS]),
+            table.COMPACTION_READ: lambda: self._counter(COMPACTION_BYTES_BEFORE),
+            table.COMPACTION_KEPT: lambda: self._counter(COMPACTION_BYTES_AFTER),
+            table.COMPACTION_BEHIND: lambda: self._counter(COMPACTION_BEHIND),
+            table.COMPACTION_KEYLESS: lambda: self._counter(COMPACTION_KEYLESS),
+        }
 
     def _behind(self, slot: int) -> Rows:
         # Read the follower first: it may advance in between, but not beyond the value read next.

@@ -303,6 +303,33 @@ STORE_SCRUB_DAMAGE: Final = _counter(
     "rocketmq_store_scrub_damaged_ranges_total",
     "damaged ranges of the commit log that reading it again has found since the broker started",
 )
+COMPACTION_LOGS: Final = _gauge(
+    "rocketmq_compaction_logs", "queues of compaction topics that have a compaction log"
+)
+COMPACTIONS: Final = _counter(
+    "rocketmq_compactions_total",
+    "compactions that ended since the broker started, by result (ok, failed)",
+    ("result",),
+)
+COMPACTION_END: Final = _gauge(
+    "rocketmq_compaction_end_timestamp_seconds", "when the last compaction ended"
+)
+COMPACTION_READ: Final = _counter(
+    "rocketmq_compaction_read_bytes_total",
+    "bytes of messages that compactions have read since the broker started",
+)
+COMPACTION_KEPT: Final = _counter(
+    "rocketmq_compaction_kept_bytes_total",
+    "bytes of messages that compactions have kept since the broker started",
+)
+COMPACTION_BEHIND: Final = _gauge(
+    "rocketmq_compaction_behind_messages",
+    "messages of compaction topics that are not in their compaction log yet",
+)
+COMPACTION_KEYLESS: Final = _counter(
+    "rocketmq_compaction_messages_without_key_total",
+    "messages that are in no compaction log for lack of a key, since the broker started",
+)
 STORE_REPAIRED: Final = _counter(
     "rocketmq_store_repaired_ranges_total",
     "ranges of the commit log that were repaired from a replica since the broker started",

@@ -30,6 +30,7 @@ from store.message_codec import RECORD_PLACE
 from store.message_store_config import MessageStoreConfig
 
 _OPEN_FILES: Final = 64
+_LOOKS: Final = 2
 _UNITS: Final = 128
 """Units looked at for one read, at most."""
 
@@ -96,13 +97,15 @@ class CompactionReader:
     ) -> Compacted:
         """The next records from `queue_offset` on, which is below the max offset; of one file."""
         nothing = Compacted(queue_offset, [], 0, False)
-        try:
-            place = self._find(topic, queue_id, queue_offset)
-            return nothing if place is None else self._read(place, limits, wants, nothing)
-        except FileNotFoundError:
-            # Replaced just now: the next look has another generation.
+        for _ in range(_LOOKS):
+            with contextlib.suppress(FileNotFoundError):
+                place = self._find(topic, queue_id, queue_offset)
+                found = nothing if place is None else self._read(place, limits, wants, nothing)
+                if found.looked_at:
+                    return found
+            # Files are just being replaced.
             self._forget(topic, queue_id)
-            return nothing
+        return nothing
 
     def close(self) -> None:
         """Close all files; idempotent."""

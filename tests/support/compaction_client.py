@@ -87,8 +87,10 @@ def read_all(client: FrameClient, topic: str, queue_id: int, offset: int = 0) ->
     found: list[Message] = []
     while True:
         pulled = client.pull(topic, queue_id, offset)
-        if pulled.code == 19:
+        if pulled.code == 19 and offset >= pulled.max_offset:
             return found
+        if pulled.code == 19:
+            continue  # Files are just being replaced.
         assert pulled.code in (0, 20), pulled
         assert pulled.next_offset > offset
         found += pulled.messages
