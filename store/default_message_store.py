@@ -80,7 +80,9 @@ faults; a second process that touches the pages just before it costs both of the
 class DefaultMessageStore:
     """See the module. Owned by: the main thread of process `store`, which also serves the
     commands: `queue_deletion`, `log_start`, `log_repair`, `rebuild`, `scrub`, `scrubber` and
-    `clean_commit_log` exist once it is open."""
+    `clean_commit_log` exist once it is open.
+
+    Many methods because each service is built, started and stopped here."""
 
     queue_deletion: QueueDeletion
     log_start: LogStart

@@ -71,7 +71,7 @@ WINGS: dict[str, set[str]] = {
     "container": {"broker_startup", "settings", "supervisor"},
     "processes": {
         *("broker_controller", "container", "metrics", "settings", "slave", "supervisor"),
-        "wiring",
+        *("topic", "wiring"),
     },
 }
 """The wings of `broker` and whom they may import (docs/ARCHITECTURE.md), lowest first. What lies at

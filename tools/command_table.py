@@ -108,6 +108,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "updateControllerConfig": Entry("controller", "Change a setting of controllers"),
     "electMaster": Entry("controller", "Have a controller make a broker the master"),
     "cleanBrokerMetadata": Entry("controller", "Have a controller forget brokers (asks)"),
+    "dumpCompactionLog": Entry("compaction_log", "Print the messages of a compaction log's file"),
     "rocksDBConfigToJson": Entry("rocksdb", "Have Java brokers export RocksDB's config as JSON"),
     "exportMetadataInRocksDB": Entry("rocksdb", "Read RocksDB's config: refused here"),
     "checkRocksdbCqWriteProgress": Entry("rocksdb", "Have Java brokers compare consume queues"),

@@ -71,9 +71,10 @@ def queue_text(queue: MessageQueue) -> str:
     )
 
 
-def message_ext_text(message: MessageExt) -> str:
+def message_ext_text(message: MessageExt, *, with_body: bool = True) -> str:
     """A message as Java's MessageExt prints itself."""
-    body = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
+    numbers = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
+    body = f"[{numbers}]" if with_body else "null"
     return safe_line(
         f"MessageExt [brokerName={message.broker_name}, queueId={message.queue_id}, "
         f"storeSize={message.store_size}, queueOffset={message.queue_offset}, "
@@ -84,7 +85,7 @@ def message_ext_text(message: MessageExt) -> str:
         f"reconsumeTimes={message.reconsume_times}, "
         f"preparedTransactionOffset={message.prepared_transaction_offset}, "
         f"toString()=Message{{topic='{message.topic}', flag={message.flag}, "
-        f"properties={map_text(message.properties)}, body=[{body}], transactionId='null'}}]"
+        f"properties={map_text(message.properties)}, body={body}, transactionId='null'}}]"
     )
 
 

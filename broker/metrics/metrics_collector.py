@@ -171,7 +171,7 @@ class BrokerCollector:
             table.STORE_SCRUBBED: lambda: self._counter(SCRUBBED_BYTES),
             table.STORE_SCRUB_PASS: lambda: _time(self._counters[SCRUB_PASS_ENDED_MS]),
             table.STORE_SCRUB_DAMAGE: lambda: self._counter(SCRUB_DAMAGED_RANGES),
-            **self._compaction_sources(),
+            **_compaction_sources(page.counters),
             table.STORE_REPAIRED: lambda: self._counter(REPAIRED_RANGES),
             table.STORE_CHANGED_CHUNKS: lambda: self._counter(CHANGED_CHUNKS),
             table.STORE_DIFFERING_CHUNKS: lambda: self._counter(DIFFERING_CHUNKS),
@@ -259,21 +259,6 @@ class BrokerCollector:
         queues = self._counters[QUEUES_REBUILDING]
         return f"{queues} consume queues are being rebuilt" if queues else ""
 
-    def _compaction_sources(self) -> dict[Metric, Callable[[], Rows]]:
-        counters = self._counters
-        return {
-            table.COMPACTION_LOGS: lambda: self._counter(COMPACTION_LOGS),
-            table.COMPACTIONS: lambda: [
-                (("ok",), [counters[COMPACTIONS]]),
-                (("failed",), [counters[COMPACTIONS_FAILED]]),
-            ],
-            table.COMPACTION_END: lambda: _time(counters[COMPACTION_ENDED_MS]),
-            table.COMPACTION_READ: lambda: self._counter(COMPACTION_BYTES_BEFORE),
-            table.COMPACTION_KEPT: lambda: self._counter(COMPACTION_BYTES_AFTER),
-            table.COMPACTION_BEHIND: lambda: self._counter(COMPACTION_BEHIND),
-            table.COMPACTION_KEYLESS: lambda: self._counter(COMPACTION_KEYLESS),
-        }
-
     def _behind(self, slot: int) -> Rows:
         # Read the follower first: it may advance in between, but not beyond the value read next.
         reached = self._counters[slot]
@@ -323,6 +308,21 @@ def _timer_sources(timers: TimerFacts) -> Mapping[Metric, Callable[[], Rows]]:
         table.TIMER_DEQUEUE_LATENCY: timers.behind_ms,
         table.TIMING_MESSAGES: timers.by_topic,
         table.TIMER_MESSAGE_SNAPSHOT: timers.by_bound,
+    }
+
+
+def _compaction_sources(counters: memoryview[int]) -> dict[Metric, Callable[[], Rows]]:
+    return {
+        table.COMPACTION_LOGS: lambda: _one(counters[COMPACTION_LOGS]),
+        table.COMPACTIONS: lambda: [
+            (("ok",), [counters[COMPACTIONS]]),
+            (("failed",), [counters[COMPACTIONS_FAILED]]),
+        ],
+        table.COMPACTION_END: lambda: _time(counters[COMPACTION_ENDED_MS]),
+        table.COMPACTION_READ: lambda: _one(counters[COMPACTION_BYTES_BEFORE]),
+        table.COMPACTION_KEPT: lambda: _one(counters[COMPACTION_BYTES_AFTER]),
+        table.COMPACTION_BEHIND: lambda: _one(counters[COMPACTION_BEHIND]),
+        table.COMPACTION_KEYLESS: lambda: _one(counters[COMPACTION_KEYLESS]),
     }
 
 

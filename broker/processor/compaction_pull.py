@@ -8,13 +8,11 @@ apply, which RocketMQ leaves to the consumer. It knows no connection.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from broker.filter.subscription_filter import tag_code
 from broker.longpolling.pull_header import PullHeader, Wanted
-from broker.topic.table_protocols import FindTopic
-from broker.topic.topic_attributes import is_compaction
 from ipc.queue_table import QueueTableReader
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
@@ -74,16 +72,12 @@ class CompactionPull:
         self,
         reader: CompactionReader,
         table: QueueTableReader,
-        find_topic: FindTopic,
+        serves: Callable[[str], bool],
     ) -> None:
+        """serves: whether pulls of a topic belong here."""
         self._reader = reader
         self._table = table
-        self._find_topic = find_topic
-
-    def serves(self, topic: str) -> bool:
-        """Whether pulls of `topic` belong here."""
-        config = self._find_topic(topic)
-        return config is not None and is_compaction(config.attributes)
+        self.serves: Final = serves
 
     def read(
         self,

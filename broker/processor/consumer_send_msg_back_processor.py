@@ -74,6 +74,8 @@ class SendBackParts:
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
     new_topics: HeldForTopics
     rights: StoredRights = everybody
+    is_compacted: Callable[[str], bool] = lambda topic: False
+    """Whether a topic's consumers read its compaction log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         unit = TOPIC_SYS_FLAG_UNIT_SUB if header.unit_mode else 0
         home = self._topic(retry_topic(header.group), group.retry_queue_nums, unit)
         topics = [home]
-        message = self._message(header.offset)
+        message = self._message(header)
         self._parts.rights(connection, request, to_read(message))
         limit = group.retry_max_times
         times = header.max_reconsume_times
@@ -200,13 +202,18 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             )
         return name
 
-    def _message(self, phy_offset: int) -> Message:
-        raw = self._parts.reader.record_at(phy_offset)
-        if raw is None:
+    def _message(self, header: ConsumerSendMsgBackRequestHeader) -> Message:
+        raw = self._parts.reader.record_at(header.offset)
+        message = None if raw is None else decode_record(raw, 0)[0]
+        if message is not None and self._parts.is_compacted(header.origin_topic or ""):
+            # At its first failure the offset is one of the compaction log, which means another
+            # message here. The client sends it to the retry topic itself when it is refused.
+            message = message if message.topic == retry_topic(header.group) else None
+        if message is None:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}"
+                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}"
             )
-        return decode_record(raw, 0)[0]
+        return message
 
     # -- the copy ------------------------------------------------------------------------------
 

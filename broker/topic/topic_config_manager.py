@@ -33,7 +33,7 @@ from broker.topic.system_topics import (
     SystemTopics,
     check_send_allowed,
 )
-from broker.topic.topic_attributes import altered, unsupported
+from broker.topic.topic_attributes import altered, is_compaction, unsupported
 from ipc.clock import Clock
 from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
@@ -104,6 +104,11 @@ class TopicConfigManager(JsonConfigManager):
         """Whether the name servers list it as ordered."""
         config = self._table.get(topic)
         return config is not None and config.order
+
+    def is_compaction_topic(self, topic: str) -> bool:
+        """Whether it keeps the newest message of each key."""
+        config = self._table.get(topic)
+        return config is not None and is_compaction(config.attributes)
 
     def topic_names(self) -> list[str]:
         """Every topic."""

@@ -211,9 +211,14 @@ class MessageServices:
                 on_loop=self._loop.call_soon_threadsafe,
                 new_topics=self.new_topics,
                 rights=self._rights,
+                is_compacted=self._is_compacted,
             ),
             send_back_settings(self._options),
         )
+
+    def _is_compacted(self, topic: str) -> bool:
+        is_enabled = self._options.store.enable_compaction
+        return is_enabled and self._tables.topics.is_compaction_topic(topic)
 
     def _make_reply(self) -> ReplyMessageProcessor:
         broker, store = self._options.broker, self._options.store

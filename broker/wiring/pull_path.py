@@ -61,7 +61,7 @@ def _compaction_pull(
     if not config.enable_compaction:
         return None
     reader = CompactionReader(config, store.table)
-    return CompactionPull(reader, store.table, tables.topics.find)
+    return CompactionPull(reader, store.table, tables.topics.is_compaction_topic)
 
 
 def _pull_start(

@@ -88,7 +88,7 @@ GAPS_533: Final[tuple[Gap, ...]] = ()
 
 NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
-    17: "attributes of 5.x are kept; COMPACTION and BatchCQ are refused",
+    17: "attributes of 5.x are kept; BatchCQ is refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
     21: "on the VIP port attributes as slaves of 5.3.2 and 5.3.3 read them (docs/decisions.md)",
     25: "an allow-list of keys (docs/settings.md)",

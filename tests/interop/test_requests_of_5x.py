@@ -81,20 +81,9 @@ def test_attributes_of_a_topic(client: Client, tmp_path: Path) -> None:
         ("+bogus=1", "unsupported key: bogus"),
     ):
         assert words in mqadmin(client, tmp_path, *topic, "-a", change)
-    compacted = (
-        "updateTopic",
-        "-b",
-        address,
-        "-t",
-        "compacted",
-        "-a",
-        "+cleanup.policy=COMPACTION",
-    )
-    assert "COMPACTION cleanup policy is not supported" in mqadmin(client, tmp_path, *compacted)
     with client.cluster.broker.client() as broker:
         answer = loads_lenient(broker.call(351, {"topic": "attributes-of-5x"}).body)
         assert answer["attributes"] == {"message.type": "FIFO"}
-        assert broker.call(351, {"topic": "compacted"}).code == 17
 
 
 @pytest.mark.parametrize(

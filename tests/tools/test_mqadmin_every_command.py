@@ -42,6 +42,9 @@ ADDRESS = "ADDRESS"
 LIST = "LIST"
 """Stands for a file with a topic that is a group, too."""
 
+LOG = "LOG"
+"""A file with a message."""
+
 OFFSET_ID = "OFFSET_ID"
 """Stands for an offset id that names the cluster."""
 
@@ -138,6 +141,7 @@ RUNS: dict[str, list[str]] = {
     "updateControllerConfig": ["-a", ADDRESS, "-k", "k", "-v", "v"],
     "electMaster": ["-a", ADDRESS, "-b", "2", "-bn", "broker-g", "-c", "GoldenCluster"],
     "cleanBrokerMetadata": ["-a", ADDRESS, "-bn", "broker-g", "-l", "--yes"],
+    "dumpCompactionLog": ["-f", LOG],
     "rocksDBConfigToJson": ["-b", ADDRESS],
     "exportMetadataInRocksDB": ["-p", "/nowhere", "-t", "topics"],
     "checkRocksdbCqWriteProgress": ["-c", "GoldenCluster"],
@@ -151,6 +155,7 @@ ANSWERED = [name for name in COMMANDS if name not in REFUSED]
 def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCluster:
     """A cluster that does whatever it is asked; every topic lies at broker-g."""
     monkeypatch.chdir(tmp_path)
+    Path(LOG).write_bytes(record())
     Path(LIST).write_text('[{"topicName": "T", "groupName": "g"}]')
     for code in (18, 225, 355, 401, 513, 1009, 1011, 2001, 2002, 2004, 200056):
         cluster.always(RequestCode(code))

@@ -22,6 +22,7 @@ from broker.supervisor.control_slots import REMOTING_READY
 from ha.control_slots import HA_REFUSALS, REPLICA_COUNT, REPLICATED_OFFSET
 from ha.refusals import RefusalReason
 from ipc.metric_slots import OVERFLOW, SERIES_CAPPED
+from store.compaction.compaction_slots import COMPACTION_ENDED_MS
 from store.control_slots import (
     DIFFERING_CHUNKS,
     DISPATCHED_OFFSET,
@@ -235,6 +236,7 @@ def test_every_metric_of_the_table_can_be_shown(world: MetricsWorld) -> None:
     world.page.counters[SLAVE_SYNC_SUCCESS] = 1
     world.page.counters[MAX_PHY_OFFSET] = 1
     world.page.counters[SCRUB_PASS_ENDED_MS] = 1
+    world.page.counters[COMPACTION_ENDED_MS] = 1
     world.collector.watch_dump(SimpleNamespace(lines=5, failures=2))
     found = families_of(world.text(OPENMETRICS), is_openmetrics=True)
     shown = {f.name + "_total" * (f.type == "counter"): (f.type, f.documentation) for f in found}

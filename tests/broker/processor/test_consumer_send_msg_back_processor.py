@@ -61,6 +61,7 @@ class SendBacks:
                 stats=self.world.stats,
                 on_loop=self.handed.append,
                 new_topics=self.world.new_topics,
+                is_compacted=lambda topic: topic == "Compacted",
             ),
             settings,
         )
@@ -372,3 +373,16 @@ def test_a_group_without_a_possible_retry_topic_keeps_its_message(
     assert found == code
     assert remark.startswith(words)
     assert backs.world.topics.find(f"%RETRY%{group}") is None
+
+
+def test_a_message_of_a_compaction_topic(tmp_path: Path) -> None:
+    """At first its offset is one of the compaction log: another message may be there. Once it is
+    in the retry topic it is found."""
+    world = SendBacks(tmp_path)
+    answer = world.call(originTopic="Compacted")
+    assert answer is not None
+    assert (answer.code, answer.remark) == (1, "look message by offset failed, 100")
+    world.message(topic="%RETRY%G")
+    answer = world.call(originTopic="Compacted")
+    assert answer is not None
+    assert answer.code == 0

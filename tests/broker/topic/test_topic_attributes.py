@@ -46,7 +46,7 @@ def test_the_rules_of_java(current: Attributes, change: str, result: str) -> Non
     before = None if current is None else dict(current)
     if not result.startswith("!"):
         changes = parse_changes(change)
-        if set(changes.values()) & {"COMPACTION", "BatchCQ"}:
+        if "BatchCQ" in changes.values():
             with pytest.raises(RequestError, match="is not supported by this broker"):
                 altered(current, changes)
         else:
@@ -74,7 +74,7 @@ def test_what_another_broker_does_and_this_one_does_not() -> None:
     assert unsupported(None) == []
     assert unsupported({"message.type": "FIFO", "cleanup.policy": "DELETE"}) == []
     theirs = {"cleanup.policy": "COMPACTION", "queue.type": "BatchCQ"}
-    assert unsupported(theirs) == ["cleanup.policy=COMPACTION", "queue.type=BatchCQ"]
+    assert unsupported(theirs) == ["queue.type=BatchCQ"]
 
 
 def test_a_change_of_what_is_named_twice() -> None:

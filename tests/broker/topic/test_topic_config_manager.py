@@ -397,8 +397,7 @@ def test_attributes_of_a_file_of_5x_are_kept(
     path = tmp_path / "topics.json"
     path.write_bytes(TOPICS_OF_5X)
     manager = manager_of(tmp_path)
-    assert "topic Compacted: cleanup.policy=COMPACTION has no effect here" in caplog.text
-    assert "topic Plain" not in caplog.text
+    assert "has no effect here" not in caplog.text
     manager.update(TopicConfig(topic_name="Compacted", perm=4))
     theirs = json_of(TOPICS_OF_5X)["topicConfigTable"]
     ours = json_of(path.read_bytes())["topicConfigTable"]
