@@ -1,0 +1,101 @@
+"""A store with compaction topics goes between our broker and a Java 5.3.3 broker, both compact it.
+
+Each serves what the other has written and compacted: the newest of each key, by the events that the
+test has sent. That one file's bytes are Java's is in tests/store/test_compaction_store.py.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.interop import harness
+from tests.interop.clients import Client, Cluster
+from tests.interop.driver import Driver
+from tests.interop.processes import free_port, wait_until
+from tests.support.compaction_client import Ledger, create_topic, read_all
+from tests.support.our_broker import FrameClient
+
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(400)]
+
+TOPIC = "CompactionExchange"
+CONF = {
+    "mappedFileSizeCommitLog": str(8 << 20),
+    "mappedFileSizeConsumeQueue": str(300 * 20),
+    "compactionCqMappedFileSize": str(46 * 50),
+    "compactionMappedFileSize": str(46 * 50 * 6),
+    "compactionScheduleInternal": "1500",
+}
+KEYS = 40
+
+
+@contextmanager
+def served(kind: str, tmp_path: Path, namesrv: str, port: int) -> Iterator[FrameClient]:
+    home = tmp_path / f"{kind}-{time.monotonic_ns()}"
+    broker = harness.broker(
+        kind, home, namesrv, name="broker-comp", port=port, store_dir=tmp_path / "s", conf=CONF
+    ).start()
+    try:
+        with FrameClient(("127.0.0.1", port)) as client:
+            yield client
+        broker.stop()
+    finally:
+        broker.kill()
+
+
+def send_some(client: FrameClient, ledger: Ledger, chooser: random.Random) -> None:
+    for _ in range(200):
+        key, body = f"k{chooser.randrange(KEYS)}", b"%d" % len(ledger.events)
+        ledger.send(client, TOPIC, 0, key, b"" if chooser.random() < 0.05 else body)
+
+
+def wait_compacted(client: FrameClient, ledger: Ledger) -> None:
+    """At most the keys that live, and what the two last files hold."""
+    wait_until(lambda: len(read_all(client, TOPIC, 0)) < KEYS + 100, "a compaction", timeout_s=60)
+    ledger.check(read_all(client, TOPIC, 0))
+
+
+def test_a_store_goes_to_java_and_back(tmp_path: Path, namesrv: harness.NameServer) -> None:
+    port, ledger, chooser = free_port(-2, 1), Ledger(), random.Random(5)
+    for turn, kind in enumerate(("ours", "java-5.3", "ours", "java-5.3")):
+        with served(kind, tmp_path, namesrv.address, port) as client:
+            if not turn:
+                create_topic(client, TOPIC)
+            else:
+                ledger.check(read_all(client, TOPIC, 0))
+            send_some(client, ledger, chooser)
+            wait_compacted(client, ledger)
+    with served("ours", tmp_path, namesrv.address, port) as client:
+        ledger.check(read_all(client, TOPIC, 0))
+        send_some(client, ledger, chooser)
+        assert [offset for offset, _, _ in ledger.events] == list(range(1000))
+
+
+def test_a_java_consumer_reads_what_is_left(
+    tmp_path: Path, cluster: Cluster, drivers: Callable[[str], Driver]
+) -> None:
+    """A push consumer of a new group, from the first offset, over the holes."""
+    home = tmp_path / "ours"
+    broker = harness.broker("ours", home, cluster.address, name="broker-comp", conf=CONF).start()
+    try:
+        ledger = Ledger()
+        with broker.client() as client:
+            create_topic(client, TOPIC)
+            send_some(client, ledger, random.Random(6))
+            wait_compacted(client, ledger)
+            left = read_all(client, TOPIC, 0)
+        java = Client(drivers("5.3.3"), Cluster(cluster.namesrv, broker))
+        consumer = java.push(TOPIC, orderly=True)
+        received = consumer.wait_for(len(left))
+        offsets = [entry.queue_offset for entry in received]
+        assert offsets == [message.queue_offset for message in left]
+        consumer.stop()
+        java.end()
+        broker.stop()
+    finally:
+        broker.kill()
