@@ -16,8 +16,8 @@ import click
 
 from tools.admin_client import AdminClient
 from tools.command_line import command
-from tools.errors import AdminError
-from tools.message_decoder import MessageDecodeError, MessageExt, decode_messages
+from tools.errors import AdminError, MessageDecodeError
+from tools.message_decoder import MessageExt, decode_messages
 from tools.message_text import message_ext_text, message_json
 from tools.report import Report, Reports
 
