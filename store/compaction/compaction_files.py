@@ -20,6 +20,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ _REPLICATING: Final = "replicating"
 """Where a Java slave keeps what it fetches."""
 _DECISION: Final = "replace.json"
 _DELETED_BY_JAVA: Final = ".delete"
+_QUEUE_ID: Final = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 _LEAST_LOG: Final = 5
 """A log file has room for at least so many sizes of a queue file."""
 
@@ -100,11 +102,19 @@ def list_logs(root: Path) -> list[tuple[str, int]]:
     logs = root / "compactionLog"
     for topic in sorted(logs.iterdir()) if logs.is_dir() else ():
         for queue in sorted(topic.iterdir()) if topic.is_dir() else ():
-            if queue.name.isdecimal() and queue.is_dir():
+            if queue.is_dir() and _QUEUE_ID.fullmatch(queue.name) and _is_text(topic.name):
                 found.append((topic.name, int(queue.name)))
             else:
-                log.warning("compaction: %s ignored: no queue id", queue)
+                log.warning("compaction: %r ignored: no queue", str(queue))
     return found
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def list_starts(directories: CompactionDirectories, sizes: FileSizes) -> list[int]:

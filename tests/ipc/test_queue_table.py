@@ -244,3 +244,14 @@ def test_a_reader_follows_a_writer_in_another_process() -> None:
     assert child.returncode == 0
     assert (moved, newest) == (4000, 4000)
     assert len(list(reader)) == 40
+
+
+def test_the_end_of_a_compaction_log(table: Table) -> None:
+    """In one word, so that no reader takes one generation's end for another's."""
+    assert table.reader.compacted("T", 0) == (0, 0)
+    row = table.writer.row("T", 0)
+    table.writer.set_offsets(row, 3, 9)
+    for state in ((1, 9), (65_535, (1 << 48) - 1), (2, 0), (0, 0)):
+        table.writer.set_compacted(row, *state)
+        assert table.reader.compacted("T", 0) == state
+    assert table.reader.offsets("T", 0) == (3, 9)
