@@ -166,7 +166,7 @@ class QueueTableWriter(_SharedTable):
 
     def set_compacted(self, row: int, generation: int, max_offset: int) -> None:
         """Publish the end of the queue's compaction log. generation: 1 or more, another one when
-        its files were replaced; 0 with max_offset 0: there is none any more."""
+        its files were replaced or deleted."""
         word = (generation % (1 << 16)) << _COMPACTED_BITS | max_offset
         self.rows[row * _ROW_WORDS + 3] = word
 

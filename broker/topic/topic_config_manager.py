@@ -108,7 +108,8 @@ class TopicConfigManager(JsonConfigManager):
     def is_compaction_topic(self, topic: str) -> bool:
         """Whether it keeps the newest message of each key."""
         config = self._table.get(topic)
-        return config is not None and is_compaction(config.attributes)
+        # Pulls ask, of topics that have no attributes mostly.
+        return config is not None and bool(config.attributes) and is_compaction(config.attributes)
 
     def topic_names(self) -> list[str]:
         """Every topic."""

@@ -132,8 +132,11 @@ class CompactionLog:
 
     def renew(self) -> None:
         """Readers open the files again."""
-        self._generation = self._generation % ((1 << 16) - 1) + 1
+        self._next_generation()
         self.publish()
+
+    def _next_generation(self) -> None:
+        self._generation = self._generation % ((1 << 16) - 1) + 1
 
     def flush(self) -> None:
         """What was taken is on disk. Raises DiskFullError, FlushFailedError, OSError."""
@@ -159,7 +162,9 @@ class CompactionLog:
         self.close()
         self._directories.remove()
         self._positions.forget(self.topic, self.queue_id)
-        self._publish(self.topic, self.queue_id, 0, 0)
+        # The generation stays known: files of a new log must not be taken for those of this one.
+        self._next_generation()
+        self._publish(self.topic, self.queue_id, self._generation, 0)
 
     # -- compaction ----------------------------------------------------------------------------
 
