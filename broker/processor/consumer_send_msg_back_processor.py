@@ -38,6 +38,7 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import MessageIllegalError
+from store.inner_batch import inner_batch_objection
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_message_id
 from store.message_properties import PROPERTIES_LIMIT
@@ -221,6 +222,10 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         commit_log = self._parts.commit_log
         sys_flag = message.sys_flag & ~STORE_HOST_V6_FLAG | commit_log.store_host_flag
         text = _copied_properties(message, level)
+        objection = inner_batch_objection(sys_flag, message.properties, batch_queue=False)
+        if objection is not None:
+            # Consumers then send their one message of it to the retry topic themselves.
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"MESSAGE_ILLEGAL: {objection}")
         found = delay_level(text, sys_flag, self._settings.max_delay_level)
         if found:
             topic, queue_id, sys_flag, text = divert_delayed(topic, queue_id, sys_flag, text, found)

@@ -38,6 +38,7 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import MessageIllegalError
+from store.inner_batch import inner_batch_objection
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -254,6 +255,11 @@ class ReplyMessageProcessor(TableProcessor):
             topic = commit_log.topic(header.topic)
         except MessageIllegalError as error:
             log.warning("reply not stored: %s", error)
+            self.answer(asked)
+            return
+        objection = inner_batch_objection(header.sys_flag, text.encode(), batch_queue=False)
+        if objection is not None:
+            log.warning("reply not stored: %s", objection)
             self.answer(asked)
             return
         record = Record(

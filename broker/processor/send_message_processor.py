@@ -34,6 +34,7 @@ from broker.processor.send_header import SendHeader, decode_send_frame, send_hea
 from broker.processor.send_records import (
     FIFO_PROPERTY,
     HOST_BITS,
+    INNER_NUM_MARK,
     LMQ_MARK,
     PeerHost,
     SendRecords,
@@ -57,6 +58,7 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import StoreError
+from store.inner_batch import INNER_BATCH_FLAG
 from store.message_codec import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
@@ -69,6 +71,7 @@ log = logging.getLogger(__name__)
 SEND_V2_PREFIX: Final = b'{"code":310,'
 _SEND_V2_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
 _NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+_GENERAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG
 _COMMIT_WAITING: Final = 32
 """When so many sends wait for replicas, they are published before the end of the turn: the replicas
 receive them while the next ones are read."""
@@ -251,7 +254,7 @@ class SendMessageProcessor:
             return False
         fields = frame.extFields
         topic = self._topics.get(fields.b)
-        if topic is None or fields.m or fields.f & TRANSACTION_MASK or frame.flag or self._held:
+        if topic is None or fields.m or fields.f & _GENERAL_FLAGS or frame.flag or self._held:
             return False
         if fields.reportDurability:
             return False
@@ -261,7 +264,7 @@ class SendMessageProcessor:
             if queue_id is None:
                 return False
         text = fields.i
-        if self._dispatches_lmq and LMQ_MARK in text:
+        if INNER_NUM_MARK in text or (self._dispatches_lmq and LMQ_MARK in text):
             return False
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
             return False

@@ -49,6 +49,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
 from store.batch_codec import iterate_batch
 from store.commit_log import CommitLog, Record, TopicLog
+from store.inner_batch import INNER_BATCH_FLAG, inner_batch_objection
 from store.lmq_dispatch import grown_size, named_queues
 from store.lmq_places import is_lmq_name
 from store.message_codec import (
@@ -64,6 +65,8 @@ FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 """Set by RocketMQ's clients on ordered (FIFO) messages."""
 LMQ_MARK: Final = "INNER_MULTI_DISPATCH\x01"
 """Begins the property that names light queues."""
+INNER_NUM_MARK: Final = "INNER_NUM\x01"
+"""Begins the property of inner batches."""
 _LMQ_NUM_EXCEEDED: Final = (
     "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq "
     "consumeQueue num exceed maxLmqConsumeQueueNum config num, default limit 2w."
@@ -152,6 +155,7 @@ class SendRecords:
         """Build the records for `request`. Raises RequestError and StoreError; may modify the
         header."""
         self._check_lmq(header.i)
+        self._check_inner_batch(header.f, header.i)
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -202,6 +206,14 @@ class SendRecords:
             )
         if not lmq.has_room(names):
             raise RequestError(ResponseCode.SYSTEM_ERROR, _LMQ_NUM_EXCEEDED)
+
+    @staticmethod
+    def _check_inner_batch(sys_flag: int, text: str) -> None:
+        if not sys_flag & INNER_BATCH_FLAG and INNER_NUM_MARK not in text:
+            return
+        objection = inner_batch_objection(sys_flag, text.encode(), batch_queue=False)
+        if objection is not None:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, objection)
 
     def _retry_or_dlq(
         self, request: RemotingCommand, header: SendHeader, topic: SendTopic, queue_id: int
@@ -265,6 +277,7 @@ class SendRecords:
                 )
             self._timers.refuse(text, "a batch")
             self._check_lmq(text)
+            self._check_inner_batch(0, text)
             own = place._replace(properties=append_pairs(text, common))
             records.append(_record(header, own, peer, item.flag, item.body))
         if not records:

@@ -276,6 +276,14 @@ def test_properties_that_grow_too_long(backs: SendBacks) -> None:
     assert words.endswith(" bytes (limit 32767)")
 
 
+def test_an_inner_batch_does_not_come_back_whole(backs: SendBacks) -> None:
+    """Java's consumer then sends its one message of it to the retry topic itself."""
+    backs.message(sys_flag=192, properties=b"INNER_NUM\x012\x02INNER_BASE\x010")
+    code, words = backs.refused()
+    assert (code, words.partition(":")[0]) == (1, "MESSAGE_ILLEGAL")
+    assert "it is an inner batch" in words
+
+
 def test_a_store_that_takes_nothing(backs: SendBacks) -> None:
     backs.world.counters[RUNNING_FLAGS] = 16
     answer = backs.call()

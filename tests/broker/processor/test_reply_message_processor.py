@@ -161,6 +161,12 @@ def test_an_answer_that_is_not_stored(replies: Replies) -> None:
     assert answer.ext_fields == {**REGION, "msgId": "0", "queueId": "0", "queueOffset": "0"}
 
 
+def test_an_inner_batch_is_pushed_and_not_stored(replies: Replies) -> None:
+    answer = replies.call(sys_flag=128)
+    assert answer is not None
+    assert (answer.code, len(replies.asker.pushed), replies.world.records()) == (0, 1, [])
+
+
 @pytest.mark.parametrize(
     ("properties", "answer", "failure", "words"),
     [

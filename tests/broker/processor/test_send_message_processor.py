@@ -101,7 +101,7 @@ _properties = st.tuples(
 _legal = st.fixed_dictionaries(
     {
         "queue_id": st.sampled_from(["0", "1", "3", "00", "+1", "03"]),
-        "sys_flag": st.sampled_from([0, 1, 0x2, 0x10, 0x20, 0x30, 257, 769, 0x7FFFFFF3, -16]),
+        "sys_flag": st.sampled_from([0, 1, 0x2, 0x10, 0x20, 0x30, 257, 769, 0x7FFFFF73, -144]),
         "born_timestamp": st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63), 1_795_177_732_426]),
         "flag": st.integers(-(2**31), 2**31 - 1),
         "properties": st.one_of(st.none(), _properties),
@@ -662,6 +662,36 @@ def test_check_8_a_batch_is_neither_delayed_nor_transactional(
     world.client().call(send_request())
     body = batch_body((0, b"one", b""))
     refused(world, send_request(body, batch="true", **fields), 13, words)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sys_flag": 128}, "it is an inner batch, its topic's queue.type is SimpleCQ"),
+        ({"sys_flag": 192, "properties": "INNER_NUM\x012"}, "queue.type is SimpleCQ"),
+        ({"sys_flag": 128, "properties": "DELAY\x013"}, "queue.type is SimpleCQ"),
+        ({"properties": "KEYS\x01k\x02INNER_NUM\x012"}, "has the property INNER_NUM, but is not"),
+        ({"properties": "INNER_NUM\x012\x02TRAN_MSG\x01true"}, "has the property INNER_NUM"),
+    ],
+)
+@pytest.mark.parametrize("code", [10, 310, 320])
+def test_check_10_marks_of_an_inner_batch(
+    world: HotPathWorld, code: int, fields: dict[str, Any], words: str
+) -> None:
+    world.client().call(send_request())
+    batch = code == 320 and "TRAN_MSG" not in str(fields)
+    if batch and "DELAY" in str(fields):
+        pytest.skip("a batch has no delay")
+    body = batch_body((0, b"one", b"")) if batch else b"one"
+    request = send_request(body, batch="true" if batch else "false", **fields)
+    request.code = code
+    refused(world, as_v1(request) if code == 10 else request, 13, words)
+
+
+def test_check_10_an_item_of_a_batch_is_no_inner_batch(world: HotPathWorld) -> None:
+    world.client().call(send_request())
+    body = batch_body((0, b"one", b""), (0, b"two", b"INNER_NUM\x012"))
+    refused(world, send_request(body, batch="true"), 13, "has the property INNER_NUM, but is not")
 
 
 @pytest.mark.parametrize("fast", [False, True])
