@@ -66,6 +66,7 @@ class BrokerController:
         self._stats = self._statistics.hot_path
         self._store = StoreSide(
             resources,
+            self._tables.topics.find,
             on_loop=lambda function: call_on_loop(self.loop, function),
             before_delete=lambda topic: call_on_loop(
                 self.loop, lambda: self._messages.block_topic(topic)

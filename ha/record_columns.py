@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from store.inner_batch import INNER_BATCH_FLAG, inner_num
 from store.message_codec import (
     BODY_CRC_MASK,
     BORN_HOST_V6_FLAG,
@@ -62,6 +63,8 @@ class RecordFields(NamedTuple):
     store_host: bytes
     reconsume_times: int
     prepared_transaction_offset: int
+    messages: int = 1
+    """Queue offsets that it uses up."""
 
 
 class RecordColumns(NamedTuple):
@@ -83,7 +86,7 @@ class RecordColumns(NamedTuple):
 
 
 _PLAIN_FIELDS: Final = tuple(
-    name for name in RecordFields._fields if name not in ("topic", "store_host")
+    name for name in RecordFields._fields if name not in ("topic", "store_host", "messages")
 )
 
 
@@ -101,6 +104,7 @@ def read_fields(record: memoryview) -> RecordFields:
     length_at = head.size + fields[14]
     topic_at = length_at + length_size
     topic_size = int.from_bytes(record[length_at:topic_at], "big")
+    properties_at = topic_at + topic_size + 2
     return RecordFields(
         bytes(record[topic_at : topic_at + topic_size]),
         body_crc=fields[2],
@@ -114,6 +118,11 @@ def read_fields(record: memoryview) -> RecordFields:
         store_host=fields[11],
         reconsume_times=fields[12],
         prepared_transaction_offset=fields[13],
+        messages=(
+            inner_num(sys_flag, bytes(record[properties_at : fields[0]]))
+            if sys_flag & INNER_BATCH_FLAG
+            else 1
+        ),
     )
 
 
@@ -130,13 +139,13 @@ def read_good_records(
 ) -> tuple[RecordColumns, Int64Array]:
     """The records at the start of `view`, which lies at `phy_offset`, whose parts surely add up,
     and where in it each ends; none if there are fewer than `least`. Only V1 with IPv4 hosts is
-    known here."""
+    known here, and no inner batches."""
     at, _ = walk_sizes(view)
     if len(at) < least:
         return _NONE
     heads = _from_every_byte(view, f"V{HEAD.itemsize}")[at].view(HEAD)
     ends = at + heads["total_size"]
-    is_good = heads["magic"] == MAGIC_V1
+    is_good = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & INNER_BATCH_FLAG == 0)
     is_good &= heads["phy_offset"] == at + phy_offset
     is_good &= heads["sys_flag"] & _ANY_V6 == 0
     topic_at = at + (HEAD.itemsize + 1) + heads["body_size"]

@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 
 from ha.record_columns import RecordColumns, RecordFields, host_bytes
 from ipc.clock import Clock
+from store.inner_batch import INNER_BATCH_FLAG
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
 from store.record_arrays import Int64Array
 
+_UNUSUAL_FLAGS: Final = TRANSACTION_PREPARED | INNER_BATCH_FLAG
 _DAY_MS: Final = 86_400_000
 _MOST_STEP_MS: Final = 60_000
 """A master's clock may be set back, or be ahead of ours, this far."""
@@ -120,7 +122,7 @@ class RecordExpectations:
             and 0 <= stored_ms - self._timestamp <= _MOST_STEP_MS
             and -_MOST_UNBORN_MS <= stored_ms - born_ms <= _OLDEST_BIRTH_MS
             and 0 <= sys_flag <= _KNOWN_SYS_FLAGS
-            and not sys_flag & TRANSACTION_PREPARED
+            and not sys_flag & _UNUSUAL_FLAGS
             and prepared == 0
             and born_host[4:6] == b"\0\0"
             and 0 <= reconsume_times <= _MOST_IN_16_BITS
@@ -142,7 +144,8 @@ class RecordExpectations:
     def admit(self, record: RecordFields) -> None:
         """The record is part of the log: what follows it is expected now."""
         if not record.sys_flag & TRANSACTION_PREPARED:
-            self._next[record.topic, record.queue_id] = record.queue_offset + 1
+            following = record.queue_offset + record.messages
+            self._next[record.topic, record.queue_id] = following
         self._store_host = record.store_host
         self._set_time(record.store_timestamp)
 

@@ -38,6 +38,8 @@ class CleanExit:
     last_file_mtime_ns: int
     tail_crc: int
     queue_count: int
+    batch_unit_count: int = 0
+    """Units of all batch consume queues."""
 
 
 # -- abort -------------------------------------------------------------------------------------
@@ -89,11 +91,17 @@ def machine_went_down(abort_path: Path) -> bool:
 
 
 def describe_exit(
-    queue: MappedFileQueue, *, max_phy_offset: int, dispatched_offset: int, queue_count: int = 0
+    queue: MappedFileQueue,
+    *,
+    max_phy_offset: int,
+    dispatched_offset: int,
+    queue_count: int = 0,
+    batch_unit_count: int = 0,
 ) -> CleanExit | None:
     """What to write to clean.exit after the last flush; None for a log without files.
 
     queue_count: consume queues there are; fewer at the next start means that some were deleted.
+    batch_unit_count: in the same way.
     """
     last_file = _last_file(queue, max_phy_offset)
     if last_file is None:
@@ -106,6 +114,7 @@ def describe_exit(
         last_file_mtime_ns=queue.path_of(last_file).stat().st_mtime_ns,
         tail_crc=_tail_crc(queue, last_file, max_phy_offset),
         queue_count=queue_count,
+        batch_unit_count=batch_unit_count,
     )
 
 

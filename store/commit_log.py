@@ -24,6 +24,7 @@ from ipc.control_page import ControlPage
 from store.consume_queue_files import is_safe_topic
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, RUNNING_FLAGS, STORE_TIMESTAMP
 from store.errors import MessageIllegalError
+from store.inner_batch import INNER_BATCH_FLAG, inner_num, with_base
 from store.lmq_dispatch import LmqDispatch
 from store.log_directories import LogDirectories
 from store.log_end import NextFileNotReadyError as NextFileNotReadyError
@@ -307,6 +308,8 @@ class CommitLog:
         return places
 
     def _put_all(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
+        if records[0].sys_flag & INNER_BATCH_FLAG:
+            return [self._put_inner_batch(topic, record) for record in records]
         total = sum(self.record_size(topic, record) for record in records)
         if total + BLANK_SIZE > self._file_size:
             raise MessageIllegalError(
@@ -315,6 +318,15 @@ class CommitLog:
         if self.position + total + BLANK_SIZE > self._file_end:
             self._roll(total)
         return [self.put(topic, record) for record in records]
+
+    def _put_inner_batch(self, topic: TopicLog, record: Record) -> tuple[int, int]:
+        """One record that uses up a queue offset for each message that it holds."""
+        base = topic.next_offsets.get(record.queue_id, 0)
+        following = base + inner_num(record.sys_flag, record.properties)
+        properties = with_base(record.properties, base)
+        place = self.put(topic, msgspec.structs.replace(record, properties=properties))
+        topic.next_offsets[record.queue_id] = following
+        return place
 
     @staticmethod
     def record_size(topic: TopicLog, record: Record) -> int:

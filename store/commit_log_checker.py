@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.check_report import CheckReport
+from store.inner_batch import inner_num
 from store.lmq_places import lmq_places, topic_allows_lmq
 from store.log_directories import LogDirectories
 from store.log_fences import NO_FENCES, LogFences, fences_path, load_fences
 from store.lost_range import LOST_MARK
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import StoreFile, list_store_files
+from store.message import Message
 from store.message_codec import (
     BLANK_SIZE,
     TRANSACTION_COMMIT,
@@ -144,7 +146,7 @@ class _Walk:
         queue = -1
         if message.sys_flag & TRANSACTION_MASK in _COUNTED:
             queue = walked.queues.setdefault((message.topic, message.queue_id), len(walked.queues))
-            self._check_next(file, position, queue, message.queue_offset)
+            self._check_next(file, position, queue, message)
             if topic_allows_lmq(message.topic):
                 for name, offset in lmq_places(message.properties).items():
                     walked.lmq.setdefault(name, {})[file.start_offset + position] = offset
@@ -158,11 +160,13 @@ class _Walk:
         walked.max_store_timestamp = max(walked.max_store_timestamp, timestamp)
         self._report.count("records")
 
-    def _check_next(self, file: StoreFile, position: int, queue: int, queue_offset: int) -> None:
+    def _check_next(self, file: StoreFile, position: int, queue: int, message: Message) -> None:
         """In one queue offsets are consecutive, but for those inside of a fence or lost with its
         range; 0 again after its topic was deleted."""
+        queue_offset = message.queue_offset
         expected = self._next_offsets.get(queue, queue_offset)
-        self._next_offsets[queue] = queue_offset + 1
+        following = queue_offset + inner_num(message.sys_flag, message.properties)
+        self._next_offsets[queue] = following
         if self._seen_since_fence is not None and queue not in self._seen_since_fence:
             self._seen_since_fence.add(queue)
             expected = max(expected, queue_offset)

@@ -416,9 +416,31 @@ class ConsumeQueueTable:
             queue.destroy()
             self._publish(queue)
             del self._queues[queue.topic, queue.queue_id]
-            self._jumps.forget(queue)
-            self._dirty.pop(queue, None)
+            self._forget(queue)
         return len(queues)
+
+    def _forget(self, queue: ConsumeQueue) -> None:
+        self._jumps.forget(queue)
+        self._dirty.pop(queue, None)
+
+    def queues_of(self, topics: Collection[str]) -> list[ConsumeQueue]:
+        """The queues of these topics."""
+        return [queue for queue in self if queue.topic in topics] if topics else []
+
+    def first_phy_offset(self, queues: Collection[ConsumeQueue]) -> int:
+        """Log position of the first record that has a unit in one of `queues`; 0: unknown."""
+        with self.lock:
+            units = [queue.read_units(queue.start_offset, 1) for queue in queues]
+        return min((int(each[0]["phy_offset"]) if len(each) else 0 for each in units), default=0)
+
+    def give_up(self, queues: Collection[ConsumeQueue]) -> None:
+        """Delete `queues` and tell no reader: batch queues have taken their place."""
+        with self.lock:
+            self._on_deleted([(queue.topic, queue.queue_id) for queue in queues])
+            for queue in queues:
+                queue.destroy()
+                self._queues.pop((queue.topic, queue.queue_id), None)
+                self._forget(queue)
 
     def clean(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
         """Delete files whose records are no longer in the commit log, correct the min offsets and

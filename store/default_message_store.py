@@ -306,7 +306,11 @@ class DefaultMessageStore:
             self._reput,
         ]
         self.queue_deletion = QueueDeletion(
-            self._derived.queues, self._page, self._clock, self._compaction
+            self._derived.queues,
+            self._derived.batch_queues,
+            self._page,
+            self._clock,
+            self._compaction,
         )
         self.log_start = LogStart(
             self._config, self._page, self._clock, self._allocate, self._flusher, self._reput
@@ -441,7 +445,7 @@ class DefaultMessageStore:
     def _build_queue_flush(self) -> FlushConsumeQueueService:
         config = self._config
         return FlushConsumeQueueService(
-            self._derived.queues.flush,
+            self._derived.flush_queues,
             self._clock,
             interval_ms=config.flush_interval_consume_queue,
             least_pages=config.flush_consume_queue_least_pages,
@@ -453,7 +457,7 @@ class DefaultMessageStore:
 
     def _build_queue_clean(self) -> CleanConsumeQueueService:
         return CleanConsumeQueueService(
-            self._derived.queues.clean,
+            self._derived.clean_queues,
             self._derived.index.delete_expired,
             min_phy_offset=lambda: self._counters[MIN_PHY_OFFSET],
             interval_ms=self._config.clean_resource_interval,

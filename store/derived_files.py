@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ipc.clock import Clock
-from ipc.control_page import ControlPage
+from ipc.control_page import ControlPage, ProcessIndex
 from ipc.queue_table import QueueTableWriter
+from store.batch_consume_queue_table import BatchConsumeQueueTable
+from store.batch_topics import BatchTopics
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
-from store.control_slots import RECORDS_LEFT_OUT
+from store.control_slots import MIN_PHY_OFFSET, RECORDS_LEFT_OUT, STORE_STATE, StoreState
 from store.fence_keeper import FenceKeeper
 from store.index_service import IndexService
 from store.log_damage import LogDamage
@@ -25,7 +27,7 @@ from store.log_fences import fences_path
 from store.message_store_config import MessageStoreConfig
 from store.queue_states import note_deleted
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import Dispatcher
+from store.reput_message_service import Dispatcher, dispatch_range
 
 
 class DerivedFiles:
@@ -53,6 +55,18 @@ class DerivedFiles:
             on_left_out=functools.partial(_count, page),
             on_deleted=lambda queues: note_deleted(config.queue_states_path, queues),
         )
+        self.batch_queues: Final = BatchConsumeQueueTable(
+            ConsumeQueueFiles(
+                config.batch_consume_queue_path,
+                config.mapper_file_size_batch_consume_queue,
+                writable=True,
+            ),
+            self.publisher,
+            self.queues,
+            BatchTopics(config.config_path / "topics.json"),
+            self._rebuild,
+            clock.monotonic_ms,
+        )
         self.index: Final = IndexService(
             config.index_path,
             config.max_hash_slot_num,
@@ -76,16 +90,58 @@ class DerivedFiles:
         return PropertyExtractor(config.delay_level_ms, with_lmq=config.dispatches_lmq)
 
     def dispatchers(self) -> Sequence[Dispatcher]:
-        """What builds them from records, in order."""
-        if self._has_index:
-            return self.queues.dispatch, self.index.dispatch
-        return (self.queues.dispatch,)
+        """What builds them from records, in order: batch queues leave the rest to the others."""
+        queues = (self.batch_queues.dispatch, self.queues.dispatch)
+        return (*queues, self.index.dispatch) if self._has_index else queues
+
+    def _rebuild(self, start: int, end: int, dispatcher: Dispatcher) -> None:
+        """Dispatch the records of [start, end) once more, on the thread of dispatch."""
+        dispatch_range(
+            self.source,
+            max(start, self.source.min_phy_offset),
+            end,
+            self.new_extractor(),
+            (dispatcher,),
+            lambda _at: self._beat(),
+            fence_off=self.damage.fence_off,
+        )
+
+    def _beat(self) -> None:
+        """It may take longer than a process may be silent."""
+        is_ready = self._page.counters[STORE_STATE] == StoreState.READY
+        beat = self._page.beat if is_ready else self._page.beat_starting
+        beat(ProcessIndex.STORE)
+
+    def max_phy_offset(self) -> int:
+        """End of the newest record that has a unit in any queue; 0 for an empty store."""
+        return max(self.queues.max_phy_offset(), self.batch_queues.max_phy_offset())
+
+    def queue_end(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The next offset of a queue, and the end of its last record; zeros for none."""
+        queue = self.queues.find(topic, queue_id) or self.batch_queues.find(topic, queue_id)
+        return (0, 0) if queue is None else (queue.max_offset, queue.max_phy_offset)
+
+    def publish_queues(self) -> None:
+        """After recovery: all queues, with their min offsets corrected."""
+        low = self._page.counters[MIN_PHY_OFFSET]
+        self.queues.publish_all(min_phy_offset=low)
+        self.batch_queues.publish_all(min_phy_offset=low)
+
+    def flush_queues(self, least_pages: int) -> int:
+        """See ConsumeQueueTable.flush."""
+        return self.queues.flush(least_pages) + self.batch_queues.flush(least_pages)
+
+    def clean_queues(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
+        """See ConsumeQueueTable.clean."""
+        deleted = self.queues.clean(min_phy_offset, pause)
+        return deleted + self.batch_queues.clean(min_phy_offset, pause)
 
     def close(self) -> None:
         """Flush and close the index, close the queues; the source stays readable."""
         if self._has_index:
             self.index.shutdown()
         self.queues.close()
+        self.batch_queues.close()
 
 
 def _count(page: ControlPage) -> None:

@@ -7,6 +7,7 @@ deleted by retention cannot be judged and are passed over.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,12 @@ class DerivedFilesChecker:
 
     # -- consumequeue --------------------------------------------------------------------------
 
-    def check_consume_queues(self, directory: Path) -> None:
-        """All queues below `directory`: <topic>/<queueId>/<files>."""
-        seen: set[tuple[str, int]] = set()
+    def check_consume_queues(
+        self, directory: Path, elsewhere: Collection[tuple[str, int]] = ()
+    ) -> None:
+        """All queues below `directory`: <topic>/<queueId>/<files>. elsewhere: those that are not
+        expected here, batch consume queues."""
+        seen = set(elsewhere)
         names = sorted(os.listdir(directory)) if directory.is_dir() else []
         for topic in (name for name in names if not is_backup_name(name)):
             for name in sorted(os.listdir(directory / topic)):

@@ -20,6 +20,7 @@ from store.errors import StoreError
 from store.log_directories import LogDirectories
 
 CQ_ENTRY_SIZE: Final = 20
+_BATCH_UNIT_SIZE: Final = 46
 _MS_OF_UNIT: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY: Final = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
 _HOUR: Final = re.compile(r"\d{1,2}", re.ASCII)
@@ -85,6 +86,9 @@ class MessageStoreConfig(CompactionConfig):
         unit="bytes",
         ge=20,
         le=2147483647,
+    )
+    mapper_file_size_batch_consume_queue: int = setting(
+        13_800_000, "size of a batchconsumequeue file", unit="bytes", ge=46, le=2147483647
     )
     max_hash_slot_num: int = setting(5_000_000, "hash slots of an index file", ge=1, le=50000000)
     max_index_num: int = setting(20_000_000, "entries of an index file", ge=2, le=100000000)
@@ -390,6 +394,8 @@ class MessageStoreConfig(CompactionConfig):
     def __post_init__(self) -> None:
         entries = -(-self.mapped_file_size_consume_queue // CQ_ENTRY_SIZE)
         object.__setattr__(self, "mapped_file_size_consume_queue", entries * CQ_ENTRY_SIZE)
+        units = -(-self.mapper_file_size_batch_consume_queue // _BATCH_UNIT_SIZE)
+        object.__setattr__(self, "mapper_file_size_batch_consume_queue", units * _BATCH_UNIT_SIZE)
 
     # -- paths ---------------------------------------------------------------------------------
 
@@ -420,6 +426,11 @@ class MessageStoreConfig(CompactionConfig):
     def consume_queue_path(self) -> Path:
         """Directory of the consumequeue: <topic>/<queueId>/<file> below it."""
         return self.root / "consumequeue"
+
+    @property
+    def batch_consume_queue_path(self) -> Path:
+        """Directory of the batch consume queues, as `consume_queue_path`."""
+        return self.root / "batchconsumequeue"
 
     @property
     def index_path(self) -> Path:

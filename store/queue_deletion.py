@@ -11,6 +11,7 @@ from typing import Final
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
+from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.compaction.compaction_store import CompactionStore
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import DISPATCHED_OFFSET, MIN_PHY_OFFSET
@@ -25,11 +26,13 @@ class QueueDeletion:
     def __init__(
         self,
         queues: ConsumeQueueTable,
+        batch_queues: BatchConsumeQueueTable,
         page: ControlPage,
         clock: Clock,
         compaction: CompactionStore | None = None,
     ) -> None:
         self._queues = queues
+        self._batch_queues = batch_queues
         self._compaction = compaction
         self._counters = page.counters
         self._clock = clock
@@ -46,7 +49,7 @@ class QueueDeletion:
                 behind = barrier - self._counters[DISPATCHED_OFFSET]
                 raise TimeoutError(f"dispatch is {behind} bytes behind; try again")
             self._pause.wait(_POLL_MS / 1000)
-        deleted = self._queues.delete_topic(topic)
+        deleted = self._queues.delete_topic(topic) + self._batch_queues.delete_topic(topic)
         if self._compaction is not None:
             self._compaction.delete_topic(topic)
         return deleted
@@ -54,7 +57,8 @@ class QueueDeletion:
     def delete_expired(self) -> int:
         """306: delete the queues whose records are all gone; returns how many. Those of compaction
         topics stay: their next offsets must lie behind what is kept."""
-        spared = _KEPT_TOPICS
+        low, spared = self._counters[MIN_PHY_OFFSET], _KEPT_TOPICS
         if self._compaction is not None:
             spared |= self._compaction.topics
-        return self._queues.delete_expired_queues(self._counters[MIN_PHY_OFFSET], spared)
+        deleted = self._queues.delete_expired_queues(low, spared)
+        return deleted + self._batch_queues.delete_expired_queues(low)

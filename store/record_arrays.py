@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from store.inner_batch import INNER_BATCH_FLAG, inner_place
 from store.lmq_units import LmqUnits, find_lmq_units
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
@@ -126,16 +127,26 @@ class RecordArrays:
     """For every key the position of its record in the arrays above."""
     lmq_units: LmqUnits | None = None
     """Places in light queues; None: no record has one, or the settings have none."""
+    inner_batches: dict[int, tuple[int, int]] | None = None
+    """By position: queue offset and number of messages of those that are inner batches; None: no
+    record has the flag."""
+    in_batch_queues: NDArray[np.bool_] | None = None
+    """For each record whether its unit is in a batch consume queue, as BatchConsumeQueueTable has
+    found; None: of none."""
 
     def unit_records(self) -> Int64Array | None:
         """Positions of the records that get a consume queue unit; None = all of them.
 
-        Transaction type NOT or COMMIT do; PREPARED and ROLLBACK do not.
+        Transaction type NOT or COMMIT do, PREPARED and ROLLBACK do not; nor do those of batch
+        consume queues.
         """
         kinds = self.sys_flags & TRANSACTION_MASK
-        if not kinds.any():
+        if self.in_batch_queues is None and not kinds.any():
             return None
-        return np.flatnonzero((kinds == 0) | (kinds == TRANSACTION_COMMIT))
+        wanted = (kinds == 0) | (kinds == TRANSACTION_COMMIT)
+        if self.in_batch_queues is not None:
+            wanted &= ~self.in_batch_queues
+        return np.flatnonzero(wanted)
 
 
 @dataclass(slots=True)
@@ -211,7 +222,20 @@ def parse_records(view: memoryview, phy_offset: int, extractor: PropertyExtracto
             if extractor.with_lmq
             else None
         ),
+        inner_batches=_find_inner_batches(view, heads),
     )
+
+
+def _find_inner_batches(view: memoryview, heads: _Heads) -> dict[int, tuple[int, int]] | None:
+    flagged = heads.sys_flags & INNER_BATCH_FLAG
+    if not flagged.any():
+        return None
+    found: dict[int, tuple[int, int]] = {}
+    for row in np.flatnonzero(flagged).tolist():
+        at = int(heads.properties_at[row])
+        place = inner_place(bytes(view[at : at + int(heads.properties_sizes[row])]))
+        found[row] = place or (int(heads.queue_offsets[row]), 1)
+    return found
 
 
 # -- where the records begin -------------------------------------------------------------------

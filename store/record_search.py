@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final
 
 from store.commit_log_source import CommitLogSource
+from store.inner_batch import INNER_BATCH_FLAG
 from store.mapped_file import data_ranges
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import (
@@ -48,11 +49,14 @@ _STEP: Final = 4 << 20
 
 def guess_queue(view: memoryview, position: int, limit: int) -> tuple[str, int, int] | None:
     """Topic, queue id and the next queue offset, by the damaged record at `position`, if it still
-    says so; None when it does not, or when such a record has no unit. Not to be relied upon."""
+    says so; None when it does not, or when such a record has no unit in a simple queue. Not to be
+    relied upon."""
     if position + _LEAST_HEAD > limit:
         return None
     (sys_flag,) = _INT32.unpack_from(view, position + SYS_FLAG_AT)
     if sys_flag & TRANSACTION_MASK not in (TRANSACTION_NOT, TRANSACTION_COMMIT):
+        return None
+    if sys_flag & INNER_BATCH_FLAG:
         return None
     head = record_head(sys_flag)
     if position + head.size >= limit:

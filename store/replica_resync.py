@@ -131,7 +131,7 @@ def _start_over(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) 
     _take_out(config, name, config.timer_checkpoint_path, config.timer_wheel_path)
     for directory in (
         *(*config.log_directories, config.consume_queue_path, config.index_path),
-        *(config.timer_log_path, config.compaction_path),
+        *(config.batch_consume_queue_path, config.timer_log_path, config.compaction_path),
     ):
         target = backup_of(directory, name)
         if directory.is_dir():

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from store.batch_queues_checker import check_batch_queues
 from store.check_report import CheckReport
 from store.commit_log_checker import WalkedLog, check_commit_log
 from store.derived_files_checker import DerivedFilesChecker
@@ -41,7 +42,8 @@ def check_store(
     report = CheckReport(str(root), unclean=(root / "abort").exists())
     walked = check_commit_log(directories, report)
     derived = DerivedFilesChecker(walked, report)
-    derived.check_consume_queues(root / "consumequeue")
+    batch_queues = check_batch_queues(root / "batchconsumequeue", walked, report)
+    derived.check_consume_queues(root / "consumequeue", batch_queues)
     derived.check_index(root / "index", hash_slots)
     _check_checkpoint(root / "checkpoint", walked, report)
     _check_config(root / "config", report)

@@ -59,6 +59,7 @@ def mark_clean_exit(config: MessageStoreConfig, page: ControlPage, derived: Deri
         max_phy_offset=counters[MAX_PHY_OFFSET],
         dispatched_offset=counters[DISPATCHED_OFFSET],
         queue_count=len(derived.queues),
+        batch_unit_count=derived.batch_queues.unit_count,
     )
     files.close()
     if clean_exit is not None:

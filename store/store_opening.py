@@ -5,6 +5,8 @@ the log before any writer exists (recovery.py finds its end), truncates the deri
 dispatches what they lack; a *rejoin* (this process alone was restarted) leaves the log to its
 living writer and continues where the control page says. Corresponds to
 DefaultMessageStore.load / recover of RocketMQ. It knows no services.
+
+Long because the order of the steps, each of which needs what the one before has left, is one.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from ipc.clock import Clock
 from ipc.control_page import ControlPage, ProcessIndex
 from store.cache_repair import CacheRepair
 from store.clean_exit import (
+    CleanExit,
     create_abort,
     machine_went_down,
     read_clean_exit,
@@ -74,6 +77,7 @@ class StoreOpening:
         self._counters = page.counters
         self._derived = derived
         self._queues = derived.queues
+        self._batch_queues = derived.batch_queues
         self._progress = progress
         self._clock = clock
         self._states = QueueStates()
@@ -144,6 +148,7 @@ class StoreOpening:
             count = StatesCount.IF_UNTOUCHED
         read = self._load_queues(count, add_missing=found.trusted or crashed_here)
         self._queues.truncate(found.max_phy_offset)
+        self._batch_queues.recover(found.max_phy_offset, self._derived.source)
         if not found.trusted:
             self._derived.damage.blank_out()
         self._drop_wrong_ends(read)
@@ -152,13 +157,13 @@ class StoreOpening:
         index_is_whole = not lost_pages and repair.failure is None
         self._load_index(found.max_phy_offset, exited_ok=index_is_whole)
         start = self._dispatch_start(found, crashed=crashed)
-        if clean_exit is not None and found.trusted and len(self._queues) < clean_exit.queue_count:
-            missing = clean_exit.queue_count - len(self._queues)
-            log.warning("%s consume queues are missing", missing)
+        if clean_exit is not None and found.trusted and _lacks_some(clean_exit, self._derived):
             start = found.min_phy_offset
         if crashed:
             self._drop_torn_units(start)
         self._dispatch_again(self._queues.take_doubtful(), start)
+        self._batch_queues.dispatch_doubtful(start, found.min_phy_offset)
+        self._batch_queues.convert(start)
         self._dispatch_rest(start, found.max_phy_offset)
         self._derived.damage.reserve()
         if found.fences:
@@ -176,6 +181,7 @@ class StoreOpening:
         if start >= 0:
             repair.rewrite_log(start, found.max_phy_offset)
         self._queues.write_again(max(scanned, found.min_phy_offset))
+        self._batch_queues.write_again(max(scanned, found.min_phy_offset))
 
     def _fill_blanks(self, before: LogFences | None, found: RecoveryResult) -> None:
         """The units of records that can be read again, since damage is no longer where it was."""
@@ -208,7 +214,9 @@ class StoreOpening:
 
     def _dispatch_start(self, found: RecoveryResult, *, crashed: bool) -> int:
         """From where the derived files may be incomplete; dispatching twice is harmless."""
-        starts = [found.max_phy_offset, self._queues.max_phy_offset()]
+        starts = [found.max_phy_offset, self._derived.max_phy_offset()]
+        if self._batch_queues.lacks_all and not found.trusted:
+            starts.append(found.min_phy_offset)
         if crashed and found.start_scanned_at is not None:
             starts.append(found.start_scanned_at)
         if self._index_incomplete:
@@ -252,6 +260,7 @@ class StoreOpening:
             units = queue.read_units(queue.max_offset - 1, 1)
             if len(units) and int(units[0]["phy_offset"]) >= start:
                 queue.truncate(int(units[0]["phy_offset"]))
+        self._batch_queues.drop_torn_units(start)
 
     # -- a rejoin ------------------------------------------------------------------------------
 
@@ -265,15 +274,18 @@ class StoreOpening:
         repair.rewrite_log(counters[FLUSHED_OFFSET], counters[MAX_PHY_OFFSET])
         self._derived.damage.keeper.refresh()
         self._drop_wrong_ends(self._load_queues(StatesCount.AT_LEAST, add_missing=False))
+        self._batch_queues.recover(counters[MAX_PHY_OFFSET], self._derived.source)
         self._drop_unpublished_units()
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
         start = max(self._rejoin_start(), counters[MIN_PHY_OFFSET])
         self._dispatch_again(self._queues.take_doubtful(), start)
+        self._batch_queues.dispatch_doubtful(start, counters[MIN_PHY_OFFSET])
+        self._batch_queues.convert(start)
         if start < counters[DISPATCHED_OFFSET]:
             log.warning("consumequeue or index is incomplete: rebuilding from %s", start)
             self._dispatch_rest(start, counters[DISPATCHED_OFFSET])
         else:
-            self._queues.publish_all(min_phy_offset=counters[MIN_PHY_OFFSET])
+            self._derived.publish_queues()
         return counters[FLUSHED_OFFSET]
 
     def _rejoin_start(self) -> int:
@@ -281,9 +293,9 @@ class StoreOpening:
         starts = [self._counters[DISPATCHED_OFFSET]]
         publisher = self._derived.publisher
         for topic, queue_id, _row in publisher:
-            queue = self._queues.find(topic, queue_id)
-            if (queue.max_offset if queue else 0) < publisher.offsets(topic, queue_id)[1]:
-                starts.append(queue.max_phy_offset if queue else 0)
+            max_offset, max_phy_offset = self._derived.queue_end(topic, queue_id)
+            if max_offset < publisher.offsets(topic, queue_id)[1]:
+                starts.append(max_phy_offset)
         if self._index_incomplete:
             starts.append(self._derived.index.rebuild_from)
         return min(starts)
@@ -295,6 +307,7 @@ class StoreOpening:
             if published < queue.max_offset:
                 visible = published > queue.min_offset
                 queue.truncate(queue.record_end(published - 1) if visible else 0)
+        self._batch_queues.drop_unpublished(self._derived.publisher.offsets)
 
     # -- both ----------------------------------------------------------------------------------
 
@@ -360,7 +373,7 @@ class StoreOpening:
             log.info("dispatched %s records from %s to %s again", count, start, end)
         if start > self._counters[MIN_PHY_OFFSET]:
             self._dispatch_again(self._queues.empty_late_starters(), end)
-        self._queues.publish_all(min_phy_offset=self._counters[MIN_PHY_OFFSET])
+        self._derived.publish_queues()
         self._counters[DISPATCHED_OFFSET] = end
 
     def _report_progress(self, what: str) -> Callable[[int, int], None]:
@@ -390,3 +403,15 @@ def _check_fences_place(config: MessageStoreConfig) -> None:
                 f"storePathCommitLog names first: name that one first, or move it to {wanted} "
                 "(with -digests and -scrub.json)"
             )
+
+
+def _lacks_some(clean_exit: CleanExit, derived: DerivedFiles) -> bool:
+    """Whether queues, or units of batch queues, were deleted since the last stop."""
+    missing = clean_exit.queue_count - len(derived.queues)
+    missing_units = clean_exit.batch_unit_count - derived.batch_queues.unit_count
+    if missing > 0:
+        log.warning("%s consume queues are missing", missing)
+    if missing_units > 0:
+        log.warning("%s units of batch consume queues are missing", missing_units)
+        derived.batch_queues.empty_late_starters(derived.source.min_phy_offset)
+    return missing > 0 or missing_units > 0

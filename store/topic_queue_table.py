@@ -18,6 +18,7 @@ from store.commit_log import CommitLog
 from store.commit_log_source import CommitLogSource
 from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import RecordDamagedError
+from store.inner_batch import inner_num
 from store.lmq_places import LMQ_QUEUE_ID, lmq_places, topic_allows_lmq
 from store.message import Message
 from store.message_codec import (
@@ -60,12 +61,13 @@ def claim_queue_offsets(commit_log: CommitLog, data: memoryview) -> int:
     An offset that is further ahead than there are records is of a queue that was deleted since.
     """
     records = list(_records_of(data))
+    most_ahead = sum(inner_num(record.sys_flag, record.properties) for record in records)
     for record in records:
         if record.sys_flag & TRANSACTION_MASK in _COUNTED:
             offsets = commit_log.topic(record.topic).next_offsets
             following = offsets.get(record.queue_id, 0)
-            if 0 <= record.queue_offset - following < len(records):
-                offsets[record.queue_id] = record.queue_offset + 1
+            if 0 <= record.queue_offset - following < most_ahead:
+                offsets[record.queue_id] = _following(record)
             _claim_lmq(commit_log, record, len(records))
     return commit_log.position
 
@@ -107,12 +109,16 @@ def _walk(reader: CommitLogSource, start: int, end: int) -> Iterator[Message]:
         at += size
 
 
+def _following(record: Message) -> int:
+    return record.queue_offset + inner_num(record.sys_flag, record.properties)
+
+
 def _raise_offset(commit_log: CommitLog, record: Message) -> None:
     """A queue offset of 0 means that the queue was deleted and made again."""
     if record.sys_flag & TRANSACTION_MASK not in _COUNTED:
         return
     offsets = commit_log.topic(record.topic).next_offsets
-    following = record.queue_offset + 1
+    following = _following(record)
     if record.queue_offset == 0 or following > offsets.get(record.queue_id, 0):
         offsets[record.queue_id] = following
     if commit_log.lmq is not None and topic_allows_lmq(record.topic):

@@ -150,7 +150,7 @@ class AdminOffsetProcessor(TableProcessor):
     ) -> RemotingCommand:
         """31: the first available offset of the queue."""
         header = decode_header(GetMinOffsetRequestHeader, request.ext_fields)
-        min_offset, _ = self._queue_offsets.offsets(header.topic, header.queue_id)
+        min_offset = self._queue_offsets.min_offset(header.topic, header.queue_id)
         return _answer(request, GetMinOffsetResponseHeader(offset=min_offset))
 
     def get_earliest_msg_store_time(
@@ -204,12 +204,15 @@ class AdminOffsetProcessor(TableProcessor):
     def _units(
         self, topic: str, queue_id: int, index: int, count: int
     ) -> Iterator[ConsumeQueueData]:
+        last = -1
         for queue_offset in range(index, index + min(count, MAX_QUEUE_UNITS)):
             unit = self._reader.unit_at(topic, queue_id, queue_offset)
             if unit is None:
                 return
-            phy_offset, size, tags_code = unit
-            yield ConsumeQueueData(physic_offset=phy_offset, physic_size=size, tags_code=tags_code)
+            if unit[0] == last:
+                continue  # An inner batch has many queue offsets.
+            last, size, tags_code = unit
+            yield ConsumeQueueData(physic_offset=last, physic_size=size, tags_code=tags_code)
 
     # -- whole tables ---------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ through shared state, whose hot loop is written out plainly (docs/STYLE.md, 12).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from typing import Final, Protocol
 
 import msgspec
@@ -30,9 +30,11 @@ from broker.longpolling.pull_header import (
 )
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from broker.offset.broadcast_offset_manager import BroadcastClient
+from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
 from broker.processor.pull_answer import answer_head, pull_header_of
+from broker.processor.pull_read import PullRead as _Read
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PullStart
 from broker.processor.pull_subscription import (
@@ -108,22 +110,6 @@ class PullStats(Protocol):
         """`count` messages of `size` bytes were given to `group`."""
 
 
-class _Read(msgspec.Struct, frozen=True, gc=False):
-    """What one look at a queue gave."""
-
-    code: int
-    status: bytes
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    slow: bool = False
-    """The consumer is so far behind that it reads from the disk."""
-    pieces: Sequence[Buffer] = ()
-    """The records, of `size` bytes together; neighbours in the log are one piece."""
-    size: int = 0
-    count: int = 0
-
-
 class PullMessageProcessor:
     """Answers pulls. Owned by: the remoting loop thread."""
 
@@ -149,15 +135,18 @@ class PullMessageProcessor:
         static_topics: Container[str] = (),
         cold: ColdPulls | None = None,
         compaction: CompactionPull | None = None,
+        batch: BatchPull | None = None,
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
         start: None where no pull is ever told to begin elsewhere. static_topics: false while there
         are none; their pulls come to `pull`, already mapped. cold: flow control, if any.
-        compaction: reads compaction topics, if there may be any."""
+        compaction: reads compaction topics, if there may be any. batch: where there may be topics
+        with batch consume queues."""
         self._start = start
         self._static_topics = static_topics
         self._cold = cold
         self._compaction = compaction
+        self._batch = batch
         self._settings = settings
         self._counters = page.counters
         self._table = table
@@ -351,7 +340,7 @@ class PullMessageProcessor:
         if self._compaction is not None and self._compaction.serves(topic):
             return False
         low, high = self._table.offsets(topic, queue_id)
-        if not low <= pull.queue_offset < high:
+        if not low <= pull.queue_offset < high or (self._batch and self._batch.serves(topic)):
             return False
         generation = self._table.generation_of(topic, queue_id)
         if not self._tags_ahead.none_of(
@@ -410,6 +399,10 @@ class PullMessageProcessor:
         if compaction is not None and compaction.serves(header.topic):
             return _Read(*compaction.read(header, queue_offset, wanted, self._settings))
         low, high = self._table.offsets(header.topic, header.queueId)
+        if (batch := self._batch) is not None and batch.serves(header.topic):
+            if low <= queue_offset < high:
+                return batch.read(header, queue_offset, wanted, self._settings, (low, high))
+            low = low if high else -1
         if low <= queue_offset < high:
             return self._read_found(header, queue_offset, wanted, low, high)
         if high == 0:

@@ -493,7 +493,7 @@ class SendMessageProcessor:
         """A send's records have been placed: count it, answer now or once they are safe."""
         size = self._log.position - places[0][0]
         stored = send.stored
-        self._stats.add_put(stored.topic.name, len(stored.records), size, stored.message_type)
+        self._stats.add_put(stored.topic.name, stored.messages, size, stored.message_type)
         if stored.message_type == "delay":
             self._stats.add_queue_put(stored.topic.name, stored.records[0].queue_id, size)
         if send.request.is_oneway:
@@ -515,7 +515,7 @@ class SendMessageProcessor:
         queue_id, queue_offset = send.stored.queue_id, places[0][1]
         if send.mapped is not None:
             queue_id, queue_offset = send.mapped.place(queue_offset)
-        fields = self._fields(queue_id, queue_offset, ids)
+        fields = self._fields(queue_id, queue_offset, ids) | send.stored.batch_fields
         unique_key = find_unique_key(send.header.i)
         if unique_key:
             fields["transactionId"] = unique_key

@@ -2,13 +2,15 @@
 
 Used by SendMessageProcessor on the loop thread of `remoting`. Turns a validated send into records
 of one topic: a message without retries left goes to the dead-letter queue, a delayed, timer or half
-message to a system topic first, and a batch becomes one record per message. It appends nothing to
+message to a system topic first, and a batch becomes one record per message, or one for all of them
+in a topic with batch consume queues. It appends nothing to
 the log. Follows handleRetryAndDLQ and sendMessage of RocketMQ's SendMessageProcessor.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +26,7 @@ from broker.append.diverted_messages import (
 from broker.append.send_properties import (
     append_pairs,
     find_property,
+    find_unique_key,
     stored_properties,
     without_property,
 )
@@ -47,9 +50,16 @@ from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
-from store.batch_codec import iterate_batch
+from store.batch_codec import BatchItem, iterate_batch
 from store.commit_log import CommitLog, Record, TopicLog
-from store.inner_batch import INNER_BATCH_FLAG, inner_batch_objection
+from store.inner_batch import (
+    INNER_BATCH_FLAG,
+    LARGEST_BASE_PAIR,
+    MOST_INNER_MESSAGES,
+    NEED_UNWRAP_FLAG,
+    inner_batch_objection,
+    prepare_inner_batch,
+)
 from store.lmq_dispatch import grown_size, named_queues
 from store.lmq_places import is_lmq_name
 from store.message_codec import (
@@ -90,12 +100,16 @@ class PeerHost:
 class SendTopic:
     """A topic's data for the hot path; dropped when the topic's configuration changes."""
 
-    __slots__ = ("entry", "multi_tags", "needs_keys", "queue_ids", "queues", "write_queues")
+    __slots__ = (
+        *("batch_queues", "entry", "multi_tags", "needs_keys", "queue_ids", "queues"),
+        "write_queues",
+    )
 
     def __init__(self, config: TopicConfig, entry: TopicLog) -> None:
         self.entry = entry
         self.queues = max(config.read_queue_nums, config.write_queue_nums)
         self.write_queues = max(config.write_queue_nums, 1)
+        self.batch_queues = config.has_batch_queues
         self.multi_tags = _MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
         self.needs_keys = is_compaction(config.attributes)
         """Its messages are checked for KEYS: not on the fast path."""
@@ -123,6 +137,15 @@ class StoredSend:
     records: list[Record]
     message_type: str
     queue_id: int
+    messages: int = 1
+    """How many messages the records hold."""
+    batch_uniq_id: str = ""
+    """The client's id of a batch that is one record."""
+
+    @property
+    def batch_fields(self) -> dict[str, str]:
+        """What the answer says beside its usual fields."""
+        return {"batchUniqId": self.batch_uniq_id} if self.batch_uniq_id else {}
 
 
 class SendRecords:
@@ -155,7 +178,6 @@ class SendRecords:
         """Build the records for `request`. Raises RequestError and StoreError; may modify the
         header."""
         self._check_lmq(header.i)
-        self._check_inner_batch(header.f, header.i)
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -163,12 +185,18 @@ class SendRecords:
         sys_flag = self._sys_flag(header, topic, peer)
         message_type = "fifo" if FIFO_PROPERTY in header.i else "normal"
         place = Diversion(topic.entry.name, queue_id, sys_flag, "")
+        if topic.batch_queues:
+            self._check_batch_queues(header)
+        if header.m and topic.batch_queues and (key := find_unique_key(header.i)):
+            record, messages = self._inner_batch(request, header, place, peer)
+            return StoredSend(topic.entry, [record], message_type, queue_id, messages, key)
+        self._check_inner_batch(header.f, header.i, batch_queues=topic.batch_queues)
         if header.m:
             records = self._batch(request, header, place, peer)
             if topic.needs_keys:
                 for record in records:
                     _check_keys(str(record.properties, "utf-8", "replace"))
-            return StoredSend(topic.entry, records, message_type, queue_id)
+            return StoredSend(topic.entry, records, message_type, queue_id, len(records))
         if topic.needs_keys:
             _check_keys(header.i)
         diversion = self._divert(header, place)
@@ -176,6 +204,7 @@ class SendRecords:
             place = place._replace(properties=stored_properties(header.i, self._cluster_pair))
             record = _record(header, place, peer, header.h, request.body)
             return StoredSend(topic.entry, [record], message_type, queue_id)
+        self._check_inner_batch(header.f, header.i, batch_queues=False)
         message_type = "delay" if diversion.topic in _DELAYED else "transaction"
         record = _record(header, diversion, peer, header.h, request.body)
         return StoredSend(self._log.topic(diversion.topic), [record], message_type, queue_id)
@@ -207,11 +236,19 @@ class SendRecords:
         if not lmq.has_room(names):
             raise RequestError(ResponseCode.SYSTEM_ERROR, _LMQ_NUM_EXCEEDED)
 
+    def _check_batch_queues(self, header: SendHeader) -> None:
+        if self._log.lmq is not None and LMQ_MARK in header.i:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "the message is illegal: INNER_MULTI_DISPATCH in a topic with queue.type BatchCQ",
+            )
+
     @staticmethod
-    def _check_inner_batch(sys_flag: int, text: str) -> None:
+    def _check_inner_batch(sys_flag: int, text: str, *, batch_queues: bool) -> None:
+        """The marks of an inner batch, which a client has set itself. Raises RequestError."""
         if not sys_flag & INNER_BATCH_FLAG and INNER_NUM_MARK not in text:
             return
-        objection = inner_batch_objection(sys_flag, text.encode(), batch_queue=False)
+        objection = inner_batch_objection(sys_flag, text.encode(), batch_queue=batch_queues)
         if objection is not None:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, objection)
 
@@ -265,11 +302,41 @@ class SendRecords:
         self, request: RemotingCommand, header: SendHeader, place: Diversion, peer: PeerHost
     ) -> list[Record]:
         common = append_pairs(header.i, self._cluster_pair)
-        if delay_level(header.i, place.sys_flag, self._max_delay_level):
+        records: list[Record] = []
+        for item, text in self._items(request, header, place.sys_flag):
+            own = place._replace(properties=append_pairs(text, common))
+            records.append(_record(header, own, peer, item.flag, item.body))
+        return records
+
+    def _inner_batch(
+        self, request: RemotingCommand, header: SendHeader, place: Diversion, peer: PeerHost
+    ) -> tuple[Record, int]:
+        """A batch for a topic with batch consume queues: one record, and how many messages it
+        holds."""
+        number = sum(1 for _ in self._items(request, header, place.sys_flag))
+        if number > MOST_INNER_MESSAGES:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: a batch of {number} messages (limit "
+                f"{MOST_INNER_MESSAGES} in a topic with queue.type BatchCQ)",
+            )
+        text = without_property(without_property(header.i, "INNER_BASE"), "INNER_NUM")
+        text = append_pairs(text, f"{self._cluster_pair}\x02{INNER_NUM_MARK}{number}")
+        sys_flag = place.sys_flag | NEED_UNWRAP_FLAG | INNER_BATCH_FLAG
+        own = place._replace(sys_flag=sys_flag, properties=text)
+        return _record(header, own, peer, header.h, request.body), number
+
+    def _items(
+        self, request: RemotingCommand, header: SendHeader, sys_flag: int
+    ) -> Iterator[tuple[BatchItem, str]]:
+        """The messages of a batch with their properties, at least one. Raises RequestError,
+        MessageIllegalError."""
+        if delay_level(header.i, sys_flag, self._max_delay_level):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
         self._timers.refuse(header.i, "a batch")
-        records: list[Record] = []
+        is_empty = True
         for item in iterate_batch(request.body):
+            is_empty = False
             text = _text_of(item.properties)
             if find_property(text, "DELAY") not in (None, "", "0"):
                 raise RequestError(
@@ -277,23 +344,24 @@ class SendRecords:
                 )
             self._timers.refuse(text, "a batch")
             self._check_lmq(text)
-            self._check_inner_batch(0, text)
-            own = place._replace(properties=append_pairs(text, common))
-            records.append(_record(header, own, peer, item.flag, item.body))
-        if not records:
+            self._check_inner_batch(0, text, batch_queues=False)
+            yield item, text
+        if is_empty:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-        return records
 
 
 def _record(
     header: SendHeader, place: Diversion, peer: PeerHost, flag: int, body: Buffer
 ) -> Record:
     properties = place.properties.encode()
-    if len(properties) > PROPERTIES_LIMIT:
+    size = len(properties)
+    if place.sys_flag & INNER_BATCH_FLAG:
+        properties = prepare_inner_batch(properties)
+        size = len(properties) + LARGEST_BASE_PAIR
+    if size > PROPERTIES_LIMIT:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"the message is illegal: properties of {len(properties)} bytes "
-            f"(limit {PROPERTIES_LIMIT})",
+            f"the message is illegal: properties of {size} bytes (limit {PROPERTIES_LIMIT})",
         )
     return Record(
         queue_id=place.queue_id,

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import NoteDamaged
 from ipc.command_channel import CommandClient
 from ipc.queue_table import QueueTableReader
@@ -45,6 +46,7 @@ class StoreAccess:
         index: IndexReader,
         commands: CommandClient,
         note_damaged: NoteDamaged,
+        batch: BatchQueues,
         *,
         memory_limit: int,
         before_delete: Callable[[str], int],
@@ -62,6 +64,7 @@ class StoreAccess:
         self._index = index
         self._commands = commands
         self._note_damaged = note_damaged
+        self._batch = batch
         self._memory_limit = memory_limit
         self._before_delete = before_delete
         self._after_delete = after_delete
@@ -72,6 +75,12 @@ class StoreAccess:
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offsets; (0, 0) for an unknown queue."""
         return self._table.offsets(topic, queue_id)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The min offset of a queue as clients are told it: -1 for an empty batch queue, as in
+        RocketMQ."""
+        low, high = self._table.offsets(topic, queue_id)
+        return -1 if not high and self._batch.hold(topic) else low
 
     def known_queues(self, topic: str) -> list[int]:
         """The queues of `topic` that have or had messages."""
@@ -106,6 +115,9 @@ class StoreAccess:
         low, high = self._table.offsets(topic, queue_id)
         if not low <= queue_offset < high:
             return None
+        if self._batch.hold(topic):
+            with self._lock:
+                return self._batch.unit_at(self._log, topic, queue_id, queue_offset, high)
         with self._lock:
             raw = self._units.read_units(topic, queue_id, queue_offset, 1)
             return self._checked(raw, topic, queue_id, queue_offset)
@@ -130,6 +142,8 @@ class StoreAccess:
         """The queue offset nearest to a store time (29); 0 for an unknown queue. Raises
         QueueDamagedError."""
         low, high = self._table.offsets(topic, queue_id)
+        if self._batch.hold(topic):
+            return self._batch.offset_by_timestamp(topic, queue_id, timestamp_ms, low, high)
 
         def check(raw: bytes, queue_offset: int) -> tuple[int, int, int] | None:
             return self._checked(raw, topic, queue_id, queue_offset)

@@ -19,6 +19,10 @@ class QueueOffsets(Protocol):
         queue."""
         ...
 
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The min offset as clients are told it: -1 for an empty batch queue."""
+        ...
+
     def known_queues(self, topic: str) -> list[int]:
         """Ids of the queues of `topic` that have or had messages."""
         ...

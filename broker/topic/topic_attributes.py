@@ -2,10 +2,9 @@
 
 Pure, any thread. A change is text like `+message.type=FIFO,-reserve.time`; a topic stores its
 attributes without signs. Rules and remarks are those of AttributeParser, AttributeUtil and
-TopicAttributes of RocketMQ 5.3.3. One of their values is rejected, because it requests a feature
-that this store does not have. cleanup.policy has an effect (docs/compaction.md); message.type is
-used by proxies only, as in RocketMQ. Groups have attributes, too, by the same rules, but none is
-defined.
+TopicAttributes of RocketMQ 5.3.3. cleanup.policy (docs/compaction.md) and queue.type say how a
+topic is stored, and COMPACTION with BatchCQ is refused; message.type is used by proxies only, as in
+RocketMQ. Groups have attributes, too, by the same rules, but none is defined.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from remoting.response_code import ResponseCode
 
 _LONG: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MAX_LONG: Final = (1 << 63) - 1
-_NOT_SUPPORTED: Final = {
-    ("queue.type", "BatchCQ"): (
-        "BatchCQ queue type is not supported by this broker, which has simple consume queues only: "
-        "omit queue.type or set it to SimpleCQ."
-    ),
-}
+_COMPACTION: Final = ("cleanup.policy", "COMPACTION")
+_BATCH: Final = ("queue.type", "BatchCQ")
+_BOTH: Final = (
+    "cleanup.policy=COMPACTION with queue.type=BatchCQ is not supported by this broker, which keeps "
+    "the newest message of each key for simple consume queues only: omit one of the two."
+)
 
 
 class _Attribute(NamedTuple):
@@ -112,6 +111,8 @@ def altered(
         _check_sign(signed, current)
     for signed, value in changes.items():
         _alter(result, signed, value, known, is_new=current is None)
+    if current is None and unsupported(result):
+        raise RequestError(ResponseCode.INVALID_PARAMETER, _BOTH)
     return result
 
 
@@ -150,21 +151,24 @@ def _alter(
         del result[name]
         return
     attribute.verify(value)
-    refusal = _NOT_SUPPORTED.get((name, value))
-    if refusal is not None:
-        raise RequestError(ResponseCode.INVALID_PARAMETER, refusal)
     result[name] = value
 
 
 def is_compaction(attributes: Mapping[str, str] | None) -> bool:
-    """Whether a topic keeps the newest message of each key (cleanup.policy=COMPACTION)."""
-    return attributes is not None and attributes.get("cleanup.policy") == "COMPACTION"
+    """Whether a topic keeps the newest message of each key (cleanup.policy=COMPACTION), which one
+    with batch consume queues never does."""
+    return attributes is not None and _is(attributes, _COMPACTION) and not _is(attributes, _BATCH)
 
 
 def unsupported(attributes: Mapping[str, str] | None) -> list[str]:
     """The attributes of another broker's topic that are not supported here."""
-    pairs = (attributes or {}).items()
-    return [f"{name}={value}" for name, value in pairs if (name, value) in _NOT_SUPPORTED]
+    if attributes is None or not (_is(attributes, _COMPACTION) and _is(attributes, _BATCH)):
+        return []
+    return ["=".join(_COMPACTION)]
+
+
+def _is(attributes: Mapping[str, str], pair: tuple[str, str]) -> bool:
+    return attributes.get(pair[0]) == pair[1]
 
 
 def _error(remark: str) -> RequestError:

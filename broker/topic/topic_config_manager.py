@@ -351,9 +351,12 @@ class TopicConfigManager(JsonConfigManager):
         self._notify(TopicChange.NONE, None)
         return vanished
 
-    def restore(self, queues: Mapping[str, int]) -> list[TopicConfig]:
+    def restore(
+        self, queues: Mapping[str, int], batch_topics: Container[str] = ()
+    ) -> list[TopicConfig]:
         """Add the topics (name -> number of queues) that the table lacks, read-write, under any
-        name; a start does so when the file was lost. Returns them; no listener is told."""
+        name; a start does so when the file was lost. Returns them; no listener is told.
+        batch_topics: those with batch consume queues."""
         with self._lock:
             made = [
                 TopicConfig(
@@ -361,6 +364,7 @@ class TopicConfigManager(JsonConfigManager):
                     read_queue_nums=count,
                     write_queue_nums=count,
                     perm=PERM_READ_WRITE,
+                    attributes={"queue.type": "BatchCQ"} if name in batch_topics else None,
                 )
                 for name, count in queues.items()
                 if name not in self._table

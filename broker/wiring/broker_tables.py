@@ -29,7 +29,11 @@ from broker.topic.lmq_topic_config_manager import LmqTopicConfigManager
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
-from broker.wiring.lost_tables import restore_lacking_topics, restore_lost_tables
+from broker.wiring.lost_tables import (
+    restore_lacking_topics,
+    restore_lost_tables,
+    stored_queues,
+)
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
 
@@ -48,6 +52,7 @@ class BrokerTables:
 
     def __init__(self, options: StartupOptions, clock: Clock) -> None:
         broker, path = options.broker, options.store.config_path
+        self._batch_consume_queue_path: Final = options.store.batch_consume_queue_path
         self.system_topics: Final = SystemTopics()
         lmq = options.store.enable_lmq
         self.topics: Final = (LmqTopicConfigManager if lmq else TopicConfigManager)(
@@ -105,13 +110,19 @@ class BrokerTables:
     def restore_lost(self, consume_queue_path: Path) -> None:
         """Put back what the recovered store knows of files that were not found (lost_tables.py)."""
         restore_lost_tables(
-            consume_queue_path, self.topics, self.groups, self.offsets, self.schedule_offsets
+            consume_queue_path,
+            self._batch_consume_queue_path,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.schedule_offsets,
         )
 
     def restore_lacking(self, queues: Mapping[str, int]) -> None:
         """At the start of a master: put back topics that their table lacks. queues: of how many
         queues of a topic the store has messages."""
-        restore_lacking_topics(self.topics, queues)
+        batch_topics = stored_queues(self._batch_consume_queue_path)
+        restore_lacking_topics(self.topics, queues, batch_topics)
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Look after clients that went away, and save what changed."""

@@ -13,7 +13,7 @@ delete it. It reads no queue: names of directories, and what process `store` say
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +58,7 @@ def _is_queue(name: str) -> bool:
 
 def restore_lost_tables(
     consume_queue_path: Path,
+    batch_consume_queue_path: Path,
     topics: TopicConfigManager,
     groups: SubscriptionGroupManager,
     offsets: ConsumerOffsetManager,
@@ -65,11 +66,12 @@ def restore_lost_tables(
 ) -> None:
     """Put back what the store knows of tables that `load` did not find, and say what is gone."""
     missing = [table for table in (topics, groups, offsets, delay_offsets) if table.was_missing]
-    queues = stored_queues(consume_queue_path) if missing else {}
+    batch = stored_queues(batch_consume_queue_path) if missing else {}
+    queues = batch | stored_queues(consume_queue_path) if missing else {}
     if not queues:
         return
     if topics.was_missing:
-        _restore_topics(topics, queues)
+        _restore_topics(topics, queues, batch)
     if groups.was_missing:
         _restore_groups(groups, offsets, queues)
     if offsets.was_missing:
@@ -86,16 +88,19 @@ def restore_lost_tables(
         )
 
 
-def restore_lacking_topics(topics: TopicConfigManager, queues: Mapping[str, int]) -> None:
+def restore_lacking_topics(
+    topics: TopicConfigManager, queues: Mapping[str, int], batch_topics: Container[str] = ()
+) -> None:
     """Put back single topics that the table lacks, of `queues`: topics that the store has messages
-    of, with the number of their queues. For a master's start: a slave's table is its master's."""
+    of, with the number of their queues. batch_topics: those with batch consume queues. For a
+    master's start: a slave's table is its master's."""
     known = _NEVER_IN_THE_TABLE | set(topics.topic_names())
     lacking = {
         name: count for name, count in queues.items() if name not in known and not is_lmq(name)
     }
     if not lacking:
         return
-    made = topics.restore(lacking)
+    made = topics.restore(lacking, batch_topics)
     log.error(
         "%s: lacks topics that the store has messages of: put back %s topics from their queues, "
         "with permission 6: %s. Lost are their permissions, queue counts above the highest queue "
@@ -106,9 +111,11 @@ def restore_lacking_topics(topics: TopicConfigManager, queues: Mapping[str, int]
     )
 
 
-def _restore_topics(topics: TopicConfigManager, queues: Mapping[str, int]) -> None:
+def _restore_topics(
+    topics: TopicConfigManager, queues: Mapping[str, int], batch_topics: Container[str]
+) -> None:
     stored = {name: count for name, count in queues.items() if name not in _NEVER_IN_THE_TABLE}
-    made = topics.restore(stored)
+    made = topics.restore(stored, batch_topics)
     log.error(
         "%s: is missing, but the store has messages: put back %s topics from the directories of "
         "its queues, with permission 6: %s. Lost are topics without messages, and permissions, "

@@ -150,7 +150,7 @@ class PopPath:
                 buffer=self.buffer,
                 inflight=self.inflight,
                 offsets=tables.offsets,
-                find_topic=tables.topics.find,
+                find_topic=self._store.batch_queues.find_poppable,
                 find_group=tables.groups.find_or_create,
                 order=order,
                 waiters=waiters,

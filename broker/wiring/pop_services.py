@@ -70,7 +70,7 @@ class PopServices:
         )
         self._check = PeekingCheck(
             _peeking_settings(self._options),
-            tables.topics.find,
+            store.batch_queues.find_poppable,
             tables.groups.find_or_create,
             store.table,
             self.path.buffer.pop_offset,

@@ -8,6 +8,7 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.longpolling.notify_message_arriving_listener import HeldRequests
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
 from broker.processor.pull_message_processor import PullMessageProcessor
@@ -51,6 +52,7 @@ def pull_processor(
         static_topics=tables.mappings.table,
         cold=cold,
         compaction=_compaction_pull(resources, store, tables),
+        batch=BatchPull(store.batch_queues, store.loop_reader),
     )
 
 
@@ -72,15 +74,17 @@ def _pull_start(
     if not follows and not broker.use_server_side_reset_offset:
         return None
 
+    def is_in_memory(phy_offset: int) -> bool:
+        return resources.page.counters[MAX_PHY_OFFSET] - phy_offset <= store.memory_limit
+
     def first_offset(topic: str, queue_id: int) -> int:
         """0 while the first message is in memory, else the queue's end."""
         low, high = store.table.offsets(topic, queue_id)
+        if store.batch_queues.hold(topic):
+            units = store.batch_queues.read(topic, queue_id, 0, 1, high) if low == 0 < high else []
+            return 0 if units and is_in_memory(units[0].phy_offset) else high
         raw = store.loop_units.read(topic, queue_id, 0, 1, high) if low == 0 < high else b""
-        if raw:
-            phy_offset = CQ_UNIT.unpack_from(raw)[0]
-            if resources.page.counters[MAX_PHY_OFFSET] - phy_offset <= store.memory_limit:
-                return 0
-        return high
+        return 0 if raw and is_in_memory(CQ_UNIT.unpack_from(raw)[0]) else high
 
     return PullStart(
         tables.consumers,

@@ -14,6 +14,7 @@ from typing import Final
 
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.memory_limit import memory_limit_bytes
+from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
 from broker.store_access.damaged_queues import DamagedQueues
 from broker.store_access.store_access import StoreAccess
@@ -21,6 +22,8 @@ from broker.topic.system_topics import SCHEDULE_TOPIC
 from broker.wiring.process_resources import ProcessResources
 from ipc.command_channel import CommandClient
 from ipc.queue_table import QueueTableReader
+from remoting.body.topic_config import TopicConfig
+from store.batch_queue_reader import BatchQueueReader
 from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
@@ -42,14 +45,15 @@ class StoreSide:
     def __init__(
         self,
         resources: ProcessResources,
+        find_topic: Callable[[str], TopicConfig | None],
         *,
         on_loop: Callable[[Callable[[], int]], int],
         before_delete: Callable[[str], int],
         after_delete: Callable[[str, bool], None],
     ) -> None:
-        """on_loop: runs a function on the loop and returns its result; for pool threads, as are the
-        others. before_delete: hold a topic's sends, return the log's end. after_delete: release
-        them, with whether the topic's queues were deleted."""
+        """find_topic: settings of a topic. on_loop: runs a function on the loop and returns its
+        result; for pool threads, as are the others. before_delete: hold a topic's sends, return the
+        log's end. after_delete: release them, with whether the topic's queues were deleted."""
         options, page, clock = resources.options, resources.page, resources.clock
         store = options.store
         self._on_loop = on_loop
@@ -73,11 +77,14 @@ class StoreSide:
         self.loop_reader: Final = CommitLogReader(directories, size, page)
         self.loop_reader.read_ahead(store.data_read_ahead_enable)
         self.damaged: Final = DamagedQueues(self.commands, clock)
+        self.batch_queues: Final = BatchQueues(
+            find_topic, BatchQueueReader(store, self.table.generation_of)
+        )
         self.loop_units: Final = CheckedUnits(
             GenerationAwareReader(ConsumeQueueReader(store), self.table).read_units,
             self.loop_reader,
             self.table,
-            self.damaged.report,
+            self._note_damaged,
         )
         self.memory_limit: Final = memory_limit_bytes(store.access_message_in_memory_max_ratio)
         self.access: Final = StoreAccess(
@@ -86,11 +93,17 @@ class StoreSide:
             GenerationAwareReader(ConsumeQueueReader(store), self.table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self.commands,
-            self.damaged.report,
+            self._note_damaged,
+            self.batch_queues,
             memory_limit=self.memory_limit,
             before_delete=before_delete,
             after_delete=after_delete,
         )
+
+    def _note_damaged(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """A topic with batch consume queues has no simple ones to be rebuilt."""
+        if not self.batch_queues.hold(topic):
+            self.damaged.report(topic, queue_id, queue_offset)
 
     def stored_queues(self) -> dict[str, int]:
         """The topics that there are messages of, each with its highest queue id plus one."""

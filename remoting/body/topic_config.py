@@ -34,6 +34,11 @@ class TopicConfig(JsonBean):
     order: bool = False
     attributes: dict[str, str] | None = None
 
+    @property
+    def has_batch_queues(self) -> bool:
+        """Whether its consume queues are batch consume queues (5.x)."""
+        return self.attributes is not None and self.attributes.get("queue.type") == "BatchCQ"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigAndQueueMapping(TopicConfig):

@@ -115,6 +115,9 @@ class FakeStore:
         base, messages = self.queues.get((topic, queue_id), (0, []))
         return base, base + len(messages)
 
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        return self.offsets(topic, queue_id)[0]
+
     def known_queues(self, topic: str) -> list[int]:
         return [queue_id for name, queue_id in self.queues if name == topic]
 

@@ -88,7 +88,7 @@ GAPS_533: Final[tuple[Gap, ...]] = ()
 
 NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
-    17: "attributes of 5.x are kept; BatchCQ is refused",
+    17: "attributes of 5.x are kept; COMPACTION with BatchCQ is refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
     21: "on the VIP port attributes as slaves of 5.3.2 and 5.3.3 read them (docs/decisions.md)",
     25: "an allow-list of keys (docs/settings.md)",
@@ -97,6 +97,7 @@ NOTES: Final[dict[int, str]] = {
     215: "that topic's queues only (docs/decisions.md)",
     225: "as 200; for mqadmin updateSubGroupList of 5.x",
     318: "an allow-list of keys (docs/settings.md)",
+    320: "one record in a topic with queue.type=BatchCQ (docs/data_files.md)",
     343: "for mqadmin of 5.x",
     345: "for mqadmin of 5.x",
     351: "for mqadmin and proxies of 5.x, with attributes",

@@ -23,6 +23,7 @@ from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import SendCounts
+from broker.processor.batch_pull import BatchPull
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
@@ -39,6 +40,7 @@ from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.broker_config import BrokerConfig
+from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
 from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -60,6 +62,9 @@ from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import Route
 from remoting.selector_loop import SelectorLoop
+from store.batch_consume_queue_table import BatchConsumeQueueTable
+from store.batch_queue_reader import BatchQueueReader
+from store.batch_topics import BatchTopics
 from store.commit_log import CommitLog, Record
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles
@@ -71,6 +76,7 @@ from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
 from store.message_store_config import MessageStoreConfig
+from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import dispatch_range
 from tests.broker.broker_fakes import CONFIG, FakeClock
@@ -389,6 +395,7 @@ class HotPathWorld:
             store_path_root_dir=str(root),
             mapped_file_size_commit_log=file_size,
             mapped_file_size_consume_queue=units_per_file * 20,
+            mapper_file_size_batch_consume_queue=units_per_file * 46,
         )
         self.directory, self.file_size = store.commit_log_path, file_size
         self.directory.mkdir(parents=True)
@@ -404,6 +411,20 @@ class HotPathWorld:
                 store.consume_queue_path, store.mapped_file_size_consume_queue, writable=True
             ),
             self.table_writer,
+        )
+        self.batch_reader = BatchQueueReader(store, self.table.generation_of)
+        self.batch_queues = BatchQueues(lambda topic: self.topics.find(topic), self.batch_reader)
+        self.batch_table = BatchConsumeQueueTable(
+            ConsumeQueueFiles(
+                store.batch_consume_queue_path,
+                store.mapper_file_size_batch_consume_queue,
+                writable=True,
+            ),
+            self.table_writer,
+            self.queues,
+            BatchTopics(store.config_path / "topics.json"),
+            self._rebuild,
+            self.clock.monotonic_ms,
         )
         self.delay_level_ms = store.delay_level_ms
         self._extractor = PropertyExtractor(store.delay_level_ms)
@@ -522,6 +543,7 @@ class HotPathWorld:
             ).add,
             note_pull=self.commits.note_pull,
             static_topics=self.mappings,
+            batch=BatchPull(self.batch_queues, self.loop_reader),
         )
         self.hold = self.pull_processor.hold_service
         self.bell_fd = Bell.create()
@@ -567,6 +589,8 @@ class HotPathWorld:
         _living.remove(self)
         self.log.close()
         self.queues.close()
+        self.batch_table.close()
+        self.batch_reader.close()
         self.unit_reader.close()
         self.source.close()
         self.loop_reader.close()
@@ -590,8 +614,12 @@ class HotPathWorld:
     def dispatch(self) -> None:
         """Build the consumequeue up to the log's end."""
         start, end = self.counters[DISPATCHED_OFFSET], self.counters[MAX_PHY_OFFSET]
-        dispatch_range(self.source, start, end, self._extractor, (self.queues.dispatch,))
+        dispatchers = (self.batch_table.dispatch, self.queues.dispatch)
+        dispatch_range(self.source, start, end, self._extractor, dispatchers)
         self.counters[DISPATCHED_OFFSET] = end
+
+    def _rebuild(self, start: int, end: int, dispatcher: Callable[[RecordArrays], None]) -> None:
+        dispatch_range(self.source, start, end, self._extractor, (dispatcher,))
 
     # -- the loop -------------------------------------------------------------------------------
 

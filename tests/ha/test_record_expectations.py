@@ -90,6 +90,23 @@ both = pytest.mark.parametrize("many", [True, False], ids=["columns", "one-by-on
 # -- what is legitimate ------------------------------------------------------------------------
 
 
+@both
+def test_an_inner_batch_uses_up_an_offset_for_each_message(many: bool) -> None:
+    """5.3.3, topics with queue.type=BatchCQ."""
+    log = usual(20)
+    for base, number in ((0, 3), (3, 1), (4, 32_767)):
+        properties = b"INNER_NUM\x01%d\x02INNER_BASE\x01%d" % (number, base)
+        log.add("batches", sys_flag=192, queue_offset=base, properties=properties)
+    log.add("batches", queue_offset=32_771).add("batches")
+    assert judge(log, many=many) == (None, len(log.data))
+    for offset in (32_772, 32_774):
+        wrong = Log()
+        wrong.data, wrong.starts = bytearray(log.data), list(log.starts)
+        bad, position = judge(wrong.add("batches", queue_offset=offset), many=many)
+        assert bad is not None
+        assert position == len(log.data)
+
+
 @pytest.mark.parametrize("node", ["master", "slave2", "master-while-running"])
 @pytest.mark.parametrize("piece", [77, 4096, 16384])
 def test_every_record_of_a_java_broker_is_expected(node: str, piece: int) -> None:

@@ -188,12 +188,14 @@ def test_attributes_are_kept_and_answered(tmp_path: Path) -> None:
         ("+message.type=MIXED", 29, "MIXED message type is not supported."),
         ("+bogus=1", 1, "unsupported key: bogus"),
         (
-            "+queue.type=BatchCQ",
+            "+cleanup.policy=COMPACTION,+queue.type=BatchCQ",
             29,
-            "BatchCQ queue type is not supported by this broker, which has simple consume queues "
-            "only: omit queue.type or set it to SimpleCQ.",
+            "cleanup.policy=COMPACTION with queue.type=BatchCQ is not supported by this broker, "
+            "which keeps the newest message of each key for simple consume queues only: omit one "
+            "of the two.",
         ),
         ("+cleanup.policy=COMPACTION", 0, "not set any response code"),
+        ("+queue.type=BatchCQ", 0, "not set any response code"),
         ("+cleanup.policy=DELETE,+queue.type=SimpleCQ", 0, "not set any response code"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from broker.store_access.store_access import StoreAccess
 from ipc.command_channel import CommandError
+from remoting.errors import RequestError
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import QueueDamagedError
 from store.index_service import QueryOffsetResult
@@ -16,6 +17,7 @@ from store.java_hash import string_hash
 from store.mapped_file import file_name
 from store.stored_units import CQ_UNIT_SIZE
 from tests.broker.hot_path_world import HotPathWorld, send_request
+from tests.broker.processor.test_send_message_processor import batch_body
 
 
 class Commands:
@@ -56,6 +58,7 @@ class World:
             Index(),
             self.commands,  # type: ignore[arg-type]
             lambda *place: self.hot.damaged.append(place),
+            self.hot.batch_queues,
             memory_limit=1000,
             before_delete=self._before,
             after_delete=lambda topic, deleted: self.order.append(("after", topic, deleted)),
@@ -187,3 +190,38 @@ def test_plain_commands(world: World) -> None:
     world.access.clean_expired_consume_queue()
     world.access.delete_expired_commit_log()
     assert world.order == [("clean_consume_queue", {}), ("clean_commit_log", {})]
+
+
+def test_a_topic_with_batch_queues(world: World) -> None:
+    """A unit is that of the record which holds the offset, times are searched among the batches."""
+    world.hot.topic("B", attributes={"+queue.type": "BatchCQ"})
+    access, client = world.access, world.hot.client()
+    assert (access.min_offset("B", 0), access.min_offset("T", 0)) == (-1, 0)
+    body = batch_body((0, b"one", b""), (0, b"two", b""))
+    times = []
+    for number in range(3):
+        world.hot.clock.advance(1000)
+        world.hot.turn()
+        times.append(world.hot.clock.now_ms())
+        fields = {"topic": "B", "batch": "true", "properties": f"UNIQ_KEY\x01K{number}"}
+        assert client.call(send_request(body, code=320, **fields)).code == 0
+    world.hot.dispatch()
+    records = world.hot.records()
+    for offset in range(6):
+        unit = access.unit_at("B", 0, offset)
+        assert unit is not None
+        assert unit[0] == records[offset // 2].phy_offset
+    assert access.unit_at("B", 0, 6) is None
+    assert access.min_offset("B", 0) == 0
+    found = [access.offset_by_timestamp("B", 0, time_ms) for time_ms in (0, *times, times[-1] + 1)]
+    assert found == [0, 0, 2, 4, 4]
+    path = world.hot.queue_path.parent / "batchconsumequeue/B/0" / f"{0:020}"
+    data = bytearray(path.read_bytes())
+    data[46 + 7] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(QueueDamagedError, match="the entry at offset 3 is damaged or missing"):
+        access.unit_at("B", 0, 3)
+    assert world.hot.damaged == []
+    with pytest.raises(RequestError, match="can be pulled, not popped"):
+        world.hot.batch_queues.find_poppable("B")
+    assert world.hot.batch_queues.find_poppable("T") is world.hot.topics.find("T")

@@ -11,6 +11,7 @@ from broker.topic.topic_attributes import (
     altered,
     altered_of_group,
     check_message_type,
+    is_compaction,
     parse_changes,
     unsupported,
 )
@@ -46,7 +47,7 @@ def test_the_rules_of_java(current: Attributes, change: str, result: str) -> Non
     before = None if current is None else dict(current)
     if not result.startswith("!"):
         changes = parse_changes(change)
-        if "BatchCQ" in changes.values():
+        if {"COMPACTION", "BatchCQ"} <= set(changes.values()):
             with pytest.raises(RequestError, match="is not supported by this broker"):
                 altered(current, changes)
         else:
@@ -74,7 +75,8 @@ def test_what_another_broker_does_and_this_one_does_not() -> None:
     assert unsupported(None) == []
     assert unsupported({"message.type": "FIFO", "cleanup.policy": "DELETE"}) == []
     theirs = {"cleanup.policy": "COMPACTION", "queue.type": "BatchCQ"}
-    assert unsupported(theirs) == ["queue.type=BatchCQ"]
+    assert unsupported(theirs) == ["cleanup.policy=COMPACTION"]
+    assert not is_compaction(theirs)
 
 
 def test_a_change_of_what_is_named_twice() -> None:

@@ -73,6 +73,30 @@ def test_a_lost_topic_table_is_put_back(tmp_path: Path, caplog: pytest.LogCaptur
     assert "orders (4)" in caplog.text
 
 
+def test_a_topic_with_batch_queues_is_put_back_as_such(tmp_path: Path) -> None:
+    (tmp_path / "batchconsumequeue" / "batches" / "2").mkdir(parents=True)
+    found = tables(tmp_path)
+    found.restore_lost(queues(tmp_path))
+    config = found.topics.find("batches")
+    assert config is not None
+    assert (config.read_queue_nums, config.attributes) == (3, {"queue.type": "BatchCQ"})
+    orders = found.topics.find("orders")
+    assert orders is not None
+    assert orders.attributes is None
+
+
+def test_a_topic_with_batch_queues_that_a_table_lacks(tmp_path: Path) -> None:
+    (tmp_path / "batchconsumequeue" / "batches" / "2").mkdir(parents=True)
+    found = with_tables(tmp_path)
+    found.restore_lacking({"batches": 3, "odd name": 2})
+    kinds = {}
+    for name in ("batches", "odd name"):
+        config = found.topics.find(name)
+        assert config is not None
+        kinds[name] = config.has_batch_queues
+    assert kinds == {"batches": True, "odd name": False}
+
+
 def test_lost_groups_are_put_back_with_defaults(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -289,9 +289,12 @@ final class Producers {
                 SendResult result = queue == null ? producer.send(messages) : producer.send(messages, queue);
                 String[] ids = result.getMsgId().split(",");
                 String[] offsetIds = result.getOffsetMsgId().split(",");
+                // An inner batch, of a topic with batch consume queues, has one id of each kind.
+                boolean isOne = ids.length == 1 && offsetIds.length == 1;
                 for (int k = 0; k < digests.size(); k++) {
                     ledger.add(numbers.get(k), digests.get(k), result.getMessageQueue().getBrokerName(),
-                            result.getMessageQueue().getQueueId(), result.getQueueOffset() + k, ids[k], offsetIds[k],
+                            result.getMessageQueue().getQueueId(), result.getQueueOffset() + k,
+                            ids[isOne ? 0 : k], offsetIds[isOne ? 0 : k],
                             result.getSendStatus().name());
                 }
             } catch (Exception e) {

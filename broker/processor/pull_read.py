@@ -1,0 +1,26 @@
+"""PullRead: what one look at a queue gave a pull.
+
+Pure data of the loop thread, made by PullMessageProcessor and BatchPull.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from remoting.connection import Buffer
+
+
+class PullRead(msgspec.Struct, frozen=True, gc=False):
+    """See the module."""
+
+    code: int
+    status: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    slow: bool = False
+    """The consumer is so far behind that it reads from the disk."""
+    pieces: list[Buffer] = []
+    """The records, of `size` bytes together; neighbours in the log are one piece."""
+    size: int = 0
+    count: int = 0

@@ -1,0 +1,403 @@
+"""BatchConsumeQueueTable: the batch consume queues of the store, built from the records' chunks.
+
+Used in process `store`; shares the lock of ConsumeQueueTable, since both publish to one queue
+table: a queue is of one kind or the other. It decides which: a record belongs here when its topic
+has queue.type=BatchCQ, or when it is an inner batch. What a queue lacks after a crash is dispatched
+again. It must not know who reads the queues. Corresponds to the BatchCQ side of RocketMQ's
+ConsumeQueueStore.
+
+Long because every step in the life of the queues takes the lock that they share with the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+import numpy as np
+
+from store.batch_consume_queue import BatchConsumeQueue
+from store.batch_topics import BatchTopics
+from store.batch_units import BatchUnit
+from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
+from store.consume_queue_table import ConsumeQueueTable, QueueTablePublisher
+from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK
+from store.record_arrays import RecordArrays
+from store.resync_request import is_backup_name
+from store.unit_check import LogFiles, is_right
+
+log = logging.getLogger(__name__)
+
+_PAGE: Final = 4096
+_LARGEST_QUEUE_ID: Final = (1 << 31) - 1
+_LONGEST_QUEUE_ID: Final = 10
+_LOOK_MS: Final = 1_000
+_MOST_WRONG: Final = 100
+_NOWHERE: Final = (1 << 63) - 1
+"""Behind the end of every log."""
+
+Rebuild = Callable[[int, int, Callable[[RecordArrays], None]], None]
+"""(start, end, dispatcher): the records of [start, end) of the log, once more."""
+
+
+class BatchConsumeQueueTable:
+    """The queues by (topic, queue_id). Guarded by: the lock of ConsumeQueueTable.
+
+    Many methods because every step in the life of the queues takes that lock.
+    """
+
+    def __init__(
+        self,
+        files: ConsumeQueueFiles,
+        publisher: QueueTablePublisher,
+        simple: ConsumeQueueTable,
+        topics: BatchTopics,
+        rebuild: Rebuild,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """simple: whose lock is used, and whose queues go when a topic turns out to have batch
+        queues: those are then built by `rebuild`. now_ms: monotonic."""
+        self._files = files
+        self._publisher = publisher
+        self._simple = simple
+        self._lock = simple.lock
+        self._topics = topics
+        self._rebuild = rebuild
+        self._now_ms = now_ms
+        self._looked_ms = -_LOOK_MS
+        self._queues: dict[tuple[str, int], BatchConsumeQueue] = {}
+        self._seen: set[bytes] = set()
+        """Topics that were judged since the last look at the topics' settings."""
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __iter__(self) -> Iterator[BatchConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """The queue; None if it has never had a unit."""
+        return self._queues.get((topic, queue_id))
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def recover(self, max_phy_offset: int, source: LogFiles) -> None:
+        """Load what is on disk; drop the units of records that do not end before `max_phy_offset`,
+        and last ones that do not name their record. Raises WrongFileSizeError, OSError."""
+        with self._lock:
+            for topic, queue_id in _directories(str(self._files.root)):
+                queue = BatchConsumeQueue(self._files, topic, queue_id)
+                queue.recover()
+                queue.truncate(max_phy_offset)
+                _drop_wrong_end(queue, source)
+                self._queues[topic, queue_id] = queue
+            self._topics.refresh()
+        if self._queues:
+            log.info("%s batch consume queues", len(self._queues))
+
+    def drop_torn_units(self, start: int) -> None:
+        """After a crash, of records from `start` on, which are dispatched again: the last unit of
+        a queue may have been written in part."""
+        with self._lock:
+            for queue in self:
+                unit = queue.last_unit
+                if unit is not None and unit.phy_offset >= start:
+                    queue.drop_last()
+                    queue.doubtful_from = None
+
+    def drop_unpublished(self, published: Callable[[str, int], tuple[int, int]]) -> None:
+        """Drop the units behind `published` (min and max offset of a queue): they are built
+        again."""
+        with self._lock:
+            for queue in self:
+                queue.truncate_to_offset(published(queue.topic, queue.queue_id)[1])
+
+    def dispatch_doubtful(self, end: int, low: int) -> None:
+        """Have the units that recovery may have lost made again, from the records in [low, end)."""
+        doubtful = {queue: queue.doubtful_from for queue in self if queue.doubtful_from is not None}
+        start = max(min(doubtful.values(), default=end), low)
+        for queue in doubtful:
+            queue.doubtful_from = None
+        if start < end:
+            log.warning("%s batch queues: looking for units from %s on", len(doubtful), start)
+            self._rebuild(start, end, lambda records: self._dispatch(records, doubtful))
+
+    def empty_late_starters(self, min_phy_offset: int) -> None:
+        """Units are missing: queues that lack their first files are emptied, to be built from the
+        log's start. Those without a record in the log keep their place."""
+        with self._lock:
+            for queue in self:
+                if queue.lacks_first_file and not queue.is_expired(min_phy_offset):
+                    queue.empty()
+
+    def convert(self, end: int) -> None:
+        """Topics that turned out to have batch queues after their records, up to `end`, were given
+        units in simple ones: build the others in their place. Readers see the old ones until the
+        new ones are whole."""
+        simple = self._simple.queues_of(self._topics.names)
+        if not simple:
+            return
+        only = {queue.topic.encode() for queue in simple}
+        start = min(self._simple.first_phy_offset(simple), self._begin_anew(only))
+        log.warning("%s: queue.type is BatchCQ: built again from %s on", simple, start)
+        if start < end:
+            self._rebuild(start, end, lambda records: self._dispatch(records, None, only))
+        self._simple.give_up(simple)
+        with self._lock:
+            for queue in self._of_topics(only):
+                queue.emptied = False
+                self._publish(queue)
+                self._publisher.renew(queue.row)
+
+    def _begin_anew(self, topics: Collection[bytes]) -> int:
+        """Empty the queues of `topics`; the log position of the first record that had a unit."""
+        first = _NOWHERE
+        with self._lock:
+            for queue in self._of_topics(topics):
+                unit = queue.first_unit
+                first = min(first, unit.phy_offset if unit is not None else 0)
+                queue.empty()
+        return first
+
+    def _of_topics(self, topics: Collection[bytes]) -> list[BatchConsumeQueue]:
+        return [queue for queue in self if queue.topic.encode() in topics]
+
+    def max_phy_offset(self) -> int:
+        """End of the newest record that has a unit in any queue; 0: there is none."""
+        with self._lock:
+            return max((queue.max_phy_offset for queue in self), default=0)
+
+    @property
+    def unit_count(self) -> int:
+        """Units of all queues."""
+        with self._lock:
+            return sum(queue.unit_count for queue in self)
+
+    @property
+    def lacks_all(self) -> bool:
+        """Whether there are topics with batch queues, but not one queue."""
+        return bool(self._topics.names) and not self._queues
+
+    def publish_all(self, *, min_phy_offset: int) -> None:
+        """After recovery: correct every min offset and publish all queues."""
+        with self._lock:
+            for queue in self:
+                queue.correct_min_offset(min_phy_offset)
+                self._publish(queue)
+
+    def close(self) -> None:
+        """Close all files; idempotent. Flush before."""
+        with self._lock:
+            self._files.close()
+
+    # -- building ------------------------------------------------------------------------------
+
+    def dispatch(self, records: RecordArrays) -> None:
+        """Append the units of those among `records` that belong into batch queues, and leave the
+        others to ConsumeQueueTable, which comes next. Raises DiskFullError, StoreError."""
+        if not records.count:
+            return
+        if self._now_ms() - self._looked_ms >= _LOOK_MS or not self._seen.issuperset(
+            records.topics
+        ):
+            self._look(records)
+        self._dispatch(records)
+
+    def _look(self, records: RecordArrays) -> None:
+        """Look at the topics' settings again: some time has passed, or a topic is new here."""
+        self._looked_ms = self._now_ms()
+        if self._topics.refresh():
+            self._seen.clear()
+            self.convert(int(records.phy_offsets[0]))
+        self._seen.update(records.topics)
+
+    def _dispatch(
+        self,
+        records: RecordArrays,
+        only_queues: Collection[BatchConsumeQueue] | None = None,
+        only_topics: Collection[bytes] | None = None,
+    ) -> None:
+        if not self._mark(records):
+            return
+        moved: dict[BatchConsumeQueue, None] = {}
+        try:
+            for name, queue_id, unit in _units(records):
+                if only_topics is not None and name not in only_topics:
+                    continue
+                topic = str(name, "utf-8", "replace")
+                with self._lock:
+                    if only_queues is not None and self.find(topic, queue_id) not in only_queues:
+                        continue
+                    queue = self._find_or_create(topic, queue_id)
+                    if queue is not None and queue.append(unit):
+                        moved[queue] = None
+        finally:
+            if only_topics is None:
+                with self._lock:
+                    for queue in moved:
+                        self._publish(queue)
+
+    def _mark(self, records: RecordArrays) -> bool:
+        """Set records.in_batch_queues; whether there are any."""
+        names = self._topics.names
+        if not names and not self._queues and records.inner_batches is None:
+            return False
+        known = names | {topic for topic, _ in self._queues}
+        wanted = [
+            number
+            for number, topic in enumerate(records.topics)
+            if str(topic, "utf-8", "replace") in known
+        ]
+        if not wanted and records.inner_batches is None:
+            return False
+        marks = np.isin(records.topic_ids, wanted)
+        if records.inner_batches is not None:
+            marks[list(records.inner_batches)] = True
+        records.in_batch_queues = marks
+        return True
+
+    def _find_or_create(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            return queue
+        if not is_safe_topic(topic) or not 0 <= queue_id <= _LARGEST_QUEUE_ID:
+            log.error("not building a batch queue for topic %r, queue %s", topic, queue_id)
+            return None
+        queue = self._queues[topic, queue_id] = BatchConsumeQueue(self._files, topic, queue_id)
+        return queue
+
+    def _publish(self, queue: BatchConsumeQueue) -> None:
+        publisher = self._publisher
+        if queue.row < 0:
+            queue.row = publisher.row(queue.topic, queue.queue_id)
+        if queue.emptied:
+            publisher.reset(queue.row)
+            queue.emptied = False
+        publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
+        publisher.mark_moved(queue.row)
+
+    # -- deletion ------------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str) -> int:
+        """Delete all queues of `topic`; returns their number."""
+        with self._lock:
+            self._seen.discard(topic.encode())
+            return self._destroy([queue for queue in self if queue.topic == topic])
+
+    def delete_expired_queues(self, min_phy_offset: int) -> int:
+        """Delete queues (306) whose last record is before `min_phy_offset`; returns their
+        number."""
+        with self._lock:
+            return self._destroy([queue for queue in self if queue.is_expired(min_phy_offset)])
+
+    def _destroy(self, queues: Collection[BatchConsumeQueue]) -> int:
+        for queue in queues:
+            log.info("%r: deleted", queue)
+            queue.destroy()
+            self._publish(queue)
+            del self._queues[queue.topic, queue.queue_id]
+        return len(queues)
+
+    def clean(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
+        """Delete files whose records are no longer in the commit log, correct the min offsets and
+        publish them; returns the number of files. pause: see ConsumeQueueTable.clean."""
+        deleted = 0
+        for queue in self:
+            while self._clean_queue(queue, min_phy_offset):
+                deleted += 1
+                if pause():
+                    return deleted
+        return deleted
+
+    def _clean_queue(self, queue: BatchConsumeQueue, min_phy_offset: int) -> bool:
+        with self._lock:
+            if self._queues.get((queue.topic, queue.queue_id)) is not queue:
+                return False
+            deleted = queue.delete_first_expired(min_phy_offset)
+            if queue.correct_min_offset(min_phy_offset) or deleted:
+                self._publish(queue)
+            return deleted
+
+    # -- flushing ------------------------------------------------------------------------------
+
+    def write_again(self, phy_offset: int) -> None:
+        """The units of all records from `phy_offset` on are written again and due to be flushed.
+        Raises DiskFullError, StoreError."""
+        with self._lock:
+            for queue in self:
+                queue.write_again(phy_offset)
+
+    def flush(self, least_pages: int) -> int:
+        """Bring units to disk: of queues with at least `least_pages` new pages; 0 = of all.
+        Returns how many queues were flushed. Raises FlushFailedError. Any one thread."""
+        with self._lock:
+            due = [
+                (queue, queue.dirty_files(), queue.end, queue.generation, queue.names_unsynced)
+                for queue in self
+                if queue.is_dirty and (queue.end - queue.flushed) // _PAGE >= least_pages
+            ]
+            for queue, *_ in due:
+                queue.names_unsynced = False
+        for queue, starts, _, _, names_unsynced in due:
+            for start in starts:
+                self._files.sync(queue.topic, queue.queue_id, start)
+            if names_unsynced:
+                self._files.sync_names(queue.topic, queue.queue_id)
+        with self._lock:
+            for queue, _, end, generation, _ in due:
+                queue.mark_flushed(end, generation)
+        return len(due)
+
+
+def _units(records: RecordArrays) -> Iterator[tuple[bytes, int, BatchUnit]]:
+    """Topic, queue id and unit of the marked records that get one, in log order."""
+    assert records.in_batch_queues is not None
+    kinds = records.sys_flags & TRANSACTION_MASK
+    consumed = (kinds == 0) | (kinds == TRANSACTION_COMMIT)
+    inner = records.inner_batches or {}
+    for row in np.flatnonzero(records.in_batch_queues & consumed).tolist():
+        base, count = inner.get(row) or (int(records.queue_offsets[row]), 1)
+        yield (
+            records.topics[int(records.topic_ids[row])],
+            int(records.queue_ids[row]),
+            BatchUnit(
+                int(records.phy_offsets[row]),
+                int(records.sizes[row]),
+                int(records.tags_codes[row]),
+                int(records.store_timestamps[row]),
+                base,
+                count,
+            ),
+        )
+
+
+def _drop_wrong_end(queue: BatchConsumeQueue, source: LogFiles) -> None:
+    """The last unit says where a queue continues: it must name its record."""
+    topic, dropped = queue.topic.encode(), 0
+    while (unit := queue.last_unit) is not None and dropped < _MOST_WRONG:
+        if is_right(source, unit.phy_offset, unit.size, topic, queue.queue_id, unit.base):
+            break
+        queue.drop_last()
+        dropped += 1
+    if dropped == _MOST_WRONG:
+        queue.empty()
+        queue.doubtful_from = 0
+    if dropped:
+        log.error("%r: wrong units at the end were dropped: %s", queue, dropped)
+
+
+def _directories(root: str) -> Iterator[tuple[str, int]]:
+    """Topic and queue id of the directories below `root`."""
+    if not os.path.isdir(root):
+        return
+    for topic in sorted(os.listdir(root)):
+        if is_backup_name(topic) or not os.path.isdir(f"{root}/{topic}"):
+            continue
+        for name in sorted(os.listdir(f"{root}/{topic}")):
+            is_id = name.isascii() and name.isdecimal() and len(name) <= _LONGEST_QUEUE_ID
+            if is_id and str(int(name)) == name and int(name) <= _LARGEST_QUEUE_ID:
+                yield topic, int(name)
+            else:
+                log.warning("batchconsumequeue: %s/%s ignored: no queue id", topic, name)
