@@ -5,13 +5,15 @@ Pure data of the loop thread, made by PullMessageProcessor and BatchPull.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from remoting.connection import Buffer
 
 
 class PullRead(msgspec.Struct, frozen=True, gc=False):
-    """See the module."""
+    """The answer's code and numbers, and the records, not copied yet."""
 
     code: int
     status: bytes
@@ -20,7 +22,7 @@ class PullRead(msgspec.Struct, frozen=True, gc=False):
     max_offset: int
     slow: bool = False
     """The consumer is so far behind that it reads from the disk."""
-    pieces: list[Buffer] = []
+    pieces: Sequence[Buffer] = ()
     """The records, of `size` bytes together; neighbours in the log are one piece."""
     size: int = 0
     count: int = 0
