@@ -21,8 +21,8 @@ _MAX_LONG: Final = (1 << 63) - 1
 _COMPACTION: Final = ("cleanup.policy", "COMPACTION")
 _BATCH: Final = ("queue.type", "BatchCQ")
 _BOTH: Final = (
-    "cleanup.policy=COMPACTION with queue.type=BatchCQ is not supported by this broker, which keeps "
-    "the newest message of each key for simple consume queues only: omit one of the two."
+    "cleanup.policy=COMPACTION with queue.type=BatchCQ is not supported by this broker, which "
+    "keeps the newest message of each key for simple consume queues only: omit one of the two."
 )
 
 
