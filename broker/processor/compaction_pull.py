@@ -8,13 +8,13 @@ apply, which RocketMQ leaves to the consumer. It knows no connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from broker.filter.subscription_filter import tag_code
 from broker.longpolling.pull_header import PullHeader, Wanted
+from broker.processor.pull_read import PullRead
 from ipc.queue_table import QueueTableReader
-from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
 from store.compaction.compaction_reader import CompactionReader, ReadLimits, Wants
 
@@ -51,20 +51,6 @@ class CompactionSettings(Protocol):
         """Whether a slave corrects offsets, too."""
 
 
-class CompactionFound(NamedTuple):
-    """What the pull is answered with."""
-
-    code: int
-    status: bytes
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    slow: bool = False
-    pieces: Sequence[Buffer] = ()
-    size: int = 0
-    messages: int = 0
-
-
 class CompactionPull:
     """See the module. Owned by: the loop thread."""
 
@@ -85,7 +71,7 @@ class CompactionPull:
         queue_offset: int,
         wanted: Wanted,
         settings: CompactionSettings,
-    ) -> CompactionFound:
+    ) -> PullRead:
         """What there is at `queue_offset`."""
         topic, queue_id = header.topic, header.queueId
         _low, reached = self._table.offsets(topic, queue_id)
@@ -113,7 +99,7 @@ class CompactionPull:
         wanted: Wanted,
         settings: CompactionSettings,
         bounds: tuple[int, int],
-    ) -> CompactionFound:
+    ) -> PullRead:
         most = max(header.maxMsgNums, 1)
         found = self._reader.read(
             header.topic,
@@ -132,11 +118,9 @@ class CompactionPull:
             return _wait(b"OFFSET_FOUND_NULL", queue_offset, bounds)
         if not found.records:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            return CompactionFound(
-                code, b"NO_MATCHED_MESSAGE", found.next_offset, *bounds, found.slow
-            )
+            return PullRead(code, b"NO_MATCHED_MESSAGE", found.next_offset, *bounds, found.slow)
         size = sum(map(len, found.records))
-        return CompactionFound(
+        return PullRead(
             0,
             b"FOUND",
             found.next_offset,
@@ -148,8 +132,8 @@ class CompactionPull:
         )
 
 
-def _wait(status: bytes, asked: int, bounds: tuple[int, int]) -> CompactionFound:
-    return CompactionFound(ResponseCode.PULL_NOT_FOUND, status, asked, *bounds)
+def _wait(status: bytes, asked: int, bounds: tuple[int, int]) -> PullRead:
+    return PullRead(ResponseCode.PULL_NOT_FOUND, status, asked, *bounds)
 
 
 def _moved(
@@ -158,10 +142,10 @@ def _moved(
     following: int,
     bounds: tuple[int, int],
     settings: CompactionSettings,
-) -> CompactionFound:
+) -> PullRead:
     if settings.is_slave and not settings.offset_check_in_slave:
-        return CompactionFound(ResponseCode.PULL_RETRY_IMMEDIATELY, status, asked, *bounds)
-    return CompactionFound(ResponseCode.PULL_OFFSET_MOVED, status, following, *bounds)
+        return PullRead(ResponseCode.PULL_RETRY_IMMEDIATELY, status, asked, *bounds)
+    return PullRead(ResponseCode.PULL_OFFSET_MOVED, status, following, *bounds)
 
 
 def _wants(wanted: Wanted) -> Wants:

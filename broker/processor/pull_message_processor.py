@@ -397,7 +397,7 @@ class PullMessageProcessor:
     def _read(self, header: PullHeader, queue_offset: int, wanted: Wanted) -> _Read:
         compaction = self._compaction
         if compaction is not None and compaction.serves(header.topic):
-            return _Read(*compaction.read(header, queue_offset, wanted, self._settings))
+            return compaction.read(header, queue_offset, wanted, self._settings)
         low, high = self._table.offsets(header.topic, header.queueId)
         if (batch := self._batch) is not None and batch.serves(header.topic):
             if low <= queue_offset < high:

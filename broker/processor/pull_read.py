@@ -1,6 +1,6 @@
 """PullRead: what one look at a queue gave a pull.
 
-Pure data of the loop thread, made by PullMessageProcessor and BatchPull.
+Pure data of the loop thread, made by PullMessageProcessor, BatchPull and CompactionPull.
 """
 
 from __future__ import annotations
