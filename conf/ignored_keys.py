@@ -137,7 +137,6 @@ _POP_AND_TIMER = _keys(
     enableNotifyBeforePopCalculateLag enablePopBatchAck
     enablePopLog enableSkipLongAwaitingAck litePullMessageEnable
     lockInStrictMode
-    mapperFileSizeBatchConsumeQueue
     popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
     popConsumerKVServiceLog
     popLongPollingForceNotifyInterval

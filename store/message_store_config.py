@@ -16,13 +16,12 @@ from typing import Final
 
 from conf.config_fields import AFTER_RESTART, NOW, computed, setting
 from store.compaction.compaction_config import CompactionConfig
+from store.delay_levels import parse_delay_levels
 from store.errors import StoreError
 from store.log_directories import LogDirectories
 
 CQ_ENTRY_SIZE: Final = 20
 _BATCH_UNIT_SIZE: Final = 46
-_MS_OF_UNIT: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DELAY: Final = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
 _HOUR: Final = re.compile(r"\d{1,2}", re.ASCII)
 _RECORD_MARGIN: Final = 65_536
 _READ_ONLY: Final = "readOnlyCommitLogStorePaths"
@@ -542,18 +541,7 @@ class MessageStoreConfig(CompactionConfig):
     @property
     def delay_level_ms(self) -> dict[int, int]:
         """Level (from 1) to delay. Raises StoreError."""
-        matches = [_DELAY.fullmatch(word) for word in self.message_delay_level.split()]
-        table = {
-            level: int(match[1]) * _MS_OF_UNIT[match[2]]
-            for level, match in enumerate(matches, 1)
-            if match
-        }
-        if len(table) != len(matches):
-            raise StoreError(
-                f"messageDelayLevel = {self.message_delay_level}: expected numbers with a unit "
-                "(s, m, h, d) separated by blanks, like '1s 5s 1m 2h'"
-            )
-        return table
+        return parse_delay_levels(self.message_delay_level)
 
     @property
     def is_slave(self) -> bool:
@@ -593,7 +581,10 @@ class MessageStoreConfig(CompactionConfig):
                 f"readOnlyCommitLogStorePaths = {self.read_only_commit_log_store_paths}: "
                 "storePathCommitLog names no other directory, so none could get new files"
             )
-        others = (self.consume_queue_path, self.index_path, self.config_path, self.root)
+        others = (
+            *(self.consume_queue_path, self.batch_consume_queue_path, self.compaction_path),
+            *(self.index_path, self.config_path, self.root),
+        )
         taken = {path.absolute() for path in others}
         for path in directories:
             if path.absolute() in taken:

@@ -3,8 +3,8 @@
 Used by SendMessageProcessor on the loop thread of `remoting`. Turns a validated send into records
 of one topic: a message without retries left goes to the dead-letter queue, a delayed, timer or half
 message to a system topic first, and a batch becomes one record per message, or one for all of them
-in a topic with batch consume queues. It appends nothing to
-the log. Follows handleRetryAndDLQ and sendMessage of RocketMQ's SendMessageProcessor.
+in a topic with batch consume queues. It appends nothing to the log. Follows handleRetryAndDLQ and
+sendMessage of RocketMQ's SendMessageProcessor. Long because each kind of message has its rule here.
 """
 
 from __future__ import annotations

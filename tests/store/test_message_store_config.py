@@ -105,6 +105,10 @@ def test_delete_hours(text: str, hours: set[int]) -> None:
         ),
         ({"store_path_root_dir": "/a", "store_path_commit_log": "/a"}, "storePathCommitLog"),
         (
+            {"store_path_root_dir": "/a", "store_path_commit_log": "/a/compaction"},
+            "storePathCommitLog",
+        ),
+        (
             {"disk_space_clean_forcibly_ratio": 80, "disk_space_warning_level_ratio": 70},
             "diskSpaceCleanForciblyRatio",
         ),
