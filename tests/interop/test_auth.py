@@ -450,6 +450,8 @@ def test_a_client_with_its_rights_only(client: Client, pair: Pair) -> None:
             client, topic, {"access_key": "nobody", "secret_key": "x"}
         )
         assert "username cannot be null." in problem(client, topic, {})
+        # One that was not created would be looked for at every broker of the name server.
+        client.driver.call("topic.create", topic="Other", queues=1, **where, **root)
         assert "Topic:Other" in problem(client, "Other", application)
         asker.ask(Code.AUTH_UPDATE_USER, {"username": "app"}, {"userStatus": "disable"})
         assert "User:app is disabled." in problem(client, topic, application)

@@ -15,8 +15,6 @@ from tests.interop.clients import Client
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
-_LIMIT_MS = 60_000
-
 
 @pytest.fixture
 def client(clients: Callable[[str], Client]) -> Client:
@@ -26,12 +24,9 @@ def client(clients: Callable[[str], Client]) -> Client:
     return client
 
 
-def mqadmin(client: Client, home: Path, *arguments: str) -> str:
+def mqadmin(client: Client, *arguments: str) -> str:
     """Everything that a command prints."""
-    asked = {"home": str(home), "args": list(arguments), "lines": 0, "limit_ms": _LIMIT_MS}
-    told = client.driver.call("mqadmin", **asked)
-    assert told["ended"], told
-    return str(told["out"] + told["err"])
+    return "".join(client.driver.mqadmin_texts(*arguments))
 
 
 def test_several_topics_at_once(client: Client, tmp_path: Path) -> None:
@@ -41,7 +36,7 @@ def test_several_topics_at_once(client: Client, tmp_path: Path) -> None:
     queues = {"readQueueNums": 3, "writeQueueNums": 2, "perm": 6}
     file.write_text(json.dumps([{"topicName": name, **queues} for name in names]))
     address = client.cluster.broker.address
-    told = mqadmin(client, tmp_path, "updateTopicList", "-b", address, "-f", str(file))
+    told = mqadmin(client, "updateTopicList", "-b", address, "-f", str(file))
     assert told.strip() == (
         f"submit batch of topic config to {address} success, please check the result later."
     )
@@ -59,7 +54,7 @@ def test_several_groups_at_once(client: Client, tmp_path: Path) -> None:
         json.dumps([{"groupName": name, "retryMaxTimes": count} for name, count in tries.items()])
     )
     address = client.cluster.broker.address
-    told = mqadmin(client, tmp_path, "updateSubGroupList", "-b", address, "-f", str(file))
+    told = mqadmin(client, "updateSubGroupList", "-b", address, "-f", str(file))
     assert told.strip() == (
         f"submit batch of group config to {address} success, please check the result later."
     )
@@ -69,18 +64,18 @@ def test_several_groups_at_once(client: Client, tmp_path: Path) -> None:
             assert answer["retryMaxTimes"] == count
 
 
-def test_attributes_of_a_topic(client: Client, tmp_path: Path) -> None:
+def test_attributes_of_a_topic(client: Client) -> None:
     """updateTopic -a (17)."""
     address = client.cluster.broker.address
     topic = ("updateTopic", "-b", address, "-t", "attributes-of-5x")
-    told = mqadmin(client, tmp_path, *topic, "-a", "+message.type=FIFO")
+    told = mqadmin(client, *topic, "-a", "+message.type=FIFO")
     assert f"create topic to {address} success." in told
     for change, words in (
         ("+message.type=BOGUS", "value is not in set: [UNSPECIFIED, TRANSACTION, FIFO, MIXED"),
         ("+cleanup.policy=DELETE", "attempt to update an unchangeable attribute"),
         ("+bogus=1", "unsupported key: bogus"),
     ):
-        assert words in mqadmin(client, tmp_path, *topic, "-a", change)
+        assert words in mqadmin(client, *topic, "-a", change)
     with client.cluster.broker.client() as broker:
         answer = loads_lenient(broker.call(351, {"topic": "attributes-of-5x"}).body)
         assert answer["attributes"] == {"message.type": "FIFO"}
@@ -94,12 +89,10 @@ def test_attributes_of_a_topic(client: Client, tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value).partition(" ")[0],
 )
-def test_what_a_container_answers_is_named(
-    client: Client, tmp_path: Path, code: int, command: str
-) -> None:
+def test_what_a_container_answers_is_named(client: Client, code: int, command: str) -> None:
     broker = client.cluster.broker
     words = command.format(address=broker.address, name=broker.name).split()
-    told = mqadmin(client, tmp_path, *words, "-n", client.namesrv)
+    told = mqadmin(client, *words, "-n", client.namesrv)
     assert f"CODE: 3  DESC:  request type {code} not supported" in told
 
 
@@ -113,9 +106,9 @@ def test_what_a_container_answers_is_named(
     ids=lambda value: str(value).partition(" ")[0],
 )
 def test_modes_that_a_default_broker_does_not_have(
-    client: Client, tmp_path: Path, command: str, words: str
+    client: Client, command: str, words: str
 ) -> None:
     """908, 1007, 200056: what mqadmin prints of a Java broker with default settings, too."""
     broker = client.cluster.broker
     asked = command.format(address=broker.address, name=broker.name).split()
-    assert words in mqadmin(client, tmp_path, *asked, "-n", client.namesrv)
+    assert words in mqadmin(client, *asked, "-n", client.namesrv)

@@ -27,7 +27,10 @@ final class AdminTool {
      * than limit_ms. Arguments that the command does not take end the JVM.
      */
     private synchronized Object run(JSONObject a) throws Exception {
-        System.setProperty("rocketmq.home.dir", a.getString("home"));
+        String home = a.getString("home"), before = System.setProperty("rocketmq.home.dir", home);
+        if (before != null && !before.equals(home)) {
+            throw new IllegalArgumentException("mqadmin of this JVM keeps its first home, " + before);
+        }
         forgetCommands();
         String[] args = a.getJSONArray("args").toArray(new String[0]);
         ByteArrayOutputStream out = new ByteArrayOutputStream();
