@@ -68,6 +68,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "cloneGroupOffset": Entry("offset", "Copy the offsets of a group to another (asks)"),
     "haStatus": Entry("ha_status", "Show the replication status of brokers"),
+    "resetMasterFlushOffset": Entry(
+        "master_flush_offset", "Reset the master's flush offset at a slave"
+    ),
     "verifyReplica": Entry("verify_replica", "Read commit logs again, compare them with replicas"),
     "clusterList": Entry("cluster", "List all clusters with their brokers"),
     "clusterRT": Entry("send_time", "Measure the response time of each broker of a cluster"),

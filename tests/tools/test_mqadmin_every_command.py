@@ -101,6 +101,7 @@ RUNS: dict[str, list[str]] = {
     "skipAccumulatedMessage": ["-g", "G_group", "-t", "GTopic", "--yes"],
     "cloneGroupOffset": ["-s", "G_group", "-d", "g", "-t", "GTopic", "--yes"],
     "haStatus": ["-b", ADDRESS],
+    "resetMasterFlushOffset": ["-b", ADDRESS, "-o", "7"],
     "verifyReplica": ["-c", "GoldenCluster"],
     "clusterList": ["-m"],
     "clusterRT": ["-a", "2", "-p", "true"],
@@ -157,7 +158,7 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     Path(LOG).write_bytes(record())
     Path(LIST).write_text('[{"topicName": "T", "groupName": "g"}]')
-    for code in (18, 225, 355, 401, 513, 1009, 1011, 2001, 2002, 2004, 200056):
+    for code in (18, 225, 355, 401, 513, 908, 1009, 1011, 2001, 2002, 2004, 200056):
         cluster.always(RequestCode(code))
     for code in (15, 17, 25, 50, 51, 53, 100, 102, 200, 207, 215, 216, 222, 306, 316, 318, 329):
         cluster.always(RequestCode(code))

@@ -346,3 +346,18 @@ def test_json_of_lists_is_json(mqadmin: Bench, controller: FakeCluster) -> None:
     at = controller.address
     found = mqadmin.run("getControllerMetaData", "-a", at, "--json").out
     assert json.loads(found)["peers"] == [f"n0:{at}", "n1:10.0.0.2:9878"]
+
+
+class TestMasterFlushOffset:
+    def test_what_is_asked_and_said(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        cluster.always(RequestCode.RESET_MASTER_FLUSH_OFFSET)
+        outcome = mqadmin.run("resetMasterFlushOffset", "-b", cluster.address, "-o", "4096")
+        assert outcome.out == "reset master flush offset to 4096 success\n"
+        (request,) = cluster.asked(RequestCode.RESET_MASTER_FLUSH_OFFSET)
+        assert request.ext_fields == {"masterFlushOffset": "4096"}
+
+    @pytest.mark.parametrize("offset", ["-1", "many", str(1 << 63)])
+    def test_what_is_no_offset(self, mqadmin: Bench, cluster: FakeCluster, offset: str) -> None:
+        outcome = mqadmin.run("resetMasterFlushOffset", "-b", cluster.address, "-o", offset)
+        assert outcome.code == 2
+        assert cluster.asked(RequestCode.RESET_MASTER_FLUSH_OFFSET) == []
